@@ -1,0 +1,38 @@
+"""Errors of the device and of the schemes: one line each, naming what was given and what would do."""
+
+from __future__ import annotations
+
+
+class FlashfsError(Exception):
+    """Base of every error that flashfs raises on purpose. ``exit_code`` is what a command ends with."""
+
+    exit_code = 1
+
+
+class UsageError(FlashfsError):
+    """The caller asked for something that does not exist or does not fit: exit code 2."""
+
+    exit_code = 2
+
+
+class BindError(FlashfsError):
+    """The scheme cannot run on this image (another is bound, the chip or the DRAM is too small, ...)."""
+
+
+class CorruptError(FlashfsError):
+    """The image holds what no power cut can have left; the message names the page."""
+
+
+class DeviceFullError(FlashfsError):
+    """No block can be cleaned: more live pages than the healthy blocks can hold."""
+
+
+class UncorrectableError(FlashfsError, OSError):
+    """A page that cannot be read (EIO) or that holds another LPA's data; ``lpa`` names it."""
+
+    def __init__(self, lpa: int, why: str) -> None:
+        OSError.__init__(self, 5, f"LPA {lpa}: {why}")
+        self.lpa = lpa
+
+    def __str__(self) -> str:
+        return str(self.args[1])

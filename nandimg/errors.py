@@ -1,0 +1,38 @@
+"""What the chip and its image refuse, each in one line that names what was given and what would do."""
+
+from __future__ import annotations
+
+
+class NandimgError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class NandError(NandimgError):
+    """A breach of the rules of NAND: it names the operation, the address and the rule, and nothing was changed.
+
+    Attributes: ``operation`` ("program", ...), ``block``, ``page`` (page within the block) and ``rule``.
+    """
+
+    def __init__(self, operation: str, block: int, page: int, rule: str) -> None:
+        super().__init__(f"{operation} of block {block} page {page}: {rule}")
+        self.operation = operation
+        self.block = block
+        self.page = page
+        self.rule = rule
+
+
+class ImageError(NandimgError):
+    """The image cannot be created or opened; the message names the file and the field at fault."""
+
+
+class GeometryError(NandimgError, ValueError):
+    """A geometry that no chip can have; the message names the field and what would do."""
+
+
+class PowerCut(NandimgError):
+    """The power is gone (injected by a fault plan). Every later operation on that chip raises it again."""
+
+    def __init__(self, operation: int, shape: str) -> None:
+        super().__init__(f"power cut at flash operation {operation} ({shape})")
+        self.operation = operation
+        self.shape = shape

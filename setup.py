@@ -1,0 +1,47 @@
+"""Declares the compiled modules; everything else about the project is in pyproject.toml."""
+
+import os
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+TRACED = os.environ.get("FLASHFS_TRACE") == "1"  # line tracing for coverage of the compiled modules
+
+MODULES = [
+    "nandimg._chip",
+    "nandimg._faults",
+    "flashfs._pool",
+    "flashfs._parts",
+    "flashfs._buffer",
+    "flashfs._core",
+    "flashfs._recovery",
+    "flashfs.ftl.slimftl",
+]
+
+
+def extension(name: str) -> Extension:
+    return Extension(
+        name,
+        [name.replace(".", "/") + ".pyx"],
+        include_dirs=["nandimg"],
+        depends=["nandimg/crc32c.h", "flashfs/ftl/md5.h"],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"],
+        define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACED else [],
+    )
+
+
+setup(
+    ext_modules=cythonize(
+        [extension(name) for name in MODULES],
+        compiler_directives={
+            "language_level": "3",
+            "boundscheck": False,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": False,
+            "embedsignature": True,
+            "freethreading_compatible": False,
+            "linetrace": TRACED,
+        },
+    )
+)
