@@ -10,12 +10,6 @@ TRACED = os.environ.get("FLASHFS_TRACE") == "1"  # line tracing for coverage of 
 MODULES = [
     "nandimg._chip",
     "nandimg._faults",
-    "flashfs._pool",
-    "flashfs._parts",
-    "flashfs._buffer",
-    "flashfs._core",
-    "flashfs._recovery",
-    "flashfs.ftl.slimftl",
 ]
 
 

@@ -1,0 +1,699 @@
+"""The chip in a file: the rules of NAND, the image's tables and data, virtual time, counters.
+
+Everything before the data region (boot area, block table, NVRAM, page records) is mapped shared, so a program of
+this chip that has returned survives the death of its process; the data region is written with ``pwrite``, a run of
+pages at a time, because a page cache page first touched through a mapping costs five to ten times as much.
+
+An erase is one 8-byte store: it raises the block's erase count, and a page record counts only while its epoch
+agrees with it (SPEC.md, "page records").
+"""
+from libc.errno cimport EINTR, errno
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+from posix.unistd cimport fdatasync, pread, pwrite
+
+import os
+
+from nandimg.errors import NandError
+
+cdef extern from "crc32c.h" nogil:
+    void crc32c_setup()
+    uint32_t crc32c(uint32_t seed, const void* data, size_t n)
+    uint32_t crc32c_page(const void* data, size_t n)
+
+cdef extern from "sys/mman.h" nogil:
+    void* mmap(void* addr, size_t length, int prot, int flags, int fd, long offset)
+    int munmap(void* addr, size_t length)
+    int PROT_READ, PROT_WRITE, MAP_SHARED, MAP_PRIVATE, MAP_ANONYMOUS, MAP_NORESERVE
+    void* MAP_FAILED
+
+crc32c_setup()
+
+cdef enum:
+    BOOT_SLOT_BYTES = 2048
+
+RULES = (
+    "outside the chip",
+    "the block is marked bad",
+    "the page is not erased; erase its block first",
+    "pages of a block are programmed in order",
+    "the image was opened read-only",
+    "outside the NVRAM",
+)
+OPERATIONS = ("read", "program", "erase", "spare read", "NVRAM access")
+cdef enum:
+    RULE_RANGE = 0
+    RULE_BAD = 1
+    RULE_ERASED = 2
+    RULE_ORDER = 3
+    RULE_READONLY = 4
+    RULE_NVRAM = 5
+
+
+def checksum(const uint8_t[::1] data not None, uint32_t seed=0):
+    """CRC-32C of ``data``, continued from ``seed``."""
+    return crc32c(seed, &data[0] if data.shape[0] else NULL, data.shape[0])
+
+
+def page_checksum(const uint8_t[::1] data not None):
+    """The four-lane sum of one page's data (a multiple of 32 bytes); never 0, which marks a page without data."""
+    return crc32c_page(&data[0], data.shape[0])
+
+
+cdef class Nand:
+    """The chip as an engine sees it.
+
+    Every operation takes the virtual time ``t_ns`` at which it may start and returns the one at which it ends. A
+    breach of the rules raises NandError and changes nothing. ``cause`` (0..15) says on whose account it is counted.
+    """
+
+    cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
+                         int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        """Program ``n`` pages of one block in order; ``data`` may be NULL (the pages read as zeros). ``oob`` holds
+        ``oob_bytes`` a page. ``done[0]`` pages succeeded; if fewer than ``n``, the next one failed and is lost."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
+                      int cause, int64_t t_ns) except -1 nogil:
+        """Read ``n`` pages with their OOB; ``data`` and ``oob`` may be NULL. ``status`` gets a PageStatus a page."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
+                            int cause, int64_t t_ns) except -1 nogil:
+        """Read ``n`` spare areas alone: cheaper, but a page whose OOB is whole and whose data is not looks OK."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        """Erase a block; ``ok[0]`` is false if the chip reports failure (the block is then to be retired)."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int sync(self, bint durable) except -1 nogil:
+        """What was done so far survives the host's death (``durable``) or at least this process's (not)."""
+        with gil:
+            raise NotImplementedError
+
+    cdef uint32_t erases(self, uint32_t block) noexcept nogil:
+        return 0
+
+    cdef int health(self, uint32_t block) noexcept nogil:
+        return BLOCK_GROWN_BAD
+
+    cdef int retire(self, uint32_t block) except -1 nogil:
+        """Mark a block bad for good."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
+        with gil:
+            raise NotImplementedError
+
+    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
+        with gil:
+            raise NotImplementedError
+
+    cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
+        """Write the 64 bytes of boot slot 0 or 1: a hint, never to be trusted without proof from the flash."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil:
+        with gil:
+            raise NotImplementedError
+
+    cdef uint64_t count(self, int op, int cause) noexcept nogil:
+        return 0
+
+    # The same for Python: tests, tools and the offline views; never on a hot path.
+
+    def program_page(self, uint32_t block, uint32_t page, data, bytes oob, int cause=0, int64_t t_ns=0):
+        """Program one page; returns its virtual end in ns, or None if the chip reported failure."""
+        cdef uint32_t done = 0
+        cdef const uint8_t[::1] view
+        cdef const uint8_t* at = NULL
+        if data is not None:
+            view = data
+            if view.shape[0] != self.page_bytes:
+                raise ValueError(f"data is {view.shape[0]} bytes: a page ({self.page_bytes}) would do")
+            at = &view[0]
+        if len(oob) > self.oob_bytes:
+            raise ValueError(f"oob is {len(oob)} bytes: {self.oob_bytes} at most would do")
+        padded = oob.ljust(self.oob_bytes, b"\xff")
+        end = self.program(block, page, 1, at, <const uint8_t*> <char*> padded, cause, t_ns, &done)
+        return end if done else None
+
+    def read_page(self, uint32_t block, uint32_t page, int cause=0, int64_t t_ns=0):
+        """(status, data, oob) of one page: status is 0 erased, 1 whole, 2 torn."""
+        cdef uint8_t status = 0
+        data = bytearray(self.page_bytes)
+        oob = bytearray(self.oob_bytes)
+        cdef uint8_t[::1] d = data
+        cdef uint8_t[::1] o = oob
+        self.read(block, page, 1, &d[0], &o[0], &status, cause, t_ns)
+        return status, bytes(data), bytes(oob)
+
+    def read_spare_area(self, uint32_t block, uint32_t page, int cause=0, int64_t t_ns=0):
+        """(status, oob) of one page by a spare read alone."""
+        cdef uint8_t status = 0
+        oob = bytearray(self.oob_bytes)
+        cdef uint8_t[::1] o = oob
+        self.read_spare(block, page, 1, &o[0], &status, cause, t_ns)
+        return status, bytes(oob)
+
+    def erase_block(self, uint32_t block, int cause=0, int64_t t_ns=0):
+        """Erase one block; returns its virtual end in ns, or None if the chip reported failure."""
+        cdef bint ok = False
+        end = self.erase(block, cause, t_ns, &ok)
+        return end if ok else None
+
+    def synchronise(self, bint durable=True):
+        self.sync(durable)
+
+    def retire_block(self, uint32_t block):
+        self.retire(block)
+
+    def erase_count(self, uint32_t block):
+        """Times the block was erased; it persists."""
+        return self.erases(block)
+
+    def block_health(self, uint32_t block):
+        """0 good, 1 factory bad, 2 grown bad; it persists."""
+        return self.health(block)
+
+    def boot_slot(self, int slot):
+        """The 64 bytes of a boot slot."""
+        cdef uint8_t[64] raw
+        self.boot_read(slot, raw)
+        return raw[:64]
+
+    def nvram(self, uint64_t offset, uint64_t n):
+        """``n`` bytes of the NVRAM region."""
+        out = bytearray(n)
+        cdef uint8_t[::1] view = out
+        if n:
+            self.nvram_read(offset, &view[0], n)
+        return bytes(out)
+
+    def counters(self):
+        """{operation: [count by cause]} since the chip was opened."""
+        return {
+            name: [self.count(op, cause) for cause in range(CAUSES)]
+            for op, name in enumerate(("read", "program", "erase", "spare_read"))
+        }
+
+
+cdef class Chip(Nand):
+    """A chip whose state is an image (or anonymous memory when ``path`` is None). See nandimg.image for making one."""
+
+    def __cinit__(self):
+        self.fd = -1
+        self.base = NULL
+
+    def __init__(self, geometry, layout, int fd, path=None, bint readonly=False):
+        """``layout`` is a nandimg.image.Layout; ``fd`` is owned by the chip from here on."""
+        self.fd = fd
+        self.path = path
+        self.readonly = readonly
+        self.geometry = geometry
+        self.blocks = geometry.blocks
+        self.pages_per_block = geometry.pages_per_block
+        self.page_bytes = geometry.page_bytes
+        self.dies = geometry.dies
+        self.channels = geometry.channels
+        self.read_ns = geometry.read_ns
+        self.program_ns = geometry.program_ns
+        self.erase_ns = geometry.erase_ns
+        self.transfer_ns = geometry.transfer_ns
+        self.spare_ns = geometry.spare_ns
+        self.oob_bytes = layout.oob_used
+        self.keeps_data = layout.backend == "file"
+        self.stride = layout.stride
+        self.record_head = layout.record_head
+        self.nvram_bytes = geometry.nvram_bytes
+        self.data_at = layout.data_at
+        self._allocate()
+        self._map(layout)
+        self.doubts = path is not None
+        self.reset_volatile()
+
+    def _allocate(self):
+        self.next_page = <int32_t*> malloc(self.blocks * sizeof(int32_t))
+        self.touched = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
+        self.is_touched = <uint8_t*> calloc(self.blocks, 1)
+        self.die_free = <int64_t*> calloc(self.dies, sizeof(int64_t))
+        self.channel_free = <int64_t*> calloc(self.channels, sizeof(int64_t))
+        if not (self.next_page and self.touched and self.is_touched and self.die_free and self.channel_free):
+            raise MemoryError
+
+    def _map(self, layout):
+        cdef int prot = PROT_READ if self.readonly else PROT_READ | PROT_WRITE
+        cdef void* at
+        self.base_bytes = layout.data_at
+        if self.path is None:
+            at = mmap(NULL, self.base_bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+        else:
+            at = mmap(NULL, self.base_bytes, prot, MAP_SHARED, self.fd, 0)
+        if at == MAP_FAILED:
+            raise OSError(errno, os.strerror(errno), str(self.path))
+        self.base = <uint8_t*> at
+        self.boot = self.base + <uint64_t> layout.boot_at
+        self.table = <uint64_t*> (self.base + <uint64_t> layout.table_at)
+        self.nvram = self.base + <uint64_t> layout.nvram_at
+        self.spare = self.base + <uint64_t> layout.spare_at
+
+    def __dealloc__(self):
+        self.release()
+
+    cdef release(self):
+        if self.base != NULL:
+            munmap(self.base, self.base_bytes)
+            self.base = NULL
+        free(self.next_page)
+        free(self.touched)
+        free(self.is_touched)
+        free(self.die_free)
+        free(self.channel_free)
+        self.next_page = NULL
+        self.touched = NULL
+        self.is_touched = NULL
+        self.die_free = NULL
+        self.channel_free = NULL
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def close(self):
+        """Unmap and unlock the image. Says nothing about durability: ``synchronise`` does."""
+        self.release()
+
+    @property
+    def closed(self):
+        return self.base == NULL
+
+    def fileno(self):
+        """The image's file descriptor (of the data alone when the chip lives in memory)."""
+        return self.fd
+
+    def reset_volatile(self):
+        """Forget what a controller would forget without power: write points, clocks, counters."""
+        cdef uint32_t block
+        for block in range(self.blocks):
+            self.next_page[block] = -1
+        memset(self.is_touched, 0, self.blocks)
+        self.touched_n = 0
+        memset(self.die_free, 0, self.dies * sizeof(int64_t))
+        memset(self.channel_free, 0, self.channels * sizeof(int64_t))
+        memset(self.counts, 0, sizeof(self.counts))
+
+    def reset_counters(self):
+        memset(self.counts, 0, sizeof(self.counts))
+
+    def block_table_problem(self):
+        """The first block whose table entry fails its check, or None."""
+        cdef uint32_t block
+        for block in range(self.blocks):
+            if entry_check(self.table[block]) != <uint8_t> (self.table[block] >> 56):
+                return block
+        return None
+
+    def mark_factory_bad(self, uint32_t block):
+        """As a manufacturer would, before first use."""
+        self.write_entry(block, self.erases(block), 0, BLOCK_FACTORY_BAD)
+
+    # --- page records and the block table
+
+    cdef uint8_t* record(self, uint32_t block, uint32_t page) noexcept nogil:
+        return self.spare + (<uint64_t> block * self.pages_per_block + page) * self.stride
+
+    cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil:
+        """Over the PPA (a misdirected record fails), the epoch, then what follows the checksum itself."""
+        cdef uint32_t[2] head
+        head[0] = ppa
+        memcpy(&head[1], rec, 4)
+        return crc32c(crc32c(0, head, 8), rec + 8, self.record_head - 8 + self.oob_bytes)
+
+    cdef int write_record(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob) noexcept nogil:
+        cdef uint8_t* rec = self.record(block, page)
+        cdef uint32_t epoch = self.erases(block) + 1
+        cdef uint32_t data_crc, crc
+        memcpy(rec + self.record_head, oob, self.oob_bytes)
+        if self.keeps_data:
+            data_crc = NO_DATA_CRC
+            if data != NULL:
+                data_crc = crc32c_page(data, self.page_bytes)
+            memcpy(rec + 8, &data_crc, 4)
+        memcpy(rec, &epoch, 4)
+        crc = self.record_crc(block * self.pages_per_block + page, rec)
+        memcpy(rec + 4, &crc, 4)
+        return 0
+
+    cdef int write_entry(self, uint32_t block, uint32_t erases, uint32_t synced, int health) noexcept nogil:
+        """One aligned 8-byte store, so no death of the process leaves half an entry."""
+        cdef uint64_t entry = erases | (<uint64_t> synced << 32) | (<uint64_t> health << 48)
+        self.table[block] = entry | (<uint64_t> entry_check(entry) << 56)
+        return 0
+
+    cdef uint32_t erases(self, uint32_t block) noexcept nogil:
+        return <uint32_t> self.table[block]
+
+    cdef int health(self, uint32_t block) noexcept nogil:
+        return <int> ((self.table[block] >> 48) & 0xFF)
+
+    cdef int32_t find_next(self, uint32_t block) noexcept nogil:
+        """The page after the last one that is not erased. Pages before it that look erased are holes, left by a host
+        that died with records unwritten: they count as torn."""
+        cdef int32_t page = self.next_page[block]
+        cdef uint32_t epoch, now = self.erases(block) + 1
+        if page >= 0:
+            return page
+        page = self.pages_per_block
+        while page > 0:
+            memcpy(&epoch, self.record(block, page - 1), 4)
+            if epoch >= now:
+                break
+            page -= 1
+        self.next_page[block] = page
+        return page
+
+    cdef uint8_t judge_spare(self, uint32_t block, uint32_t page, bint doubting) noexcept nogil:
+        """What a spare read finds. In an image that another process wrote, a page past the synced mark may have lost
+        its data with the host: there, and only there, a spare read (``doubting``) verifies the data too."""
+        cdef uint8_t* rec = self.record(block, page)
+        cdef uint32_t epoch, crc, now = self.erases(block) + 1
+        memcpy(&epoch, rec, 4)
+        if epoch < now:
+            return PAGE_ERASED if <int32_t> page >= self.find_next(block) else PAGE_TORN
+        memcpy(&crc, rec + 4, 4)
+        if epoch > now or crc != self.record_crc(block * self.pages_per_block + page, rec):
+            return PAGE_ERASED if doubting and spare_is_blank(rec + 4, self.stride - 4) else PAGE_TORN
+        if doubting and self.doubts and page >= ((self.table[block] >> 32) & 0xFFFF) and not self.is_touched[block]:
+            return PAGE_OK if self.data_holds(block, page) else PAGE_TORN
+        return PAGE_OK
+
+    cdef bint data_holds(self, uint32_t block, uint32_t page) noexcept nogil:
+        """Whether the page's data agrees with its record (read by the emulator: no flash operation)."""
+        cdef uint32_t data_crc
+        cdef uint8_t* buffer
+        cdef bint holds = False
+        if not self.keeps_data:
+            return True
+        memcpy(&data_crc, self.record(block, page) + 8, 4)
+        if data_crc == NO_DATA_CRC:
+            return True
+        buffer = <uint8_t*> malloc(self.page_bytes)
+        if buffer == NULL:
+            return False
+        if self.pread_pages(block * self.pages_per_block + page, 1, buffer) == 0:
+            holds = crc32c_page(buffer, self.page_bytes) == data_crc
+        free(buffer)
+        return holds
+
+    # --- data
+
+    cdef int pread_pages(self, uint32_t ppa, uint32_t n, uint8_t* data) noexcept nogil:
+        """0, or the errno. What lies beyond the end of the file reads as zeros."""
+        cdef uint64_t at = self.data_at + <uint64_t> ppa * self.page_bytes
+        cdef uint64_t left = <uint64_t> n * self.page_bytes
+        cdef ssize_t got
+        while left:
+            got = pread(self.fd, data, left, at)
+            if got < 0:
+                if errno == EINTR:
+                    continue
+                return errno
+            if got == 0:
+                memset(data, 0, left)
+                return 0
+            data += got
+            at += got
+            left -= got
+        return 0
+
+    cdef int write_data(self, uint32_t ppa, uint32_t n, const uint8_t* data) except -1 nogil:
+        cdef uint64_t at = self.data_at + <uint64_t> ppa * self.page_bytes
+        cdef uint64_t left = <uint64_t> n * self.page_bytes
+        cdef ssize_t put
+        while left:
+            put = pwrite(self.fd, data, left, at)
+            if put < 0:
+                if errno == EINTR:
+                    continue
+                with gil:
+                    raise OSError(errno, os.strerror(errno), str(self.path))
+            data += put
+            at += put
+            left -= put
+        return 0
+
+    # --- operations
+
+    cdef int64_t breach(self, int op, uint32_t block, uint32_t page, int rule) except -1 nogil:
+        with gil:
+            raise NandError(OPERATIONS[op], block, page, RULES[rule])
+
+    cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
+                         int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        cdef uint32_t i, die, channel
+        cdef int32_t expected
+        cdef int64_t die_at, channel_at
+        cdef const uint8_t* at = data
+        done[0] = 0
+        if self.readonly:
+            return self.breach(OP_PROGRAM, block, page, RULE_READONLY)
+        if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
+            return self.breach(OP_PROGRAM, block, page, RULE_RANGE)
+        if self.health(block) != BLOCK_GOOD:
+            return self.breach(OP_PROGRAM, block, page, RULE_BAD)
+        expected = self.find_next(block)
+        if <int32_t> page != expected:
+            return self.breach(OP_PROGRAM, block, page, RULE_ERASED if <int32_t> page < expected else RULE_ORDER)
+        if data != NULL:
+            self.write_data(block * self.pages_per_block + page, n, data)
+        for i in range(n):
+            self.write_record(block, page + i, at, oob)
+            oob += self.oob_bytes
+            if at != NULL:
+                at += self.page_bytes
+        self.next_page[block] = page + n
+        if not self.is_touched[block]:
+            self.is_touched[block] = 1
+            self.touched[self.touched_n] = block
+            self.touched_n += 1
+        self.counts[OP_PROGRAM][cause] += n
+        done[0] = n
+        die = block % self.dies
+        channel = die % self.channels
+        die_at = self.die_free[die]
+        channel_at = self.channel_free[channel]
+        for i in range(n):
+            channel_at = max(channel_at, t_ns) + self.transfer_ns
+            die_at = max(die_at, channel_at) + self.program_ns
+        self.die_free[die] = die_at
+        self.channel_free[channel] = channel_at
+        return die_at
+
+    cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
+                      int cause, int64_t t_ns) except -1 nogil:
+        cdef uint32_t i, die, channel, data_crc
+        cdef int64_t die_at, channel_at
+        cdef uint8_t* rec
+        cdef int error
+        if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
+            return self.breach(OP_READ, block, page, RULE_RANGE)
+        if data != NULL:
+            error = self.pread_pages(block * self.pages_per_block + page, n, data)
+            if error:
+                with gil:
+                    raise OSError(error, os.strerror(error), str(self.path))
+        for i in range(n):
+            status[i] = self.judge_spare(block, page + i, data == NULL)
+            rec = self.record(block, page + i)
+            if oob != NULL:
+                if status[i] == PAGE_ERASED:
+                    memset(oob, 0xFF, self.oob_bytes)
+                else:
+                    memcpy(oob, rec + self.record_head, self.oob_bytes)
+                oob += self.oob_bytes
+            if data != NULL:
+                if status[i] == PAGE_ERASED:
+                    memset(data, 0xFF, self.page_bytes)
+                elif self.keeps_data and status[i] == PAGE_OK:
+                    memcpy(&data_crc, rec + 8, 4)
+                    if data_crc == NO_DATA_CRC:
+                        memset(data, 0, self.page_bytes)
+                    elif crc32c_page(data, self.page_bytes) != data_crc:
+                        status[i] = PAGE_TORN
+                data += self.page_bytes
+        self.counts[OP_READ][cause] += n
+        die = block % self.dies
+        channel = die % self.channels
+        die_at = self.die_free[die]
+        channel_at = self.channel_free[channel]
+        for i in range(n):
+            die_at = max(die_at, t_ns) + self.read_ns
+            channel_at = max(channel_at, die_at) + self.transfer_ns
+        self.die_free[die] = die_at
+        self.channel_free[channel] = channel_at
+        return channel_at
+
+    cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
+                            int cause, int64_t t_ns) except -1 nogil:
+        cdef uint32_t i, die
+        if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
+            return self.breach(OP_SPARE, block, page, RULE_RANGE)
+        for i in range(n):
+            status[i] = self.judge_spare(block, page + i, True)
+            if oob != NULL:
+                if status[i] == PAGE_ERASED:
+                    memset(oob, 0xFF, self.oob_bytes)
+                else:
+                    memcpy(oob, self.record(block, page + i) + self.record_head, self.oob_bytes)
+                oob += self.oob_bytes
+        self.counts[OP_SPARE][cause] += n
+        die = block % self.dies
+        self.die_free[die] = max(self.die_free[die], t_ns) + n * self.spare_ns
+        return self.die_free[die]
+
+    cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        cdef uint32_t die
+        ok[0] = False
+        if self.readonly:
+            return self.breach(OP_ERASE, block, 0, RULE_READONLY)
+        if block >= self.blocks:
+            return self.breach(OP_ERASE, block, 0, RULE_RANGE)
+        if self.health(block) != BLOCK_GOOD:
+            return self.breach(OP_ERASE, block, 0, RULE_BAD)
+        self.write_entry(block, self.erases(block) + 1, 0, BLOCK_GOOD)
+        self.next_page[block] = 0
+        self.counts[OP_ERASE][cause] += 1
+        ok[0] = True
+        die = block % self.dies
+        self.die_free[die] = max(self.die_free[die], t_ns) + self.erase_ns
+        return self.die_free[die]
+
+    cdef int sync(self, bint durable) except -1 nogil:
+        """fdatasync, and only then move each touched block's synced mark: the mark may lag, it never leads."""
+        cdef uint32_t i, block
+        if not durable or self.readonly:
+            return 0
+        if self.path is not None and fdatasync(self.fd) != 0:
+            with gil:
+                raise OSError(errno, os.strerror(errno), str(self.path))
+        for i in range(self.touched_n):
+            block = self.touched[i]
+            self.is_touched[block] = 0
+            self.write_entry(block, self.erases(block), self.find_next(block), self.health(block))
+        self.touched_n = 0
+        return 0
+
+    # --- how power loss leaves things (for the faults that stand in front of the chip)
+
+    cdef int tear_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
+                          int shape) except -1 nogil:
+        """Leave the page as an interrupted program would; see Tear. The page is not erased any more."""
+        cdef uint8_t* rec = self.record(block, page)
+        cdef uint64_t at = self.data_at + (<uint64_t> block * self.pages_per_block + page) * self.page_bytes
+        cdef uint64_t half = self.page_bytes // 2
+        cdef uint32_t epoch = self.erases(block) + 1
+        if shape == TEAR_OOB_ONLY and data == NULL:
+            shape = TEAR_WHOLE
+        self.write_record(block, page, data, oob)
+        if shape == TEAR_DATA_ONLY:
+            memset(rec + 4, 0xFF, self.stride - 4)
+        elif shape == TEAR_PREFIX:
+            memset(rec + 4, 0x5A, 4)
+            memset(rec + self.record_head + self.oob_bytes // 2, 0xFF, self.oob_bytes - self.oob_bytes // 2)
+        memcpy(rec, &epoch, 4)
+        if data != NULL:
+            if shape == TEAR_PREFIX or shape == TEAR_OOB_ONLY:
+                # the half that did not arrive must differ from what was meant, or nothing would be torn
+                self.spoil(at, data, half)
+            else:
+                self.write_data(block * self.pages_per_block + page, 1, data)
+        self.next_page[block] = page + 1
+        return 0
+
+    cdef int spoil(self, uint64_t at, const uint8_t* data, uint64_t half) except -1 nogil:
+        cdef uint8_t[256] chunk
+        cdef uint64_t done = 0, i
+        if pwrite(self.fd, data, half, at) < 0:
+            return 0
+        while done < half:
+            for i in range(256):
+                chunk[i] = data[half + done + i] ^ 0xFF
+            if pwrite(self.fd, chunk, 256, at + half + done) < 0:
+                return 0
+            done += 256
+        return 0
+
+    cdef int tear_erase(self, uint32_t block, int shape) except -1 nogil:
+        """Leave the block as an interrupted erase would; its erase count does not move."""
+        cdef uint32_t page, epoch = self.erases(block) + 1
+        cdef uint32_t half = self.pages_per_block // 2
+        for page in range(self.pages_per_block):
+            if (shape == TEAR_HEAD_GONE and page < half) or (shape == TEAR_TAIL_GONE and page >= half):
+                memset(self.record(block, page), 0, self.stride)
+            elif shape == TEAR_SPOILT:
+                memcpy(self.record(block, page), &epoch, 4)
+                memset(self.record(block, page) + 4, 0x5A, 4)
+        self.next_page[block] = -1
+        return 0
+
+    cdef int retire(self, uint32_t block) except -1 nogil:
+        if self.readonly:
+            self.breach(OP_ERASE, block, 0, RULE_READONLY)
+        if self.health(block) == BLOCK_GOOD:
+            self.write_entry(block, self.erases(block), self.pages_per_block, BLOCK_GROWN_BAD)
+        return 0
+
+    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
+        if self.readonly:
+            self.breach(4, 0, 0, RULE_READONLY)
+        if offset > self.nvram_bytes or n > self.nvram_bytes - offset:
+            self.breach(4, 0, 0, RULE_NVRAM)
+        memcpy(self.nvram + offset, data, n)
+        return 0
+
+    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
+        if offset > self.nvram_bytes or n > self.nvram_bytes - offset:
+            self.breach(4, 0, 0, RULE_NVRAM)
+        memcpy(data, self.nvram + offset, n)
+        return 0
+
+    cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
+        if self.readonly:
+            self.breach(4, 0, 0, RULE_READONLY)
+        memcpy(self.boot + (slot & 1) * BOOT_SLOT_BYTES, data, 64)
+        return 0
+
+    cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil:
+        memcpy(data, self.boot + (slot & 1) * BOOT_SLOT_BYTES, 64)
+        return 0
+
+    cdef uint64_t count(self, int op, int cause) noexcept nogil:
+        return self.counts[op][cause]
+
+    def clock(self):
+        """{"dies": [ns at which each is free], "channels": [...]}."""
+        return {
+            "dies": [self.die_free[i] for i in range(self.dies)],
+            "channels": [self.channel_free[i] for i in range(self.channels)],
+        }
+
+
+cdef inline bint spare_is_blank(const uint8_t* at, uint32_t n) noexcept nogil:
+    """A record whose epoch alone was written: the data of its page arrived, its spare area did not."""
+    cdef uint32_t i
+    for i in range(n):
+        if at[i] != 0xFF:
+            return False
+    return True
+
+
+cdef inline uint8_t entry_check(uint64_t entry) noexcept nogil:
+    """The check byte of a block table entry: over its other seven bytes, 0 for an entry of zeros."""
+    cdef uint64_t zero = 0
+    return <uint8_t> (crc32c(0, &entry, 7) ^ crc32c(0, &zero, 7))

@@ -1,0 +1,107 @@
+"""The shape and the speed of a chip, and the arithmetic that follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+
+from nandimg.errors import GeometryError
+
+LPA_LIMIT = 2**32 - 16  #: addresses above are marks (none, pad); one page address fits 32 bits everywhere
+OOB_LIMIT = 2048  #: bytes; the largest spare area a geometry may have
+ERASE_LIMIT = 2**32 - 2  #: erases of one block that the image can count
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """One chip. Blocks are numbered so that block b lies on die ``b % dies`` and die d on channel ``d % channels``;
+    blocks of equal ``b // dies`` form a superblock. A page's PPA is ``block * pages_per_block + page``.
+
+    Times are in nanoseconds: ``read_ns``, ``program_ns`` and ``erase_ns`` occupy the die, ``transfer_ns`` is one
+    page over the channel, ``spare_ns`` reads one spare area (die only). ``lpas`` is what the host sees, in pages.
+    """
+
+    page_bytes: int = 4096
+    pages_per_block: int = 256
+    blocks: int = 1024
+    channels: int = 1
+    dies: int = 1
+    oob_bytes: int = 128
+    lpas: int = 222_822
+    nvram_bytes: int = 0
+    read_ns: int = 50_000
+    program_ns: int = 500_000
+    erase_ns: int = 3_000_000
+    transfer_ns: int = 5_000
+    spare_ns: int = 5_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or value < 0:
+                raise GeometryError(f"{field.name} is {value!r}: a whole number from 0 up would do")
+        self._bounds("page_bytes", 512, 1 << 18)
+        if self.page_bytes & (self.page_bytes - 1):
+            raise GeometryError(f"page_bytes is {self.page_bytes}: a power of two would do")
+        self._bounds("pages_per_block", 4, 1 << 14)
+        self._bounds("blocks", 8, 1 << 26)
+        self._bounds("channels", 1, 1024)
+        self._bounds("dies", 1, 4096)
+        self._bounds("oob_bytes", 16, OOB_LIMIT)
+        if self.dies % self.channels:
+            raise GeometryError(f"dies is {self.dies}: a multiple of channels ({self.channels}) would do")
+        if self.blocks % self.dies:
+            raise GeometryError(f"blocks is {self.blocks}: a multiple of dies ({self.dies}) would do")
+        if self.pages > LPA_LIMIT:
+            raise GeometryError(f"{self.pages} pages: a page address has 32 bits, so {LPA_LIMIT} at most")
+        self._bounds("lpas", 1, self.pages)
+
+    def _bounds(self, name: str, low: int, high: int) -> None:
+        value = getattr(self, name)
+        if not low <= value <= high:
+            raise GeometryError(f"{name} is {value}: {low} to {high} would do")
+
+    @property
+    def pages(self) -> int:
+        """Physical pages of the chip."""
+        return self.blocks * self.pages_per_block
+
+    @property
+    def physical_bytes(self) -> int:
+        return self.pages * self.page_bytes
+
+    @property
+    def logical_bytes(self) -> int:
+        """What the host sees."""
+        return self.lpas * self.page_bytes
+
+    @property
+    def op(self) -> float:
+        """Over-provisioning: physical / logical - 1."""
+        return self.pages / self.lpas - 1
+
+    @property
+    def superblocks(self) -> int:
+        return self.blocks // self.dies
+
+    @classmethod
+    def sized(cls, size_bytes: int, op: float = 0.1, **shape: int) -> Geometry:
+        """A chip that exports ``size_bytes`` and has that times 1 + ``op`` of flash, rounded up to whole superblocks."""
+        probe = cls(**{**shape, "lpas": 1, "blocks": _room_for_one(shape)})
+        if size_bytes <= 0 or size_bytes % probe.page_bytes:
+            raise GeometryError(f"size is {size_bytes} bytes: a multiple of the page ({probe.page_bytes}) would do")
+        if not 0 < op <= 100:
+            raise GeometryError(f"op is {op}: a share above 0 would do, 0.1 for ten per cent")
+        lpas = size_bytes // probe.page_bytes
+        superblock_pages = probe.pages_per_block * probe.dies
+        blocks = math.ceil(round(lpas * (1 + op), 6) / superblock_pages) * probe.dies
+        least = math.ceil(8 / probe.dies) * probe.dies
+        return replace(probe, lpas=lpas, blocks=max(blocks, least))
+
+    def as_dict(self) -> dict[str, int]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _room_for_one(shape: dict[str, int]) -> int:
+    dies = max(1, shape.get("dies", 1))
+    return math.ceil(8 / dies) * dies

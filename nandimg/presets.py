@@ -1,0 +1,88 @@
+"""Chips by name: each paper's set-up, the oracle's, and small ones on which tests can try everything.
+
+Times that a paper does not give are Geometry's defaults; the transfer of a page assumes about 800 MB/s a channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nandimg.geometry import Geometry
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A geometry with a name, what it is for, and where its figures come from."""
+
+    name: str
+    about: str
+    source: str
+    geometry: Geometry
+
+
+def _slimftl() -> Geometry:
+    # 16 GiB of 8 KiB pages; the thesis counts 9,011 blocks for 10 % over-provisioning
+    return Geometry(
+        page_bytes=8192, pages_per_block=256, blocks=9011, channels=1, dies=1, oob_bytes=256,
+        lpas=16 * GIB // 8192, transfer_ns=10_000,
+    )  # fmt: skip
+
+
+def _geckoftl() -> Geometry:
+    # K = 2^22 blocks of B = 128 pages of 4 KiB is 2 TiB of flash; R = 0.7 of it is logical
+    return Geometry(
+        page_bytes=4096, pages_per_block=128, blocks=2**22, channels=1, dies=1, oob_bytes=128,
+        lpas=int(0.7 * 2**29), read_ns=100_000, program_ns=1_000_000, erase_ns=2_000_000, transfer_ns=0, spare_ns=3_000,
+    )  # fmt: skip
+
+
+def _leaftl() -> Geometry:
+    return Geometry.sized(
+        2**41, op=0.2, page_bytes=4096, pages_per_block=256, channels=16, dies=16, oob_bytes=160,
+        read_ns=20_000, program_ns=200_000, erase_ns=1_500_000,
+    )  # fmt: skip
+
+
+def _learnedftl() -> Geometry:
+    # 64 chips of 256 blocks of 512 pages hold 32 GiB; the further 2 GiB are 16 more blocks a chip
+    return Geometry.sized(
+        32 * GIB, op=2 / 32, page_bytes=4096, pages_per_block=512, channels=8, dies=64, oob_bytes=128,
+        read_ns=40_000, program_ns=200_000, erase_ns=2_000_000,
+    )  # fmt: skip
+
+
+def _remapssd() -> Geometry:
+    return Geometry.sized(
+        32 * GIB, op=4 / 32, page_bytes=4096, pages_per_block=1024, channels=16, dies=16, oob_bytes=128,
+        nvram_bytes=80 * 2**20, read_ns=50_000, program_ns=500_000, erase_ns=5_000_000,
+    )  # fmt: skip
+
+
+def _tiny(blocks: int, pages: int, lpas: int, dies: int = 1, page_bytes: int = 512) -> Geometry:
+    return Geometry(
+        page_bytes=page_bytes, pages_per_block=pages, blocks=blocks, channels=1, dies=dies, oob_bytes=64, lpas=lpas,
+        nvram_bytes=16384,
+    )  # fmt: skip
+
+
+_ALL = [
+    Preset("oracle-1g", "greedy GC against its known WAF: one die, 222,822 pages exported", "FIFO/greedy analysis",
+           Geometry()),
+    Preset("slimftl-16g", "16 GiB, 8 KiB pages, 9,011 blocks", "SlimFTL thesis 2020, table 1", _slimftl()),
+    Preset("geckoftl-2t", "2 TiB of flash, 128 pages a block, R = 0.7", "GeckoFTL, SIGMOD'16, section 5", _geckoftl()),
+    Preset("leaftl-2t", "2 TiB, 16 channels, 20/200/1500 us", "LeaFTL, ASPLOS'23, table 1", _leaftl()),
+    Preset("learnedftl-32g", "32 + 2 GiB, 8 channels x 8 chips, 40/200/2000 us", "LearnedFTL, HPCA'24", _learnedftl()),
+    Preset("remapssd-32g", "32 + 4 GiB, superblocks over 16 dies, 80 MiB NVRAM", "Remap-SSD, FAST'21", _remapssd()),
+    Preset("small-64m", "64 MiB, two channels, four dies: a first mount", "for trying things",
+           Geometry.sized(64 * 2**20, op=0.25, pages_per_block=64, channels=2, dies=4, nvram_bytes=4 * 2**20)),
+    Preset("demo-1g", "1 GiB, four channels, eight dies: a file system's worth", "for trying things",
+           Geometry.sized(GIB, op=0.15, pages_per_block=256, channels=4, dies=8, nvram_bytes=4 * 2**20)),
+    Preset("tiny-8", "8 blocks of 4 pages of 512 B", "the smallest chip: every power cut by brute force",
+           _tiny(8, 4, 8)),
+    Preset("tiny-16", "16 blocks of 8 pages of 512 B", "small enough to enumerate", _tiny(16, 8, 56)),
+    Preset("tiny-24d", "24 blocks of 8 pages on two dies", "striping on a small chip", _tiny(24, 8, 80, dies=2)),
+]  # fmt: skip
+
+PRESETS: dict[str, Preset] = {preset.name: preset for preset in _ALL}
