@@ -27,7 +27,7 @@ TABLE_AT = BOOT_AT + 4096
 BACKENDS = ("file", "meta")
 OPTIONS_BYTES = 3072  #: room for the options, as JSON
 _FIXED = struct.Struct("<8sIIQ16sI28sII64x")  # magic .. options length; then the geometry, then the options
-_GEOMETRY = struct.Struct("<15Q")
+_GEOMETRY = struct.Struct("<13Q")
 
 
 @dataclass(frozen=True, slots=True)

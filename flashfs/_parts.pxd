@@ -1,0 +1,94 @@
+# The four parts of an FTL as compiled interfaces, with the engine's defaults for each.
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from flashfs._pool cimport BlockPool
+from nandimg._chip cimport Nand
+
+
+cdef struct Extent:
+    uint32_t block, page, n
+
+
+cdef class Engine:
+    """What a part may ask of the device it is part of; flashfs._core.Ssd is the device."""
+    cdef readonly Nand nand
+    cdef readonly BlockPool pool
+    cdef readonly Mapping mapping
+    cdef readonly Validity validity
+    cdef readonly Placement placement
+    cdef readonly Cleaning cleaning
+    cdef readonly uint32_t lpas
+    cdef readonly uint32_t meta_floor      # free blocks that belong to the next checkpoint and its log
+    cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
+    cdef readonly int64_t now_ns
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
+    cdef int make_room(self) except -1 nogil
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
+
+
+cdef class Mapping:
+    cdef readonly Engine ssd
+    cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
+
+
+cdef class PageTable(Mapping):
+    cdef uint32_t* table
+
+
+cdef class Validity:
+    cdef readonly Engine ssd
+    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil
+    cdef bint is_live(self, uint32_t ppa) noexcept nogil
+    cdef uint32_t count(self, uint32_t block) noexcept nogil
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil
+    cdef int candidate(self, uint32_t block) noexcept nogil
+    cdef int not_candidate(self, uint32_t block) noexcept nogil
+    cdef uint32_t fewest(self) noexcept nogil
+
+
+cdef class PageBitmap(Validity):
+    cdef uint64_t* bits
+    cdef uint32_t* bvc
+    cdef uint32_t* next_of                 # victims by valid count: doubly linked lists, one a count
+    cdef uint32_t* prev_of
+    cdef uint32_t* first                   # [pages_per_block + 1]
+    cdef uint8_t* listed
+    cdef uint32_t lowest, pages_per_block, words
+    cdef uint64_t n_words
+    cdef int link(self, uint32_t block, uint32_t count) noexcept nogil
+    cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil
+
+
+cdef class Placement:
+    cdef readonly Engine ssd
+    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil
+    cdef int failed(self, uint32_t block) except -1 nogil
+    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil
+
+
+cdef class Streams(Placement):
+    cdef readonly uint32_t width_host, width_gc, stripe
+    cdef uint32_t[4] width
+    cdef uint32_t[4] turn
+    cdef uint32_t[4] left
+    cdef uint32_t* open_of                 # [4][most dies]
+    cdef uint32_t most
+    cdef int shut(self, uint32_t* slot) noexcept nogil
+
+
+cdef class Cleaning:
+    cdef readonly Engine ssd
+    cdef int clean(self) except -1 nogil
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil
+
+
+cdef class Greedy(Cleaning):
+    pass

@@ -1,0 +1,549 @@
+"""The four parts of an FTL, and the engine's default for each.
+
+    part        question it answers                         default
+    mapping     where is LPA x?                             PageTable: 4 bytes an LPA
+    validity    which pages of block b are live?            PageBitmap: a bit a page, a count a block
+    placement   where may these pages be programmed?        Streams: append, open blocks striped over the dies
+    cleaning    which block next, how do its pages move?    Greedy: fewest live pages, sorted by LPA
+
+A scheme replaces those that its paper changes. Methods work on runs (arrays), hold no GIL and allocate nothing.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from flashfs._pool cimport (
+    CAUSE_GC,
+    CAUSE_HOST,
+    CAUSE_WEAR,
+    NONE,
+    STATE_CLOSED,
+    STATE_FREE,
+    STATE_OPEN,
+    STREAM_GC,
+    STREAM_HOST,
+    STREAM_WEAR,
+    STREAMS,
+)
+
+from flashfs.errors import DeviceFullError
+
+cdef extern from *:
+    int popcount64 "__builtin_popcountll"(unsigned long long) nogil
+    int lowest_bit "__builtin_ctzll"(unsigned long long) nogil
+
+
+cdef class Engine:
+    """The device, as far as its parts may lean on it."""
+
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
+        """A fresh, erased block; forces a sync when only pending ones are left. DeviceFullError if there is none."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int make_room(self) except -1 nogil:
+        """Clean until a block may be opened for the host."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
+        """Move a block's live pages to where placement puts them and release it. The mapping hears of it when all
+        are copied. Returns 1; or 0, with nothing changed, if placement broke the move off (an extent of 0 pages)."""
+        with gil:
+            raise NotImplementedError
+
+
+cdef class Mapping:
+    """Where is LPA x? The engine programs a page first and binds it after, so a mapping never points at nothing."""
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        """PPAs of ``n`` LPAs; NONE for one that is not mapped. A PPA may be a guess: the reader checks the OOB."""
+        with gil:
+            raise NotImplementedError
+
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """Where to look when ``ppa`` turned out to hold another LPA; NONE when there is nowhere left."""
+        return NONE
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+        """The host's pages ``lpas`` lie at ``ppa``, ``ppa + 1``, ... now. ``olds`` gets where exactly each lay before
+        (NONE if nowhere): those pages die."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        """Cleaning copied each page from ``olds`` to ``news``."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil:
+        """Fill the scheme's own OOB bytes of ``n`` pages about to be programmed; ``oob`` points at the first page's,
+        the next page's are ``oob_bytes`` further."""
+        return 0
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        """Recovery found that ``lpa`` is at ``ppa`` (NONE: trimmed). ``scheme_oob`` is what was stamped there."""
+        with gil:
+            raise NotImplementedError
+
+    def recover_block(self, uint32_t block, uint64_t order, const uint8_t[::1] scheme_oob):
+        """A block with live pages, opened since the checkpoint, told in the order of opening."""
+
+    def recovery_reopens(self):
+        """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
+        return False
+
+    def save(self):
+        """{section: buffer} for a checkpoint; names take 8 bytes at most."""
+        raise NotImplementedError
+
+    def load(self, sections):
+        """The inverse of ``save``."""
+        raise NotImplementedError
+
+    def tables(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
+        raise NotImplementedError
+
+    def figures(self):
+        """The scheme's own statistics."""
+        return {}
+
+    def explain(self, uint32_t lpa):
+        """What the mapping's structures say of one LPA, for ``dump``; has no side effect and reads no flash."""
+        cdef uint32_t ppa = NONE
+        self.lookup(&lpa, 1, &ppa)
+        return {"ppa": None if ppa == NONE else ppa}
+
+    def owner_of_check(self):
+        """Invariants of the mapping's own structures, each a line when broken."""
+        return []
+
+
+cdef class PageTable(Mapping):
+    """One 4-byte PPA an LPA, in DRAM. Lookup O(1)."""
+
+    def __cinit__(self, Engine ssd):
+        self.ssd = ssd
+        self.table = <uint32_t*> malloc(ssd.lpas * sizeof(uint32_t))
+        if self.table == NULL:
+            raise MemoryError
+        memset(self.table, 0xFF, ssd.lpas * sizeof(uint32_t))
+
+    def __dealloc__(self):
+        free(self.table)
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            ppas[i] = self.table[lpas[i]]
+        return 0
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            olds[i] = self.table[lpas[i]]
+            self.table[lpas[i]] = ppa + i
+        return 0
+
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            self.table[lpas[i]] = news[i]
+        return 0
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        memcpy(olds, self.table + lpa, n * sizeof(uint32_t))
+        memset(self.table + lpa, 0xFF, n * sizeof(uint32_t))
+        return 0
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        self.table[lpa] = ppa
+        return 0
+
+    def save(self):
+        return {"map": <const uint8_t[:self.ssd.lpas * 4]> <uint8_t*> self.table}
+
+    def load(self, sections):
+        cdef const uint8_t[::1] saved = sections["map"]
+        memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))
+
+    def tables(self):
+        return {"page_table": (self.ssd.lpas * 4, self.ssd.lpas * sizeof(uint32_t))}
+
+
+cdef class Validity:
+    """Which pages are live? Live is a question, and a store may answer it as it likes; the default is sure."""
+
+    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil:
+        return 0
+
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+        """These pages died; NONE entries are skipped."""
+        return 0
+
+    cdef bint is_live(self, uint32_t ppa) noexcept nogil:
+        return False
+
+    cdef uint32_t count(self, uint32_t block) noexcept nogil:
+        return 0
+
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil:
+        """Page numbers of the block's live pages, ascending; returns how many."""
+        return 0
+
+    cdef int candidate(self, uint32_t block) noexcept nogil:
+        """From now on ``fewest`` may name this block."""
+        return 0
+
+    cdef int not_candidate(self, uint32_t block) noexcept nogil:
+        return 0
+
+    cdef uint32_t fewest(self) noexcept nogil:
+        """The candidate with the fewest live pages, NONE if there is no candidate."""
+        return NONE
+
+    def save(self):
+        raise NotImplementedError
+
+    def load(self, sections):
+        raise NotImplementedError
+
+    def tables(self):
+        raise NotImplementedError
+
+    def live_in(self, uint32_t block):
+        """Page numbers of the live pages of a block."""
+        cdef uint32_t* out = <uint32_t*> malloc(self.ssd.nand.pages_per_block * sizeof(uint32_t))
+        if out == NULL:
+            raise MemoryError
+        try:
+            n = self.pages(block, out)
+            return [out[i] for i in range(n)]
+        finally:
+            free(out)
+
+    def check(self):
+        return []
+
+
+cdef class PageBitmap(Validity):
+    """PVB: a bit a page; BVC: a count a block; candidates in a list a count, so the greedy victim is found at once."""
+
+    def __cinit__(self, Engine ssd):
+        cdef uint32_t n = ssd.nand.blocks, i
+        self.ssd = ssd
+        self.pages_per_block = ssd.nand.pages_per_block
+        self.words = (self.pages_per_block + 63) // 64  # a block begins a word, whatever its size
+        self.n_words = <uint64_t> self.words * n
+        self.bits = <uint64_t*> calloc(self.n_words, 8)
+        self.bvc = <uint32_t*> calloc(n, 4)
+        self.next_of = <uint32_t*> calloc(n, 4)
+        self.prev_of = <uint32_t*> calloc(n, 4)
+        self.listed = <uint8_t*> calloc(n, 1)
+        self.first = <uint32_t*> malloc((self.pages_per_block + 1) * 4)
+        if not (self.bits and self.bvc and self.next_of and self.prev_of and self.listed and self.first):
+            raise MemoryError
+        for i in range(self.pages_per_block + 1):
+            self.first[i] = NONE
+
+    def __dealloc__(self):
+        free(self.bits)
+        free(self.bvc)
+        free(self.next_of)
+        free(self.prev_of)
+        free(self.listed)
+        free(self.first)
+
+    cdef int link(self, uint32_t block, uint32_t count) noexcept nogil:
+        cdef uint32_t head = self.first[count]
+        self.next_of[block] = head
+        self.prev_of[block] = NONE
+        if head != NONE:
+            self.prev_of[head] = block
+        self.first[count] = block
+        if count < self.lowest:
+            self.lowest = count
+        return 0
+
+    cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil:
+        cdef uint32_t after = self.next_of[block], before = self.prev_of[block]
+        if before == NONE:
+            self.first[count] = after
+        else:
+            self.next_of[before] = after
+        if after != NONE:
+            self.prev_of[after] = before
+        return 0
+
+    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil:
+        cdef uint32_t block = ppa // self.pages_per_block
+        cdef uint32_t page = ppa - block * self.pages_per_block, i
+        cdef uint64_t* word = self.bits + <uint64_t> block * self.words
+        for i in range(page, page + n):
+            word[i >> 6] |= <uint64_t> 1 << (i & 63)
+        if self.listed[block]:
+            self.unlink(block, self.bvc[block])
+            self.link(block, self.bvc[block] + n)
+        self.bvc[block] += n
+        return 0
+
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+        cdef uint32_t i, block, page, count
+        for i in range(n):
+            if ppas[i] == NONE:
+                continue
+            block = ppas[i] // self.pages_per_block
+            page = ppas[i] - block * self.pages_per_block
+            self.bits[<uint64_t> block * self.words + (page >> 6)] &= ~(<uint64_t> 1 << (page & 63))
+            count = self.bvc[block]
+            self.bvc[block] = count - 1
+            if self.listed[block]:
+                self.unlink(block, count)
+                self.link(block, count - 1)
+        return 0
+
+    cdef bint is_live(self, uint32_t ppa) noexcept nogil:
+        cdef uint32_t block = ppa // self.pages_per_block
+        cdef uint32_t page = ppa - block * self.pages_per_block
+        return (self.bits[<uint64_t> block * self.words + (page >> 6)] >> (page & 63)) & 1
+
+    cdef uint32_t count(self, uint32_t block) noexcept nogil:
+        return self.bvc[block]
+
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil:
+        cdef uint32_t w, n = 0
+        cdef uint64_t word
+        for w in range(self.words):
+            word = self.bits[<uint64_t> block * self.words + w]
+            while word:
+                out[n] = w * 64 + lowest_bit(word)
+                word &= word - 1
+                n += 1
+        return n
+
+    cdef int candidate(self, uint32_t block) noexcept nogil:
+        if not self.listed[block]:
+            self.listed[block] = 1
+            self.link(block, self.bvc[block])
+        return 0
+
+    cdef int not_candidate(self, uint32_t block) noexcept nogil:
+        if self.listed[block]:
+            self.listed[block] = 0
+            self.unlink(block, self.bvc[block])
+        return 0
+
+    cdef uint32_t fewest(self) noexcept nogil:
+        while self.lowest <= self.pages_per_block:
+            if self.first[self.lowest] != NONE:
+                return self.first[self.lowest]
+            self.lowest += 1
+        self.lowest = self.pages_per_block
+        return NONE
+
+    def save(self):
+        return {"pvb": <const uint8_t[:self.n_words * 8]> <uint8_t*> self.bits}
+
+    def load(self, sections):
+        cdef const uint8_t[::1] saved = sections["pvb"]
+        cdef uint32_t block, w, count
+        memcpy(self.bits, &saved[0], self.n_words * 8)
+        for block in range(self.ssd.nand.blocks):
+            count = 0
+            for w in range(self.words):
+                count += popcount64(self.bits[<uint64_t> block * self.words + w])
+            if self.listed[block]:
+                raise ValueError("a validity store is loaded before any block is a candidate")
+            self.bvc[block] = count
+
+    def tables(self):
+        n = self.ssd.nand.blocks
+        return {
+            "pvb": (-(-n * self.pages_per_block // 8), self.n_words * 8),
+            "bvc": (n * 2, n * 4),
+            "victim_lists": (n * 8, n * 9 + (self.pages_per_block + 1) * 4),
+        }
+
+    def check(self):
+        """The count of a block is the number of its bits; each candidate is in the list of its count, once."""
+        problems = []
+        cdef uint32_t block, w, count, at
+        seen = {}
+        for count in range(self.pages_per_block + 1):
+            at = self.first[count]
+            while at != NONE:
+                if at in seen:
+                    problems.append(f"block {at}: twice in the victim lists")
+                    break
+                seen[at] = count
+                at = self.next_of[at]
+        for block in range(self.ssd.nand.blocks):
+            count = 0
+            for w in range(self.words):
+                count += popcount64(self.bits[<uint64_t> block * self.words + w])
+            if count != self.bvc[block]:
+                problems.append(f"block {block}: BVC {self.bvc[block]} but {count} bits in the PVB")
+            if bool(self.listed[block]) != (block in seen):
+                problems.append(f"block {block}: its place in the victim lists is wrong")
+            elif block in seen and seen[block] != count:
+                problems.append(f"block {block}: listed under {seen[block]} valid pages, has {count}")
+        return problems
+
+
+cdef class Placement:
+    """Where may these pages be programmed?"""
+
+    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
+        """A place for the first ``out.n`` (1..n) of these pages: consecutive pages of one block, the block's next
+        ones. 0 breaks a move off."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
+        """``n`` pages of what ``take`` gave were programmed."""
+        return 0
+
+    cdef int failed(self, uint32_t block) except -1 nogil:
+        """A program failed in this block: offer it no more."""
+        return 0
+
+    def attach(self):
+        """Take up the blocks that the pool says are open: after a format, a load or a recovery."""
+
+    def settle(self):
+        """Before a clean checkpoint: nothing by default."""
+
+
+cdef class Streams(Placement):
+    """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
+    of one before it turns to the next. The wear stream has one block, the most worn there is."""
+
+    def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe):
+        cdef uint32_t i
+        self.ssd = ssd
+        self.width_host = width_host
+        self.width_gc = width_gc
+        self.stripe = stripe
+        self.width[STREAM_HOST] = width_host
+        self.width[STREAM_GC] = width_gc
+        self.width[STREAM_WEAR] = 1
+        self.width[3] = 0
+        self.most = max(width_host, width_gc, 1)
+        self.open_of = <uint32_t*> malloc(STREAMS * self.most * sizeof(uint32_t))
+        if self.open_of == NULL:
+            raise MemoryError
+        for i in range(STREAMS * self.most):
+            self.open_of[i] = NONE
+        for i in range(STREAMS):
+            self.turn[i] = 0
+            self.left[i] = stripe
+
+    def __dealloc__(self):
+        free(self.open_of)
+
+    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
+        cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
+        cdef BlockPool pool = self.ssd.pool
+        cdef uint32_t block, room
+        cdef int64_t fresh
+        if slot[0] == NONE:
+            if stream == STREAM_HOST:
+                self.ssd.make_room()
+            fresh = self.ssd.open_block(
+                -1 if self.width[stream] < pool.dies else <int> self.turn[stream], stream, stream == STREAM_WEAR,
+                CAUSE_HOST if stream == STREAM_HOST else CAUSE_GC if stream == STREAM_GC else CAUSE_WEAR)
+            slot[0] = <uint32_t> fresh
+        block = slot[0]
+        room = pool.pages_per_block - pool.next_page[block]
+        out.block = block
+        out.page = pool.next_page[block]
+        out.n = min(n, room)
+        if self.width[stream] > 1:
+            out.n = min(out.n, self.left[stream])
+        return 0
+
+    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
+        cdef BlockPool pool = self.ssd.pool
+        cdef int stream = pool.stream[block]
+        cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
+        if slot[0] == block and pool.next_page[block] >= pool.pages_per_block:
+            self.shut(slot)
+        if self.left[stream] > n:
+            self.left[stream] -= n
+        else:
+            self.left[stream] = self.stripe
+            self.turn[stream] = (self.turn[stream] + 1) % self.width[stream]
+        return 0
+
+    cdef int failed(self, uint32_t block) except -1 nogil:
+        cdef uint32_t i
+        for i in range(STREAMS * self.most):
+            if self.open_of[i] == block:
+                self.shut(self.open_of + i)
+        return 0
+
+    cdef int shut(self, uint32_t* slot) noexcept nogil:
+        cdef uint32_t block = slot[0]
+        slot[0] = NONE
+        self.ssd.pool.close(block)
+        self.ssd.validity.candidate(block)
+        return 0
+
+    def attach(self):
+        """Open blocks go back to their streams' free slots; one too many is closed."""
+        cdef uint32_t block, i, stream
+        cdef BlockPool pool = self.ssd.pool
+        for i in range(STREAMS * self.most):
+            self.open_of[i] = NONE
+        for block in range(pool.blocks):
+            if pool.state[block] != STATE_OPEN:
+                if pool.state[block] == STATE_CLOSED:
+                    self.ssd.validity.candidate(block)
+                continue
+            stream = pool.stream[block]
+            for i in range(self.width[stream]):
+                if self.open_of[stream * self.most + i] == NONE and pool.next_page[block] < pool.pages_per_block:
+                    self.open_of[stream * self.most + i] = block
+                    break
+            else:
+                pool.close(block)
+                self.ssd.validity.candidate(block)
+
+
+cdef class Cleaning:
+    """Which block next, and where do its pages go?"""
+
+    cdef int clean(self) except -1 nogil:
+        """Free space in one block, somehow; DeviceFullError if none can be gained."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
+        """Empty this very block: static wear levelling and retirement ask for it."""
+        with gil:
+            raise NotImplementedError
+
+
+cdef class Greedy(Cleaning):
+    """The closed block with the fewest live pages; its pages go to the GC stream (cold ones to the most worn block)."""
+
+    def __cinit__(self, Engine ssd):
+        self.ssd = ssd
+
+    cdef int clean(self) except -1 nogil:
+        cdef uint32_t victim = self.ssd.validity.fewest()
+        if victim == NONE or self.ssd.validity.count(victim) >= self.ssd.nand.pages_per_block:
+            with gil:
+                raise DeviceFullError("no block has a dead page: the healthy blocks cannot hold what the host wrote")
+        self.ssd.relocate(victim, STREAM_GC, CAUSE_GC)
+        return 0
+
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
+        self.ssd.relocate(block, STREAM_WEAR if cause == CAUSE_WEAR else STREAM_GC, cause)
+        return 0

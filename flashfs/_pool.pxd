@@ -1,0 +1,108 @@
+# The block pool: what each block is doing, which are free, and the words that all parts share.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from nandimg._chip cimport Nand
+
+cdef enum:
+    NONE = 0xFFFFFFFF        # no page
+    OOB_ENGINE = 20          # bytes of OOB that the engine takes; a scheme's own follow
+
+# What a block is doing.
+cdef enum:
+    STATE_FREE = 0
+    STATE_PENDING = 1        # dead, but its erase must wait for the next sync
+    STATE_OPEN = 2
+    STATE_CLOSED = 3
+    STATE_META = 4
+    STATE_BAD = 5
+
+# What a page holds. Each kind has one owner, which alone knows whether such a page is live.
+cdef enum:
+    KIND_USER = 1
+    KIND_TRANSLATION = 2
+    KIND_GECKO = 3
+    KIND_CHECKPOINT = 4
+    KIND_TRIM = 5
+    KIND_MOUNT = 6
+    KIND_PAD = 7
+
+cdef enum:
+    FLAG_MOVED = 1           # a copy made by cleaning: it keeps its original's sequence number
+    FLAG_LAST = 2            # the descriptor that completes a checkpoint
+    FLAG_CLEAN = 4           # ... one written by a clean unmount
+
+# On whose account a flash operation is counted; CAUSE_NAMES has the names.
+cdef enum:
+    CAUSE_HOST = 0
+    CAUSE_GC = 1
+    CAUSE_WEAR = 2
+    CAUSE_MAP = 3
+    CAUSE_CHECKPOINT = 4
+    CAUSE_TRIM = 5
+    CAUSE_RECOVERY = 6
+    CAUSE_RETIRE = 7
+    CAUSE_MOUNT = 8
+
+cdef enum:
+    STREAM_HOST = 0
+    STREAM_GC = 1
+    STREAM_WEAR = 2
+    STREAM_META = 3
+    STREAMS = 4
+
+
+cdef struct Oob:
+    uint64_t seq             # 48 bits: the host write (or checkpoint) that made the page
+    uint64_t order           # 48 bits: when its block was opened
+    uint32_t lpa
+    uint8_t kind
+    uint8_t flags
+    uint8_t stream
+
+cdef inline void oob_pack(uint8_t* at, const Oob* oob) noexcept nogil:
+    (<uint64_t*> at)[0] = oob.seq | (<uint64_t> oob.kind << 48) | (<uint64_t> oob.flags << 56)
+    (<uint32_t*> (at + 8))[0] = oob.lpa
+    (<uint32_t*> (at + 12))[0] = <uint32_t> oob.order
+    (<uint32_t*> (at + 16))[0] = <uint32_t> (oob.order >> 32) | (<uint32_t> oob.stream << 16)
+
+cdef inline void oob_unpack(const uint8_t* at, Oob* oob) noexcept nogil:
+    cdef uint64_t word = (<const uint64_t*> at)[0]
+    cdef uint32_t high = (<const uint32_t*> (at + 16))[0]
+    oob.seq = word & 0xFFFFFFFFFFFF
+    oob.kind = <uint8_t> (word >> 48)
+    oob.flags = <uint8_t> (word >> 56)
+    oob.lpa = (<const uint32_t*> (at + 8))[0]
+    oob.order = (<const uint32_t*> (at + 12))[0] | (<uint64_t> (high & 0xFFFF) << 32)
+    oob.stream = <uint8_t> (high >> 16)
+
+
+cdef class BlockPool:
+    cdef readonly Nand nand
+    cdef readonly uint32_t blocks, pages_per_block, dies
+    cdef uint8_t* state
+    cdef uint8_t* stream
+    cdef uint8_t* blank                # never programmed since it was last erased, and known to be so
+    cdef uint8_t* retiring             # an operation on it failed: evacuate, then mark bad
+    cdef uint32_t* next_page
+    cdef uint64_t* order
+    cdef int64_t* ready_ns             # virtual time from which it may be erased
+    cdef uint32_t* heap                # per die, free blocks by erase count
+    cdef uint32_t* heap_n
+    cdef uint32_t heap_room
+    cdef uint32_t* pending
+    cdef readonly uint32_t free_n, pending_n, bad_n, retiring_n
+    cdef readonly uint64_t last_order, erases_n
+    cdef uint32_t die_turn
+    cdef readonly uint32_t erases_most
+    cdef int push(self, uint32_t block) noexcept nogil
+    cdef uint32_t pop(self, uint32_t die) noexcept nogil
+    cdef uint32_t pop_worn(self) noexcept nogil
+    cdef uint32_t pick(self, int die, bint worn) noexcept nogil
+    cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil
+    cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil
+    cdef int close(self, uint32_t block) noexcept nogil
+    cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil
+    cdef int release_pending(self) noexcept nogil
+    cdef int set_bad(self, uint32_t block) except -1 nogil
+    cdef int doom(self, uint32_t block) noexcept nogil
+    cdef int rebuild_free(self) noexcept nogil

@@ -1,0 +1,298 @@
+"""The block pool: the state of each block, the free ones by die and wear, and those whose erase waits for a sync.
+
+A dead block is erased when it is next opened, not when it dies. So an erase that power interrupts hits a block that
+nobody needs and that will be erased again, and no free block is ever trusted to be blank after a crash.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from nandimg._chip cimport Nand
+
+STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
+KIND_NAMES = {1: "user", 2: "translation", 3: "gecko", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
+CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount")
+STREAM_NAMES = ("host", "gc", "wear", "meta")
+SAVED_BYTES = 8  #: of a block in a checkpoint: u8 state, u8 stream, u8 blank, u8 zero, u32 next page
+
+
+cdef class BlockPool:
+    """State of every block. ``allocate`` opens one (erasing it), ``release`` gives a dead one back."""
+
+    def __cinit__(self, Nand nand):
+        cdef uint32_t n = nand.blocks
+        self.nand = nand
+        self.blocks = n
+        self.pages_per_block = nand.pages_per_block
+        self.dies = nand.dies
+        self.heap_room = n // nand.dies
+        self.state = <uint8_t*> calloc(n, 1)
+        self.stream = <uint8_t*> calloc(n, 1)
+        self.blank = <uint8_t*> calloc(n, 1)
+        self.retiring = <uint8_t*> calloc(n, 1)
+        self.next_page = <uint32_t*> calloc(n, 4)
+        self.order = <uint64_t*> calloc(n, 8)
+        self.ready_ns = <int64_t*> calloc(n, 8)
+        self.heap = <uint32_t*> calloc(n, 4)
+        self.heap_n = <uint32_t*> calloc(nand.dies, 4)
+        self.pending = <uint32_t*> calloc(n, 4)
+        if not (self.state and self.stream and self.blank and self.retiring and self.next_page and self.order
+                and self.ready_ns and self.heap and self.heap_n and self.pending):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.state)
+        free(self.stream)
+        free(self.blank)
+        free(self.retiring)
+        free(self.next_page)
+        free(self.order)
+        free(self.ready_ns)
+        free(self.heap)
+        free(self.heap_n)
+        free(self.pending)
+
+    # --- free blocks: one heap a die, least worn on top
+
+    cdef int push(self, uint32_t block) noexcept nogil:
+        cdef uint32_t die = block % self.dies
+        cdef uint32_t* heap = self.heap + die * self.heap_room
+        cdef uint32_t i = self.heap_n[die], up
+        cdef uint32_t wear = self.nand.erases(block)
+        self.heap_n[die] += 1
+        while i:
+            up = (i - 1) // 2
+            if self.nand.erases(heap[up]) <= wear:
+                break
+            heap[i] = heap[up]
+            i = up
+        heap[i] = block
+        self.state[block] = STATE_FREE
+        self.free_n += 1
+        return 0
+
+    cdef uint32_t pop(self, uint32_t die) noexcept nogil:
+        cdef uint32_t* heap = self.heap + die * self.heap_room
+        cdef uint32_t n, i, down, wear, top, last
+        if self.heap_n[die] == 0:
+            return NONE
+        top = heap[0]
+        self.heap_n[die] -= 1
+        self.free_n -= 1
+        n = self.heap_n[die]
+        if n == 0:
+            return top
+        last = heap[n]
+        wear = self.nand.erases(last)
+        i = 0
+        while True:
+            down = 2 * i + 1
+            if down >= n:
+                break
+            if down + 1 < n and self.nand.erases(heap[down + 1]) < self.nand.erases(heap[down]):
+                down += 1
+            if self.nand.erases(heap[down]) >= wear:
+                break
+            heap[i] = heap[down]
+            i = down
+        heap[i] = last
+        return top
+
+    cdef uint32_t pop_worn(self) noexcept nogil:
+        """The most worn free block: where cold data is put to rest. Linear, and rare."""
+        cdef uint32_t die, i, n, best = NONE, best_die = 0, wear = 0
+        cdef uint32_t* heap
+        for die in range(self.dies):
+            heap = self.heap + die * self.heap_room
+            for i in range(self.heap_n[die]):
+                if best == NONE or self.nand.erases(heap[i]) > wear:
+                    best = heap[i]
+                    best_die = die
+                    wear = self.nand.erases(best)
+        if best == NONE:
+            return NONE
+        heap = self.heap + best_die * self.heap_room
+        n = self.heap_n[best_die]
+        self.heap_n[best_die] = 0
+        self.free_n -= n
+        for i in range(n):  # re-heap in place: what is read is never behind what is written
+            if heap[i] != best:
+                self.push(heap[i])
+        return best
+
+    cdef uint32_t pick(self, int die, bint worn) noexcept nogil:
+        """A free block of that die if it has one, else of the next die that has."""
+        cdef uint32_t d, i
+        if worn:
+            return self.pop_worn()
+        if die < 0:
+            self.die_turn = (self.die_turn + 1) % self.dies
+            die = self.die_turn
+        for i in range(self.dies):
+            d = (<uint32_t> die + i) % self.dies
+            if self.heap_n[d]:
+                return self.pop(d)
+        return NONE
+
+    cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil:
+        """Open a free block, erased. A block whose erase fails is marked bad and the next one is tried; -1 if there
+        is none left."""
+        cdef uint32_t block, wear
+        cdef bint ok
+        while True:
+            block = self.pick(die, worn)
+            if block == NONE:
+                return -1
+            if not self.blank[block]:
+                ok = True
+                self.nand.erase(block, cause, max(t_ns, self.ready_ns[block]), &ok)
+                self.erases_n += 1
+                if not ok:
+                    self.set_bad(block)
+                    continue
+                wear = self.nand.erases(block)
+                if wear > self.erases_most:
+                    self.erases_most = wear
+            self.blank[block] = 0
+            self.last_order += 1
+            self.order[block] = self.last_order
+            self.state[block] = STATE_META if stream == STREAM_META else STATE_OPEN
+            self.stream[block] = <uint8_t> stream
+            self.next_page[block] = 0
+            return block
+
+    cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil:
+        self.next_page[block] += n
+        return 0
+
+    cdef int close(self, uint32_t block) noexcept nogil:
+        self.state[block] = STATE_CLOSED
+        return 0
+
+    cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil:
+        """The block is dead; it becomes free at the next sync, when whatever replaced its pages is durable."""
+        self.state[block] = STATE_PENDING
+        self.ready_ns[block] = ready_ns
+        self.pending[self.pending_n] = block
+        self.pending_n += 1
+        return 0
+
+    cdef int release_pending(self) noexcept nogil:
+        cdef uint32_t i
+        for i in range(self.pending_n):
+            self.push(self.pending[i])
+        self.pending_n = 0
+        return 0
+
+    cdef int doom(self, uint32_t block) noexcept nogil:
+        """A program failed in it: to be evacuated and retired at the next quiet moment."""
+        if not self.retiring[block]:
+            self.retiring[block] = 1
+            self.retiring_n += 1
+        return 0
+
+    cdef int set_bad(self, uint32_t block) except -1 nogil:
+        self.nand.retire(block)
+        self.state[block] = STATE_BAD
+        self.bad_n += 1
+        if self.retiring[block]:
+            self.retiring[block] = 0
+            self.retiring_n -= 1
+        return 0
+
+    cdef int rebuild_free(self) noexcept nogil:
+        """From the states alone: after a format, a load or a recovery."""
+        cdef uint32_t block, die
+        for die in range(self.dies):
+            self.heap_n[die] = 0
+        self.free_n = self.pending_n = self.bad_n = 0
+        self.erases_most = 0
+        for block in range(self.blocks):
+            self.erases_most = max(self.erases_most, self.nand.erases(block))
+            if self.nand.health(block):
+                self.state[block] = STATE_BAD
+                self.bad_n += 1
+            elif self.state[block] == STATE_FREE or self.state[block] == STATE_PENDING:
+                self.push(block)
+        return 0
+
+    # --- whole-pool views; never hot
+
+    def format(self):
+        """Every healthy block free and known to be blank: a chip that nobody ever programmed."""
+        cdef uint32_t block
+        for block in range(self.blocks):
+            self.state[block] = STATE_FREE
+            self.blank[block] = 1
+        self.rebuild_free()
+
+    def save(self):
+        """The checkpoint section: SAVED_BYTES a block."""
+        cdef uint32_t block
+        out = bytearray(self.blocks * SAVED_BYTES)
+        cdef uint8_t[::1] view = out
+        for block in range(self.blocks):
+            view[8 * block] = self.state[block]
+            view[8 * block + 1] = self.stream[block]
+            view[8 * block + 2] = self.blank[block]
+            memcpy(&view[8 * block + 4], &self.next_page[block], 4)
+        return out
+
+    def load(self, const uint8_t[::1] saved not None):
+        """Take over what a checkpoint says. Metadata blocks come out free: the caller knows which still count."""
+        cdef uint32_t block
+        for block in range(self.blocks):
+            self.state[block] = saved[8 * block]
+            self.stream[block] = saved[8 * block + 1]
+            self.blank[block] = saved[8 * block + 2]
+            memcpy(&self.next_page[block], &saved[8 * block + 4], 4)
+            if self.state[block] == STATE_META or self.state[block] == STATE_PENDING:
+                self.state[block] = STATE_FREE
+
+    def census(self):
+        """{state: how many blocks}."""
+        counts = dict.fromkeys(STATE_NAMES, 0)
+        for block in range(self.blocks):
+            counts[STATE_NAMES[self.state[block]]] += 1
+        return counts
+
+    def describe(self, uint32_t block):
+        """One block as the engine sees it."""
+        return {
+            "state": STATE_NAMES[self.state[block]],
+            "stream": STREAM_NAMES[self.stream[block]] if self.state[block] in (2, 3, 4) else "",
+            "order": self.order[block],
+            "next_page": self.next_page[block],
+            "erases": self.nand.erases(block),
+        }
+
+    def table_bytes(self):
+        """(as a controller would pack it, as allocated) of the per-block tables: state, stream and flags in two bytes,
+        next page in two, order in six, the heap's four."""
+        return self.blocks * 14, self.blocks * (4 + 4 + 8 + 8 + 4 + 4)
+
+    def check(self):
+        """Invariants, each a line when broken: free blocks are exactly those in the heaps; a heap is ordered by wear;
+        an open block has room or is full; nothing bad is in use."""
+        problems = []
+        seen = set()
+        for die in range(self.dies):
+            for i in range(self.heap_n[die]):
+                block = self.heap[die * self.heap_room + i]
+                seen.add(block)
+                if self.state[block] != STATE_FREE:
+                    problems.append(f"block {block}: in the free heap but {STATE_NAMES[self.state[block]]}")
+                if i and self.nand.erases(self.heap[die * self.heap_room + (i - 1) // 2]) > self.nand.erases(block):
+                    problems.append(f"block {block}: out of order in the free heap of die {die}")
+        pending = {self.pending[i] for i in range(self.pending_n)}
+        for block in range(self.blocks):
+            state = self.state[block]
+            if (state == STATE_FREE) != (block in seen):
+                problems.append(f"block {block}: {STATE_NAMES[state]} but {'not ' * (block not in seen)}in the heap")
+            if (state == STATE_PENDING) != (block in pending):
+                problems.append(f"block {block}: {STATE_NAMES[state]} disagrees with the pending list")
+            if (self.nand.health(block) != 0) != (state == STATE_BAD):
+                problems.append(f"block {block}: {STATE_NAMES[state]} but the chip says health {self.nand.health(block)}")
+            if self.next_page[block] > self.pages_per_block:
+                problems.append(f"block {block}: next page {self.next_page[block]} of {self.pages_per_block}")
+        return problems
