@@ -1,0 +1,54 @@
+"""Serves one Device as a directory under Linux: what a server promises, and the registry of servers by name.
+
+Two kinds of server can stand behind the same interface: one that needs the interpreter for each request (pyfuse3 on
+trio), and one that does not. Nothing outside this package knows which of them runs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from flashfs.errors import UsageError
+
+if TYPE_CHECKING:
+    from flashfs.device import Device
+
+__all__ = ["SERVERS", "Server", "make_server"]
+
+
+class Server(Protocol):
+    """Serves one device at one mountpoint, once. It never closes the device: whoever opened it does."""
+
+    name: str
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Mount, call ``task_status.started()`` once `disk` answers, and serve until unmounted or cancelled.
+
+        On return, however it comes about, nothing is mounted at the mountpoint any more and no request is under way.
+        Raises FlashfsError with the reason if the mount cannot be made.
+        """
+
+    def request_stop(self) -> None:
+        """Make ``run`` return soon: the requests under way are answered, then the mountpoint is let go of."""
+
+
+# One line adds a server; "auto" takes the first, so the fastest comes first. Imported when chosen, because a machine
+# may lack the library that one of them binds.
+SERVERS: dict[str, str] = {
+    "pyfuse3": "flashfs.fuse.pyfuse3_server:Pyfuse3Server",
+}
+
+
+def make_server(name: str, device: Device, mountpoint: Path, *, allow_other: bool = False) -> Server:
+    """The server called ``name`` ("auto": the best there is) of ``device`` at ``mountpoint``, not yet mounted."""
+    if name == "auto":
+        name = next(iter(SERVERS))
+    if name not in SERVERS:
+        raise UsageError(f"no server called {name}: there is auto, {', '.join(SERVERS)}")
+    module, _, factory = SERVERS[name].partition(":")
+    server: Server = getattr(import_module(module), factory)(device, mountpoint, allow_other=allow_other)
+    return server

@@ -1,0 +1,271 @@
+"""The server that needs nothing but Python: pyfuse3 on trio, one request at a time in the interpreter.
+
+The handlers of `disk` take about a microsecond above what the device takes, by three decisions: none of them awaits
+unless a flush is under way; `disk` is opened for direct I/O, so that no attribute is asked for again after each write and
+every request of the host is a request of the device; and requests are taken from the kernel as ``flashfs.fuse.turns``
+says, which is where most of the time was.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyfuse3
+import trio
+from pyfuse3 import FileHandleT, FileInfo, FileNameT, FlagT, FUSEError, InodeT, ReaddirToken, RequestContext
+
+from flashfs.errors import DeviceFullError, FlashfsError
+from flashfs.fuse import mounts
+from flashfs.fuse.tree import DISK, ROOT, Attr, Tree
+from flashfs.fuse.turns import Turns, open_sessions
+
+if TYPE_CHECKING:
+    from flashfs.device import Device
+
+log = logging.getLogger(__name__)
+
+# Each task of pyfuse3 keeps a buffer of 1 MiB. One works while nothing blocks; the others answer for the texts while a
+# flush is under way and the writes behind it wait.
+TASKS_MAX = 8
+REQUESTS_UNDER_WAY_MAX = 64
+FOREVER_S = 86400.0  # names and the size of `disk` never change
+
+
+class Handlers(pyfuse3.Operations):
+    """What the kernel asks, answered by one device. ``disk``'s file handle is its inode number."""
+
+    supports_dot_lookup = True
+    enable_writeback_cache = False  # a write that was acknowledged has reached the device
+
+    def __init__(self, device: Device, tree: Tree) -> None:
+        super().__init__()
+        self.ready = trio.Event()
+        self._device = device
+        self._size = device.size
+        self._tree = tree
+        # Held across an await by a flush only. Everything else runs from start to end in trio's one thread, so that it
+        # is enough to see that the lock is free: taking it would cost a turn of the loop for each request.
+        self._lock = trio.Lock()
+        self.turns: Turns | None = None  # known once mounted
+        self._texts: dict[int, bytes] = {}
+        self._text_handle = DISK
+
+    def init(self) -> None:
+        self.ready.set()
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Hold the device, whatever is awaited meanwhile; requests go on being read."""
+        with self.turns.away() if self.turns else nullcontext():
+            async with self._lock:
+                yield
+
+    # ---- the block file ----
+
+    async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
+        if fh != DISK:
+            return self._texts[fh][off : off + size]
+        if off + size > self._size:
+            size = max(0, self._size - off)
+        try:
+            if self._lock.locked():
+                async with self._alone():
+                    return self._device.read(off, size)
+            return self._device.read(off, size)
+        except Exception as error:
+            raise failed("read", off, error) from None
+
+    async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
+        if off + len(buf) > self._size:
+            buf = buf[: max(0, self._size - off)]
+            if not buf:
+                raise FUSEError(errno.ENOSPC)
+        try:
+            if self._lock.locked():
+                async with self._alone():
+                    return self._device.write(off, buf)
+            return self._device.write(off, buf)
+        except Exception as error:
+            raise failed("write", off, error) from None
+
+    async def fsync(self, fh: FileHandleT, datasync: bool) -> None:
+        """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
+        if fh != DISK:
+            return
+        try:
+            async with self._alone():
+                await trio.to_thread.run_sync(self._device.flush)
+        except Exception as error:
+            raise failed("flush", 0, error) from None
+
+    async def fsyncdir(self, fh: FileHandleT, datasync: bool) -> None:
+        await self.fsync(FileHandleT(DISK), datasync)
+
+    # ---- files and names ----
+
+    async def open(self, inode: InodeT, flags: FlagT, ctx: RequestContext) -> FileInfo:
+        writes = flags & os.O_ACCMODE != os.O_RDONLY
+        if inode == DISK:
+            if flags & os.O_TRUNC:
+                raise FUSEError(errno.EPERM)
+            return FileInfo(fh=FileHandleT(DISK), direct_io=True, keep_cache=False)
+        if not self._tree.is_text(inode):
+            raise FUSEError(errno.EISDIR if inode == ROOT else errno.ENOENT)
+        if writes or flags & os.O_TRUNC:
+            raise FUSEError(errno.EACCES)
+        self._text_handle += 1
+        handle = self._text_handle
+        try:
+            async with self._alone():
+                self._texts[handle] = self._tree.text(inode)
+        except Exception as error:
+            raise failed("open", 0, error) from None
+        # Direct I/O also because a cached text would be cut at the size that some earlier one had.
+        return FileInfo(fh=FileHandleT(handle), direct_io=True, keep_cache=False)
+
+    async def flush(self, fh: FileHandleT) -> None:
+        """close(2) promises nothing on a block device either."""
+
+    async def release(self, fh: FileHandleT) -> None:
+        self._texts.pop(fh, None)
+
+    async def lookup(self, parent_inode: InodeT, name: FileNameT, ctx: RequestContext) -> pyfuse3.EntryAttributes:
+        inode = self._tree.inode(name) if parent_inode == ROOT else None
+        if inode is None:
+            raise FUSEError(errno.ENOENT)
+        return await self.getattr(InodeT(inode), ctx)
+
+    async def getattr(self, inode: InodeT, ctx: RequestContext) -> pyfuse3.EntryAttributes:
+        try:
+            async with self._alone():
+                attr = self._tree.attr(inode)
+        except Exception as error:
+            raise failed("getattr", 0, error) from None
+        if attr is None:
+            raise FUSEError(errno.ENOENT)
+        return entry(attr, 0.0 if self._tree.is_text(inode) else FOREVER_S)
+
+    async def setattr(
+        self,
+        inode: InodeT,
+        attr: pyfuse3.EntryAttributes,
+        fields: pyfuse3.SetattrFields,
+        fh: FileHandleT | None,
+        ctx: RequestContext,
+    ) -> pyfuse3.EntryAttributes:
+        """Times are accepted and forgotten. An SSD has one size and one owner."""
+        if fields.update_mode or fields.update_uid or fields.update_gid:
+            raise FUSEError(errno.EPERM)
+        if fields.update_size and (inode != DISK or attr.st_size != self._size):
+            raise FUSEError(errno.EPERM)
+        return await self.getattr(inode, ctx)
+
+    async def opendir(self, inode: InodeT, ctx: RequestContext) -> FileHandleT:
+        if inode != ROOT:
+            raise FUSEError(errno.ENOTDIR)
+        return FileHandleT(ROOT)
+
+    async def readdir(self, fh: FileHandleT, start_id: int, token: ReaddirToken) -> None:
+        for index, (name, inode) in enumerate(self._tree.entries(), 1):
+            if index <= start_id:
+                continue
+            attributes = await self.getattr(InodeT(inode), None)  # type: ignore[arg-type]
+            if not pyfuse3.readdir_reply(token, FileNameT(name), attributes, index):
+                break
+
+    async def statfs(self, ctx: RequestContext) -> pyfuse3.StatvfsData:
+        data = pyfuse3.StatvfsData()
+        data.f_bsize = data.f_frsize = self._device.page_bytes
+        data.f_blocks = self._size // self._device.page_bytes
+        data.f_files = len(list(self._tree.entries()))
+        data.f_namemax = 255
+        return data
+
+
+def entry(attr: Attr, timeout_s: float) -> pyfuse3.EntryAttributes:
+    """``attr`` as pyfuse3 wants it; the kernel may believe it for ``timeout_s``."""
+    out = pyfuse3.EntryAttributes()
+    out.st_ino = InodeT(attr.inode)
+    out.st_mode = pyfuse3.ModeT(attr.mode)
+    out.st_nlink = attr.links
+    out.st_uid, out.st_gid = attr.uid, attr.gid
+    out.st_size, out.st_blksize, out.st_blocks = attr.size, attr.block_bytes, attr.blocks
+    out.st_atime_ns = out.st_mtime_ns = out.st_ctime_ns = attr.time_ns
+    out.attr_timeout, out.entry_timeout = timeout_s, FOREVER_S
+    return out
+
+
+def failed(operation: str, offset: int, error: Exception) -> FUSEError:
+    """The errno that the host sees for ``error``: its own if it has one, else EIO and one line in the log."""
+    if isinstance(error, DeviceFullError):
+        code = errno.ENOSPC
+    elif isinstance(error, OSError) and error.errno:
+        code = error.errno
+    else:
+        code = errno.EIO
+    log.error("%s at byte %d: %s: %s", operation, offset, type(error).__name__, " ".join(str(error).split()))
+    return FUSEError(code)
+
+
+class Pyfuse3Server:
+    """pyfuse3 keeps one session in its module's globals, so that a process can run one of these at a time."""
+
+    name = "pyfuse3"
+
+    def __init__(self, device: Device, mountpoint: Path, *, allow_other: bool = False) -> None:
+        self._device = device
+        self._mountpoint = mountpoint
+        self._allow_other = allow_other
+        self._turns: Turns | None = None  # while it serves
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other)
+        handlers = Handlers(self._device, tree)
+        others = open_sessions()
+        mount(handlers, self._mountpoint, mounts.options(self._device.path, allow_other=self._allow_other))
+        try:
+            (descriptor,) = open_sessions() - others
+            self._turns = handlers.turns = Turns(descriptor)
+            with self._turns.installed():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(pyfuse3.main, 1, TASKS_MAX)
+                    nursery.start_soon(self._announce, handlers, task_status)
+        finally:
+            self._turns = None
+            pyfuse3.close(unmount=True)
+
+    async def _announce(self, handlers: Handlers, task_status: trio.TaskStatus[None]) -> None:
+        await handlers.ready.wait()
+        mounts.allow_requests(self._mountpoint, REQUESTS_UNDER_WAY_MAX)
+        task_status.started()
+
+    def request_stop(self) -> None:
+        if self._turns is not None:
+            self._turns.close()
+            pyfuse3.terminate()
+
+
+def mount(handlers: Handlers, mountpoint: Path, options: Sequence[str]) -> None:
+    """Mount, without a word on stderr: what libfuse and fusermount3 print there becomes the error's one line."""
+    if not Path("/dev/fuse").exists():
+        raise FlashfsError("this machine has no /dev/fuse: load the kernel's module (modprobe fuse)")
+    with tempfile.TemporaryFile() as said:
+        stderr = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            pyfuse3.init(handlers, str(mountpoint), {*pyfuse3.default_options, *options})
+        except RuntimeError as error:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").split("\n")
+            why = "; ".join(line.strip() for line in lines if line.strip()) or str(error)
+            raise FlashfsError(f"cannot mount at {mountpoint}: {why}") from None
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)

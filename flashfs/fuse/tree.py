@@ -1,0 +1,96 @@
+"""The directory that a mounted device shows, the same under each server: `disk`, and what it says about itself.
+
+`disk` is the block file. `stats.json`, `smart.json` and `config.json` are texts, made when one is opened: a reader sees
+one moment of the device however long it reads, and the next open sees a newer one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flashfs.device import Device
+
+ROOT = 1  # what FUSE calls the root of every mount
+DISK = 2
+SECTOR_BYTES = 512  # the unit of st_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """What stat(2) shows of a node; ``size`` in bytes, ``time_ns`` since the epoch."""
+
+    inode: int
+    mode: int
+    links: int
+    uid: int
+    gid: int
+    size: int
+    block_bytes: int
+    time_ns: int
+
+    @property
+    def blocks(self) -> int:
+        """Sectors of 512 bytes, as st_blocks counts them."""
+        return -(-self.size // SECTOR_BYTES)
+
+
+class Tree:
+    """Names, inode numbers and attributes of one mounted device, and the texts beside `disk`.
+
+    Whatever asks the device (``text``, and ``attr`` of a text) must be called by the one who holds the server's lock.
+    """
+
+    def __init__(self, device: Device, mountpoint: Path, server: str, *, shared: bool) -> None:
+        self.device = device
+        self._uid, self._gid = os.getuid(), os.getgid()
+        self._time_ns = time.time_ns()
+        # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
+        self._mount = {"mountpoint": str(mountpoint), "server": server, "pid": os.getpid()}
+        self._disk_mode = stat.S_IFREG | (0o660 if shared else 0o600)
+        self._text_mode = stat.S_IFREG | (0o444 if shared else 0o400)
+        self._root_mode = stat.S_IFDIR | (0o755 if shared else 0o700)
+        self._sources: dict[str, Callable[[], dict[str, Any]]] = {
+            "stats.json": device.stats,
+            "smart.json": device.smart,
+            "config.json": lambda: {**device.config(), **self._mount},
+        }
+        self._names = ["disk", *self._sources]
+        self._inodes = {name.encode(): DISK + index for index, name in enumerate(self._names)}
+
+    def inode(self, name: bytes) -> int | None:
+        """The inode number of ``name`` in the root directory, or None."""
+        return ROOT if name in (b".", b"..") else self._inodes.get(name)
+
+    def entries(self) -> Iterator[tuple[bytes, int]]:
+        """(name, inode number) of everything in the root directory, always in the same order."""
+        yield from self._inodes.items()
+
+    def is_text(self, inode: int) -> bool:
+        """True for the files beside `disk`."""
+        return DISK < inode < DISK + len(self._names)
+
+    def text(self, inode: int) -> bytes:
+        """The JSON of a text, made now."""
+        source = self._sources[self._names[inode - DISK]]
+        return (json.dumps(source(), indent=2, default=str) + "\n").encode()
+
+    def attr(self, inode: int) -> Attr | None:
+        """The attributes of a node, or None if there is no such node. A text's size is that of one made now."""
+        if inode == DISK:
+            return self._attr(inode, self._disk_mode, self.device.size)
+        if inode == ROOT:
+            return self._attr(inode, self._root_mode, 0, links=2)
+        if self.is_text(inode):
+            return self._attr(inode, self._text_mode, len(self.text(inode)))
+        return None
+
+    def _attr(self, inode: int, mode: int, size: int, links: int = 1) -> Attr:
+        return Attr(inode, mode, links, self._uid, self._gid, size, self.device.page_bytes, self._time_ns)
