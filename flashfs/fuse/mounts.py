@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import subprocess
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,3 +70,100 @@ def allow_requests(mountpoint: Path, count: int) -> None:
         with suppress(OSError):
             (control / "max_background").write_text(str(count))
             (control / "congestion_threshold").write_text(str(count * 3 // 4))
+
+
+def check_mountpoint(path: Path) -> None:
+    """Raise unless ``path`` is an empty directory with nothing mounted on it."""
+    over = at(path)
+    if over is not None:
+        raise FlashfsError(f"{path} is already mounted ({over.fs_type} of {over.source}): unmount it first")
+    if not path.exists():
+        raise UsageError(f"mountpoint {path} does not exist: make it with mkdir, or name another")
+    if not path.is_dir():
+        raise UsageError(f"mountpoint {path} is not a directory: name an empty one")
+    try:
+        hidden = len(list(path.iterdir()))
+    except OSError as error:
+        raise UsageError(f"mountpoint {path}: {error.strerror}") from None
+    if hidden:
+        raise UsageError(f"mountpoint {path} is not empty ({hidden} entries would be hidden): name an empty directory")
+
+
+def is_corpse(path: Path) -> bool:
+    """True if a FUSE file system is mounted at ``path`` whose daemon is gone."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+    return False
+
+
+def loops_of(disk: Path) -> list[Path]:
+    """The loop devices whose backing file is ``disk``."""
+    found = []
+    for backing in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
+        with suppress(OSError):  # detached while we look
+            if backing.read_text().rstrip("\n") == str(disk):
+                found.append(Path("/dev", backing.parent.parent.name))
+    return found
+
+
+def mounts_of(source: Path) -> list[Path]:
+    """Where the block device ``source`` is mounted, newest first."""
+    return [mount.mountpoint for mount in reversed(table()) if mount.source == str(source)]
+
+
+def clear_corpse(path: Path) -> list[str]:
+    """Take away the mount of a dead daemon at ``path`` and what hangs on its `disk`, and nothing else.
+
+    Returns what was done, one line each; nothing if ``path`` is no corpse.
+    """
+    said: list[str] = []
+    if not is_corpse(path):
+        return said
+    for loop in loops_of(path / "disk"):
+        for upper in mounts_of(loop):
+            run("umount", str(upper), what=f"unmounting {upper}, a file system of the dead device,")
+            said.append(f"unmounted {upper}, a file system of {loop}")
+        detach(loop)
+        said.append(f"detached {loop}")
+    release(path, lazy=True)
+    return [*said, f"unmounted {path}: its daemon was gone"]
+
+
+def detach(loop: Path, timeout_s: float = 5.0) -> None:
+    """Detach a loop device, and wait until it is: `losetup -d` only asks for it if somebody still has it open."""
+    backing = Path("/sys/block", loop.name, "loop/backing_file")
+    run("losetup", "-d", str(loop), what=f"detaching {loop}")
+    end = time.monotonic() + timeout_s
+    while backing.exists():
+        if time.monotonic() > end:
+            raise FlashfsError(f"{loop} is still in use: it detaches itself once it is closed")
+        time.sleep(0.01)
+
+
+def release(path: Path, *, lazy: bool = False) -> None:
+    """Unmount a FUSE file system as its owner may."""
+    users = ", ".join(map(str, loops_of(path / "disk")))
+    hint = f" by {users}: unmount that first, or use `flashfs down`" if users and not lazy else ""
+    run("fusermount3", *(["-u", "-z"] if lazy else ["-u"]), str(path), what=f"unmounting {path}", hint=hint)
+
+
+def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
+    """Run one of the system's programs and return what it printed; FlashfsError with its words if it fails."""
+    try:
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment()
+        )
+    except FileNotFoundError:
+        raise FlashfsError(f"{what}: there is no {program} on this machine (or not on PATH)") from None
+    if done.returncode != 0:
+        why = " ".join(done.stderr.split()) or f"{program} ended with {done.returncode}"
+        raise FlashfsError(f"{what} failed: {why}{hint}")
+    return done.stdout
+
+
+def environment() -> dict[str, str]:
+    """Ours, with English messages and the places of programs that an ordinary user's PATH leaves out."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    return {**os.environ, "PATH": path, "LC_ALL": "C"}

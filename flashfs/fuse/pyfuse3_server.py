@@ -1,9 +1,9 @@
 """The server that needs nothing but Python: pyfuse3 on trio, one request at a time in the interpreter.
 
 The handlers of `disk` take about a microsecond above what the device takes, by three decisions: none of them awaits
-unless a flush is under way; `disk` is opened for direct I/O, so that no attribute is asked for again after each write and
-every request of the host is a request of the device; and requests are taken from the kernel as ``flashfs.fuse.turns``
-says, which is where most of the time was.
+unless a flush is under way; `disk` is opened for direct I/O, so that no attribute is asked for again after each write
+and every request of the host is a request of the device; and requests are taken from the kernel as
+``flashfs.fuse.turns`` says, which is where most of the time was.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Takes pyfuse3's requests from the kernel without a turn of trio's loop for each of them.
 
 pyfuse3 waits for its file descriptor through trio before every request, and hands it from task to task: on two cores
-that is 30 to 50 us a request, several times what the kernel, the handlers and a device in memory take together (4 KiB at
-depth 16: 12 k to 20 k IOPS that way, 50 k to 110 k this way). Here one task stays at the descriptor and asks the kernel
-directly; trio gets its turn when nothing is waiting, and after so many requests. Another task takes over only when the
-one at the descriptor is about to await something.
+that is 30 to 50 us a request, several times what the kernel, the handlers and a device in memory take together (4 KiB
+at depth 16: 12 k to 20 k IOPS that way, 50 k to 110 k this way). Here one task stays at the descriptor and asks the
+kernel directly; trio gets its turn when nothing is waiting, and after so many requests. Another task takes over only
+when the one at the descriptor is about to await something.
 
 It replaces one function of pyfuse3 that is not public, for as long as a session runs. A pyfuse3 that lacks it is served
 its own way, only slower. Rejected: one task and nothing else, since then a flush in a thread stops the texts; and a

@@ -1,0 +1,13 @@
+"""``flashfs down``: undo ``flashfs up``."""
+
+from __future__ import annotations
+
+from flashfs.cli import options, show, umount
+from flashfs.fuse import loop, mounts
+
+
+def command(mountpoint: options.Mountpoint) -> None:
+    """Unmount the file system at MOUNTPOINT, its loop device and its image; returns when the checkpoint is durable."""
+    with show.working(f"taking {mountpoint} down"):
+        done = loop.down(mounts.absolute(mountpoint))
+    umount.report(done)

@@ -1,0 +1,61 @@
+"""``flashfs mount``: the image as a directory with the block file `disk`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flashfs.cli import options, show, units
+from flashfs.fuse import daemon
+
+
+def command(
+    image: options.Image,
+    mountpoint: options.Mountpoint,
+    ftl: options.Ftl = None,
+    opt: options.Opt = None,
+    dram: options.Dram = None,
+    server: options.Server = "auto",
+    sync: options.Sync = "flush",
+    plp: options.Plp = False,
+    allow_other: options.AllowOther = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay; Ctrl-C or SIGTERM unmounts with a checkpoint.")
+    ] = False,
+    log: options.Log = None,
+    verbose: options.Verbose = False,
+    as_json: options.Json = False,
+) -> None:
+    """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json beside it."""
+    request = options.request(
+        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, log=log,
+        allow_other=allow_other,
+    )  # fmt: skip
+
+    def ready(mounted: daemon.Mounted) -> None:
+        if as_json:
+            show.result(vars(mounted), as_json=True)
+        else:
+            report(request, mounted, verbose)
+
+    if foreground:
+        daemon.start_log(request.log)
+        daemon.serve(request, ready)
+    else:
+        ready(daemon.mount(request, lambda: show.working(f"opening {image}")))
+
+
+def report(request: daemon.Request, mounted: daemon.Mounted, verbose: bool) -> None:
+    """Say what is there now, and how it came back."""
+    for done in mounted.cleared:
+        show.line(done)
+    show.line(f"{request.mountpoint}/disk: {units.shown(mounted.size)}, {mounted.ftl} on {request.image}")
+    show.line(mounted.summary)
+    if request.sync == "none":
+        show.warn("--sync none: what was flushed survives a crash of the daemon, not one of this machine")
+    if verbose:
+        if mounted.steps:
+            show.rows(mounted.steps)
+        for note in mounted.notes:
+            show.warn(note)

@@ -1,0 +1,67 @@
+"""The arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flashfs.cli import units
+from flashfs.errors import UsageError
+from flashfs.fuse import mounts
+from flashfs.fuse.daemon import Request
+
+Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")]
+Mountpoint = Annotated[Path, typer.Argument(metavar="MOUNTPOINT", help="An empty directory.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show the steps of the recovery, with their cost.")]
+
+Ftl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The FTL (see flashfs ftls) that a fresh image is bound to. Default: the image's own, or pagemap.",
+    ),
+]
+Opt = Annotated[
+    list[str] | None, typer.Option("--opt", metavar="NAME=VALUE", help="An option of the FTL; may be repeated.")
+]
+Dram = Annotated[str | None, typer.Option(metavar="SIZE", help="The controller's DRAM, as 64M: a budget that holds.")]
+Server = Annotated[str, typer.Option(metavar="NAME", help="Who answers the kernel: auto or pyfuse3.")]
+Sync = Annotated[
+    str, typer.Option(metavar="flush|none", help="flush: a flush reaches the host's disk. none: only its memory.")
+]
+Plp = Annotated[bool, typer.Option("--plp", help="Power-loss protection: the write buffer survives a cut.")]
+AllowOther = Annotated[bool, typer.Option("--allow-other", help="Let other users, root among them, use the mount.")]
+Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Append the daemon's log to FILE.")]
+
+
+def request(
+    image: Path,
+    mountpoint: Path,
+    *,
+    ftl: str | None,
+    opt: list[str] | None,
+    dram: str | None,
+    server: str,
+    sync: str,
+    plp: bool,
+    log: Path | None,
+    allow_other: bool = False,
+) -> Request:
+    """The options as given on the command line, read and made absolute."""
+    if sync not in ("flush", "none"):
+        raise UsageError(f"--sync {sync}: flush or none would do")
+    return Request(
+        image=image.resolve(),
+        mountpoint=mounts.absolute(mountpoint),
+        ftl=ftl,
+        options=units.pairs("--opt", opt or []),
+        dram=None if dram is None else units.size("--dram", dram),
+        sync=sync,
+        plp=plp,
+        server=server,
+        allow_other=allow_other,
+        log=None if log is None else log.resolve(),
+    )

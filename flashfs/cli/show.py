@@ -1,0 +1,117 @@
+"""Prints what a command found: as tables for people, or as one JSON object for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+PIPE_COLUMNS = 1000  # a table in a pipe is not folded: whoever reads it there looks for whole lines
+
+
+def console(stderr: bool = False) -> Console:
+    """Where to print now; made each time, because tests and daemons replace the streams."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPE_COLUMNS
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def result(data: Any, *, as_json: bool, title: str = "") -> None:
+    """Print ``data``, which a library function made of plain dicts and lists, as JSON or as tables."""
+    if as_json:
+        print(json.dumps(data, indent=2, default=str))
+    else:
+        tables(data, title)
+
+
+def tables(data: Any, title: str = "") -> None:
+    """A dict is a table of its fields, a list of dicts a table with a row each; what is nested follows as its own."""
+    if isinstance(data, Mapping):
+        flat, nested = split(data)
+        if flat:
+            rows([{"field": key, "value": value} for key, value in flat.items()], title, head=False)
+            title = ""
+        for key, value in nested.items():
+            tables(value, f"{title}: {key}" if title else key)
+    elif is_rows(data):
+        rows(data, title)
+    else:
+        rows(
+            [{"value": value} for value in data] if isinstance(data, Sequence) else [{"value": data}], title, head=False
+        )
+
+
+def split(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what fits in one line, what needs a table of its own). A small dict of numbers becomes dotted fields."""
+    flat: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
+    for key, value in data.items():
+        if is_rows(value) or (isinstance(value, list) and value and isinstance(value[0], str)):
+            nested[key] = value
+        elif isinstance(value, Mapping):
+            inner, deeper = split(value)
+            flat.update({f"{key}.{name}": item for name, item in inner.items()})
+            nested.update({f"{key}.{name}": item for name, item in deeper.items()})
+        else:
+            flat[key] = value
+    return flat, nested
+
+
+def is_rows(value: Any) -> bool:
+    """True for a list of dicts that is not empty."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+def rows(data: Sequence[Mapping[str, Any]], title: str = "", *, head: bool = True) -> None:
+    """One table; numbers to the right, columns in the order in which they first appear."""
+    names = list(dict.fromkeys(name for row in data for name in row))
+    table = Table(
+        title=escape(title) or None, title_justify="left", box=box.SIMPLE_HEAD, show_header=head, pad_edge=False
+    )
+    for name in names:
+        numbers = head and all(isinstance(row.get(name, 0), int | float) for row in data)
+        table.add_column(escape(name.replace("_", " ")), justify="right" if numbers else "left", overflow="fold")
+    for row in data:
+        table.add_row(*(cell(row.get(name, "")) for name in names))
+    console().print(table)
+
+
+def cell(value: Any) -> str:
+    """One value in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    if isinstance(value, bytes):
+        return value.hex(" ")
+    if isinstance(value, list | tuple):
+        return ", ".join(cell(item) for item in value)
+    return escape(str(value))
+
+
+def line(text: str) -> None:
+    """One line for people."""
+    console().print(escape(text))
+
+
+def warn(text: str) -> None:
+    """One line on stderr for something that did not stop the command."""
+    print(f"flashfs: {text}", file=sys.stderr)
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show on a terminal that ``text`` is under way, and take it away again."""
+    with console(stderr=True).status(escape(text)):
+        yield

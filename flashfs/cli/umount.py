@@ -1,0 +1,25 @@
+"""``flashfs umount``: end a mount."""
+
+from __future__ import annotations
+
+import typer
+
+from flashfs.cli import options, show
+from flashfs.fuse import daemon, mounts
+
+
+def command(mountpoint: options.Mountpoint) -> None:
+    """Unmount MOUNTPOINT; returns when the checkpoint is durable."""
+    with show.working(f"unmounting {mountpoint}"):
+        done = daemon.unmount(mounts.absolute(mountpoint))
+    report(done)
+
+
+def report(done: daemon.Unmounted) -> None:
+    """Say what was done; exit code 1 if something may be lost."""
+    for line in done.did:
+        show.line(line)
+    for line in done.warnings:
+        show.warn(line)
+    if done.warnings:
+        raise typer.Exit(1)

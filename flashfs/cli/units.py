@@ -1,0 +1,38 @@
+"""Sizes as people write them, and as they read them. k, M, G and T are powers of 1024."""
+
+from __future__ import annotations
+
+import re
+
+from flashfs.errors import UsageError
+
+POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+NAMES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size(option: str, text: str) -> int:
+    """``text`` (4096, 4k, 1.5G, 512MiB) in bytes; ``option`` is named if it cannot be read."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    exact = float(found[1]) * 1024 ** POWERS[found[2]] if found else 0.0
+    if exact <= 0 or exact != int(exact):
+        raise UsageError(f"{option} {text}: a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G, would do")
+    return int(exact)
+
+
+def shown(size_bytes: int) -> str:
+    """``size_bytes`` for people: 4 KiB, 1.1 GiB, 17 B."""
+    value, power = float(size_bytes), 0
+    while value >= 1024 and power < len(NAMES) - 1:
+        value, power = value / 1024, power + 1
+    return f"{value:.0f} {NAMES[power]}" if value == int(value) else f"{value:.1f} {NAMES[power]}"
+
+
+def pairs(option: str, texts: list[str]) -> dict[str, str]:
+    """``["k=v", ...]`` as a dictionary."""
+    out = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UsageError(f"{option} {text}: NAME=VALUE would do (see flashfs ftls NAME)")
+        out[key] = value
+    return out

@@ -1,0 +1,35 @@
+"""``flashfs up``: a file system on an image, in one command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flashfs.cli import mount, options, show
+from flashfs.fuse import loop
+
+
+def command(
+    image: options.Image,
+    mountpoint: options.Mountpoint,
+    fs: Annotated[str, typer.Option(metavar="|".join(loop.FILE_SYSTEMS), help="Made if the image is blank.")] = "ext4",
+    ftl: options.Ftl = None,
+    opt: options.Opt = None,
+    dram: options.Dram = None,
+    server: options.Server = "auto",
+    sync: options.Sync = "flush",
+    plp: options.Plp = False,
+    log: options.Log = None,
+    verbose: options.Verbose = False,
+) -> None:
+    """Mount IMAGE, a loop device on it, and its file system (made if it is blank) at MOUNTPOINT. Needs root."""
+    request = options.request(
+        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, log=log
+    )  # fmt: skip
+    done = loop.up(request, fs)
+    if done.mounted is not None:
+        mount.report(loop.at_home(request), done.mounted, verbose)
+    for line in done.did:
+        show.line(line)
+    show.line(f"{request.mountpoint}: {'new ' if done.made else ''}{fs} on {done.loop}")

@@ -1,0 +1,334 @@
+"""The life of a mount: from an image and a directory to a process that serves it, and back to a checkpoint.
+
+`mount` forks before anything is opened, so that locks, maps and threads belong to the process that uses them. The
+parent waits on a pipe until `disk` answers, or until the child says in one line why it never will.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import logging
+import os
+import select
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import trio
+
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.fuse import make_server, mounts
+from nandimg.errors import NandimgError
+
+log = logging.getLogger(__name__)
+
+PR_SET_IO_FLUSHER = 57  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to mount and how. Paths are absolute; ``dram`` in bytes, None for the scheme's own choice."""
+
+    image: Path
+    mountpoint: Path
+    ftl: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    dram: int | None = None
+    sync: str = "flush"
+    plp: bool = False
+    server: str = "auto"
+    allow_other: bool = False
+    log: Path | None = None
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """What a mount says once `disk` answers. ``steps`` are the recovery's, one row each; ``notes`` is for -v."""
+
+    pid: int
+    ftl: str
+    size: int
+    server: str
+    clean: bool
+    summary: str
+    steps: list[dict[str, Any]]
+    cleared: list[str]
+    notes: list[str]
+
+
+class _Failed(FlashfsError):
+    """The child's error, in the parent: the same line and the same exit code."""
+
+    def __init__(self, line: str, exit_code: int) -> None:
+        super().__init__(line)
+        self.exit_code = exit_code
+
+
+# ---- mount ----
+
+
+def mount(request: Request, waiting: Callable[[], AbstractContextManager[None]] = nullcontext) -> Mounted:
+    """Mount in a process of its own and return once `disk` answers; raises what kept it from that.
+
+    ``waiting()`` is entered meanwhile, after the fork, so that it may have threads.
+    """
+    cleared = prepare(request)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _become_daemon(request, reader, writer, cleared)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with waiting():
+        return _await_child(request, reader)
+
+
+def serve(request: Request, ready: Callable[[Mounted], None]) -> None:
+    """Mount in this process: calls ``ready`` once `disk` answers, returns when unmounted and checkpointed."""
+    _serve(request, prepare(request), ready)
+
+
+def prepare(request: Request) -> list[str]:
+    """Clear the corpse of an earlier mount away (returns what was done) and check the mountpoint."""
+    cleared = mounts.clear_corpse(request.mountpoint)
+    mounts.check_mountpoint(request.mountpoint)
+    if request.log is not None and not request.log.parent.is_dir():
+        raise UsageError(f"--log {request.log}: there is no directory {request.log.parent}")
+    return cleared
+
+
+def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str]) -> NoReturn:
+    """The child: forks once more, so that the daemon is nobody's child and can never get a terminal."""
+    code = 1
+    try:
+        os.close(reader)
+        os.setsid()
+        if os.fork() != 0:
+            os._exit(0)
+        _send(writer, {"pid": os.getpid()})
+        os.chdir("/")
+        _redirect(request.log)
+
+        def ready(mounted: Mounted) -> None:
+            _send(writer, {"mounted": vars(mounted)})
+            os.close(writer)
+
+        try:
+            _serve(request, cleared, ready)
+            code = 0
+        except BaseException as error:
+            line, code = one_line(error)
+            log.error("%s", line)
+            with suppress(OSError):  # the pipe is closed once the mount was ready
+                _send(writer, {"error": line, "exit_code": code})
+    finally:
+        os._exit(code)
+
+
+def _redirect(path: Path | None) -> None:
+    """Leave the terminal. The log gets what would have been said on stderr."""
+    null = os.open("/dev/null", os.O_RDWR)
+    out = null if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for source, target in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(source, target)
+    start_log()
+
+
+def start_log(path: Path | None = None) -> None:
+    """One line an event, on stderr or appended to ``path``."""
+    handler = logging.StreamHandler() if path is None else logging.FileHandler(path)
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, force=True, handlers=[handler]
+    )
+
+
+def _send(writer: int, message: dict[str, Any]) -> None:
+    os.write(writer, (json.dumps(message) + "\n").encode())
+
+
+def _await_child(request: Request, reader: int) -> Mounted:
+    pid = None
+    try:
+        with os.fdopen(reader) as lines:
+            for line in lines:
+                message = json.loads(line)
+                if "mounted" in message:
+                    return Mounted(**message["mounted"])
+                if "error" in message:
+                    raise _Failed(message["error"], message["exit_code"])
+                pid = message["pid"]
+    except KeyboardInterrupt:
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        raise
+    raise FlashfsError(f"the daemon for {request.image} died before it was ready: --foreground shows more")
+
+
+def _serve(request: Request, cleared: list[str], ready: Callable[[Mounted], None]) -> None:
+    from flashfs.device import Device  # here: the compiled engine is needed by the process that serves, not by `umount`
+
+    device = Device.open(
+        request.image,
+        ftl=request.ftl,
+        options=request.options,
+        dram=request.dram,
+        sync=request.sync,
+        plp=request.plp,
+    )
+    try:
+        notes = keep_out_of_reclaim()
+        trio.run(_until_unmounted, request, device, cleared, notes, ready)
+    finally:
+        # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        device.close(clean=True)  # also if the server failed: that fault was not the device's
+    log.info("unmounted %s: checkpoint written", request.mountpoint)
+
+
+async def _until_unmounted(
+    request: Request, device: Any, cleared: list[str], notes: list[str], ready: Callable[[Mounted], None]
+) -> None:
+    server = make_server(request.server, device, request.mountpoint, allow_other=request.allow_other)
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def stop_on_signal() -> None:
+                async for number in signals:
+                    log.info("%s: unmounting %s", signal.Signals(number).name, request.mountpoint)
+                    users = mounts.loops_of(request.mountpoint / "disk")
+                    if users:
+                        log.warning("disk is still used by %s: what it has not written is lost", users[0])
+                    server.request_stop()
+
+            async def serve_until_end(*, task_status: trio.TaskStatus[None]) -> None:
+                await server.run(task_status=task_status)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(stop_on_signal)
+            await nursery.start(serve_until_end)
+            recovery = device.recovery
+            summary = recovery.summary()
+            log.info("%s at %s: %s", request.image, request.mountpoint, summary)
+            mounted = Mounted(
+                pid=os.getpid(),
+                ftl=device.ftl,
+                size=device.size,
+                server=server.name,
+                clean=recovery.clean,
+                summary=summary,
+                steps=[row(step) for step in recovery.steps],
+                cleared=cleared,
+                notes=notes,
+            )
+            ready(mounted)
+
+
+def row(step: Any) -> dict[str, Any]:
+    """A step of the recovery as a row of the table that -v shows."""
+    names = ("name", "note", "spare_reads", "reads", "programs", "virtual_us", "wall_ms")
+    return {name: getattr(step, name) for name in names}
+
+
+def one_line(error: BaseException) -> tuple[str, int]:
+    """(what to tell the user, exit code) for anything that ended a command: never a traceback, never two lines."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 130
+    if isinstance(error, OSError) and not isinstance(error, FlashfsError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", 1
+    text = " ".join(str(error).split())
+    if isinstance(error, (FlashfsError, NandimgError)):
+        return text, getattr(error, "exit_code", 1)
+    return f"internal error: {type(error).__name__}: {text}", 1
+
+
+def keep_out_of_reclaim() -> list[str]:
+    """Tell the kernel that this process is on the way to a disk, so that memory reclaim does not wait for itself.
+
+    Returns a note if that was refused: it needs CAP_SYS_RESOURCE, which an ordinary user lacks.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0:
+        return []
+    why = os.strerror(ctypes.get_errno())
+    return [f"PR_SET_IO_FLUSHER refused ({why}): a loop device over this mount may stall when memory is very short"]
+
+
+# ---- umount ----
+
+
+@dataclass(frozen=True)
+class Unmounted:
+    """What was done. ``warnings`` is not empty if something may have been lost that a clean unmount would keep."""
+
+    did: list[str]
+    warnings: list[str]
+
+
+def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
+    """Unmount, and return once the daemon has written its checkpoint and ended."""
+    cleared = mounts.clear_corpse(mountpoint)
+    if cleared:
+        return Unmounted(cleared, ["nothing was checkpointed: the next mount recovers what was flushed"])
+    mount = mounts.at(mountpoint)
+    if mount is None or mount.fs_type != mounts.FS_TYPE:
+        what = f"{mount.fs_type} of {mount.source} is" if mount else "nothing is"
+        hint = " (`flashfs down` undoes `flashfs up`)" if mount and mount.source.startswith("/dev/loop") else ""
+        raise UsageError(f"{mountpoint} is no flashfs mount: {what} mounted there{hint}")
+    try:
+        pid = json.loads((mountpoint / "config.json").read_text())["pid"]
+    except PermissionError:
+        raise FlashfsError(f"{mountpoint} belongs to another user: unmount it as that user") from None
+    with _process(pid) as daemon:
+        warnings = _flush(mountpoint / "disk")
+        mounts.release(mountpoint)
+        if not daemon.ended(timeout_s):
+            raise FlashfsError(f"{mountpoint} is unmounted, but its daemon (pid {pid}) still writes its checkpoint")
+    return Unmounted([f"unmounted {mountpoint}: {mount.source} is checkpointed"], warnings)
+
+
+def _flush(disk: Path) -> list[str]:
+    """Flush before the unmount, which cannot tell us of an error."""
+    try:
+        handle = os.open(disk, os.O_RDWR)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        return [f"the last flush failed ({error.strerror}): the next mount recovers what was flushed before"]
+    return []
+
+
+class _process:
+    """A running process that is not our child. By descriptor, because a number is given to another when it ends."""
+
+    def __init__(self, pid: int) -> None:
+        try:
+            self._descriptor: int | None = os.pidfd_open(pid)
+        except OSError as error:
+            if error.errno != errno.ESRCH:
+                raise
+            self._descriptor = None
+
+    def __enter__(self) -> _process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def ended(self, timeout_s: float) -> bool:
+        """Wait; False if it still runs after ``timeout_s``."""
+        if self._descriptor is None:
+            return True
+        return bool(select.select([self._descriptor], [], [], timeout_s)[0])
