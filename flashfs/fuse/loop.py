@@ -128,10 +128,12 @@ def loops_under(mountpoint: Path) -> list[Path]:
 
 
 def remove_home(home: Path) -> None:
-    """Remove the directory and the link of an image that is down."""
+    """Remove the directory and the link of an image that is down, and what holds them if they were the last."""
     with suppress(FileNotFoundError):
         home.rmdir()
     home.with_suffix(".at").unlink(missing_ok=True)
+    with suppress(OSError):
+        RUN.rmdir()
 
 
 def check_file_system(fs: str) -> None:
@@ -164,7 +166,7 @@ def make_if_blank(loop: Path, fs: str) -> bool:
     with loop.open("rb", buffering=0) as device:
         first = device.read(BLANK_BYTES)
     if first.strip(b"\0"):
-        raise UsageError(f"the image holds data but no file system: use `flashfs mount` to see it, not up --fs {fs}")
+        raise UsageError(f"the image holds data that is no file system: use `flashfs mount` to see it")
     mounts.run(f"mkfs.{fs}", *FILE_SYSTEMS[fs][1], str(loop), what=f"making {fs} on {loop}")
     return True
 

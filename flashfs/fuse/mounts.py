@@ -90,9 +90,12 @@ def check_mountpoint(path: Path) -> None:
 
 
 def is_corpse(path: Path) -> bool:
-    """True if a FUSE file system is mounted at ``path`` whose daemon is gone."""
+    """True if a FUSE file system is mounted at ``path`` whose daemon is gone.
+
+    Asks for what the kernel never remembers: the attributes of the dead it may still know.
+    """
     try:
-        path.stat()
+        os.statvfs(path)
     except OSError as error:
         return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
     return False
@@ -145,7 +148,7 @@ def detach(loop: Path, timeout_s: float = 5.0) -> None:
 def release(path: Path, *, lazy: bool = False) -> None:
     """Unmount a FUSE file system as its owner may."""
     users = ", ".join(map(str, loops_of(path / "disk")))
-    hint = f" by {users}: unmount that first, or use `flashfs down`" if users and not lazy else ""
+    hint = f" ({users} is on its disk: detach that first, or use `flashfs down`)" if users and not lazy else ""
     run("fusermount3", *(["-u", "-z"] if lazy else ["-u"]), str(path), what=f"unmounting {path}", hint=hint)
 
 

@@ -73,7 +73,9 @@ class Handlers(pyfuse3.Operations):
         if fh != DISK:
             return self._texts[fh][off : off + size]
         if off + size > self._size:
-            size = max(0, self._size - off)
+            size = self._size - off
+            if size <= 0:
+                return b""
         try:
             if self._lock.locked():
                 async with self._alone():

@@ -1,0 +1,174 @@
+"""What the commands print and end with, where nothing is mounted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flashfs import cli
+from flashfs.cli import show, units
+from flashfs.errors import UsageError
+from nandimg.presets import PRESETS
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of one command line; an error is one line."""
+    code = cli.run([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert err.count("\n") <= 1, err
+    assert "internal error" not in err
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", 4096), ("4k", 4096), ("512M", 512 << 20), ("1G", 1 << 30), ("1.5g", 3 << 29), ("2 TiB", 2 << 40)],
+)  # fmt: skip
+def test_sizes(text: str, size: int) -> None:
+    assert units.size("--size", text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "k", "3q", "1.0000001k", "4 k k", "1e9"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="--size") as caught:
+        units.size("--size", text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("size", "text"), [(1, "1 B"), (4096, "4 KiB"), (1 << 30, "1 GiB"), (1717986918, "1.6 GiB")])
+def test_sizes_shown(size: int, text: str) -> None:
+    assert units.shown(size) == text
+
+
+def test_pairs() -> None:
+    assert units.pairs("--opt", ["shift=8", "a=b=c"]) == {"shift": "8", "a": "b=c"}
+    for text in ("shift", "=8"):
+        with pytest.raises(UsageError, match="NAME=VALUE"):
+            units.pairs("--opt", [text])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--nonesuch"], ["nonesuch"], ["create"], ["mount", "image"], ["create", "x", "--dies", "many"],
+        ["dump", "x", "nonesuch"], ["dump", "x", "page"], ["dump", "x", "header", "3"], ["ftls", "nonesuch"],
+        ["create", "x", "--size", "3q"], ["create", "x", "--preset", "nonesuch"],
+        ["create", "x", "--preset", "tiny-8", "--dies", "4"], ["create", "x", "--preset", "tiny-8", "--size", "1G"],
+    ],
+)  # fmt: skip
+def test_bad_usage_is_one_line_and_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("flashfs: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exception_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**_: object) -> None:
+        raise ValueError("what\nnobody expected")
+
+    monkeypatch.setattr(cli, "app", broken)
+    assert cli.run([]) == 1
+    assert capsys.readouterr().err == "flashfs: internal error: ValueError: what nobody expected\n"
+
+
+def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    assert cli.run([]) == 130
+    assert capsys.readouterr().err == "flashfs: interrupted\n"
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    for command in ("create", "mount", "umount", "up", "down", "dump", "fsck", "ftls", "presets"):
+        assert command in out
+
+
+def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "presets")
+    assert code == 0
+    assert all(name in out for name in PRESETS)
+    listed = json.loads(run(capsys, "presets", "--json")[1])
+    assert [one["name"] for one in listed] == list(PRESETS)
+    assert all(one["geometry"]["lpas"] > 0 for one in listed)
+
+
+def test_create(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "chip"
+    code, out, _ = run(capsys, "create", path, "--size", "16M", "--pages-per-block", 64, "--dies", 2, "--channels", 1)
+    assert code == 0
+    assert "16 MiB for the host" in out
+    code, _, err = run(capsys, "create", path)
+    assert code == 1
+    assert "exists already" in err
+    made = json.loads(run(capsys, "create", path, "--preset", "tiny-8", "--force", "--json")[1])
+    assert made["geometry"]["blocks"] == 8
+    assert run(capsys, "create", tmp_path / "none" / "chip")[0] == 1
+    assert run(capsys, "create", tmp_path / "b", "--backend", "tape")[0] == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["chip"]
+
+
+def test_ftls(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [one["name"] for one in json.loads(run(capsys, "ftls", "--json")[1])]
+    assert {"pagemap", "slimftl"} <= set(names)
+    code, out, _ = run(capsys, "ftls")
+    assert code == 0
+    assert all(name in out for name in names)
+    assert "shift" in run(capsys, "ftls", "slimftl")[1]
+
+
+def test_dump_and_fsck(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from flashfs.device import Device
+
+    path = tmp_path / "chip"
+    run(capsys, "create", path, "--preset", "small-64m")
+    device = Device.open(path, ftl="slimftl")
+    device.write(0, b"x" * 100_000)
+    device.close()
+    for view in (["header"], ["blocks"], ["page", 0], ["lpa", 3], ["map"], ["recovery"]):
+        code, out, err = run(capsys, "dump", path, *view)
+        assert (code, err) == (0, "")
+        assert out.strip()
+        json.loads(run(capsys, "dump", path, *view, "--json")[1])
+    assert json.loads(run(capsys, "fsck", path, "--json")[1]) == {"ok": True, "problems": []}
+    assert "sound" in run(capsys, "fsck", path)[1]
+    assert run(capsys, "dump", path, "page", 10**12)[0] in (1, 2)
+    assert run(capsys, "dump", tmp_path / "none")[0] == 1
+
+
+def test_fsck_names_what_is_broken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from flashfs.device import Device
+
+    path = tmp_path / "chip"
+    run(capsys, "create", path, "--preset", "tiny-16")
+    Device.open(path).close()
+    monkeypatch.setattr(Device, "problems", lambda self: ["LPA 5: two places", "block 3: BVC 4, 5 live"])
+    code, out, _ = run(capsys, "fsck", path)
+    assert code == 1
+    assert "block 3: BVC 4, 5 live" in out
+    code, out, _ = run(capsys, "fsck", path, "--json")
+    assert (code, json.loads(out)["ok"]) == (1, False)
+
+
+def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {
+        "name": "x[bold]",
+        "sizes": {"pages": 1234567, "share": 0.25},
+        "rows": [{"block": 1, "kind": "user"}, {"block": 22, "kind": None, "torn": True}],
+        "none": [],
+    }
+    show.tables(data, "title")
+    out = capsys.readouterr().out
+    for text in ("title", "x[bold]", "sizes.pages", "1,234,567", "0.25", "rows", "user", "torn", "yes"):
+        assert text in out

@@ -1,0 +1,183 @@
+"""A mount's life, by the command line as people use it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TIMEOUT_S, flashfs, kill, pid_of
+
+from flashfs.fuse import mounts
+
+pytestmark = pytest.mark.mount
+
+
+def write(path: Path, data: bytes, offset: int = 0) -> None:
+    """Write and flush."""
+    fd = os.open(path, os.O_RDWR)
+    try:
+        assert os.pwrite(fd, data, offset) == len(data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def read(path: Path, length: int, offset: int = 0) -> bytes:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.pread(fd, length, offset)
+    finally:
+        os.close(fd)
+
+
+def running(pid: int) -> bool:
+    """True while the process is there. A zombie is not: this machine's first process may reap none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_mount_write_umount_mount(chip: Path, mountpoint: Path) -> None:
+    data = random.Random(3).randbytes(1 << 20)
+    said = flashfs("mount", chip, mountpoint).stdout
+    assert str(mountpoint / "disk") in said
+    pid = pid_of(mountpoint)
+    write(mountpoint / "disk", data, 12345)
+    assert "checkpointed" in flashfs("umount", mountpoint).stdout
+    assert not running(pid)  # so the checkpoint is durable
+    assert mounts.at(mountpoint) is None
+    again = json.loads(flashfs("mount", chip, mountpoint, "--json").stdout)
+    assert again["clean"]
+    assert read(mountpoint / "disk", len(data), 12345) == data
+    flashfs("umount", mountpoint)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_unmount_cleanly(chip: Path, mountpoint: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "flashfs.cli", "mount", str(chip), str(mountpoint), "--foreground"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert str(mountpoint) in process.stdout.readline()
+        write(mountpoint / "disk", b"before the signal")
+        process.send_signal(number)
+        _, err = process.communicate(timeout=TIMEOUT_S)
+        assert (process.returncode, "Traceback" in err) == (0, False)
+        assert "checkpoint written" in err
+    finally:
+        process.kill()
+        process.wait()
+    assert json.loads(flashfs("mount", chip, mountpoint, "--json").stdout)["clean"]
+    assert read(mountpoint / "disk", 17) == b"before the signal"
+    flashfs("umount", mountpoint)
+
+
+def test_unmount_by_others_is_as_clean(chip: Path, mountpoint: Path) -> None:
+    flashfs("mount", chip, mountpoint)
+    write(mountpoint / "disk", b"whole")
+    pid = pid_of(mountpoint)
+    subprocess.run(["fusermount3", "-u", str(mountpoint)], check=True)
+    end = time.monotonic() + TIMEOUT_S
+    while running(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert json.loads(flashfs("mount", chip, mountpoint, "--json").stdout)["clean"]
+    flashfs("umount", mountpoint)
+
+
+def test_after_a_kill_the_next_mount_clears_up_and_recovers(chip: Path, mountpoint: Path) -> None:
+    data = random.Random(4).randbytes(300_000)
+    flashfs("mount", chip, mountpoint)
+    write(mountpoint / "disk", data)
+    kill(mountpoint)
+    with pytest.raises(OSError) as caught:
+        os.statvfs(mountpoint)
+    assert caught.value.errno == errno.ENOTCONN
+    said = flashfs("mount", chip, mountpoint, "-v").stdout
+    assert "its daemon was gone" in said
+    assert "spare reads" in said  # the table of steps
+    assert read(mountpoint / "disk", len(data)) == data
+    kill(mountpoint)
+    assert "next mount recovers" in flashfs("umount", mountpoint, code=1).stderr
+    assert mounts.at(mountpoint) is None
+
+
+def test_refusals_leave_nothing(chip: Path, mountpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "foreign").write_bytes(bytes(100_000))
+    other = tmp_path / "other"
+    other.mkdir()
+    flashfs("mount", tmp_path / "none", mountpoint, code=1)
+    flashfs("mount", tmp_path / "foreign", mountpoint, code=1)
+    flashfs("mount", chip, tmp_path / "file", code=2)
+    flashfs("mount", chip, tmp_path / "nowhere", code=2)
+    flashfs("mount", chip, tmp_path, code=2)
+    flashfs("mount", chip, mountpoint, "--ftl", "nonesuch", code=2)
+    flashfs("mount", chip, mountpoint, "--server", "nonesuch", code=2)
+    flashfs("mount", chip, mountpoint, "--sync", "sometimes", code=2)
+    flashfs("mount", chip, mountpoint, "--dram", "much", code=2)
+    flashfs("mount", chip, mountpoint, "--log", tmp_path / "no" / "log", code=2)
+    flashfs("umount", mountpoint, code=2)
+    assert mounts.at(mountpoint) is None
+    flashfs("mount", chip, mountpoint)
+    assert "already mounted" in flashfs("mount", chip, mountpoint, code=1).stderr
+    assert str(chip) in flashfs("mount", chip, other, code=1).stderr  # one opener at a time
+    write(mountpoint / "disk", b"unharmed")
+    flashfs("umount", mountpoint)
+    assert "--ftl" in flashfs("mount", chip, mountpoint, "--ftl", "slimftl", code=1).stderr
+    flashfs("mount", chip, mountpoint)
+    assert read(mountpoint / "disk", 8) == b"unharmed"
+    flashfs("umount", mountpoint)
+
+
+def test_busy_is_one_line_and_nothing_happens(chip: Path, mountpoint: Path) -> None:
+    flashfs("mount", chip, mountpoint)
+    with (mountpoint / "disk").open("rb"):
+        assert "busy" in flashfs("umount", mountpoint, code=1).stderr
+    write(mountpoint / "disk", b"still here")
+    flashfs("umount", mountpoint)
+
+
+def test_the_log(chip: Path, mountpoint: Path, tmp_path: Path) -> None:
+    flashfs("mount", chip, mountpoint, "--log", tmp_path / "log")
+    flashfs("umount", mountpoint)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [str(mountpoint) in line for line in lines] == [True, True]
+
+
+def test_many_at_once(chip: Path, mountpoint: Path) -> None:
+    """Threads on disjoint parts, texts read meanwhile: each sees what it wrote."""
+    flashfs("mount", chip, mountpoint)
+    failures: list[str] = []
+
+    def work(index: int) -> None:
+        rng, base = random.Random(index), index << 20
+        fd = os.open(mountpoint / "disk", os.O_RDWR)
+        for turn in range(30):
+            data = rng.randbytes(rng.choice([100, 4096, 70_000]))
+            offset = base + rng.randrange((1 << 20) - len(data))
+            os.pwrite(fd, data, offset)
+            if turn % 7 == 0:
+                os.fsync(fd)
+            if os.pread(fd, len(data), offset) != data:
+                failures.append(f"thread {index} turn {turn}")
+        os.close(fd)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        json.loads((mountpoint / "stats.json").read_text())
+        time.sleep(0.02)
+    assert failures == []
+    flashfs("umount", mountpoint)
+    assert json.loads(flashfs("fsck", chip, "--json").stdout) == {"ok": True, "problems": []}

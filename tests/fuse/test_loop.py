@@ -1,0 +1,114 @@
+"""``up`` and ``down``: a file system over a loop device over a mount."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import flashfs, kill, take_away
+
+from flashfs.fuse import loop, mounts
+from nandimg import image
+
+pytestmark = pytest.mark.mount
+
+
+@pytest.fixture
+def home(chip: Path, need_loop: None) -> Path:
+    """Where the flashfs mount under the file system lives."""
+    return loop.RUN / str(image.inspect(chip).uuid)
+
+
+@pytest.fixture
+def target(home: Path, tmp_path: Path) -> Iterator[Path]:
+    """Where the file system goes; at the end nothing is there or under it."""
+    path = tmp_path / "fs"
+    path.mkdir()
+    yield path
+    devices = loop.loops_under(path)
+    if mounts.at(path) is not None:
+        subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
+    for device in devices:
+        subprocess.run(["losetup", "-d", str(device)], check=False, capture_output=True)
+    take_away(home)
+    loop.remove_home(home)
+
+
+def gone(home: Path, target: Path) -> bool:
+    """Nothing of `up` is left."""
+    left = [mounts.at(home), mounts.at(target), *mounts.loops_of(home / "disk")]
+    return not any(left) and not home.exists() and not home.with_suffix(".at").is_symlink()
+
+
+@pytest.mark.parametrize("ftl", ["pagemap", "slimftl"])
+def test_up_and_down(chip: Path, home: Path, target: Path, ftl: str) -> None:
+    assert "new ext4" in flashfs("up", chip, target, "--fs", "ext4", "--ftl", ftl).stdout
+    data = random.Random(5).randbytes(5 << 20)
+    (target / "file").write_bytes(data)
+    assert "already up" in flashfs("up", chip, target).stdout
+    assert "flashfs down" in flashfs("umount", target, code=2).stderr
+    flashfs("down", target)
+    assert gone(home, target)
+    assert "new" not in flashfs("up", chip, target).stdout
+    assert (target / "file").read_bytes() == data
+    flashfs("down", target)
+    assert gone(home, target)
+
+
+def test_after_a_kill(chip: Path, home: Path, target: Path) -> None:
+    flashfs("up", chip, target)
+    (target / "file").write_bytes(b"flushed")
+    subprocess.run(["sync", "-f", str(target / "file")], check=True)
+    kill(home)
+    said = flashfs("up", chip, target).stdout
+    assert "its daemon was gone" in said
+    assert (target / "file").read_bytes() == b"flushed"
+    kill(home)
+    assert "next mount recovers" in flashfs("down", target, code=1).stderr
+    assert gone(home, target)
+    flashfs("up", chip, target)
+    assert (target / "file").read_bytes() == b"flushed"
+    flashfs("down", target)
+
+
+def test_halves_are_completed_and_undone(chip: Path, home: Path, target: Path) -> None:
+    flashfs("up", chip, target)
+    subprocess.run(["umount", str(target)], check=True)
+    flashfs("up", chip, target)
+    subprocess.run(["umount", str(target)], check=True)
+    flashfs("down", target)
+    assert gone(home, target)
+
+
+def test_refusals_leave_nothing(chip: Path, home: Path, target: Path, tmp_path: Path) -> None:
+    assert "ext4, xfs, btrfs" in flashfs("up", chip, target, "--fs", "fat", code=2).stderr
+    flashfs("up", chip, tmp_path / "nowhere", code=2)
+    flashfs("up", tmp_path / "none", target, code=1)
+    flashfs("down", target, code=2)
+    assert gone(home, target)
+
+
+def test_data_is_never_overwritten(chip: Path, home: Path, target: Path, mountpoint: Path) -> None:
+    flashfs("mount", chip, mountpoint)
+    with (mountpoint / "disk").open("r+b", buffering=0) as disk:
+        disk.write(b"no file system")
+    flashfs("umount", mountpoint)
+    assert "no file system" in flashfs("up", chip, target, code=2).stderr
+    assert gone(home, target)
+
+
+def test_busy(chip: Path, home: Path, target: Path) -> None:
+    flashfs("up", chip, target)
+    with (target / "open").open("w"):
+        assert "busy" in flashfs("down", target, code=1).stderr
+    flashfs("down", target)
+    assert gone(home, target)
+
+
+def test_only_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(loop.FlashfsError, match="needs root"):
+        loop.need_root("up")

@@ -1,0 +1,210 @@
+"""What each server promises, on a device that is only memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+import mmap
+import os
+import random
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import ROOM, Served
+
+pytestmark = pytest.mark.mount
+Serve = Callable[..., Served]
+
+
+def refused(call: Callable[[], object]) -> int:
+    """The errno that ``call`` fails with."""
+    with pytest.raises(OSError) as caught:
+        call()
+    assert caught.value.errno is not None
+    return caught.value.errno
+
+
+def read(path: Path, length: int) -> bytes:
+    """One read, without Python's buffer."""
+    with path.open("rb", buffering=0) as file:
+        return file.read(length)
+
+
+def names(path: Path) -> list[str]:
+    """What a directory holds."""
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def test_directory(serve: Serve) -> None:
+    served = serve()
+    assert names(served.path) == ["config.json", "disk", "smart.json", "stats.json"]
+    disk = served.disk.stat()
+    assert (stat.S_IMODE(disk.st_mode), disk.st_size, disk.st_blocks) == (0o600, ROOM, ROOM // 512)
+    assert stat.S_IMODE((served.path / "stats.json").stat().st_mode) == 0o400
+    assert os.statvfs(served.path).f_blocks == ROOM // 4096
+    assert refused((served.path / "other").stat) == errno.ENOENT
+    assert refused(lambda: (served.path / "new").touch()) in (errno.ENOSYS, errno.EPERM, errno.EACCES)
+
+
+def test_texts_are_made_at_each_open(serve: Serve) -> None:
+    served = serve()
+    stats = served.path / "stats.json"
+    with stats.open() as early:
+        read(served.disk, 10)
+        late = json.loads(stats.read_text())
+        assert json.load(early)["calls"]["read"] == 0
+    assert late["calls"]["read"] == 1
+    assert json.loads((served.path / "config.json").read_text())["pid"] == served.process.pid
+    assert refused(lambda: stats.open("w")) == errno.EACCES
+    assert stats.stat().st_size > 10  # so that tools which ask first read something
+
+
+def test_any_alignment(serve: Serve) -> None:
+    served, rng, model = serve(), random.Random(1), bytearray(ROOM)
+    fd = os.open(served.disk, os.O_RDWR)
+    try:
+        for _ in range(300):
+            length = rng.choice([1, 511, 4096, 4097, 100_000, 3 << 20])
+            offset = rng.randrange(ROOM - length)
+            data = rng.randbytes(length)
+            assert os.pwrite(fd, data, offset) == length
+            model[offset : offset + length] = data
+            offset = rng.randrange(ROOM - length)
+            assert os.pread(fd, length, offset) == model[offset : offset + length]
+    finally:
+        os.close(fd)
+
+
+def test_ends(serve: Serve) -> None:
+    fd = os.open(serve().disk, os.O_RDWR)
+    try:
+        assert os.pread(fd, 100, ROOM - 10) == bytes(10)
+        assert os.pread(fd, 100, ROOM + 10) == b""
+        assert os.pwrite(fd, b"x" * 100, ROOM - 10) == 10
+        assert refused(lambda: os.pwrite(fd, b"x", ROOM)) == errno.ENOSPC
+    finally:
+        os.close(fd)
+
+
+def test_its_size_is_its_size(serve: Serve) -> None:
+    served = serve()
+    assert refused(lambda: os.truncate(served.disk, 0)) == errno.EPERM
+    assert refused(lambda: os.truncate(served.disk, 2 * ROOM)) == errno.EPERM
+    assert refused(lambda: served.disk.open("wb")) == errno.EPERM
+    os.truncate(served.disk, ROOM)
+    os.utime(served.disk)
+    assert refused(lambda: served.disk.chmod(0o777)) == errno.EPERM
+    assert served.disk.stat().st_size == ROOM
+
+
+@pytest.mark.parametrize("sync", [os.fsync, os.fdatasync])
+def test_each_sync_is_a_flush(serve: Serve, sync: Callable[[int], None]) -> None:
+    served = serve()
+    fd = os.open(served.disk, os.O_RDWR)
+    os.pwrite(fd, b"x", 0)
+    sync(fd)
+    os.close(fd)
+    assert "'flush': 1" in served.unmount()[0]
+
+
+@pytest.mark.parametrize("fault", ["EIO", "ENOSPC", "EROFS"])
+def test_errors_keep_their_number(serve: Serve, fault: str) -> None:
+    served = serve(f"write={fault}", f"flush={fault}")
+    fd = os.open(served.disk, os.O_RDWR)
+    try:
+        assert refused(lambda: os.pwrite(fd, b"x", 0)) == getattr(errno, fault)
+        assert refused(lambda: os.fsync(fd)) == getattr(errno, fault)
+        assert os.pread(fd, 1, 0) == b"\0"
+    finally:
+        os.close(fd)
+
+
+def test_a_bug_is_one_line_and_eio(serve: Serve) -> None:
+    served = serve("read=bug", "stats=bug")
+    fd = os.open(served.disk, os.O_RDWR)
+    assert refused(lambda: os.pread(fd, 1, 0)) == errno.EIO
+    assert os.pwrite(fd, b"x", 0) == 1
+    os.close(fd)
+    assert refused((served.path / "stats.json").read_text) == errno.EIO
+    said = served.unmount()[1]
+    assert "read at byte 0: ValueError: an error of two lines\n" in said
+    assert "Traceback" not in said
+
+
+def test_texts_answer_while_a_flush_is_under_way(serve: Serve) -> None:
+    """And so do writes queued behind it, all of them, in the end."""
+    served = serve("slow_flush=0.7")
+    fd = os.open(served.disk, os.O_RDWR)
+
+    def write(index: int) -> None:
+        os.pwrite(fd, bytes([index]), index)
+
+    threads = [threading.Thread(target=os.fsync, args=(fd,))]
+    threads += [threading.Thread(target=write, args=(index,)) for index in range(1, 13)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.01)
+    started = time.monotonic()
+    assert served.disk.stat().st_size == ROOM
+    names(served.path)
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - started < 10
+    assert os.pread(fd, 13, 0) == bytes(range(13))
+    os.close(fd)
+
+
+def test_unmount_from_outside_ends_the_server(serve: Serve) -> None:
+    served = serve()
+    read(served.disk, 1)
+    out, err = served.unmount()
+    assert served.process.returncode == 0
+    assert "'read': 1" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_request_to_stop_unmounts(serve: Serve, busy: bool) -> None:
+    served = serve()
+    fd = os.open(served.disk, os.O_RDWR) if busy else -1
+    served.process.terminate()
+    _, err = served.process.communicate(timeout=30)
+    assert (served.process.returncode, err) == (0, "")
+    assert names(served.path) == []
+    if busy:
+        assert refused(lambda: os.pread(fd, 1, 0)) in (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO)
+        with suppress(OSError):  # it says so again
+            os.close(fd)
+
+
+def test_requests_of_a_loop_device(serve: Serve, need_loop: None) -> None:
+    """Direct I/O with 4 KiB sectors, and a flush that arrives."""
+    served = serve()
+    command = ["losetup", "--find", "--show", "--direct-io=on", "--sector-size", "4096", str(served.disk)]
+    device = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    assert Path("/sys/block", Path(device).name, "loop/dio").read_text() == "1\n"
+    data = random.Random(2).randbytes(4 << 20)
+    with Path(device).open("r+b", buffering=0) as block:
+        assert block.write(data) == len(data)
+        os.fsync(block.fileno())
+    assert read(served.disk, len(data)) == data
+    subprocess.run(["losetup", "-d", device], check=True)
+    end = time.monotonic() + 10
+    while Path("/sys/block", Path(device).name, "loop/backing_file").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert int(served.unmount()[0].partition("'flush': ")[2].partition(",")[0]) >= 1
+
+
+def test_mmap_reads(serve: Serve) -> None:
+    """`disk` can be mapped privately, as some tools look at an image."""
+    served = serve()
+    with served.disk.open("r+b", buffering=0) as disk:
+        disk.write(b"hello")
+        with mmap.mmap(disk.fileno(), 4096, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ) as view:
+            assert view[:5] == b"hello"
