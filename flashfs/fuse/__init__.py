@@ -10,11 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import trio
-
 from flashfs.errors import UsageError
 
 if TYPE_CHECKING:
+    import trio  # the commands that serve nothing do not wait for it
     from flashfs.device import Device
 
 __all__ = ["SERVERS", "Server", "make_server"]
@@ -25,7 +24,7 @@ class Server(Protocol):
 
     name: str
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = ...) -> None:
         """Mount, call ``task_status.started()`` once `disk` answers, and serve until unmounted or cancelled.
 
         On return, however it comes about, nothing is mounted at the mountpoint any more and no request is under way.

@@ -166,7 +166,7 @@ def make_if_blank(loop: Path, fs: str) -> bool:
     with loop.open("rb", buffering=0) as device:
         first = device.read(BLANK_BYTES)
     if first.strip(b"\0"):
-        raise UsageError(f"the image holds data that is no file system: use `flashfs mount` to see it")
+        raise UsageError("the image holds data that is no file system: use `flashfs mount` to see it")
     mounts.run(f"mkfs.{fs}", *FILE_SYSTEMS[fs][1], str(loop), what=f"making {fs} on {loop}")
     return True
 

@@ -226,6 +226,7 @@ class Pyfuse3Server:
         self._mountpoint = mountpoint
         self._allow_other = allow_other
         self._turns: Turns | None = None  # while it serves
+        self._stopping = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other)
@@ -247,8 +248,11 @@ class Pyfuse3Server:
         await handlers.ready.wait()
         mounts.allow_requests(self._mountpoint, REQUESTS_UNDER_WAY_MAX)
         task_status.started()
+        if self._stopping:
+            self.request_stop()
 
     def request_stop(self) -> None:
+        self._stopping = True  # a signal may come before there is a session to end
         if self._turns is not None:
             self._turns.close()
             pyfuse3.terminate()
