@@ -14,6 +14,7 @@ from flashfs.errors import UsageError
 
 if TYPE_CHECKING:
     import trio  # the commands that serve nothing do not wait for it
+
     from flashfs.device import Device
 
 __all__ = ["SERVERS", "Server", "make_server"]

@@ -7,12 +7,12 @@ parent waits on a pipe until `disk` answers, or until the child says in one line
 from __future__ import annotations
 
 import ctypes
-import errno
 import json
 import logging
 import os
 import select
 import signal
+import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -172,8 +172,18 @@ def _await_child(request: Request, reader: int) -> Mounted:
 
 
 def _serve(request: Request, cleared: list[str], ready: Callable[[Mounted], None]) -> None:
+    try:
+        _open_and_serve(request, cleared, ready)
+    except BaseException as error:
+        _last_words(one_line(error)[0])
+        raise
+    _last_words("")
+
+
+def _open_and_serve(request: Request, cleared: list[str], ready: Callable[[Mounted], None]) -> None:
     # Here, because only a process that serves needs them: `umount` starts in half the time.
     import trio
+
     from flashfs.device import Device
 
     device = Device.open(
@@ -193,6 +203,17 @@ def _serve(request: Request, cleared: list[str], ready: Callable[[Mounted], None
             signal.signal(number, signal.SIG_IGN)
         device.close(clean=True)  # also if the server failed: that fault was not the device's
     log.info("unmounted %s: checkpoint written", request.mountpoint)
+
+
+def _last_words(error: str) -> None:
+    """Tell an `umount` that waits how it ended: by a datagram, because nobody can ask for a stranger's exit code."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(error.encode(), words_address(os.getpid()))
+
+
+def words_address(pid: int) -> str:
+    """Where the last words of the daemon ``pid`` go: a name in Linux's abstract space, so that no file is left."""
+    return f"\0flashfs-umount-{pid}"
 
 
 async def _until_unmounted(
@@ -293,11 +314,15 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
         pid = json.loads((mountpoint / "config.json").read_text())["pid"]
     except PermissionError:
         raise FlashfsError(f"{mountpoint} belongs to another user: unmount it as that user") from None
-    with _process(pid) as daemon:
+    with _Daemon(pid) as daemon:
         warnings = _flush(mountpoint / "disk")
         mounts.release(mountpoint)
         if not daemon.ended(timeout_s):
             raise FlashfsError(f"{mountpoint} is unmounted, but its daemon (pid {pid}) still writes its checkpoint")
+        error = daemon.last_words()
+    if error:
+        warnings.append(f"no checkpoint was written ({error}): the next mount recovers what was flushed")
+        return Unmounted([f"unmounted {mountpoint}"], warnings)
     return Unmounted([f"unmounted {mountpoint}: {mount.source} is checkpointed"], warnings)
 
 
@@ -314,21 +339,27 @@ def _flush(disk: Path) -> list[str]:
     return []
 
 
-class _process:
-    """A running process that is not our child. By descriptor, because a number is given to another when it ends."""
+class _Daemon:
+    """The process that serves a mount, which is not our child. By descriptor, because numbers are given again."""
 
     def __init__(self, pid: int) -> None:
+        self._words = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._words.setblocking(False)
+        self._listens = True
+        try:
+            self._words.bind(words_address(pid))
+        except OSError:  # another `umount` listens
+            self._listens = False
         try:
             self._descriptor: int | None = os.pidfd_open(pid)
-        except OSError as error:
-            if error.errno != errno.ESRCH:
-                raise
+        except ProcessLookupError:
             self._descriptor = None
 
-    def __enter__(self) -> _process:
+    def __enter__(self) -> _Daemon:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._words.close()
         if self._descriptor is not None:
             os.close(self._descriptor)
 
@@ -337,3 +368,12 @@ class _process:
         if self._descriptor is None:
             return True
         return bool(select.select([self._descriptor], [], [], timeout_s)[0])
+
+    def last_words(self) -> str:
+        """Why it ended otherwise than well; "" if it ended well."""
+        if not self._listens:
+            return ""
+        try:
+            return self._words.recv(4096).decode()
+        except BlockingIOError:
+            return "the daemon died first"

@@ -12,11 +12,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import TIMEOUT_S, flashfs, kill, pid_of
+from ram_device import RamDevice
 
-from flashfs.fuse import mounts
+from flashfs.fuse import daemon, mounts
 
 pytestmark = pytest.mark.mount
 
@@ -181,3 +183,22 @@ def test_many_at_once(chip: Path, mountpoint: Path) -> None:
     assert failures == []
     flashfs("umount", mountpoint)
     assert json.loads(flashfs("fsck", chip, "--json").stdout) == {"ok": True, "problems": []}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("fault", ["flush", "close"])
+def test_umount_says_when_no_checkpoint_was_written(
+    chip: Path, mountpoint: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    device = RamDevice(1 << 20)
+    device.fail[fault] = OSError(errno.ENOSPC, "No space left on device")
+    recovery = SimpleNamespace(clean=True, steps=[], summary=lambda: "fresh")
+    monkeypatch.setattr(device, "recovery", recovery, raising=False)
+    opener = SimpleNamespace(open=lambda *_, **__: device)
+    monkeypatch.setitem(sys.modules, "flashfs.device", SimpleNamespace(Device=opener))  # type: ignore[arg-type]
+    mounted = daemon.mount(daemon.Request(chip, mountpoint))
+    assert (mounted.summary, mounted.size) == ("fresh", 1 << 20)
+    done = daemon.unmount(mountpoint)
+    assert not running(mounted.pid)
+    (warning,) = done.warnings
+    assert "No space left on device" in warning
