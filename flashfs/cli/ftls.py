@@ -25,22 +25,24 @@ def command(
             "title": scheme.title,
             "paper": scheme.paper,
             "about": scheme.about,
+            "replaces": list(scheme.replaces),
             "options": [
-                {"option": key, "type": kind(option.type), "default": option.default, "help": option.help}
-                for key, option in scheme.options.items()
+                {
+                    "option": option.name,
+                    "default": option.default,
+                    "values": "|".join(option.choices) or f"{option.low}..{option.high}",
+                    "fixed": option.fixed,
+                    "help": option.help,
+                }
+                for option in scheme.all_options()
             ],
         }
         for scheme in SCHEMES.values()
         if name in (None, scheme.name)
     ]
     if name is not None:
-        show.result(found[0], as_json=as_json)
+        show.result(found[0], as_json=as_json, title=name)
     elif as_json:
         show.result(found, as_json=True)
     else:
         show.rows([{key: value for key, value in row.items() if key != "options"} for row in found])
-
-
-def kind(given: object) -> str:
-    """The name of an option's type, which may be a type or already a name."""
-    return given.__name__ if isinstance(given, type) else str(given)

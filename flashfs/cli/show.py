@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 PIPE_COLUMNS = 1000  # a table in a pipe is not folded: whoever reads it there looks for whole lines
+LIST_COLUMNS = 100  # a longer list is a table of its own
 
 
 def console(stderr: bool = False) -> Console:
@@ -53,7 +54,7 @@ def split(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     flat: dict[str, Any] = {}
     nested: dict[str, Any] = {}
     for key, value in data.items():
-        if is_rows(value) or (isinstance(value, list) and value and isinstance(value[0], str)):
+        if is_rows(value) or (isinstance(value, list) and len(cell(value)) > LIST_COLUMNS):
             nested[key] = value
         elif isinstance(value, Mapping):
             inner, deeper = split(value)

@@ -55,7 +55,7 @@ def absolute(mountpoint: Path) -> Path:
         return path.parent.resolve() / path.name
 
 
-def options(image: Path, *, allow_other: bool) -> list[str]:
+def options(image: Path | str, *, allow_other: bool) -> list[str]:
     """The mount options of each server. The image's path is the mount's source, for people and for `findmnt`."""
     source = str(image).replace("\\", "\\\\").replace(",", "\\,")
     out = [f"fsname={source}", "subtype=flashfs"]

@@ -232,7 +232,7 @@ class Pyfuse3Server:
         tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other)
         handlers = Handlers(self._device, tree)
         others = open_sessions()
-        mount(handlers, self._mountpoint, mounts.options(self._device.path, allow_other=self._allow_other))
+        mount(handlers, self._mountpoint, mounts.options(self._device.path or "memory", allow_other=self._allow_other))
         try:
             (descriptor,) = open_sessions() - others
             self._turns = handlers.turns = Turns(descriptor)
