@@ -10,6 +10,14 @@ TRACED = os.environ.get("FLASHFS_TRACE") == "1"  # line tracing for coverage of 
 MODULES = [
     "nandimg._chip",
     "nandimg._faults",
+    "flashfs._pool",
+    "flashfs._parts",
+    "flashfs._buffer",
+    "flashfs._metalog",
+    "flashfs._core",
+    "flashfs._recovery",
+    "flashfs._fsck",
+    "flashfs.ftl.slimftl",
 ]
 
 
@@ -17,7 +25,7 @@ def extension(name: str) -> Extension:
     return Extension(
         name,
         [name.replace(".", "/") + ".pyx"],
-        include_dirs=["nandimg"],
+        include_dirs=["nandimg", "flashfs"],
         depends=["nandimg/crc32c.h", "flashfs/ftl/md5.h"],
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"],
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACED else [],

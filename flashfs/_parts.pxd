@@ -32,8 +32,10 @@ cdef class Mapping:
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
-    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil
+    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
+                   uint32_t n) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
+    cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
 
@@ -52,6 +54,7 @@ cdef class Validity:
     cdef int candidate(self, uint32_t block) noexcept nogil
     cdef int not_candidate(self, uint32_t block) noexcept nogil
     cdef uint32_t fewest(self) noexcept nogil
+    cdef int forget(self, uint32_t block) noexcept nogil
 
 
 cdef class PageBitmap(Validity):
@@ -72,6 +75,7 @@ cdef class Placement:
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil
     cdef int failed(self, uint32_t block) except -1 nogil
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil
+    cdef int finish(self, int stream) except -1 nogil
 
 
 cdef class Streams(Placement):
@@ -86,6 +90,7 @@ cdef class Streams(Placement):
 
 cdef class Cleaning:
     cdef readonly Engine ssd
+    cdef readonly bint open_blocks_rest    # an open block may lie still for long: wear levelling looks at it too
     cdef int clean(self) except -1 nogil
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil
 

@@ -71,8 +71,10 @@ cdef class Mapping:
         with gil:
             raise NotImplementedError
 
-    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """Cleaning copied each page from ``olds`` to ``news``."""
+    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
+                   uint32_t n) except -1 nogil:
+        """Cleaning copied each page from ``olds`` to ``news``. All are of one ``kind``, of which this part is the owner:
+        the mapping owns user and translation pages, and for the latter ``lpas`` are what their OOBs say."""
         with gil:
             raise NotImplementedError
 
@@ -80,6 +82,12 @@ cdef class Mapping:
         """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``."""
         with gil:
             raise NotImplementedError
+
+    cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """Where exactly ``lpa`` lies, or NONE; a scheme whose lookup guesses reads what it must to be sure."""
+        cdef uint32_t ppa = NONE
+        self.lookup(&lpa, 1, &ppa)
+        return ppa
 
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil:
         """Fill the scheme's own OOB bytes of ``n`` pages about to be programmed; ``oob`` points at the first page's,
@@ -91,12 +99,21 @@ cdef class Mapping:
         with gil:
             raise NotImplementedError
 
-    def recover_block(self, uint32_t block, uint64_t order, const uint8_t[::1] scheme_oob):
-        """A block with live pages, opened since the checkpoint, told in the order of opening."""
+    def recovery_conflicts(self):
+        """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
+        without them. Only a host that died with writes lost can cause one."""
+        return ()
 
     def recovery_reopens(self):
         """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
         return False
+
+    def recovery_ends(self):
+        """The pool's states are final now."""
+
+    def reset(self):
+        """Nothing is mapped: a recovery that found no checkpoint starts here."""
+        raise NotImplementedError
 
     def save(self):
         """{section: buffer} for a checkpoint; names take 8 bytes at most."""
@@ -120,7 +137,7 @@ cdef class Mapping:
         self.lookup(&lpa, 1, &ppa)
         return {"ppa": None if ppa == NONE else ppa}
 
-    def owner_of_check(self):
+    def check(self):
         """Invariants of the mapping's own structures, each a line when broken."""
         return []
 
@@ -151,7 +168,8 @@ cdef class PageTable(Mapping):
             self.table[lpas[i]] = ppa + i
         return 0
 
-    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
+                   uint32_t n) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
             self.table[lpas[i]] = news[i]
@@ -172,6 +190,9 @@ cdef class PageTable(Mapping):
     def load(self, sections):
         cdef const uint8_t[::1] saved = sections["map"]
         memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))
+
+    def reset(self):
+        memset(self.table, 0xFF, self.ssd.lpas * sizeof(uint32_t))
 
     def tables(self):
         return {"page_table": (self.ssd.lpas * 4, self.ssd.lpas * sizeof(uint32_t))}
@@ -214,8 +235,15 @@ cdef class Validity:
     def load(self, sections):
         raise NotImplementedError
 
+    def reset(self):
+        raise NotImplementedError
+
     def tables(self):
         raise NotImplementedError
+
+    cdef int forget(self, uint32_t block) noexcept nogil:
+        """The block holds nothing any more (recovery: it was erased after the checkpoint that says otherwise)."""
+        return 0
 
     def live_in(self, uint32_t block):
         """Page numbers of the live pages of a block."""
@@ -350,16 +378,29 @@ cdef class PageBitmap(Validity):
     def save(self):
         return {"pvb": <const uint8_t[:self.n_words * 8]> <uint8_t*> self.bits}
 
+    cdef int forget(self, uint32_t block) noexcept nogil:
+        memset(self.bits + <uint64_t> block * self.words, 0, self.words * 8)
+        self.bvc[block] = 0
+        return 0
+
+    def reset(self):
+        """Nothing is live, nothing is a candidate."""
+        cdef uint32_t i
+        memset(self.bits, 0, self.n_words * 8)
+        memset(self.bvc, 0, self.ssd.nand.blocks * 4)
+        memset(self.listed, 0, self.ssd.nand.blocks)
+        for i in range(self.pages_per_block + 1):
+            self.first[i] = NONE
+
     def load(self, sections):
         cdef const uint8_t[::1] saved = sections["pvb"]
         cdef uint32_t block, w, count
+        self.reset()
         memcpy(self.bits, &saved[0], self.n_words * 8)
         for block in range(self.ssd.nand.blocks):
             count = 0
             for w in range(self.words):
                 count += popcount64(self.bits[<uint64_t> block * self.words + w])
-            if self.listed[block]:
-                raise ValueError("a validity store is loaded before any block is a candidate")
             self.bvc[block] = count
 
     def tables(self):
@@ -413,11 +454,12 @@ cdef class Placement:
         """A program failed in this block: offer it no more."""
         return 0
 
+    cdef int finish(self, int stream) except -1 nogil:
+        """Nothing more comes for this stream for a while: give up a half-filled block that is not worth keeping."""
+        return 0
+
     def attach(self):
         """Take up the blocks that the pool says are open: after a format, a load or a recovery."""
-
-    def settle(self):
-        """Before a clean checkpoint: nothing by default."""
 
 
 cdef class Streams(Placement):
@@ -449,30 +491,28 @@ cdef class Streams(Placement):
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
-        cdef BlockPool pool = self.ssd.pool
         cdef uint32_t block, room
         cdef int64_t fresh
         if slot[0] == NONE:
             if stream == STREAM_HOST:
                 self.ssd.make_room()
             fresh = self.ssd.open_block(
-                -1 if self.width[stream] < pool.dies else <int> self.turn[stream], stream, stream == STREAM_WEAR,
+                -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream], stream, stream == STREAM_WEAR,
                 CAUSE_HOST if stream == STREAM_HOST else CAUSE_GC if stream == STREAM_GC else CAUSE_WEAR)
             slot[0] = <uint32_t> fresh
         block = slot[0]
-        room = pool.pages_per_block - pool.next_page[block]
+        room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
         out.block = block
-        out.page = pool.next_page[block]
+        out.page = self.ssd.pool.next_page[block]
         out.n = min(n, room)
         if self.width[stream] > 1:
             out.n = min(out.n, self.left[stream])
         return 0
 
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
-        cdef BlockPool pool = self.ssd.pool
-        cdef int stream = pool.stream[block]
+        cdef int stream = self.ssd.pool.stream[block]
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
-        if slot[0] == block and pool.next_page[block] >= pool.pages_per_block:
+        if slot[0] == block and self.ssd.pool.next_page[block] >= self.ssd.pool.pages_per_block:
             self.shut(slot)
         if self.left[stream] > n:
             self.left[stream] -= n
@@ -493,6 +533,12 @@ cdef class Streams(Placement):
         slot[0] = NONE
         self.ssd.pool.close(block)
         self.ssd.validity.candidate(block)
+        return 0
+
+    cdef int finish(self, int stream) except -1 nogil:
+        cdef uint32_t* slot = self.open_of + stream * self.most
+        if slot[0] != NONE:
+            self.shut(slot)
         return 0
 
     def attach(self):
@@ -546,4 +592,6 @@ cdef class Greedy(Cleaning):
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
         self.ssd.relocate(block, STREAM_WEAR if cause == CAUSE_WEAR else STREAM_GC, cause)
+        if cause == CAUSE_WEAR:
+            self.ssd.placement.finish(STREAM_WEAR)
         return 0

@@ -68,7 +68,7 @@ cdef inline void oob_pack(uint8_t* at, const Oob* oob) noexcept nogil:
 cdef inline void oob_unpack(const uint8_t* at, Oob* oob) noexcept nogil:
     cdef uint64_t word = (<const uint64_t*> at)[0]
     cdef uint32_t high = (<const uint32_t*> (at + 16))[0]
-    oob.seq = word & 0xFFFFFFFFFFFF
+    oob.seq = word & ((<uint64_t> 1 << 48) - 1)
     oob.kind = <uint8_t> (word >> 48)
     oob.flags = <uint8_t> (word >> 56)
     oob.lpa = (<const uint32_t*> (at + 8))[0]
@@ -102,7 +102,7 @@ cdef class BlockPool:
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil
     cdef int close(self, uint32_t block) noexcept nogil
     cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil
-    cdef int release_pending(self) noexcept nogil
+    cdef int release_pending(self) except -1 nogil
     cdef int set_bad(self, uint32_t block) except -1 nogil
     cdef int doom(self, uint32_t block) noexcept nogil
     cdef int rebuild_free(self) noexcept nogil

@@ -177,10 +177,14 @@ cdef class BlockPool:
         self.pending_n += 1
         return 0
 
-    cdef int release_pending(self) noexcept nogil:
+    cdef int release_pending(self) except -1 nogil:
+        """A sync has happened: pending blocks are free, and those that failed an operation are marked bad."""
         cdef uint32_t i
         for i in range(self.pending_n):
-            self.push(self.pending[i])
+            if self.retiring[self.pending[i]]:
+                self.set_bad(self.pending[i])
+            else:
+                self.push(self.pending[i])
         self.pending_n = 0
         return 0
 

@@ -1,0 +1,21 @@
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from nandimg._chip cimport Nand
+
+
+cdef class WriteBuffer:
+    cdef readonly Nand nand
+    cdef readonly uint32_t slots, used, held      # used counts dropped slots too; held does not
+    cdef readonly bint in_nvram
+    cdef uint32_t page_bytes, mask
+    cdef uint32_t* lpa_of                  # NONE: dropped
+    cdef uint64_t* seq_of
+    cdef int64_t* ready_ns                 # when the program that last emptied the slot ends
+    cdef uint32_t* table                   # open addressing, slot + 1
+    cdef uint8_t* data
+    cdef uint8_t* page(self, uint32_t slot) noexcept nogil
+    cdef uint32_t find(self, uint32_t lpa) noexcept nogil
+    cdef uint32_t add(self, uint32_t lpa, uint64_t seq) noexcept nogil
+    cdef int settle(self, uint32_t slot) except -1 nogil
+    cdef bint drop(self, uint32_t lpa) noexcept nogil
+    cdef int clear(self) noexcept nogil

@@ -1,0 +1,750 @@
+# distutils: language = c++
+"""The device engine that all FTLs share: host requests in, runs of flash operations out.
+
+The order of things in a write: the page is programmed, then bound, then its old place dies. In a move: all live pages
+of the victim are copied, then the mapping hears of it, then the victim is released; it is erased only after a sync
+(the host may die) and only when it is opened again. So whatever power does, one whole version of a page is in flash.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from flashfs._buffer cimport WriteBuffer
+from flashfs._metalog cimport MetaLog
+from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
+from flashfs._pool cimport (
+    CAUSE_GC,
+    CAUSE_HOST,
+    CAUSE_MAP,
+    CAUSE_RETIRE,
+    CAUSE_WEAR,
+    FLAG_MOVED,
+    KIND_USER,
+    NONE,
+    OOB_ENGINE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_META,
+    STATE_OPEN,
+    STREAM_HOST,
+    BlockPool,
+    Oob,
+    oob_pack,
+    oob_unpack,
+)
+from nandimg._chip cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_OK, Nand
+
+from flashfs._pool import CAUSE_NAMES
+from flashfs.errors import BindError, DeviceFullError, UncorrectableError
+
+cdef extern from "<algorithm>" namespace "std" nogil:
+    void sort(uint64_t* first, uint64_t* last)
+
+cdef enum:
+    BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
+    TRIM_CHUNK = 4096
+
+
+cdef class Ssd(Engine):
+    """One device: a chip, four parts, a write buffer and a metadata log.
+
+    ``build(ssd)`` of the scheme returns the parts; see flashfs.ftl. Addresses are LPAs, times are virtual ns.
+    """
+
+    def __cinit__(self, Nand nand, uint32_t lpas, scheme_oob=0, *, uint32_t buffer_pages=0, bint plp=False,
+                  bint durable=True, uint32_t wear_spread=32, uint32_t gc_reserve=0, uint64_t checkpoint_every=0):
+        cdef uint32_t block_pages = nand.pages_per_block
+        self.nand = nand
+        self.lpas = lpas
+        self.oob_bytes = nand.oob_bytes
+        self.page_bytes = nand.page_bytes
+        self.pages_per_block = block_pages
+        if OOB_ENGINE + scheme_oob > nand.oob_bytes:
+            raise BindError(
+                f"the scheme needs {OOB_ENGINE + scheme_oob} bytes of OOB a page: this chip has {nand.oob_bytes}")
+        self.durable = durable
+        self.wear_spread = wear_spread
+        self.checkpoint_every = checkpoint_every
+        self.gc_reserve = gc_reserve or (1 if nand.blocks < 64 else 2)
+        self.pool = BlockPool(nand)
+        self.buffer = WriteBuffer(nand, buffer_pages, plp)
+        self.meta = MetaLog(self)
+        self._allocate(nand.keeps_data)
+
+    def _allocate(self, bint keeps_data):
+        cdef uint32_t pages = max(self.pages_per_block, RUN)
+        self.oobs = <uint8_t*> malloc(RUN * self.oob_bytes)
+        self.read_oobs = <uint8_t*> malloc(pages * self.oob_bytes)
+        self.status = <uint8_t*> malloc(pages)
+        self.olds = <uint32_t*> malloc(TRIM_CHUNK * 4)
+        self.seqs = <uint64_t*> malloc(RUN * 8)
+        self.lookups = <uint32_t*> malloc(RUN * 4)
+        self.gc_pages = <uint32_t*> malloc(pages * 4)
+        self.gc_lpas = <uint32_t*> malloc(pages * 4)
+        self.gc_olds = <uint32_t*> malloc(pages * 4)
+        self.gc_news = <uint32_t*> malloc(pages * 4)
+        self.gc_kinds = <uint8_t*> malloc(pages)
+        self.gc_keys = <uint64_t*> malloc(pages * 8)
+        self.gc_ready = <int64_t*> malloc(pages * 8)
+        self.edge = <uint8_t*> malloc(self.page_bytes)
+        if keeps_data:
+            self.gc_data = <uint8_t*> malloc(<uint64_t> self.pages_per_block * self.page_bytes)
+            self.gc_gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
+            if not (self.gc_data and self.gc_gather):
+                raise MemoryError
+        if not (self.oobs and self.read_oobs and self.status and self.olds and self.seqs and self.lookups
+                and self.gc_pages and self.gc_lpas and self.gc_olds and self.gc_news and self.gc_kinds
+                and self.gc_keys and self.gc_ready and self.edge):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.oobs)
+        free(self.read_oobs)
+        free(self.status)
+        free(self.olds)
+        free(self.seqs)
+        free(self.lookups)
+        free(self.gc_pages)
+        free(self.gc_lpas)
+        free(self.gc_olds)
+        free(self.gc_news)
+        free(self.gc_kinds)
+        free(self.gc_keys)
+        free(self.gc_ready)
+        free(self.gc_data)
+        free(self.gc_gather)
+        free(self.edge)
+
+    # --- putting it together
+
+    def install(self, Mapping mapping, Validity validity, Placement placement, Cleaning cleaning):
+        """The four parts, once."""
+        self.mapping = mapping
+        self.validity = validity
+        self.placement = placement
+        self.cleaning = cleaning
+
+    def plan_meta(self, uint64_t saved_bytes):
+        """Fix what a checkpoint of ``saved_bytes`` needs, before the parts are sized by what is left."""
+        self.meta.plan(saved_bytes)
+        self.meta_floor = self.meta.checkpoint_blocks + self.meta.log_blocks_most
+        if not self.checkpoint_every:  # checkpoints then cost under half a per cent of all programs
+            self.checkpoint_every = max(256 * self.meta.checkpoint_pages, 2 * self.pages_per_block)
+
+    def reserve_for(self, uint32_t width):
+        """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
+        self.gc_reserve = max(self.gc_reserve, width)
+
+    def format(self):
+        """A blank chip becomes an empty device: its first checkpoint says so."""
+        self.pool.format()
+        self.placement.attach()
+        self.ready = True
+        self.checkpoint()
+
+    # --- host requests
+
+    cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
+        """``n`` pages, data end to end (<uint8_t*> NULL if the chip keeps none). Returns when they are acknowledged."""
+        cdef uint32_t done = 0, part, i
+        cdef int64_t end = t_ns, one
+        self.now_ns = t_ns
+        while done < n:
+            part = min(n - done, <uint32_t> RUN)
+            self.chores()
+            self.dirty = True
+            if self.buffer.slots and (part < BYPASS or self.buffer.in_nvram):
+                one = self.write_buffered(lpas + done, part, data, t_ns)
+            else:
+                for i in range(part):
+                    self.seq += 1
+                    self.seqs[i] = self.seq
+                one = self.append(STREAM_HOST, KIND_USER, lpas + done, self.seqs, part, data, CAUSE_HOST, t_ns, NULL)
+                if self.buffer.held:
+                    for i in range(part):
+                        self.buffer.drop(lpas[done + i])
+            end = max(end, one)
+            self.host_write += part
+            done += part
+            if data != NULL:
+                data += <uint64_t> part * self.page_bytes
+        return end
+
+    cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
+        """Into the buffer; a page is acknowledged when the slot's last program has ended."""
+        cdef uint32_t i, slot
+        cdef int64_t end = t_ns
+        for i in range(n):
+            if self.buffer.used == self.buffer.slots:
+                self.drain()
+            self.seq += 1
+            slot = self.buffer.add(lpas[i], self.seq)
+            if data != NULL:
+                memcpy(self.buffer.page(slot), data + <uint64_t> i * self.page_bytes, self.page_bytes)
+            self.buffer.settle(slot)
+            end = max(end, self.buffer.ready_ns[slot])
+        return end
+
+    cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
+        """``n`` pages into ``data`` (may be NULL). Every page's OOB is checked for its LPA; UncorrectableError names
+        the first LPA that cannot be read. Returns the virtual end of the last page."""
+        cdef uint32_t done = 0, part
+        cdef int64_t end = t_ns
+        self.now_ns = t_ns
+        while done < n:
+            part = min(n - done, <uint32_t> RUN)
+            end = max(end, self.read_chunk(lpas + done, part, data, t_ns))
+            done += part
+            if data != NULL:
+                data += <uint64_t> part * self.page_bytes
+        self.host_read += n
+        return end
+
+    cdef int64_t read_chunk(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
+        cdef uint32_t i = 0, run, k, slot, block
+        cdef uint32_t* ppas = self.lookups
+        cdef int64_t end = t_ns, one
+        cdef uint8_t* into
+        cdef Oob oob
+        self.mapping.lookup(lpas, n, ppas)
+        while i < n:
+            into = <uint8_t*> NULL if data == NULL else data + <uint64_t> i * self.page_bytes
+            slot = self.buffer.find(lpas[i]) if self.buffer.held else NONE
+            if slot != NONE or ppas[i] == NONE:
+                if into != NULL and slot != NONE and self.buffer.data != NULL:
+                    memcpy(into, self.buffer.page(slot), self.page_bytes)
+                elif into != NULL:
+                    memset(into, 0, self.page_bytes)
+                i += 1
+                continue
+            block = ppas[i] // self.pages_per_block
+            run = 1
+            while (i + run < n and ppas[i + run] == ppas[i] + run
+                   and (ppas[i] + run) // self.pages_per_block == block
+                   and not (self.buffer.held and self.buffer.find(lpas[i + run]) != NONE)):
+                run += 1
+            one = self.nand.read(block, ppas[i] - block * self.pages_per_block, run,
+                                 into if self.nand.keeps_data else <uint8_t*> NULL, self.read_oobs, self.status, CAUSE_HOST, t_ns)
+            if into != NULL and not self.nand.keeps_data:
+                memset(into, 0, <uint64_t> run * self.page_bytes)
+            for k in range(run):
+                oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
+                if self.status[k] != PAGE_OK or oob.lpa != lpas[i + k]:
+                    one = max(one, self.read_again(lpas[i + k], ppas[i + k] if self.status[k] == PAGE_OK else NONE,
+                              <uint8_t*> NULL if into == NULL else into + <uint64_t> k * self.page_bytes, one))
+            end = max(end, one)
+            i += run
+        return end
+
+    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns) except -1 nogil:
+        """The page at ``ppa`` holds another LPA: follow the scheme's next guesses, one dependent read after another.
+        ``ppa`` NONE: the page itself cannot be read."""
+        cdef uint32_t block
+        cdef uint8_t status
+        cdef uint8_t* oobs = self.oobs      # the run's own OOBs must stay
+        cdef Oob oob
+        cdef bint unreadable = ppa == NONE
+        while not unreadable:
+            ppa = self.mapping.after_miss(lpa, ppa)
+            if ppa == NONE:
+                break
+            self.extra_reads += 1
+            block = ppa // self.pages_per_block
+            t_ns = self.nand.read(block, ppa - block * self.pages_per_block, 1, data if self.nand.keeps_data else <uint8_t*> NULL,
+                                  oobs, &status, CAUSE_HOST, t_ns)
+            oob_unpack(oobs, &oob)
+            if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
+                if data != NULL and not self.nand.keeps_data:
+                    memset(data, 0, self.page_bytes)
+                return t_ns
+        self.unreadable += 1
+        with gil:
+            raise UncorrectableError(lpa, "its page cannot be read" if unreadable
+                                     else "no page that the mapping names holds it")
+
+    cdef bint is_mapped(self, uint32_t lpa) except -1 nogil:
+        """Whether the host would read anything but a hole."""
+        cdef uint32_t ppa = NONE
+        if self.buffer.held and self.buffer.find(lpa) != NONE:
+            return True
+        self.mapping.lookup(&lpa, 1, &ppa)
+        return ppa != NONE
+
+    cdef int trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
+        """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
+        nothing: no record is kept of it."""
+        cdef uint32_t part, i
+        cdef bint any_lived
+        self.now_ns = t_ns
+        self.host_trim += n
+        while n:
+            self.chores()
+            self.dirty = True
+            part = min(n, <uint32_t> TRIM_CHUNK)
+            if self.buffer.held:
+                for i in range(part):
+                    self.buffer.drop(lpa + i)
+            self.mapping.unbind(lpa, part, self.olds)
+            any_lived = False
+            for i in range(part):
+                any_lived |= self.olds[i] != NONE
+            if any_lived:
+                if not self.meta.extends_trim(lpa, self.seq):
+                    if self.meta.pending_n == self.meta.pending_room:
+                        self.meta.log_trims()
+                    self.seq += 1
+                self.meta.note_trim(lpa, part, self.seq)
+                self.validity.dead(self.olds, part)
+            lpa += part
+            n -= part
+        return 0
+
+    cdef int flush(self, int64_t t_ns) except -1 nogil:
+        """What was acknowledged before survives every crash from now on."""
+        self.now_ns = t_ns
+        if not self.dirty:
+            return 0
+        self.chores()
+        if not self.buffer.in_nvram:
+            self.drain()
+        self.barrier()
+        self.dirty = False
+        return 0
+
+    # --- writing to flash
+
+    cdef int drain(self) except -1 nogil:
+        """Program the whole buffer in the order of arrival; slots are given up as their pages are bound."""
+        cdef uint32_t i = 0, run
+        while i < self.buffer.used:
+            if self.buffer.lpa_of[i] == NONE:
+                i += 1
+                continue
+            run = 1
+            while i + run < self.buffer.used and run < RUN and self.buffer.lpa_of[i + run] != NONE:
+                run += 1
+            self.append(STREAM_HOST, KIND_USER, self.buffer.lpa_of + i, self.buffer.seq_of + i, run,
+                        self.buffer.page(i) if self.buffer.data != NULL else <uint8_t*> NULL, CAUSE_HOST, self.now_ns,
+                        self.buffer.ready_ns + i)
+            i += run
+        self.buffer.clear()
+        return 0
+
+    cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
+                        const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
+        """Program ``n`` (up to RUN) pages where placement says and bind them; a failed program is tried elsewhere.
+        ``ready`` (or NULL) gets the virtual end of each page's program."""
+        cdef Extent ext
+        cdef uint32_t done = 0, i, ok, ppa
+        cdef int64_t end = t_ns, one
+        cdef Oob oob
+        oob.kind = <uint8_t> kind
+        oob.flags = 0
+        oob.stream = <uint8_t> stream
+        while done < n:
+            self.placement.take(stream, lpas + done, n - done, &ext)
+            oob.order = self.pool.order[ext.block]
+            for i in range(ext.n):
+                oob.seq = seqs[done + i]
+                oob.lpa = lpas[done + i]
+                oob_pack(self.oobs + i * self.oob_bytes, &oob)
+            if self.mapping.scheme_oob:
+                self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, ext.n, ext.block, ext.page)
+            one = self.nand.program(ext.block, ext.page, ext.n, data, self.oobs, cause, t_ns, &ok)
+            if ok:
+                end = max(end, one)
+                ppa = ext.block * self.pages_per_block + ext.page
+                self.pool.advance(ext.block, ok)
+                self.since_checkpoint += ok
+                self.mapping.bind(lpas + done, ok, ppa, self.olds)
+                self.validity.live_run(ppa, ok)
+                self.validity.dead(self.olds, ok)
+                self.placement.used(ext.block, ok)
+                if ready != NULL:
+                    for i in range(ok):
+                        ready[done + i] = one
+                if data != NULL:
+                    data += <uint64_t> ok * self.page_bytes
+                done += ok
+            if ok < ext.n:
+                self.program_failed(ext.block)
+        return end
+
+    cdef int program_failed(self, uint32_t block) except -1 nogil:
+        """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
+        self.pool.next_page[block] = self.pages_per_block
+        self.placement.failed(block)
+        self.pool.doom(block)
+        return 0
+
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
+        cdef int64_t block
+        if self.pool.free_n == 0:
+            self.barrier()
+        block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
+        if block < 0:
+            self.barrier()
+            block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
+        if block < 0:
+            with gil:
+                raise DeviceFullError("no free block is left: too many blocks have gone bad")
+        return block
+
+    cdef int barrier(self) except -1 nogil:
+        """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose
+        trim is lost must not come back as something older than what the trim erased."""
+        self.meta.log_trims()
+        self.nand.sync(self.durable)
+        self.syncs += 1
+        self.pool.release_pending()
+        return 0
+
+    # --- cleaning
+
+    cdef int make_room(self) except -1 nogil:
+        cdef uint32_t tries = 0
+        while self.pool.free_n + self.pool.pending_n <= self.meta_floor + self.gc_reserve:
+            self.cleaning.clean()
+            tries += 1
+            if tries > 4 * self.pool.blocks + 64:
+                with gil:
+                    raise DeviceFullError("cleaning gains nothing: too few healthy blocks for the pages in use")
+        return 0
+
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
+        cdef uint32_t n
+        cdef int64_t end = self.now_ns
+        cdef uint32_t live = self.validity.count(block)
+        n = self.collect(block, cause)
+        if n and not self.copy_out(n, stream, cause, &end):
+            return 0
+        self.commit_move(n)
+        self.validity.not_candidate(block)
+        if n == live:
+            self.pool.release(block, end)
+        else:
+            self.lost_pages += live - n    # unreadable pages stay where they are: their LPAs give EIO, not old data
+        return 1
+
+    cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
+        """Read the live pages of a block into gc_data; sort them by LPA in gc_keys (LPA << 16 | index). Returns how
+        many could be read."""
+        cdef uint32_t i = 0, run, k, n = 0
+        cdef uint32_t live = self.validity.pages(block, self.gc_pages)
+        cdef int64_t ready
+        cdef Oob oob
+        while i < live:
+            run = 1
+            while i + run < live and self.gc_pages[i + run] == self.gc_pages[i] + run:
+                run += 1
+            ready = self.nand.read(block, self.gc_pages[i], run,
+                                   <uint8_t*> NULL if self.gc_data == NULL else self.gc_data + <uint64_t> i * self.page_bytes,
+                                   self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.now_ns)
+            for k in range(i, i + run):
+                self.gc_ready[k] = ready
+                if self.status[k] != PAGE_OK:
+                    continue
+                oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
+                self.gc_keys[n] = (<uint64_t> oob.lpa << 16) | k
+                n += 1
+            i += run
+        self.sort_keys(n)
+        for i in range(n):
+            k = <uint32_t> (self.gc_keys[i] & 0xFFFF)
+            self.gc_lpas[i] = <uint32_t> (self.gc_keys[i] >> 16)
+            self.gc_olds[i] = block * self.pages_per_block + self.gc_pages[k]
+            oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
+            self.gc_kinds[i] = oob.kind
+        return n
+
+    cdef int sort_keys(self, uint32_t n) noexcept nogil:
+        sort(self.gc_keys, self.gc_keys + n)
+        return 0
+
+    cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil:
+        """Program the collected pages, sequence numbers unchanged; 0 if placement broke the move off."""
+        cdef Extent ext
+        cdef uint32_t done = 0, i, k, ok
+        cdef int64_t start, one
+        cdef Oob oob
+        while done < n:
+            self.placement.take(stream, self.gc_lpas + done, n - done, &ext)
+            if ext.n == 0:
+                return 0
+            ext.n = min(ext.n, <uint32_t> RUN)
+            start = self.now_ns
+            for i in range(ext.n):
+                k = <uint32_t> (self.gc_keys[done + i] & 0xFFFF)
+                oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
+                oob.order = self.pool.order[ext.block]
+                oob.flags |= FLAG_MOVED
+                oob.stream = <uint8_t> stream
+                oob_pack(self.oobs + i * self.oob_bytes, &oob)
+                start = max(start, self.gc_ready[k])
+                if self.gc_data != NULL:
+                    memcpy(self.gc_gather + <uint64_t> i * self.page_bytes,
+                           self.gc_data + <uint64_t> k * self.page_bytes, self.page_bytes)
+            if self.mapping.scheme_oob:
+                self.mapping.stamp(self.oobs + OOB_ENGINE, self.gc_lpas + done, ext.n, ext.block, ext.page)
+            one = self.nand.program(ext.block, ext.page, ext.n, self.gc_gather, self.oobs, cause, start, &ok)
+            end[0] = max(end[0], one)
+            for i in range(ok):
+                self.gc_news[done + i] = ext.block * self.pages_per_block + ext.page + i
+            if ok:
+                self.pool.advance(ext.block, ok)
+                self.since_checkpoint += ok
+                self.placement.used(ext.block, ok)
+            done += ok
+            if ok < ext.n:
+                self.program_failed(ext.block)
+        return 1
+
+    cdef int commit_move(self, uint32_t n) except -1 nogil:
+        """Tell the owners, kind by kind, then let the old pages die."""
+        cdef uint32_t i = 0, run
+        while i < n:
+            run = 1
+            while i + run < n and self.gc_kinds[i + run] == self.gc_kinds[i]:
+                run += 1
+            self.mapping.moved(self.gc_kinds[i], self.gc_lpas + i, self.gc_olds + i, self.gc_news + i, run)
+            i += run
+        i = 0
+        while i < n:
+            run = 1
+            while (i + run < n and self.gc_news[i + run] == self.gc_news[i] + run
+                   and self.gc_news[i + run] % self.pages_per_block):
+                run += 1
+            self.validity.live_run(self.gc_news[i], run)
+            i += run
+        self.validity.dead(self.gc_olds, n)
+        return 0
+
+    # --- chores: between requests, never inside one
+
+    cdef int chores(self) except -1 nogil:
+        if self.mount_due:
+            self.mount_due = False
+            with gil:
+                self.meta.mark_mounted()
+            self.nand.sync(self.durable)
+        if self.pool.retiring_n:
+            self.retire_doomed()
+        if self.pool.erases_n >= self.wear_scan_at or self.wear_n:
+            self.level_wear()
+        if self.since_checkpoint >= self.checkpoint_every or self.meta.room() < 2:
+            with gil:
+                self.checkpoint()
+        return 0
+
+    cdef int retire_doomed(self) except -1 nogil:
+        """Move what is live out of blocks in which a program failed; the next sync marks them bad."""
+        cdef uint32_t block
+        for block in range(self.pool.blocks):
+            if self.pool.retiring[block] and self.pool.state[block] == STATE_CLOSED:
+                self.cleaning.evacuate(block, CAUSE_RETIRE)
+        return 0
+
+    cdef int level_wear(self) except -1 nogil:
+        """Static wear levelling: the block that rests longest gives up its place when the most worn one is more than
+        ``wear_spread`` erases ahead. One block a call."""
+        cdef uint32_t block
+        if self.wear_n == 0:
+            self.scan_wear()
+        if self.wear_n == 0 or self.pool.free_n + self.pool.pending_n <= self.meta_floor:
+            return 0
+        self.wear_n -= 1
+        block = self.wear_queue[self.wear_n]
+        if self.may_rest(block) and self.nand.erases(block) + self.wear_spread < self.pool.erases_most:
+            self.cleaning.evacuate(block, CAUSE_WEAR)
+        return 0
+
+    cdef bint may_rest(self, uint32_t block) noexcept nogil:
+        cdef uint8_t state = self.pool.state[block]
+        return state == STATE_CLOSED or (state == STATE_OPEN and self.cleaning.open_blocks_rest)
+
+    cdef int scan_wear(self) noexcept nogil:
+        """Queue the closed blocks that lag; next scan when one could lag (the least erase count never falls)."""
+        cdef uint32_t block, wear, least = NONE
+        for block in range(self.pool.blocks):
+            if self.pool.state[block] == STATE_BAD:
+                continue
+            wear = self.nand.erases(block)
+            least = min(least, wear)
+            if (self.may_rest(block) and self.wear_n < 64
+                    and wear + self.wear_spread < self.pool.erases_most):
+                self.wear_queue[self.wear_n] = block
+                self.wear_n += 1
+        # in so many erases, whichever blocks they hit, the most worn block can be one step further ahead
+        self.wear_scan_at = self.pool.erases_n + max(4, self.pool.blocks // 64)
+        if least != NONE and least + self.wear_spread >= self.pool.erases_most:
+            self.wear_scan_at = max(self.wear_scan_at,
+                                    self.pool.erases_n + (least + self.wear_spread - self.pool.erases_most))
+        return 0
+
+    def checkpoint(self, bint clean=False):
+        """Write everything that a mount needs; what came before it is dead afterwards."""
+        self.drain()
+        self.meta.log_trims()
+        sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
+        old = self.meta.write(sections, self.seq, self.mounts, clean)
+        self.nand.sync(self.durable)
+        self.meta.point_boot()
+        if clean:
+            self.nand.sync(self.durable)
+            self.mount_due = True
+        for block in old:
+            self.pool.release(block, self.now_ns)
+        self.pool.release_pending()
+        self.since_checkpoint = 0
+        self.dirty = False
+
+    def saved_bytes(self):
+        """Size of a checkpoint's sections."""
+        return sum(len(memoryview(b)) for b in (*self.mapping.save().values(), *self.validity.save().values(),
+                                                self.pool.save()))
+
+    def unchanged_since_clean(self):
+        """Whether the device still stands on the clean checkpoint it was mounted from."""
+        return self.mount_due
+
+    # --- what recovery sets
+
+    def resume(self, uint64_t seq, uint64_t mounts, bint clean, uint64_t since_checkpoint=0):
+        """The device is ready: counters as found, and whether it stands on a clean checkpoint."""
+        self.seq = seq
+        self.mounts = mounts + 1
+        self.mount_due = clean
+        self.since_checkpoint = since_checkpoint
+        self.ready = True
+
+    def put_back(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page):
+        """A page that the NVRAM saved goes back into the buffer."""
+        cdef uint32_t slot
+        if self.buffer.used == self.buffer.slots:
+            self.drain()
+        slot = self.buffer.add(lpa, seq)
+        memcpy(self.buffer.page(slot), &page[0], self.page_bytes)
+        self.buffer.settle(slot)
+        self.dirty = True
+
+    # --- the same for Python
+
+    def write_pages(self, const uint32_t[::1] lpas not None, const uint8_t[::1] data=None, int64_t t_ns=0):
+        """Write a batch of pages; returns the virtual time of the last acknowledgement."""
+        cdef uint32_t n = lpas.shape[0]
+        cdef const uint8_t* at = &data[0] if data is not None and data.shape[0] else <const uint8_t*> NULL
+        cdef int64_t end
+        if n == 0:
+            return t_ns
+        with nogil:
+            end = self.write(&lpas[0], n, at, t_ns)
+        return end
+
+    def read_pages(self, const uint32_t[::1] lpas not None, uint8_t[::1] data=None, int64_t t_ns=0):
+        """Read a batch of pages into ``data``; returns the virtual time at which the last one is there."""
+        cdef uint32_t n = lpas.shape[0]
+        cdef uint8_t* at = &data[0] if data is not None and data.shape[0] else <uint8_t*> NULL
+        cdef int64_t end
+        if n == 0:
+            return t_ns
+        with nogil:
+            end = self.read(&lpas[0], n, at, t_ns)
+        return end
+
+    def trim_pages(self, uint32_t lpa, uint32_t n, int64_t t_ns=0):
+        with nogil:
+            self.trim(lpa, n, t_ns)
+
+    def sync_now(self, int64_t t_ns=0):
+        """Flush."""
+        with nogil:
+            self.flush(t_ns)
+
+    def write_range(self, uint64_t offset, const uint8_t[::1] data not None, int64_t t_ns=0):
+        """Bytes at any offset: whole pages as one run, the ragged ends by reading what is around them."""
+        cdef uint64_t size = data.shape[0], at = 0
+        cdef uint32_t lpa, n, skip, take, i
+        cdef uint32_t[RUN] lpas
+        cdef int64_t end = t_ns
+        with nogil:
+            while at < size:
+                lpa = <uint32_t> ((offset + at) // self.page_bytes)
+                skip = <uint32_t> ((offset + at) % self.page_bytes)
+                if skip or size - at < self.page_bytes:
+                    take = <uint32_t> min(size - at, <uint64_t> (self.page_bytes - skip))
+                    self.read(&lpa, 1, self.edge, t_ns)
+                    self.host_read -= 1        # the host did not ask for it
+                    memcpy(self.edge + skip, &data[at], take)
+                    end = max(end, self.write(&lpa, 1, self.edge, t_ns))
+                    at += take
+                    continue
+                n = <uint32_t> min((size - at) // self.page_bytes, <uint64_t> RUN)
+                for i in range(n):
+                    lpas[i] = lpa + i
+                end = max(end, self.write(lpas, n, &data[at], t_ns))
+                at += <uint64_t> n * self.page_bytes
+        return end
+
+    def read_range(self, uint64_t offset, uint8_t[::1] into not None, int64_t t_ns=0):
+        """Bytes at any offset into ``into``."""
+        cdef uint64_t size = into.shape[0], at = 0
+        cdef uint32_t lpa, n, skip, take, i
+        cdef uint32_t[RUN] lpas
+        cdef int64_t end = t_ns
+        with nogil:
+            while at < size:
+                lpa = <uint32_t> ((offset + at) // self.page_bytes)
+                skip = <uint32_t> ((offset + at) % self.page_bytes)
+                if skip or size - at < self.page_bytes:
+                    take = <uint32_t> min(size - at, <uint64_t> (self.page_bytes - skip))
+                    end = max(end, self.read(&lpa, 1, self.edge, t_ns))
+                    memcpy(&into[at], self.edge + skip, take)
+                    at += take
+                    continue
+                n = <uint32_t> min((size - at) // self.page_bytes, <uint64_t> RUN)
+                for i in range(n):
+                    lpas[i] = lpa + i
+                end = max(end, self.read(lpas, n, &into[at], t_ns))
+                at += <uint64_t> n * self.page_bytes
+        return end
+
+    def mapped(self, uint32_t lpa):
+        """Whether the host would read anything but a hole at ``lpa``."""
+        return self.is_mapped(lpa)
+
+    def operations(self):
+        """{operation: {cause: n}} of the chip, and the totals."""
+        by_cause = {}
+        totals = {}
+        for op, name in ((OP_READ, "read"), (OP_PROGRAM, "program"), (OP_ERASE, "erase"), (OP_SPARE, "spare_read")):
+            row = {CAUSE_NAMES[c] if c < len(CAUSE_NAMES) else str(c): self.nand.count(op, c) for c in range(CAUSES)}
+            by_cause[name] = {cause: n for cause, n in row.items() if n}
+            totals[name] = sum(row.values())
+        return totals, by_cause
+
+    def dram(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
+        gc = self.pages_per_block * self.page_bytes
+        tables = dict(self.mapping.tables())
+        tables.update(self.validity.tables())
+        tables["blocks"] = self.pool.table_bytes()
+        tables["write_buffer"] = self.buffer.tables()
+        tables["trim_log"] = self.meta.tables()
+        if self.gc_data != NULL:
+            tables["gc_buffer"] = (gc, gc + RUN * self.page_bytes)
+        return tables
+
+    def check(self):
+        """Every structure's own invariants, and those between pool and validity: only open and closed blocks hold
+        live pages, and none beyond what was programmed."""
+        problems = self.pool.check() + self.validity.check() + self.mapping.check() + self.buffer.check()
+        for block in range(self.pool.blocks):
+            live = self.validity.live_in(block)
+            state = self.pool.state[block]
+            if live and state != STATE_OPEN and state != STATE_CLOSED:
+                problems.append(f"block {block}: {len(live)} live pages but {self.pool.describe(block)['state']}")
+            if live and state == STATE_OPEN and max(live) >= self.pool.next_page[block]:
+                problems.append(f"block {block}: page {max(live)} is live but not programmed yet")
+            if state == STATE_META and block not in self.meta.blocks:
+                problems.append(f"block {block}: a metadata block that the log does not know")
+        return problems

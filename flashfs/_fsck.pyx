@@ -1,0 +1,49 @@
+# cython: wraparound=True
+"""The invariants between map, OOB and validity, checked page by page: what `flashfs fsck` and the tests ask."""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from flashfs._core cimport Ssd
+from flashfs._pool cimport CAUSE_RECOVERY, KIND_USER, NONE, Oob, oob_unpack
+from nandimg._chip cimport PAGE_OK
+
+
+def cross_check(Ssd ssd, uint32_t most=100):
+    """Lines about what is broken (at most ``most``): every live page is whole, is a user page of an LPA that exists,
+    is older than the device's sequence number, and is where the mapping says its LPA is; and the mapping names no
+    page that is not live. Reads the spare area of every live page."""
+    cdef uint32_t block, i, n, ppa, lpa, live = 0, mapped = 0
+    cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
+    cdef uint8_t status = 0
+    cdef Oob oob
+    problems = []
+    if pages == NULL:
+        raise MemoryError
+    try:
+        for block in range(ssd.nand.blocks):
+            n = ssd.validity.pages(block, pages)
+            live += n
+            for i in range(n):
+                if len(problems) >= most:
+                    return [*problems, "more was not looked for"]
+                ppa = block * ssd.pages_per_block + pages[i]
+                ssd.nand.read_spare(block, pages[i], 1, ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
+                oob_unpack(ssd.read_oobs, &oob)
+                if status != PAGE_OK:
+                    problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
+                elif oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                    problems.append(f"PPA {ppa}: live but kind {oob.kind}, LPA {oob.lpa}")
+                elif oob.seq > ssd.seq:
+                    problems.append(f"PPA {ppa}: sequence number {oob.seq} is ahead of the device's {ssd.seq}")
+                else:
+                    found = ssd.mapping.locate(oob.lpa)
+                    if found != ppa:
+                        where = "nowhere" if found == NONE else f"at PPA {found}"
+                        problems.append(f"PPA {ppa}: live with LPA {oob.lpa}, which the mapping has {where}")
+    finally:
+        free(pages)
+    for lpa in range(ssd.lpas):
+        mapped += ssd.mapping.locate(lpa) != NONE
+    if mapped != live:
+        problems.append(f"the mapping holds {mapped} LPAs, validity {live} live pages")
+    return problems

@@ -1,0 +1,580 @@
+# distutils: language = c++
+# cython: wraparound=True, boundscheck=True
+"""Recovery: from an image alone to a device on which every check holds, as a table of named steps.
+
+It only reads until the last step, so it can be cut anywhere and done again with the same outcome; the last step
+writes a checkpoint, which freezes the outcome: what was judged lost stays lost.
+
+Who wins. Of the copies of an LPA the one with the highest sequence number counts, unless a later trim covers it. Two
+copies with the same number are an original and what cleaning made of it: the copy counts, unless the move was not
+finished, which shows in the original's block still having live pages that were not copied. Then that block's pages
+all count where they are and the copies are dead, so that an interrupted move costs no space.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from flashfs._core cimport Ssd
+from flashfs._pool cimport (
+    CAUSE_RECOVERY,
+    FLAG_CLEAN,
+    FLAG_LAST,
+    FLAG_MOVED,
+    KIND_CHECKPOINT,
+    KIND_TRIM,
+    KIND_USER,
+    NONE,
+    OOB_ENGINE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_FREE,
+    STATE_META,
+    STATE_OPEN,
+    STREAM_META,
+    Oob,
+    oob_unpack,
+)
+from nandimg._chip cimport OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK
+
+import time
+from dataclasses import dataclass, field
+
+from flashfs._metalog import LoadedCheckpoint, boot_hints, trim_records
+from flashfs.errors import CorruptError
+
+cdef extern from "<algorithm>" namespace "std" nogil:
+    void stable_sort(Entry* first, Entry* last, bint (*less)(const Entry&, const Entry&) noexcept nogil)
+
+cdef struct Entry:
+    uint64_t seq, order
+    uint32_t lpa, ppa, stamp               # stamp: index of the scheme's OOB bytes
+    uint8_t flags
+
+
+cdef bint entry_less(const Entry& a, const Entry& b) noexcept nogil:
+    if a.lpa != b.lpa:
+        return a.lpa < b.lpa
+    if a.seq != b.seq:
+        return a.seq < b.seq
+    if a.order != b.order:
+        return a.order < b.order
+    return a.ppa < b.ppa
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step did and what it cost."""
+
+    name: str
+    about: str
+    note: str = ""
+    spare_reads: int = 0
+    reads: int = 0
+    programs: int = 0
+    virtual_us: float = 0.0
+    wall_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class Report:
+    """How a mount came by its state. ``clean``: from a clean checkpoint, with nothing scanned."""
+
+    clean: bool = False
+    steps: list = field(default_factory=list)
+    figures: dict = field(default_factory=dict)
+
+    def summary(self):
+        """One line for whoever mounted."""
+        reads = sum(step.reads for step in self.steps)
+        spares = sum(step.spare_reads for step in self.steps)
+        if self.clean:
+            return f"clean: read a checkpoint of {reads} pages, scanned nothing"
+        return (f"recovered: {spares} spare and {reads} page reads, {self.figures.get('pages_found', 0)} pages written "
+                f"since the last checkpoint, {self.figures.get('torn', 0)} torn")
+
+
+class Recovery:
+    """One recovery of one device; ``run`` performs STEPS in order. ``readonly`` leaves the last one out."""
+
+    STEPS = (
+        ("boot", "follow the boot hint to a clean checkpoint"),
+        ("headers", "read the first spare area of every block"),
+        ("metadata", "read the spare areas of the metadata blocks"),
+        ("checkpoint", "load the newest whole checkpoint"),
+        ("trims", "read the trims logged since"),
+        ("scan", "read the spare areas of pages programmed since"),
+        ("resolve", "let the newest copy of each page win"),
+        ("nvram", "put back what the protected write buffer saved"),
+        ("blocks", "tell free, open and closed blocks apart"),
+        ("commit", "write a checkpoint of what was found"),
+    )
+
+    def __init__(self, ssd, readonly=False):
+        self.work = Worker(ssd)
+        self.readonly = readonly
+        self.report = Report()
+
+    def run(self):
+        """Leave the device ready; returns the Report. CorruptError if the image holds what no power cut leaves."""
+        for name, about in self.STEPS:
+            if self.readonly and name == "commit":
+                continue
+            step = Step(name, about)
+            before = self.work.meter()
+            step.note = getattr(self.work, name)() or ""
+            after = self.work.meter()
+            step.spare_reads, step.reads, step.programs = (after[i] - before[i] for i in range(3))
+            step.virtual_us = (after[3] - before[3]) / 1000
+            step.wall_ms = (after[4] - before[4]) * 1000
+            self.report.steps.append(step)
+            if self.work.clean:
+                self.report.clean = True
+                break
+        self.report.figures = self.work.figures
+        return self.report
+
+
+cdef class Worker:
+    """The steps' common state."""
+    cdef Ssd ssd
+    cdef readonly bint clean
+    cdef readonly object figures
+    cdef object base                       # LoadedCheckpoint or None
+    cdef list heads                        # per block: None or (kind, order, stream, scheme bytes)
+    cdef list descriptors, trim_pages, records, meta_blocks
+    cdef dict next_page                    # of the blocks that were scanned
+    cdef set reopened, excluded
+    cdef Entry* entries
+    cdef uint32_t n_entries, room
+    cdef bytearray stamps
+    cdef uint64_t seq, order, newest_id
+    cdef dict winners                      # LPA -> newest sequence number found in flash since the checkpoint
+    cdef bytearray page
+    cdef list back                         # (seq, LPA, page) that the NVRAM saved
+
+    def __cinit__(self, Ssd ssd):
+        self.ssd = ssd
+        self.figures = {"torn": 0, "pages_found": 0, "undone_moves": 0}
+        self.heads = []
+        self.descriptors = []
+        self.trim_pages = []
+        self.records = []
+        self.meta_blocks = []
+        self.next_page = {}
+        self.reopened = set()
+        self.excluded = set()
+        self.stamps = bytearray()
+        self.winners = {}
+        self.back = []
+        self.page = bytearray(ssd.nand.page_bytes)
+
+    def __dealloc__(self):
+        free(self.entries)
+
+    def meter(self):
+        """(spare reads, reads, programs, virtual ns, wall s) so far."""
+        cdef uint64_t[4] totals
+        cdef int op, cause
+        for op in range(4):
+            totals[op] = 0
+            for cause in range(16):
+                totals[op] += self.ssd.nand.count(op, cause)
+        return totals[OP_SPARE], totals[OP_READ], totals[OP_PROGRAM], self.ssd.now_ns, time.perf_counter()
+
+    # --- reading
+
+    cdef object full_read(self, uint32_t ppa, Oob* oob):
+        """(status, data) of one page."""
+        cdef uint8_t status = 0
+        cdef uint8_t[::1] view = self.page
+        cdef uint32_t block = ppa // self.ssd.pages_per_block
+        self.ssd.now_ns = self.ssd.nand.read(
+            block, ppa - block * self.ssd.pages_per_block, 1, &view[0], self.ssd.read_oobs, &status,
+            CAUSE_RECOVERY, self.ssd.now_ns)
+        oob_unpack(self.ssd.read_oobs, oob)
+        return status, bytes(self.page)
+
+    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1:
+        cdef uint8_t status = 0
+        self.ssd.nand.read_spare(block, page, 1, self.ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
+        oob_unpack(self.ssd.read_oobs, oob)
+        return status
+
+    def read_meta(self, uint32_t ppa):
+        """The data of a whole checkpoint page, or None."""
+        cdef Oob oob
+        if ppa >= self.ssd.nand.blocks * self.ssd.pages_per_block:
+            return None
+        status, data = self.full_read(ppa, &oob)
+        return data if status == PAGE_OK and oob.kind == KIND_CHECKPOINT else None
+
+    # --- steps
+
+    def boot(self):
+        """A clean checkpoint proves itself: the page behind its descriptor is still erased, and whoever mounts it
+        programs that page before anything else."""
+        cdef Oob oob
+        hints = boot_hints([self.ssd.nand.boot_slot(0), self.ssd.nand.boot_slot(1)])
+        for identity, ppa in hints:
+            if ppa >= self.ssd.nand.blocks * self.ssd.pages_per_block:
+                continue
+            status, _ = self.full_read(ppa, &oob)
+            if (status != PAGE_OK or oob.kind != KIND_CHECKPOINT or oob.seq != identity
+                    or oob.flags != (FLAG_LAST | FLAG_CLEAN) or not self.untouched_since(ppa)):
+                continue
+            try:
+                self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
+            except CorruptError:
+                continue
+            self.take_clean()
+            return f"checkpoint {identity} is clean"
+        return "no clean checkpoint" if hints else "no hint"
+
+    cdef bint untouched_since(self, uint32_t ppa) except -1:
+        cdef Oob oob
+        if (ppa + 1) % self.ssd.pages_per_block == 0:
+            return False
+        status, _ = self.full_read(ppa + 1, &oob)
+        return status == PAGE_ERASED
+
+    cdef take_clean(self):
+        cdef uint32_t block, per_block = self.ssd.pages_per_block
+        cdef Ssd ssd = self.ssd
+        self.load_base()
+        ssd.pool.last_order = self.base.order + 1
+        log = self.base.blocks(per_block)
+        for block in log:
+            ssd.pool.state[block] = STATE_META
+            ssd.pool.stream[block] = STREAM_META
+            ssd.pool.blank[block] = 0
+            ssd.pool.next_page[block] = per_block
+        block = self.base.descriptor_ppa // per_block
+        ssd.pool.next_page[block] = self.base.descriptor_ppa % per_block + 1
+        ssd.meta.adopt(self.base, log)
+        ssd.pool.rebuild_free()
+        ssd.mapping.recovery_ends()
+        ssd.placement.attach()
+        ssd.resume(self.base.seq, self.base.mounts, True)
+        self.clean = True
+
+    cdef load_base(self):
+        """Mapping, validity and pool as the checkpoint says, or empty."""
+        cdef uint32_t block
+        if self.base is None:
+            self.ssd.mapping.reset()
+            self.ssd.validity.reset()
+            for block in range(self.ssd.pool.blocks):
+                self.ssd.pool.state[block] = STATE_FREE
+            return
+        try:
+            self.ssd.mapping.load(self.base.sections)
+            self.ssd.validity.load(self.base.sections)
+            self.ssd.pool.load(self.base.sections["pool"])
+        except (KeyError, ValueError, IndexError) as error:
+            raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}") from None
+
+    def headers(self):
+        cdef Oob oob
+        cdef uint32_t block
+        self.ssd.nand.sync(self.ssd.durable)  # what is read from here on must not be lost with the host
+        for block in range(self.ssd.nand.blocks):
+            head = None
+            if self.ssd.nand.health(block) == 0 and self.spare_read(block, 0, &oob) == PAGE_OK:
+                head = (oob.kind, oob.order, oob.stream,
+                        bytes(self.ssd.read_oobs[OOB_ENGINE:self.ssd.oob_bytes]))
+                self.order = max(self.order, oob.order)
+                self.ssd.pool.order[block] = oob.order
+                if oob.stream == STREAM_META:
+                    self.meta_blocks.append((oob.order, block))
+            self.heads.append(head)
+        self.meta_blocks.sort()
+        return f"{sum(head is not None for head in self.heads)} of {self.ssd.nand.blocks} blocks hold pages"
+
+    def metadata(self):
+        cdef Oob oob
+        cdef uint32_t block, page
+        for _, block in self.meta_blocks:
+            for page in range(self.ssd.pages_per_block):
+                status = self.spare_read(block, page, &oob)
+                if status == PAGE_ERASED:
+                    break
+                if status != PAGE_OK:
+                    self.figures["torn"] += 1
+                    continue
+                ppa = block * self.ssd.pages_per_block + page
+                if oob.kind == KIND_CHECKPOINT:
+                    self.newest_id = max(self.newest_id, oob.seq)
+                    if oob.flags & FLAG_LAST:
+                        self.descriptors.append((oob.seq, ppa))
+                elif oob.kind == KIND_TRIM:
+                    self.trim_pages.append((oob.seq, ppa))
+        self.descriptors.sort(reverse=True)
+        return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
+
+    def checkpoint(self):
+        """The newest that is whole. An older one may stand in for one that the host's death left half-written: its
+        blocks are only reused once the newer one is durable."""
+        problems = []
+        for _, ppa in self.descriptors:
+            try:
+                self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
+                break
+            except CorruptError as error:
+                problems.append(str(error))
+        if self.base is None and problems:
+            raise CorruptError(f"no checkpoint is whole: {problems[0]}")
+        if self.base is not None:
+            self.seq = self.base.seq
+            self.order = max(self.order, self.base.order)
+        return "none: everything is scanned" if self.base is None else f"checkpoint {self.base.identity}"
+
+    def trims(self):
+        cdef Oob oob
+        floor = self.base.seq if self.base is not None else 0
+        lost = 0
+        for seq, ppa in sorted(self.trim_pages):
+            if seq <= floor:
+                continue
+            status, data = self.full_read(ppa, &oob)
+            if status != PAGE_OK or oob.kind != KIND_TRIM:
+                lost += 1
+                continue
+            for lpa, n, at in trim_records(data):
+                if at > floor and lpa < self.ssd.lpas:
+                    self.records.append((at, lpa, min(n, self.ssd.lpas - lpa)))
+                    self.seq = max(self.seq, at)
+        self.figures["torn"] += lost
+        self.records.sort()
+        return f"{len(self.records)} records"
+
+    def scan(self):
+        """Blocks opened after the checkpoint from their first page, blocks open at it from where they stood."""
+        cdef uint32_t block
+        order = self.base.order if self.base is not None else 0
+        self.load_base()
+        scanned = 0
+        for block, head in enumerate(self.heads):
+            state = self.ssd.pool.state[block]
+            if head is not None and head[2] == STREAM_META:
+                if state != STATE_FREE:
+                    self.reopened.add(block)
+            elif head is not None and head[1] > order:
+                if state != STATE_FREE:
+                    self.reopened.add(block)
+                scanned += 1
+                self.scan_block(block, 0)
+            elif head is None and (state == STATE_OPEN or state == STATE_CLOSED):
+                self.reopened.add(block)  # erased, or its erase was begun, after all in it had been superseded
+            elif state == STATE_OPEN:
+                scanned += 1
+                self.scan_block(block, self.ssd.pool.next_page[block])
+        self.figures["blocks_scanned"] = scanned
+        self.figures["pages_found"] = self.n_entries
+        return f"{scanned} blocks, {self.n_entries} pages"
+
+    cdef scan_block(self, uint32_t block, uint32_t page):
+        """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
+        interrupted may have left its spare area in order and its data not."""
+        cdef Oob oob
+        cdef int status
+        cdef uint32_t last = NONE, begun = self.n_entries
+        cdef uint32_t per_block = self.ssd.pages_per_block
+        while page < per_block:
+            status = self.spare_read(block, page, &oob)
+            if status == PAGE_ERASED:
+                break
+            if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas:
+                self.add_entry(&oob, block * per_block + page)
+                last = page
+            elif status != PAGE_OK:
+                self.figures["torn"] += 1
+            page += 1
+        if last != NONE and last == page - 1:
+            status, _ = self.full_read(block * per_block + last, &oob)
+            if status != PAGE_OK:
+                self.figures["torn"] += 1
+                self.n_entries -= 1
+        self.next_page[block] = page
+
+    cdef int add_entry(self, const Oob* oob, uint32_t ppa) except -1:
+        cdef Entry* entry
+        cdef Entry* grown
+        if self.n_entries == self.room:
+            self.room = max(<uint32_t> 1024, 2 * self.room)
+            grown = <Entry*> realloc(self.entries, self.room * sizeof(Entry))
+            if grown == NULL:
+                raise MemoryError
+            self.entries = grown
+        entry = self.entries + self.n_entries
+        self.n_entries += 1
+        entry.seq = oob.seq
+        entry.order = oob.order
+        entry.lpa = oob.lpa
+        entry.ppa = ppa
+        entry.flags = oob.flags
+        entry.stamp = <uint32_t> len(self.stamps)
+        self.stamps += self.ssd.read_oobs[OOB_ENGINE:OOB_ENGINE + self.ssd.mapping.scheme_oob]
+        self.seq = max(self.seq, oob.seq)
+        return 0
+
+    def resolve(self):
+        if self.n_entries:
+            stable_sort(self.entries, self.entries + self.n_entries, entry_less)
+        while True:
+            self.resolve_once()
+            conflicts = set(self.ssd.mapping.recovery_conflicts()) - self.excluded
+            if not conflicts:
+                break
+            self.excluded |= conflicts
+            self.load_base()
+        return f"{len(self.winners)} pages changed place, {self.figures['undone_moves']} moves undone"
+
+    cdef resolve_once(self):
+        cdef uint32_t block, i, k, lpa
+        cdef Ssd ssd = self.ssd
+        cdef const uint8_t[::1] stamps = bytes(self.stamps) + b"\0"
+        moves = []
+        self.winners = {}
+        for block in self.reopened:
+            ssd.validity.forget(block)
+        self.apply_trims()
+        i = 0
+        while i < self.n_entries:
+            k = i
+            lpa = self.entries[i].lpa
+            while k + 1 < self.n_entries and self.entries[k + 1].lpa == lpa:
+                k += 1
+            self.settle(i, k, &stamps[0], moves)
+            i = k + 1
+        self.undo(moves, &stamps[0])
+
+    cdef apply_trims(self):
+        """Every trim since the checkpoint unbinds what the checkpoint says; newer pages are bound after."""
+        cdef uint32_t lpa, n, part
+        for _, lpa, n in self.records:
+            while n:
+                part = min(n, <uint32_t> 4096)
+                self.ssd.mapping.unbind(lpa, part, self.ssd.olds)
+                self.kill_olds(part)
+                lpa += part
+                n -= part
+
+    cdef kill_olds(self, uint32_t n):
+        cdef uint32_t i
+        for i in range(n):
+            if self.ssd.olds[i] != NONE and not self.ssd.validity.is_live(self.ssd.olds[i]):
+                self.ssd.olds[i] = NONE
+        self.ssd.validity.dead(self.ssd.olds, n)
+
+    cdef uint64_t trimmed_at(self, uint32_t lpa):
+        """The newest trim of ``lpa`` since the checkpoint, 0 if there is none."""
+        for seq, first, n in reversed(self.records):
+            if first <= lpa < first + n:
+                return seq
+        return 0
+
+    cdef settle(self, uint32_t i, uint32_t k, const uint8_t* stamps, list moves):
+        """Entries i..k are all of one LPA, oldest first: bind the winner."""
+        cdef Entry* best
+        cdef Ssd ssd = self.ssd
+        cdef uint32_t old, before
+        while (self.entries[k].ppa // ssd.pages_per_block) in self.excluded:
+            if k == i:
+                return
+            k -= 1
+        best = self.entries + k
+        if self.records and self.trimmed_at(best.lpa) > best.seq:
+            return
+        old = ssd.mapping.locate(best.lpa)
+        before = old
+        if old != NONE:
+            ssd.olds[0] = old
+            self.kill_olds(1)
+            before = ssd.olds[0]
+        if k > i and self.entries[k - 1].seq == best.seq:
+            before = self.entries[k - 1].ppa
+            if before // ssd.pages_per_block in self.excluded:
+                before = NONE
+        ssd.mapping.recovered(best.lpa, best.ppa, stamps + best.stamp)
+        ssd.validity.live_run(best.ppa, 1)
+        self.winners[best.lpa] = best.seq
+        if best.flags & FLAG_MOVED and before != NONE:
+            moves.append((best.lpa, before, best.ppa, best.stamp))
+
+    cdef undo(self, list moves, const uint8_t* stamps):
+        """A victim that still has live pages of its own was not finished: its copied pages count where they were."""
+        cdef uint32_t lpa, old, new, stamp
+        cdef Ssd ssd = self.ssd
+        unfinished = {old // ssd.pages_per_block for _, old, _, _ in moves}
+        unfinished = {block for block in unfinished if ssd.validity.count(block)}
+        for lpa, old, new, stamp in moves:
+            if old // ssd.pages_per_block in unfinished:
+                ssd.olds[0] = new
+                ssd.validity.dead(ssd.olds, 1)
+                ssd.mapping.recovered(lpa, old, stamps + stamp)
+                ssd.validity.live_run(old, 1)
+                self.figures["undone_moves"] += 1
+
+    def nvram(self):
+        """Slots newer than the checkpoint (which empties the buffer) and than what flash holds."""
+        if not self.ssd.buffer.in_nvram:
+            return "not in use"
+        floor = self.base.seq if self.base is not None else 0
+        back = {}
+        for lpa, seq, page in self.ssd.buffer.survivors():
+            newest = max(floor, self.winners.get(lpa, 0), self.trimmed_at(lpa))
+            if lpa < self.ssd.lpas and seq > newest and seq > back.get(lpa, (0,))[0]:
+                back[lpa] = (seq, page)
+            self.seq = max(self.seq, seq)
+        self.figures["nvram_pages"] = len(back)
+        self.back = sorted((seq, lpa, page) for lpa, (seq, page) in back.items())
+        return f"{len(back)} pages"
+
+    def blocks(self):
+        """From here on the pool is right: what holds no live page is free, and will be erased before it is used."""
+        cdef uint32_t block
+        cdef Ssd ssd = self.ssd
+        cdef Oob oob
+        reopens = ssd.mapping.recovery_reopens()
+        keep = set(self.base.blocks(ssd.pages_per_block)) if self.base is not None else set()
+        for block in range(ssd.pool.blocks):
+            ssd.pool.blank[block] = 0
+            was_open = block in self.next_page and not (self.heads[block] is None)
+            if self.heads[block] is not None:
+                ssd.pool.stream[block] = self.heads[block][2]
+            if ssd.nand.health(block):
+                ssd.pool.state[block] = STATE_BAD
+            elif block in keep or self.is_log(block):
+                ssd.pool.state[block] = STATE_META
+                ssd.pool.stream[block] = STREAM_META
+                ssd.pool.next_page[block] = ssd.pages_per_block
+            elif ssd.validity.count(block) == 0:
+                ssd.pool.state[block] = STATE_FREE
+            else:
+                ssd.pool.state[block] = STATE_CLOSED
+                ssd.pool.next_page[block] = self.next_page.get(block, ssd.pages_per_block)
+                if reopens and was_open and ssd.pool.next_page[block] < ssd.pages_per_block:
+                    status, _ = self.full_read(block * ssd.pages_per_block + ssd.pool.next_page[block], &oob)
+                    if status == PAGE_ERASED:
+                        ssd.pool.state[block] = STATE_OPEN
+        ssd.pool.last_order = self.order
+        ssd.pool.rebuild_free()
+        ssd.mapping.recovery_ends()
+        ssd.placement.attach()
+        ssd.meta.skip_ids(self.newest_id)
+        ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]
+        ssd.meta.block = NONE
+        ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False)
+        census = ssd.pool.census()
+        return ", ".join(f"{n} {state}" for state, n in census.items() if n)
+
+    cdef bint is_log(self, uint32_t block):
+        """Metadata written after the checkpoint that counts: its trims count until the next one is durable."""
+        return any(ppa // self.ssd.pages_per_block == block and
+                   (self.base is None or seq > self.base.seq) for seq, ppa in self.trim_pages)
+
+    def commit(self):
+        for seq, lpa, page in self.back:
+            self.ssd.put_back(lpa, seq, page)
+        self.ssd.checkpoint()
+        return f"checkpoint {self.ssd.meta.checkpoint_id}"

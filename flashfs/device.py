@@ -1,0 +1,311 @@
+"""The Python face of a device: create, open, read, write, trim, flush, statistics, checkpoint, close."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nandimg
+from flashfs import _recovery
+from flashfs._core import Ssd
+from flashfs._fsck import cross_check
+from flashfs._pool import SAVED_BYTES
+from flashfs.errors import BindError, UsageError
+from flashfs.ftl import Scheme, scheme
+from nandimg import Geometry, Image
+
+ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
+BUFFER_BYTES = 256 * 1024  #: the write buffer unless told otherwise
+SYNC_MODES = ("flush", "none")
+
+
+def saved_bytes(of: Scheme, geometry: Geometry) -> int:
+    """Bytes of a checkpoint: the scheme's sections, the PVB and the block pool."""
+    words = -(-geometry.pages_per_block // 64)
+    return of.saved_bytes(geometry) + geometry.blocks * (8 * words + SAVED_BYTES)
+
+
+def default_buffer(geometry: Geometry) -> int:
+    """Pages of the write buffer: 256 KiB, but never more than a sixteenth of a small chip."""
+    return min(max(1, BUFFER_BYTES // geometry.page_bytes), max(1, geometry.pages // 16))
+
+
+def build_ssd(
+    of: Scheme, options: dict[str, Any], nand: nandimg.Nand, *, durable: bool = True, plp: bool = False
+) -> Ssd:
+    """An Ssd of this scheme over that chip, neither formatted nor recovered yet. ``options`` are complete."""
+    geometry = nand.geometry
+    buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(geometry)
+    if plp:
+        buffer_pages = _protected_pages(nand, max(1, buffer_pages))
+    ssd = Ssd(
+        nand, geometry.lpas, of.scheme_oob, buffer_pages=buffer_pages, plp=plp, durable=durable,
+        wear_spread=options["wear_spread"], gc_reserve=options["gc_reserve"],
+        checkpoint_every=options["checkpoint_every"],
+    )  # fmt: skip
+    ssd.plan_meta(saved_bytes(of, geometry))
+    options.update(of.derive(ssd, options))
+    ssd.install(*of.build(ssd, options))
+    return ssd
+
+
+def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
+    """Slots of a write buffer in NVRAM; BindError if not even one fits."""
+    slot = 16 + nand.page_bytes
+    room = nand.geometry.nvram_bytes // slot
+    if room < 1 or not nand.keeps_data:
+        raise BindError(f"--plp needs {slot} bytes of NVRAM a buffered page: the image has {nand.geometry.nvram_bytes}")
+    return min(wanted, room)
+
+
+class Device:
+    """One open device. Offsets and lengths are bytes, of any alignment; one caller at a time.
+
+    Raises ImageError for a file that is no usable image, BindError when the scheme cannot run on it, UsageError for
+    names and options that do not exist, UncorrectableError (EIO) for a page that cannot be read.
+    """
+
+    def __init__(self, image: Image, nand: nandimg.Nand, of: Scheme, options: dict[str, Any], **settings: Any) -> None:
+        """Build and recover; ``open`` and ``memory`` are the ways in."""
+        self._image = image
+        self._scheme = of
+        self._settings = settings
+        self.options = options
+        self.readonly: bool = settings.get("readonly", False)
+        self.ssd = build_ssd(of, options, nand, durable=settings.get("sync") != "none", plp=settings.get("plp", False))
+        self.nand = nand
+        self.page_bytes: int = nand.page_bytes
+        self.size: int = nand.geometry.logical_bytes
+        self.recovery = _recovery.Report()
+
+    @classmethod
+    def open(
+        cls, path: str | Path, *, ftl: str | None = None, options: dict[str, str] | None = None,
+        dram: int | None = None, sync: str = "flush", plp: bool = False, readonly: bool = False,
+    ) -> Device:  # fmt: skip
+        """Open an image, recovering whatever state it is in; a blank one is bound to ``ftl`` (pagemap) and formatted.
+
+        ``dram`` is a budget in bytes. ``sync="none"`` gives up what a flush promises about the host's death.
+        ``readonly`` changes nothing in the file, not even by recovering.
+        """
+        if sync not in SYNC_MODES:
+            raise UsageError(f"sync {sync!r}: {' or '.join(SYNC_MODES)} would do")
+        image = nandimg.open_image(path, readonly=readonly)
+        try:
+            return cls.start(image, ftl, options or {}, dram=dram, sync=sync, plp=plp, readonly=readonly)
+        except BaseException:
+            image.close()
+            raise
+
+    @classmethod
+    def memory(
+        cls, geometry: Geometry, ftl: str = "pagemap", options: dict[str, Any] | None = None, *,
+        backend: str = "file", plp: bool = False,
+    ) -> Device:  # fmt: skip
+        """A device that lives and dies with this process."""
+        return cls.start(nandimg.memory_image(geometry, backend), ftl, options or {}, plp=plp)
+
+    @classmethod
+    def start(cls, image: Image, ftl: str | None, given: dict[str, Any], **settings: Any) -> Device:
+        """Bind if the image is blank, then build, format or recover."""
+        fresh = not image.header.ftl
+        if fresh:
+            cls._bind(image, ftl or "pagemap", given, settings)
+        of, options = cls._bound(image, ftl, given)
+        device = cls(image, image.chip, of, options, **settings)
+        device._fit_dram(settings.get("dram"))
+        if fresh:
+            device.ssd.format()
+            device.recovery.clean = True
+        else:
+            device.recover()
+        return device
+
+    @staticmethod
+    def _bind(image: Image, name: str, given: dict[str, Any], settings: dict[str, Any]) -> None:
+        """Everything that can be refused is refused before the image is touched."""
+        of = scheme(name)
+        if settings.get("readonly"):
+            raise BindError(f"{image.path}: blank; `flashfs mount` binds it to an FTL and formats it")
+        options = of.resolve(given)
+        need = ENGINE_OOB + of.scheme_oob
+        if need > image.header.geometry.oob_bytes:
+            have = image.header.geometry.oob_bytes
+            raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; create it with --oob {need}")
+        trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False))
+        _check_dram(trial, settings.get("dram"), name)
+        fixed = {option.name: options[option.name] for option in of.options if option.fixed}
+        image.bind(name, fixed, need)
+
+    @staticmethod
+    def _bound(image: Image, ftl: str | None, given: dict[str, Any]) -> tuple[Scheme, dict[str, Any]]:
+        """The scheme and the options of a bound image; what was fixed at binding is not to be changed."""
+        name = image.header.ftl
+        if ftl is not None and ftl != name:
+            raise BindError(
+                f"{image.path}: bound to {name}, not {ftl}; `flashfs create --force {image.path}` makes it blank again"
+            )
+        of = scheme(name)
+        stored = dict(image.header.options or {})
+        asked = of.resolve(given)
+        for key, value in stored.items():
+            if key in given and asked.get(key) != value:
+                raise BindError(f"{image.path}: {key} was fixed at {value} when it was bound; a new image can differ")
+        return of, of.resolve({**given, **stored})
+
+    def _fit_dram(self, dram: int | None) -> None:
+        _check_dram(self.ssd, dram, self.ftl)
+
+    def recover(self) -> None:
+        """From the image alone to a working device."""
+        self.recovery = _recovery.Recovery(self.ssd, self.readonly).run()
+
+    # --- what a host does
+
+    @property
+    def path(self) -> Path | None:
+        return self._image.path
+
+    @property
+    def ftl(self) -> str:
+        return self._scheme.name
+
+    def _span(self, offset: int, length: int) -> None:
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise UsageError(f"offset {offset}, length {length}: the device has {self.size} bytes")
+
+    def read(self, offset: int, length: int) -> bytes:
+        """``length`` bytes from ``offset`` on; zeros where nothing was written or it was trimmed."""
+        return bytes(self.read_into(offset, bytearray(length)))
+
+    def read_into(self, offset: int, into: bytearray) -> bytearray:
+        """Fill ``into``."""
+        self._span(offset, len(into))
+        self.ssd.read_range(offset, into)
+        return into
+
+    def write(self, offset: int, data: bytes | bytearray | memoryview) -> int:
+        """All of ``data`` at ``offset``; durable after the next flush. Returns how many bytes."""
+        self._span(offset, len(data))
+        self._writable()
+        self.ssd.write_range(offset, data)
+        return len(data)
+
+    def trim(self, offset: int, length: int) -> None:
+        """The range reads zeros; whole pages are given back to the chip, ragged ends are overwritten."""
+        self._span(offset, length)
+        self._writable()
+        page = self.page_bytes
+        first, last = -(-offset // page), (offset + length) // page
+        if last <= first:
+            self._zero(offset, length)
+            return
+        self._zero(offset, first * page - offset)
+        self.ssd.trim_pages(first, last - first)
+        self._zero(last * page, offset + length - last * page)
+
+    def _zero(self, offset: int, length: int) -> None:
+        if length:
+            self.ssd.write_range(offset, bytes(length))
+
+    def flush(self) -> None:
+        """Everything acknowledged before survives every later crash."""
+        self._writable()
+        self.ssd.sync_now()
+
+    def checkpoint(self) -> None:
+        self._writable()
+        self.ssd.checkpoint()
+
+    def close(self, clean: bool = True) -> None:
+        """Let the image go; ``clean`` flushes and leaves a checkpoint, so that the next mount scans nothing."""
+        try:
+            if clean and not self.readonly and not self._image.chip.closed and not self.ssd.unchanged_since_clean():
+                self.ssd.sync_now()
+                self.ssd.checkpoint(clean=True)
+        finally:
+            self._image.close()
+
+    def _writable(self) -> None:
+        if self.readonly:
+            raise UsageError(f"{self.path}: opened read-only")
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close(clean=problem[0] is None)
+
+    # --- what a person asks
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since this device was opened."""
+        totals, by_cause = self.ssd.operations()
+        host = {"read": self.ssd.host_read, "write": self.ssd.host_write, "trim": self.ssd.host_trim}
+        dram = {name: packed for name, (packed, _) in self.ssd.dram().items()}
+        clock = self._image.chip.clock()
+        return {
+            "ftl": self.ftl,
+            "host": host,
+            "nand": {**totals, "by_cause": by_cause},
+            "waf": round(totals["program"] / host["write"], 4) if host["write"] else None,
+            "scheme": {**self.ssd.mapping.figures(), "extra_reads": self.ssd.extra_reads},
+            "dram": {**dram, "total": sum(dram.values())},
+            "heap": sum(allocated for _, allocated in self.ssd.dram().values()),
+            "pool": self.ssd.pool.census(),
+            "checkpoints": self.ssd.meta.checkpoints_n,
+            "trim_pages": self.ssd.meta.trim_pages_n,
+            "syncs": self.ssd.syncs,
+            "unreadable": self.ssd.unreadable,
+            "virtual_s": max(clock["dies"], default=0) / 1e9,
+        }
+
+    def smart(self) -> dict[str, Any]:
+        """The chip's health: wear and bad blocks."""
+        health = [self.nand.block_health(block) for block in range(self.nand.blocks)]
+        wear = [self.nand.erase_count(block) for block in range(self.nand.blocks) if not health[block]]
+        return {
+            "uuid": str(self._image.header.uuid),
+            "mounts": self.ssd.mounts,
+            "blocks": self.nand.blocks,
+            "factory_bad": health.count(1),
+            "grown_bad": health.count(2),
+            "erases": {
+                "min": min(wear, default=0),
+                "max": max(wear, default=0),
+                "mean": round(sum(wear) / len(wear), 3) if wear else 0,
+                "spread": max(wear, default=0) - min(wear, default=0),
+            },
+            "unreadable": self.ssd.unreadable,
+        }
+
+    def config(self) -> dict[str, Any]:
+        """How the device was made and opened."""
+        header = self._image.header
+        return {
+            "image": str(self.path) if self.path else None,
+            "uuid": str(header.uuid),
+            "ftl": self.ftl,
+            "options": self.options,
+            "backend": header.backend,
+            "geometry": header.geometry.as_dict(),
+            "size": self.size,
+            "sync": self._settings.get("sync", "flush"),
+            "plp": bool(self._settings.get("plp", False)),
+        }
+
+    def problems(self) -> list[str]:
+        """Every broken invariant between mapping, OOB, validity and pool, a line each."""
+        return self.ssd.check() + cross_check(self.ssd)
+
+
+def _check_dram(ssd: Ssd, dram: int | None, name: str) -> None:
+    """BindError if the fixed tables and the buffer do not fit the budget."""
+    if dram is None:
+        return
+    tables = {table: packed for table, (packed, _) in ssd.dram().items()}
+    if sum(tables.values()) > dram:
+        largest = max(tables, key=lambda table: tables[table])
+        raise BindError(
+            f"--dram {dram}: {name} needs {sum(tables.values())} bytes here, {tables[largest]} of them for {largest}"
+        )

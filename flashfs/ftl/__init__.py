@@ -1,0 +1,95 @@
+"""The schemes by name. To add one: a module in this folder, and a line in ``_MODULES`` below; nothing else knows names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from flashfs.errors import UsageError
+
+_MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slim")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing that can be chosen with ``--opt name=value``. ``fixed`` options are part of the format: they are
+    stored when a scheme is bound and cannot be changed after."""
+
+    name: str
+    default: int | str
+    help: str
+    low: int = 0
+    high: int = 2**32
+    choices: tuple[str, ...] = ()
+    fixed: bool = False
+
+    def parse(self, text: str | int) -> int | str:
+        """The value that ``text`` names; UsageError says what would do."""
+        if self.choices:
+            if str(text) not in self.choices:
+                raise UsageError(f"option {self.name}={text}: {' or '.join(self.choices)} would do")
+            return str(text)
+        try:
+            value = int(text)
+        except ValueError:
+            value = self.low - 1
+        if not self.low <= value <= self.high:
+            raise UsageError(f"option {self.name}={text}: a whole number from {self.low} to {self.high} would do")
+        return value
+
+
+#: what the engine lets anybody choose, whatever the scheme
+ENGINE_OPTIONS = (
+    Option("buffer", -1, "pages of the write buffer; -1: 256 KiB worth, less on a tiny chip", low=-1, high=1 << 20),
+    Option("wear_spread", 32, "erases by which the most worn block may lead the least worn", low=2, high=1 << 20),
+    Option("gc_reserve", 0, "free blocks kept for cleaning; 0: two, or as many as it writes to at once", high=1 << 20),
+    Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times a checkpoint's own", high=1 << 40),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A published FTL: which of the four parts it replaces, and how to build it.
+
+    ``saved_bytes(geometry)`` is the size of its sections in a checkpoint. ``build(ssd, options)`` returns (mapping,
+    validity, placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are
+    stored with it, such as a table's size.
+    """
+
+    name: str
+    title: str
+    paper: str
+    about: str
+    replaces: tuple[str, ...]
+    scheme_oob: int
+    saved_bytes: Callable[[Any], int]
+    build: Callable[[Any, dict[str, Any]], tuple[Any, Any, Any, Any]]
+    options: tuple[Option, ...] = ()
+    derive: Callable[[Any, dict[str, Any]], dict[str, Any]] = field(default=lambda ssd, options: {})
+
+    def all_options(self) -> tuple[Option, ...]:
+        return self.options + ENGINE_OPTIONS
+
+    def resolve(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Defaults, overlaid with what was given; UsageError for an option that does not exist."""
+        known = {option.name: option for option in self.all_options()}
+        for name in given:
+            if name not in known:
+                raise UsageError(f"option {name}: {self.name} has {', '.join(sorted(known))}")
+        return {name: option.parse(given.get(name, option.default)) for name, option in known.items()}
+
+
+SCHEMES: dict[str, Scheme] = {}
+for _module in _MODULES:
+    _scheme = import_module(_module).SCHEME
+    SCHEMES[_scheme.name] = _scheme
+
+
+def scheme(name: str) -> Scheme:
+    """The scheme of that name; UsageError names those that exist."""
+    try:
+        return SCHEMES[name]
+    except KeyError:
+        raise UsageError(f"no FTL is called {name!r}; there are {', '.join(SCHEMES)}") from None

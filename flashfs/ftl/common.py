@@ -1,0 +1,38 @@
+"""Sizing that several schemes share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flashfs._parts import Streams
+from flashfs.errors import BindError
+from flashfs.ftl import Option
+
+STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns to the next", low=1, high=1 << 14)
+
+
+def good_blocks(ssd: Any) -> int:
+    """Blocks that are not bad."""
+    return sum(ssd.nand.block_health(block) == 0 for block in range(ssd.nand.blocks))
+
+
+def streams_for(ssd: Any, options: dict[str, Any], who: str) -> Streams:
+    """Append streams as wide as the spare blocks allow: an open block on each die if there are plenty, else fewer.
+
+    BindError if the chip is too small for even one open block per stream: the closed blocks must be able to hold
+    every logical page and one dead one, or cleaning could run dry.
+    """
+    per_block = ssd.nand.pages_per_block
+    good = good_blocks(ssd)
+    meta = ssd.meta.checkpoint_blocks + ssd.meta_floor
+    data = -(-(ssd.lpas + 1) // per_block)
+    spare = good - meta - data
+    reserve = options["gc_reserve"] or ssd.gc_reserve
+    if spare < reserve + 2:
+        raise BindError(
+            f"{who}: {ssd.lpas} logical pages take {data} blocks, metadata {meta}, open and reserved ones {reserve + 2}: "
+            f"{data + meta + reserve + 2} in all, and {good} are good; a larger --op or a smaller --size would do"
+        )
+    width = max(1, min(ssd.nand.dies, spare // 16))
+    ssd.reserve_for(width)
+    return Streams(ssd, width, width, options["stripe"])
