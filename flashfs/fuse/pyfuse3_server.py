@@ -12,10 +12,10 @@ import errno
 import logging
 import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyfuse3
 import trio
@@ -48,6 +48,8 @@ class Handlers(pyfuse3.Operations):
         super().__init__()
         self.ready = trio.Event()
         self._device = device
+        # A bytearray, which pyfuse3 sends as well as the bytes that it asks for: one copy less.
+        self._read_into: Callable[[int, bytearray], Any] = device.read_into
         self._size = device.size
         self._tree = tree
         # Held across an await by a flush only. Everything else runs from start to end in trio's one thread, so that it
@@ -79,8 +81,8 @@ class Handlers(pyfuse3.Operations):
         try:
             if self._lock.locked():
                 async with self._alone():
-                    return self._device.read(off, size)
-            return self._device.read(off, size)
+                    return self._read_into(off, bytearray(size))
+            return self._read_into(off, bytearray(size))
         except Exception as error:
             raise failed("read", off, error) from None
 
@@ -145,11 +147,7 @@ class Handlers(pyfuse3.Operations):
         return await self.getattr(InodeT(inode), ctx)
 
     async def getattr(self, inode: InodeT, ctx: RequestContext) -> pyfuse3.EntryAttributes:
-        try:
-            async with self._alone():
-                attr = self._tree.attr(inode)
-        except Exception as error:
-            raise failed("getattr", 0, error) from None
+        attr = self._tree.attr(inode)
         if attr is None:
             raise FUSEError(errno.ENOENT)
         return entry(attr, 0.0 if self._tree.is_text(inode) else FOREVER_S)

@@ -45,7 +45,7 @@ class Attr:
 class Tree:
     """Names, inode numbers and attributes of one mounted device, and the texts beside `disk`.
 
-    Whatever asks the device (``text``, and ``attr`` of a text) must be called by the one who holds the server's lock.
+    ``text`` asks the device, so that only the holder of the server's lock may call it; nothing else here does.
     """
 
     def __init__(self, device: Device, mountpoint: Path, server: str, *, shared: bool) -> None:
@@ -62,6 +62,7 @@ class Tree:
             "smart.json": device.smart,
             "config.json": lambda: {**device.config(), **self._mount},
         }
+        self._text_sizes: dict[int, int] = {}
         self._names = ["disk", *self._sources]
         self._inodes = {name.encode(): DISK + index for index, name in enumerate(self._names)}
 
@@ -80,16 +81,22 @@ class Tree:
     def text(self, inode: int) -> bytes:
         """The JSON of a text, made now."""
         source = self._sources[self._names[inode - DISK]]
-        return (json.dumps(source(), indent=2, default=str) + "\n").encode()
+        made = (json.dumps(source(), indent=2, default=str) + "\n").encode()
+        self._text_sizes[inode] = len(made)
+        return made
 
     def attr(self, inode: int) -> Attr | None:
-        """The attributes of a node, or None if there is no such node. A text's size is that of one made now."""
+        """The attributes of a node, or None if there is no such node.
+
+        A text's size is that of the last one made, and 0 before that, as in /proc: to make one for each `ls -l` would
+        cost a walk over all blocks.
+        """
         if inode == DISK:
             return self._attr(inode, self._disk_mode, self.device.size)
         if inode == ROOT:
             return self._attr(inode, self._root_mode, 0, links=2)
         if self.is_text(inode):
-            return self._attr(inode, self._text_mode, len(self.text(inode)))
+            return self._attr(inode, self._text_mode, self._text_sizes.get(inode, 0))
         return None
 
     def _attr(self, inode: int, mode: int, size: int, links: int = 1) -> Attr:

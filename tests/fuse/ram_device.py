@@ -27,10 +27,11 @@ class RamDevice:
         if name in self.fail:
             raise self.fail[name]
 
-    def read(self, offset: int, length: int) -> bytes:
+    def read_into(self, offset: int, into: bytearray) -> bytearray:
         self._enter("read")
-        assert 0 <= offset <= offset + length <= self.size
-        return bytes(self.view[offset : offset + length])
+        assert 0 <= offset <= offset + len(into) <= self.size
+        into[:] = self.view[offset : offset + len(into)]
+        return into
 
     def write(self, offset: int, data: bytes | memoryview) -> int:
         self._enter("write")

@@ -19,15 +19,15 @@ from flashfs.fuse import Server, make_server
 
 
 async def serve(server: Server) -> None:
-    async with trio.open_nursery() as nursery:
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
 
-        async def until_unmounted(*, task_status: trio.TaskStatus[None]) -> None:
-            await server.run(task_status=task_status)
-            nursery.cancel_scope.cancel()
+            async def until_unmounted(*, task_status: trio.TaskStatus[None]) -> None:
+                await server.run(task_status=task_status)
+                nursery.cancel_scope.cancel()
 
-        await nursery.start(until_unmounted)
-        print("ready", flush=True)
-        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            await nursery.start(until_unmounted)
+            print("ready", flush=True)
             async for _ in signals:
                 server.request_stop()
 
