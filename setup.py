@@ -6,6 +6,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 TRACED = os.environ.get("FLASHFS_TRACE") == "1"  # line tracing for coverage of the compiled modules
+BARE = os.environ.get("FLASHFS_BARE") == "1"  # an editable install would compile everything again: `make setup` builds
 
 MODULES = [
     "nandimg._chip",
@@ -34,7 +35,7 @@ def extension(name: str) -> Extension:
 
 setup(
     ext_modules=cythonize(
-        [extension(name) for name in MODULES],
+        [] if BARE else [extension(name) for name in MODULES],
         compiler_directives={
             "language_level": "3",
             "boundscheck": False,

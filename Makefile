@@ -1,0 +1,63 @@
+# What developers run. `make setup` makes everything else possible; each target stands on it, and it is quick when
+# nothing has changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := setup.py $(wildcard nandimg/*.pyx nandimg/*.pxd nandimg/*.h flashfs/*.pyx flashfs/*.pxd \
+	flashfs/*/*.pyx flashfs/*/*.pxd flashfs/*/*.h)
+WORKERS ?= 2
+CAMPAIGN_CUTS ?= 100000
+CAMPAIGN_ROUNDS ?= 50
+
+.PHONY: setup system test demo lint campaign bench clean
+.DELETE_ON_ERROR:
+
+## setup: system packages (when root), .venv, the package with its compiled modules in place
+setup: system $(VENV)/.built
+
+system:
+	@tools/system_packages.sh
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.tools: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'Cython>=3.2,<4'
+	PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.tools $(SOURCES)
+	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+	@touch $@
+
+## test: everything that is not marked slow
+test: setup
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow' tests
+
+## demo: a source tree on ext4 on flashfs, its daemon killed, everything acknowledged still there (needs root)
+demo: setup
+	tools/demo.sh
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/cython-lint nandimg flashfs
+
+## campaign: many more power cuts than `make test` has time for, then kills of the daemon under ext4 (needs root)
+campaign: setup
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests || test $$? -eq 5  # 5: no test is marked so
+	$(BIN)/flashfs crash --cuts $(CAMPAIGN_CUTS)
+	$(BIN)/flashfs crash --kill --fs ext4 --cuts $(CAMPAIGN_ROUNDS)
+
+## bench: the figures of docs/performance.md; raw results go to tools/results (bench_mount needs root and fio)
+bench: setup
+	$(BIN)/python tools/bench_engine.py
+	$(BIN)/python tools/bench_slimftl.py
+	$(BIN)/python tools/bench_mount.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find nandimg flashfs \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
+	rm -f $(patsubst %.pyx,%.c,$(filter %.pyx,$(SOURCES))) $(patsubst %.pyx,%.cpp,$(filter %.pyx,$(SOURCES)))

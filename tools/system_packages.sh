@@ -1,0 +1,39 @@
+#!/bin/sh
+# Installs what the project needs of Debian, when something is missing and we may. Says what to install when we may not.
+set -eu
+PATH="$PATH:/usr/sbin:/sbin"
+
+missing=""
+need() { # need PACKAGE COMMAND...: the package, unless the command succeeds
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+need gcc command -v gcc
+need g++ command -v g++
+need make command -v make
+need pkg-config command -v pkg-config
+need libfuse3-dev pkg-config --exists fuse3
+need fuse3 command -v fusermount3
+need util-linux command -v losetup
+need mount command -v mount
+need e2fsprogs command -v mkfs.ext4
+need xfsprogs command -v mkfs.xfs
+need btrfs-progs command -v mkfs.btrfs
+need fio command -v fio
+need python3 command -v "${PYTHON:-python3}"
+need python3-venv "${PYTHON:-python3}" -c 'import ensurepip'
+need python3-dev "${PYTHON:-python3}" -c \
+    'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())'
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    echo "missing on this machine:$missing" >&2
+    echo "on Debian, as root: apt-get install$missing" >&2
+    exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+# shellcheck disable=SC2086 # one word a package
+apt-get -qq install --yes --no-install-recommends $missing
