@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 # flush is under way and the writes behind it wait.
 TASKS_MAX = 8
 REQUESTS_UNDER_WAY_MAX = 64
+REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it was told to ask for more
 FOREVER_S = 86400.0  # names and the size of `disk` never change
 
 
@@ -48,8 +49,10 @@ class Handlers(pyfuse3.Operations):
         super().__init__()
         self.ready = trio.Event()
         self._device = device
-        # A bytearray, which pyfuse3 sends as well as the bytes that it asks for: one copy less.
-        self._read_into: Callable[[int, bytearray], Any] = device.read_into
+        self._read_into: Callable[[int, Any], Any] = device.read_into
+        # Every read is made here: pyfuse3 has sent what it was given before anything else can run. A fresh buffer for
+        # each would be cleared, and of 1 MiB mapped and unmapped, which takes longer than the read.
+        self._buffer: Any = memoryview(bytearray(REQUEST_BYTES))
         self._size = device.size
         self._tree = tree
         # Held across an await by a flush only. Everything else runs from start to end in trio's one thread, so that it
@@ -78,11 +81,13 @@ class Handlers(pyfuse3.Operations):
             size = self._size - off
             if size <= 0:
                 return b""
+        if size > len(self._buffer):
+            self._buffer = memoryview(bytearray(size))
         try:
             if self._lock.locked():
                 async with self._alone():
-                    return self._read_into(off, bytearray(size))
-            return self._read_into(off, bytearray(size))
+                    return self._read_into(off, self._buffer[:size])
+            return self._read_into(off, self._buffer[:size])
         except Exception as error:
             raise failed("read", off, error) from None
 

@@ -27,7 +27,7 @@ class RamDevice:
         if name in self.fail:
             raise self.fail[name]
 
-    def read_into(self, offset: int, into: bytearray) -> bytearray:
+    def read_into(self, offset: int, into: memoryview) -> memoryview:
         self._enter("read")
         assert 0 <= offset <= offset + len(into) <= self.size
         into[:] = self.view[offset : offset + len(into)]

@@ -135,7 +135,7 @@ def test_refusals_leave_nothing(chip: Path, mountpoint: Path, tmp_path: Path) ->
     assert str(chip) in flashfs("mount", chip, other, code=1).stderr  # one opener at a time
     write(mountpoint / "disk", b"unharmed")
     flashfs("umount", mountpoint)
-    assert "--ftl" in flashfs("mount", chip, mountpoint, "--ftl", "slimftl", code=1).stderr
+    assert "bound to pagemap" in flashfs("mount", chip, mountpoint, "--ftl", "slimftl", code=1).stderr
     flashfs("mount", chip, mountpoint)
     assert read(mountpoint / "disk", 8) == b"unharmed"
     flashfs("umount", mountpoint)
