@@ -47,6 +47,7 @@ cdef class Ssd(Engine):
     cdef int drain(self) except -1 nogil
     cdef int barrier(self) except -1 nogil
     cdef int chores(self) except -1 nogil
+    cdef int leave_clean(self) except -1 nogil
     cdef int level_wear(self) except -1 nogil
     cdef int scan_wear(self) noexcept nogil
     cdef bint may_rest(self, uint32_t block) noexcept nogil

@@ -281,11 +281,11 @@ cdef class Ssd(Engine):
             self.chores()
             self.dirty = True
             part = min(n, <uint32_t> TRIM_CHUNK)
-            if self.buffer.held:
-                for i in range(part):
-                    self.buffer.drop(lpa + i)
-            self.mapping.unbind(lpa, part, self.olds)
             any_lived = False
+            if self.buffer.held:
+                for i in range(part):  # what NVRAM saved outlives a crash, so its trim must be on record
+                    any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram
+            self.mapping.unbind(lpa, part, self.olds)
             for i in range(part):
                 any_lived |= self.olds[i] != NONE
             if any_lived:
@@ -316,6 +316,8 @@ cdef class Ssd(Engine):
     cdef int drain(self) except -1 nogil:
         """Program the whole buffer in the order of arrival; slots are given up as their pages are bound."""
         cdef uint32_t i = 0, run
+        if self.buffer.in_nvram:
+            self.meta.log_trims()  # a dropped slot is about to be reused: only its trim's record hides older versions
         while i < self.buffer.used:
             if self.buffer.lpa_of[i] == NONE:
                 i += 1
@@ -523,10 +525,7 @@ cdef class Ssd(Engine):
 
     cdef int chores(self) except -1 nogil:
         if self.mount_due:
-            self.mount_due = False
-            with gil:
-                self.meta.mark_mounted()
-            self.nand.sync(self.durable)
+            self.leave_clean()
         if self.pool.retiring_n:
             self.retire_doomed()
         if self.pool.erases_n >= self.wear_scan_at or self.wear_n:
@@ -534,6 +533,14 @@ cdef class Ssd(Engine):
         if self.since_checkpoint >= self.checkpoint_every or self.meta.room() < 2:
             with gil:
                 self.checkpoint()
+        return 0
+
+    cdef int leave_clean(self) except -1 nogil:
+        """The first change after a clean mount: the mark that says so is durable before anything else happens."""
+        self.mount_due = False
+        with gil:
+            self.meta.mark_mounted()
+        self.nand.sync(self.durable)
         return 0
 
     cdef int retire_doomed(self) except -1 nogil:
@@ -583,6 +590,8 @@ cdef class Ssd(Engine):
 
     def checkpoint(self, bint clean=False):
         """Write everything that a mount needs; what came before it is dead afterwards."""
+        if self.mount_due:
+            self.leave_clean()
         self.drain()
         self.meta.log_trims()
         sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
@@ -659,6 +668,12 @@ cdef class Ssd(Engine):
         """Flush."""
         with nogil:
             self.flush(t_ns)
+
+    def idle(self, int64_t t_ns=0):
+        """The host is quiet: housekeeping that is due may run."""
+        self.now_ns = t_ns
+        with nogil:
+            self.chores()
 
     def write_range(self, uint64_t offset, const uint8_t[::1] data not None, int64_t t_ns=0):
         """Bytes at any offset: whole pages as one run, the ragged ends by reading what is around them."""

@@ -3,8 +3,13 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from nandimg._chip cimport Nand
 
+cdef extern from *:
+    """
+    #define FLASHFS_NONE 0xFFFFFFFFu
+    """
+    const uint32_t NONE "FLASHFS_NONE"     # no page; an enumerator would turn into -1 on its way to Python
+
 cdef enum:
-    NONE = 0xFFFFFFFF        # no page
     OOB_ENGINE = 20          # bytes of OOB that the engine takes; a scheme's own follow
 
 # What a block is doing.

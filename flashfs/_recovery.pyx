@@ -215,20 +215,21 @@ cdef class Worker:
         programs that page before anything else."""
         cdef Oob oob
         hints = boot_hints([self.ssd.nand.boot_slot(0), self.ssd.nand.boot_slot(1)])
-        for identity, ppa in hints:
-            if ppa >= self.ssd.nand.blocks * self.ssd.pages_per_block:
-                continue
-            status, _ = self.full_read(ppa, &oob)
-            if (status != PAGE_OK or oob.kind != KIND_CHECKPOINT or oob.seq != identity
-                    or oob.flags != (FLAG_LAST | FLAG_CLEAN) or not self.untouched_since(ppa)):
-                continue
-            try:
-                self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
-            except CorruptError:
-                continue
-            self.take_clean()
-            return f"checkpoint {identity} is clean"
-        return "no clean checkpoint" if hints else "no hint"
+        if not hints or hints[0][1] >= self.ssd.nand.blocks * self.ssd.pages_per_block:
+            return "no hint"
+        # The newest hint or none: an erase that was cut short may have taken the mount mark from an older checkpoint
+        # and left its descriptor, but never before a newer hint was written.
+        identity, ppa = hints[0]
+        status, _ = self.full_read(ppa, &oob)
+        if (status != PAGE_OK or oob.kind != KIND_CHECKPOINT or oob.seq != identity
+                or oob.flags != (FLAG_LAST | FLAG_CLEAN) or not self.untouched_since(ppa)):
+            return f"checkpoint {identity} is not clean"
+        try:
+            self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
+        except CorruptError:
+            return f"checkpoint {identity} is not whole"
+        self.take_clean()
+        return f"checkpoint {identity} is clean"
 
     cdef bint untouched_since(self, uint32_t ppa) except -1:
         cdef Oob oob
@@ -321,7 +322,8 @@ cdef class Worker:
                 break
             except CorruptError as error:
                 problems.append(str(error))
-        if self.base is None and problems:
+        formatted = any(head is not None and head[2] != STREAM_META for head in self.heads)
+        if self.base is None and problems and formatted:  # the first checkpoint is whole before anything is written
             raise CorruptError(f"no checkpoint is whole: {problems[0]}")
         if self.base is not None:
             self.seq = self.base.seq
@@ -486,6 +488,8 @@ cdef class Worker:
         if self.records and self.trimmed_at(best.lpa) > best.seq:
             return
         old = ssd.mapping.locate(best.lpa)
+        if old != NONE and old // ssd.pages_per_block in self.reopened:
+            old = NONE  # what the checkpoint means is gone; another LPA's page may live there by now
         before = old
         if old != NONE:
             ssd.olds[0] = old

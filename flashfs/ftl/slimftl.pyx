@@ -61,6 +61,7 @@ cdef class SlimMapping(Mapping):
     cdef bint place_shared
     cdef uint32_t move_vba                 # the virtual block being cleaned
     cdef dict found                        # recovery: VBA -> blocks with pages of it
+    cdef dict found_in                     # ... and block -> VBA
     cdef set found_shared
 
     def __cinit__(self, Engine ssd, uint32_t virtual_blocks, uint32_t shift, bint md5):
@@ -77,6 +78,7 @@ cdef class SlimMapping(Mapping):
         if not (self.table and self.vbt):
             raise MemoryError
         self.found = {}
+        self.found_in = {}
         self.found_shared = set()
         self.reset()
 
@@ -261,16 +263,19 @@ cdef class SlimMapping(Mapping):
         self.set_entry(lpa, hid, ppa % self.ssd.nand.pages_per_block)
         with gil:
             self.found.setdefault(vba, set()).add(ppa // self.ssd.nand.pages_per_block)
+            self.found_in[ppa // self.ssd.nand.pages_per_block] = vba
             if scheme_oob[5] and lpa not in self.found_shared:
                 self.found_shared.add(lpa)
                 self.count_shared(self.vba_of(lpa, hid), 1)
         return 0
 
     cdef blocks_with_pages(self, uint32_t vba):
-        """Blocks that hold live pages of ``vba``, oldest first."""
+        """Blocks that hold live pages of ``vba``, oldest first. The one that the checkpoint names may have become
+        another virtual block's since."""
         blocks = set(self.found.get(vba, ()))
-        if self.block_of(vba) != NONE:
-            blocks.add(self.block_of(vba))
+        base = self.block_of(vba)
+        if base != NONE and self.found_in.get(base, vba) == vba:
+            blocks.add(base)
         live = [block for block in blocks if self.ssd.validity.count(block)]
         return sorted(live, key=lambda block: self.ssd.pool.describe(block)["order"])
 
@@ -287,13 +292,19 @@ cdef class SlimMapping(Mapping):
 
     def recovery_ends(self):
         cdef uint32_t vba, block
+        fresh = []
         for vba in range(self.virtual_blocks):
-            blocks = self.blocks_with_pages(vba) if vba in self.found else [self.block_of(vba)]
-            block = blocks[0] if blocks else NONE
+            if self.found:
+                blocks = self.blocks_with_pages(vba)
+                fresh.append(blocks[0] if blocks else NONE)
+            else:
+                fresh.append(self.block_of(vba))
+        for vba, block in enumerate(fresh):
             if block != NONE and self.ssd.pool.state[block] not in (STATE_OPEN, STATE_CLOSED):
                 block = NONE
             self.set_block(vba, block)
         self.found = {}
+        self.found_in = {}
         self.found_shared = set()
 
     # --- the rest of the interface
@@ -306,6 +317,7 @@ cdef class SlimMapping(Mapping):
         self.digest_key = self.candidates_key = <uint64_t> -1
         self.move_vba = NONE
         self.found = {}
+        self.found_in = {}
         self.found_shared = set()
 
     def save(self):

@@ -1,0 +1,11 @@
+"""Power-cut campaigns and the judge that says whether anything was lost.
+
+A *case* is one small program of host requests on one small chip, with a list of cuts; it fits on one line, and that
+line replays it (``flashfs crash replay LINE``). Campaigns make cases by the thousand; the judge knows for each page
+the set of versions that it may hold.
+"""
+
+from flashfs.crash.cases import Case, Failure, run_case
+from flashfs.crash.judge import Judge
+
+__all__ = ["Case", "Failure", "Judge", "run_case"]
