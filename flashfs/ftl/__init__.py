@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -56,6 +56,9 @@ class Scheme:
     ``saved_bytes(geometry)`` is the size of its sections in a checkpoint. ``build(ssd, options)`` returns (mapping,
     validity, placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are
     stored with it, such as a table's size.
+
+    For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page, and ``views`` are its own tables
+    by name, each a function of the open device that returns plain dicts and lists.
     """
 
     name: str
@@ -68,6 +71,8 @@ class Scheme:
     build: Callable[[Any, dict[str, Any]], tuple[Any, Any, Any, Any]]
     options: tuple[Option, ...] = ()
     derive: Callable[[Any, dict[str, Any]], dict[str, Any]] = field(default=lambda ssd, options: {})
+    describe_oob: Callable[[bytes], dict[str, Any]] = field(default=lambda raw: {})
+    views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def all_options(self) -> tuple[Option, ...]:
         return self.options + ENGINE_OPTIONS

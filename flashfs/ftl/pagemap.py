@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from flashfs._parts import Greedy, PageBitmap, PageTable
 from flashfs.ftl import Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 
+NO_PAGE = 2**32 - 1  #: in the page table: nothing is mapped
+
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return PageTable(ssd), PageBitmap(ssd), streams_for(ssd, options, "pagemap"), Greedy(ssd)
+
+
+def _map(device: Any) -> dict[str, Any]:
+    """How full the page table is."""
+    table = np.frombuffer(device.ssd.mapping.save()["map"], dtype="<u4")
+    mapped = int(np.count_nonzero(table != NO_PAGE))
+    return {
+        "entries": len(table),
+        "entry_bits": 32,
+        "mapped": mapped,
+        "fill": round(mapped / len(table), 6),
+        "table_bytes": table.nbytes,
+    }
 
 
 SCHEME = Scheme(
@@ -23,4 +40,5 @@ SCHEME = Scheme(
     saved_bytes=lambda geometry: 4 * geometry.lpas,
     build=_build,
     options=(STRIPE,),
+    views={"map": _map},
 )
