@@ -13,7 +13,7 @@ STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "gecko", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
 CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount")
 STREAM_NAMES = ("host", "gc", "wear", "meta")
-SAVED_BYTES = 8  #: of a block in a checkpoint: u8 state, u8 stream, u8 blank, u8 zero, u32 next page
+SAVED_BYTES = 8  #: of a block in a checkpoint: u8 state, u8 stream, u8 retiring, u8 zero, u32 next page
 
 
 cdef class BlockPool:
@@ -216,8 +216,14 @@ cdef class BlockPool:
             if self.nand.health(block):
                 self.state[block] = STATE_BAD
                 self.bad_n += 1
+                if self.retiring[block]:
+                    self.retiring[block] = 0
+                    self.retiring_n -= 1
             elif self.state[block] == STATE_FREE or self.state[block] == STATE_PENDING:
-                self.push(block)
+                if self.retiring[block]:
+                    self.release(block, 0)
+                else:
+                    self.push(block)
         return 0
 
     # --- whole-pool views; never hot
@@ -238,17 +244,21 @@ cdef class BlockPool:
         for block in range(self.blocks):
             view[8 * block] = self.state[block]
             view[8 * block + 1] = self.stream[block]
-            view[8 * block + 2] = self.blank[block]
+            view[8 * block + 2] = self.retiring[block]
             memcpy(&view[8 * block + 4], &self.next_page[block], 4)
         return out
 
     def load(self, const uint8_t[::1] saved not None):
-        """Take over what a checkpoint says. Metadata blocks come out free: the caller knows which still count."""
+        """Take over what a checkpoint says. Metadata blocks come out free: the caller knows which still count. No
+        block is trusted to be blank: one that was may have been opened while the checkpoint was being written."""
         cdef uint32_t block
+        self.retiring_n = 0
         for block in range(self.blocks):
             self.state[block] = saved[8 * block]
             self.stream[block] = saved[8 * block + 1]
-            self.blank[block] = saved[8 * block + 2]
+            self.blank[block] = 0
+            self.retiring[block] = saved[8 * block + 2]
+            self.retiring_n += self.retiring[block]
             memcpy(&self.next_page[block], &saved[8 * block + 4], 4)
             if self.state[block] == STATE_META or self.state[block] == STATE_PENDING:
                 self.state[block] = STATE_FREE

@@ -143,7 +143,7 @@ cdef class Worker:
     cdef list heads                        # per block: None or (kind, order, stream, scheme bytes)
     cdef list descriptors, trim_pages, records, meta_blocks
     cdef dict next_page                    # of the blocks that were scanned
-    cdef set reopened, excluded
+    cdef set reopened, excluded, torn_in
     cdef Entry* entries
     cdef uint32_t n_entries, room
     cdef bytearray stamps
@@ -163,6 +163,7 @@ cdef class Worker:
         self.next_page = {}
         self.reopened = set()
         self.excluded = set()
+        self.torn_in = set()
         self.stamps = bytearray()
         self.winners = {}
         self.back = []
@@ -390,11 +391,13 @@ cdef class Worker:
                 last = page
             elif status != PAGE_OK:
                 self.figures["torn"] += 1
+                self.torn_in.add(block)
             page += 1
         if last != NONE and last == page - 1:
             status, _ = self.full_read(block * per_block + last, &oob)
             if status != PAGE_OK:
                 self.figures["torn"] += 1
+                self.torn_in.add(block)
                 self.n_entries -= 1
         self.next_page[block] = page
 
@@ -480,6 +483,7 @@ cdef class Worker:
         cdef Entry* best
         cdef Ssd ssd = self.ssd
         cdef uint32_t old, before
+        cdef uint64_t floor = self.base.seq if self.base is not None else 0
         while (self.entries[k].ppa // ssd.pages_per_block) in self.excluded:
             if k == i:
                 return
@@ -495,6 +499,8 @@ cdef class Worker:
             ssd.olds[0] = old
             self.kill_olds(1)
             before = ssd.olds[0]
+            if best.seq > floor:
+                before = NONE  # an older version: the original of a copy this new was not in the checkpoint
         if k > i and self.entries[k - 1].seq == best.seq:
             before = self.entries[k - 1].ppa
             if before // ssd.pages_per_block in self.excluded:
@@ -557,7 +563,8 @@ cdef class Worker:
             else:
                 ssd.pool.state[block] = STATE_CLOSED
                 ssd.pool.next_page[block] = self.next_page.get(block, ssd.pages_per_block)
-                if reopens and was_open and ssd.pool.next_page[block] < ssd.pages_per_block:
+                # nothing may follow a torn page: only as the last of its block is it known to need a full read
+                if reopens and was_open and block not in self.torn_in and ssd.pool.next_page[block] < ssd.pages_per_block:
                     status, _ = self.full_read(block * ssd.pages_per_block + ssd.pool.next_page[block], &oob)
                     if status == PAGE_ERASED:
                         ssd.pool.state[block] = STATE_OPEN

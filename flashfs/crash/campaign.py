@@ -1,17 +1,21 @@
 """Campaigns: cases by the thousand, over all cores, each failure with the line that replays it.
 
 *Sweep*: small random programs, a cut at every operation in every shape. *Random*: longer programs, one to three cuts
-(so that a recovery is cut too) and failing operations. Both are a function of the seed alone.
+(so that a recovery is cut too) and failing operations. Both are a function of the seed alone. *Every*: no chance at
+all, but each program up to a length, each cut at every operation in every shape.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import random
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from flashfs.crash.cases import Case, Failure, run_case
 from nandimg import PRESETS, Cut
@@ -19,6 +23,21 @@ from nandimg._faults import SHAPES
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d")
 BATCH = 200  #: cases that a worker takes at once
+AHEAD = 4  #: batches made ahead of each worker: cases are made faster than they run
+EVERY_LENGTH = 3  #: words of the exhaustive tier's programs, unless told otherwise
+EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
+#: what goes before: nothing; or cold pages among hot ones, until the next write has to clean and to move
+EVERY_PROLOGUES = ("", "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f")
+
+
+class Loss(Protocol):
+    """A failure of any tier: what was wrong, and the command that does it again."""
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def replay(self) -> str: ...
 
 
 @dataclass(slots=True)
@@ -31,7 +50,7 @@ class Result:
     cuts: int = 0
     cases: int = 0
     seconds: float = 0.0
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[Loss] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -39,7 +58,7 @@ class Result:
             "tier": self.tier,
             "cuts": self.cuts,
             "cases": self.cases,
-            "failures": [{"why": failure.why, "replay": failure.case.line()} for failure in self.failures],
+            "failures": [{"why": failure.why, "replay": failure.replay} for failure in self.failures],
             "seconds": round(self.seconds, 2),
             "seed": self.seed,
         }
@@ -62,7 +81,7 @@ def random_program(rnd: random.Random, pages: int, length: int) -> str:
 
 def random_setting(rnd: random.Random, ftl: str, preset: str) -> Case:
     """A program on that chip with some choice of options; no cut yet."""
-    program = random_program(rnd, PRESETS[preset].geometry.lpas, rnd.randint(10, 40))
+    program = random_program(rnd, PRESETS[preset].geometry.lpas, rnd.choice((12, 24, 40, 90)))
     plp = rnd.random() < 0.15
     options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
     if rnd.random() < 0.2:
@@ -105,7 +124,40 @@ def scattered(ftl: str, seed: int, cuts: int) -> Iterator[Case]:
         yield Case(base.ftl, base.program, base.preset, lives, base.options, fail, base.plp)
 
 
-TIERS: dict[str, Callable[[str, int, int], Iterator[Case]]] = {"sweep": sweep, "random": scattered}
+def programs(length: int) -> Iterator[list[str]]:
+    """All programs of 1 to ``length`` words, up to the names of the pages: page 1 comes only after page 0."""
+    for n in range(1, length + 1):
+        for words in itertools.product(EVERY_WORDS, repeat=n):
+            named = list(dict.fromkeys(word[1] for word in words if len(word) == 2))
+            if named == sorted(named) and (not named or int(named[-1]) == len(named) - 1):
+                yield list(words)
+
+
+def every(ftl: str, length: int) -> Iterator[Case]:
+    """Each program up to ``length`` words behind each prologue on tiny-8, with and without a write buffer, cut at each
+    of its own operations in every shape. The prologue's operations are cut once, behind an empty program."""
+    for prologue, buffer in itertools.product(EVERY_PROLOGUES, (0, 2)):
+        base = Case(ftl, prologue, "tiny-8", options=(("buffer", buffer),))
+        before = run_case(base).operations[-1]
+        yield from _cut_everywhere(base, 1, before)
+        for words in programs(length):
+            case = replace(base, program=" ".join([*prologue.split(), *words]))
+            operations = run_case(case).operations
+            yield case
+            yield from _cut_everywhere(case, before + 1, operations[-1] if operations else 0)
+
+
+def _cut_everywhere(case: Case, first: int, last: int) -> Iterator[Case]:
+    for at, shape in itertools.product(range(first, last + 1), SHAPES):
+        yield replace(case, cuts=(Cut(at, shape),))
+
+
+#: name -> (FTL, seed, cuts or, for `every`, the programs' length) -> cases
+TIERS: dict[str, Callable[[str, int, int], Iterator[Case]]] = {
+    "sweep": sweep,
+    "random": scattered,
+    "every": lambda ftl, seed, length: every(ftl, length),
+}
 
 
 def _run_batch(batch: list[Case]) -> tuple[int, int, list[Failure]]:
@@ -128,18 +180,25 @@ def _batches(cases: Iterator[Case]) -> Iterator[list[Case]]:
 def run(
     ftl: str, tier: str, seed: int, cuts: int, *, jobs: int = 1, progress: Callable[[int], None] = lambda done: None
 ) -> Result:
-    """Run one tier on one scheme. ``progress`` hears how many cuts were survived so far. The count is of cuts that
-    really happened, not of those that were planned."""
+    """Run one tier on one scheme; ``cuts`` is the length of the programs in tier `every`. ``progress`` hears how many
+    cuts were survived so far. The count is of cuts that really happened, not of those that were planned."""
     result = Result(ftl, tier, seed)
     started = time.perf_counter()
     batches = _batches(TIERS[tier](ftl, seed, cuts))
     if jobs > 1:
-        with multiprocessing.get_context("fork").Pool(jobs) as pool:
-            _collect(result, pool.imap_unordered(_run_batch, batches), progress)
+        room = threading.Semaphore(jobs * AHEAD)  # imap alone would make the whole campaign first
+        with multiprocessing.get_context("fork").Pool(jobs, _leave_interrupts) as pool:
+            parts = pool.imap_unordered(_run_batch, (batch for batch in batches if room.acquire()))
+            _collect(result, (part for part in parts if room.release() is None), progress)
     else:
         _collect(result, map(_run_batch, batches), progress)
     result.seconds = time.perf_counter() - started
     return result
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C is the parent's business: it ends the workers, who then need not say where they were."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _collect(result: Result, parts: Any, progress: Callable[[int], None]) -> None:

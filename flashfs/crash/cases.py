@@ -11,7 +11,7 @@ A program is a text such as ``w3 w4 f t3 w3+4 i r w5``:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,8 +96,13 @@ class Failure:
     case: Case
     why: str
 
+    @property
+    def replay(self) -> str:
+        """The command that does it again."""
+        return f"flashfs crash replay {shlex.quote(self.case.line())}"
+
     def __str__(self) -> str:
-        return f"{self.why}\n    flashfs crash replay {shlex.quote(self.case.line())}"
+        return f"{self.why}\n    {self.replay}"
 
 
 @dataclass(slots=True)
@@ -109,6 +114,14 @@ class Outcome:
     failure: Failure | None = None
 
 
+#: hears (what happened, operations in this life so far) for whoever wants to watch a replay
+Tell = Callable[[str, int], None]
+
+
+def _nobody(what: str, operations: int) -> None:
+    """Nobody watches."""
+
+
 class _Wrong(Exception):
     """The judge or a check says no."""
 
@@ -116,8 +129,9 @@ class _Wrong(Exception):
 class _Bench:
     """A chip on a bench, whose power somebody keeps cutting."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, tell: Tell) -> None:
         self.case = case
+        self.tell = tell
         self.scheme = scheme(case.ftl)
         self.geometry = PRESETS[case.preset].geometry
         self.options = self.scheme.resolve({"buffer": 2, **dict(case.options)})
@@ -138,13 +152,15 @@ class _Bench:
     def mount(self) -> None:
         """Power is there: recover, and check everything."""
         self.ssd = self.build()
-        _recovery.Recovery(self.ssd).run()
+        report = _recovery.Recovery(self.ssd).run()
+        self.tell(f"mounted {report.summary()}", self.nand.operations)
 
     def survive(self) -> None:
         """The power went. Switch it on until a recovery gets through, then judge what it found."""
         while True:
             self.outcome.operations.append(self.nand.operations)
             self.outcome.cuts_hit += 1
+            self.tell("power cut", self.nand.operations)
             self.nand.power_on()
             try:
                 self.mount()
@@ -205,14 +221,16 @@ class _Bench:
         self.examine()
 
 
-def run_case(case: Case) -> Outcome:
+def run_case(case: Case, tell: Tell = _nobody) -> Outcome:
     """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
-    bench = _Bench(case)
+    bench = _Bench(case, tell)
     steps = list(parse_program(case.program))
     try:
         _survived(bench, bench.format)
-        for operation, lpa, n in steps:
+        tell("formatted", bench.nand.operations)
+        for word, (operation, lpa, n) in zip(case.program.split(), steps, strict=True):
             _survived(bench, lambda o=operation, x=lpa, k=n: bench.step(o, x, k))
+            tell(word, bench.nand.operations)
         bench.outcome.operations.append(bench.nand.operations)
         while True:
             try:
