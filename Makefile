@@ -38,7 +38,7 @@ test: setup
 
 ## demo: a source tree on ext4 on flashfs, its daemon killed, everything acknowledged still there (needs root)
 demo: setup
-	tools/demo.sh
+	$(BIN)/python tools/demo.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,0 +1,226 @@
+"""The main job, shown: a source tree on ext4 on flashfs, the power cut in the middle, everything acknowledged is there.
+
+Each command is printed as a user would type it. Needs root for the loop device; nothing is left behind, whatever
+happens.
+
+    demo.py [--ftl NAME] [--preset NAME] [--keep]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import queue
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+FILES_LEAST = 3000  # some thousand; the tools' own sources are added to the standard library's until there are so many
+CUT_AT = 0.8  # of the files are copied when the power goes
+FLASHFS = Path(sys.executable).with_name("flashfs")
+
+
+def say(text: str) -> None:
+    print(f"\n\033[1m# {text}\033[0m" if sys.stdout.isatty() else f"\n# {text}", flush=True)
+
+
+def shell(*words: str | Path, quiet: bool = False) -> str:
+    """Show a command, run it, show what it said. Ends the demo if it fails."""
+    command = [str(word) for word in words]
+    print(f"$ {shlex.join([Path(command[0]).name, *command[1:]])}", flush=True)
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if not quiet or done.returncode:
+        print(done.stdout, end="", flush=True)
+    if done.returncode:
+        raise SystemExit(f"demo: {Path(command[0]).name} failed: exit code {done.returncode}")
+    return done.stdout
+
+
+def sources() -> list[tuple[Path, Path]]:
+    """(file, its place in the copy): Python's standard library, and what is installed beside it until it is enough."""
+    out: list[tuple[Path, Path]] = []
+    for name in ("stdlib", "purelib"):
+        top = Path(sysconfig.get_path(name))
+        for path in sorted(top.rglob("*")):
+            inside = path.relative_to(top)
+            if "__pycache__" in inside.parts or (name == "stdlib" and inside.parts[0] in ("site-packages", "config")):
+                continue
+            if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
+                out.append((path, Path(name) / inside))
+        if len(out) >= FILES_LEAST:
+            break
+    return out
+
+
+class Copier(threading.Thread):
+    """Copies file by file; a file is acknowledged once its fsync has returned. Stops at the first error."""
+
+    def __init__(self, files: list[tuple[Path, Path]], target: Path) -> None:
+        super().__init__()
+        self._files = files
+        self._target = target
+        self.acknowledged: dict[Path, str] = {}  # kept here, far from the disk under test
+        self.error: OSError | None = None
+        self.progress: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        try:
+            for source, inside in self._files:
+                data = source.read_bytes()
+                path = self._target / inside
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("wb", buffering=0) as handle:
+                    handle.write(data)
+                    os.fsync(handle.fileno())
+                self.acknowledged[inside] = hashlib.sha256(data).hexdigest()
+                self.progress.put(len(self.acknowledged))
+        except OSError as error:
+            self.error = error
+        self.progress.put(-1)
+
+
+def copy_and_cut(files: list[tuple[Path, Path]], mountpoint: Path, pid: int) -> dict[Path, str]:
+    """Copy until CUT_AT of the files are acknowledged, then kill the daemon while the copying goes on."""
+    copier = Copier(files, mountpoint)
+    copier.start()
+    start = time.monotonic()
+    shown = 0
+    while True:
+        count = copier.progress.get()
+        if count < 0:
+            raise SystemExit(f"demo: the copy ended before the power went: {copier.error}")
+        if count >= shown + 500:
+            shown = count
+            print(f"  {count} files acknowledged after {time.monotonic() - start:.1f} s", flush=True)
+        if count >= CUT_AT * len(files):
+            break
+    say("pull its power: SIGKILL, in the middle of the copy")
+    print(f"$ kill -9 {pid}", flush=True)
+    os.kill(pid, signal.SIGKILL)
+    copier.join()
+    why = copier.error.strerror if copier.error else "nothing"
+    print(f"{len(copier.acknowledged)} of {len(files)} files were acknowledged; then the copy got: {why}", flush=True)
+    return copier.acknowledged
+
+
+def daemon_of(image: Path) -> tuple[int, Path]:
+    """(pid, mountpoint) of the flashfs mount of ``image``."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, rest = line.partition(" - ")
+        if rest.split()[:2] == ["fuse.flashfs", str(image.resolve())]:
+            home = Path(fields.split()[4])
+            return json.loads((home / "config.json").read_text())["pid"], home
+    raise SystemExit(f"demo: {image} is not mounted")
+
+
+def loop_of(mountpoint: Path) -> str:
+    return subprocess.run(
+        ["findmnt", "-n", "-o", "SOURCE", "--mountpoint", mountpoint], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def verify(acknowledged: dict[Path, str], mountpoint: Path) -> None:
+    lost = [
+        inside
+        for inside, digest in acknowledged.items()
+        if not (mountpoint / inside).is_file()
+        or hashlib.sha256((mountpoint / inside).read_bytes()).hexdigest() != digest
+    ]
+    if lost:
+        raise SystemExit(f"demo: {len(lost)} acknowledged files are lost or damaged, {lost[0]} the first")
+    print(f"all {len(acknowledged)} acknowledged files are there, each with its SHA-256", flush=True)
+
+
+def first_lpa(path: Path) -> int:
+    """The page of the disk in which ``path`` begins: ext4's block and the FTL's page are both 4 KiB."""
+    said = subprocess.run(["filefrag", "-b4096", "-v", path], check=True, capture_output=True, text=True).stdout
+    extent = next(line for line in said.splitlines() if line.strip().startswith("0:"))
+    return int(extent.split(":")[2].split("..")[0])
+
+
+@contextlib.contextmanager
+def place(keep: bool) -> Iterator[Path]:
+    """A folder of our own; on the way out everything that stands on it is undone."""
+    folder = Path(tempfile.mkdtemp(prefix="flashfs-demo-", dir="/var/tmp"))
+    try:
+        yield folder
+    finally:
+        os.chdir("/")
+        mountpoint = folder / "mnt"
+        subprocess.run([FLASHFS, "down", mountpoint], capture_output=True, check=False)
+        if keep and not os.path.ismount(mountpoint):
+            print(f"\nkept: {folder}")
+        elif not os.path.ismount(mountpoint):
+            shutil.rmtree(folder)
+
+
+def demo(folder: Path, ftl: str, preset: str) -> None:
+    os.chdir(folder)
+    image, mountpoint = Path("ssd.img"), Path("mnt")
+    mountpoint.mkdir()
+    files = sources()
+    size = sum(path.stat().st_size for path, _ in files)
+
+    say(f"an SSD in a sparse file; {ftl} runs it; ext4 lies on it")
+    shell(FLASHFS, "create", image, "--preset", preset)
+    shell(FLASHFS, "up", image, mountpoint, "--fs", "ext4", "--ftl", ftl)
+    shell("df", "-h", mountpoint)
+
+    say(f"copy {len(files)} source files ({size / 1e6:.0f} MB) onto it, fsync each, remember the SHA-256 of each")
+    pid, _ = daemon_of(image)
+    acknowledged = copy_and_cut(files, mountpoint, pid)
+
+    say("power is back: mount again, and see how the FTL recovers from the image alone")
+    shell(FLASHFS, "up", image, mountpoint, "--fs", "ext4", "-v")
+
+    say("ext4 has replayed its journal; a full check finds nothing to repair")
+    loop = loop_of(mountpoint)
+    shell("umount", mountpoint)
+    shell("e2fsck", "-fn", loop)
+
+    say("and every acknowledged file is whole")
+    shell(FLASHFS, "up", image, mountpoint, "--fs", "ext4")
+    verify(acknowledged, mountpoint)
+    last = list(acknowledged)[-1]
+    lpa = first_lpa(mountpoint / last)
+    _, home = daemon_of(image)
+    stats = json.loads((home / "stats.json").read_text())
+    print(f"since the power cut: host {stats['host']}, flash programs {stats['nand']['program']}")
+    shell(FLASHFS, "down", mountpoint)
+
+    say(f"what lies in the image: the header, and page {lpa}, in which {last.name} begins")
+    shell(FLASHFS, "dump", image, "header")
+    shell(FLASHFS, "dump", image, "lpa", str(lpa))
+    shell(FLASHFS, "fsck", image)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ftl", default="slimftl")
+    parser.add_argument("--preset", default="demo-1g")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with the image")
+    given = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("demo: needs root for the loop device")
+    os.environ["COLUMNS"] = os.environ.get("COLUMNS", "120")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit("demo: interrupted"))
+    with place(given.keep) as folder:
+        demo(folder, given.ftl, given.preset)
+    print("\ndemo: done; nothing is left behind" if not given.keep else "\ndemo: done")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
