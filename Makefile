@@ -49,7 +49,7 @@ lint: setup
 campaign: setup
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests || test $$? -eq 5  # 5: no test is marked so
 	$(BIN)/flashfs crash --cuts $(CAMPAIGN_CUTS)
-	$(BIN)/flashfs crash --kill --fs ext4 --cuts $(CAMPAIGN_ROUNDS)
+	$(BIN)/flashfs crash --kill --fs ext4 --rounds $(CAMPAIGN_ROUNDS)
 
 ## bench: the figures of docs/performance.md; raw results go to tools/results (bench_mount needs root and fio)
 bench: setup

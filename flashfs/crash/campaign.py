@@ -72,9 +72,9 @@ def random_program(rnd: random.Random, pages: int, length: int) -> str:
         lpa = rnd.choice(hot) if rnd.random() < 0.3 else rnd.randrange(pages)
         span = rnd.randint(1, min(4, pages - lpa))
         words.append(
-            rnd.choices(
-                (f"w{lpa}", f"w{lpa}+{span}", f"t{lpa}+{span}", "f", "i", "r"), weights=(55, 10, 10, 13, 6, 6)
-            )[0]
+            rnd.choices((f"w{lpa}", f"w{lpa}+{span}", f"t{lpa}+{span}", "f", "i", "r"), weights=(55, 10, 10, 13, 6, 6))[
+                0
+            ]
         )
     return " ".join(words)
 
@@ -189,11 +189,17 @@ def run(
         room = threading.Semaphore(jobs * AHEAD)  # imap alone would make the whole campaign first
         with multiprocessing.get_context("fork").Pool(jobs, _leave_interrupts) as pool:
             parts = pool.imap_unordered(_run_batch, (batch for batch in batches if room.acquire()))
-            _collect(result, (part for part in parts if room.release() is None), progress)
+            _collect(result, _releasing(room, parts), progress)
     else:
         _collect(result, map(_run_batch, batches), progress)
     result.seconds = time.perf_counter() - started
     return result
+
+
+def _releasing(room: threading.Semaphore, parts: Iterator[Any]) -> Iterator[Any]:
+    for part in parts:
+        room.release()
+        yield part
 
 
 def _leave_interrupts() -> None:
