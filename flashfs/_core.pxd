@@ -1,4 +1,5 @@
 # The door to the engine: what a scheme or a server cimports.
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs._buffer cimport WriteBuffer
@@ -10,6 +11,7 @@ from nandimg._chip cimport Nand
 cdef enum:
     RUN = 256                # pages that one step of a run handles at most
 
+@cython.final
 cdef class Ssd(Engine):
     cdef readonly WriteBuffer buffer
     cdef readonly MetaLog meta

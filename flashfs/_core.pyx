@@ -5,6 +5,7 @@ The order of things in a write: the page is programmed, then bound, then its old
 of the victim are copied, then the mapping hears of it, then the victim is released; it is erased only after a sync
 (the host may die) and only when it is opened again. So whatever power does, one whole version of a page is in flash.
 """
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -18,7 +19,6 @@ from flashfs._pool cimport (
     CAUSE_MAP,
     CAUSE_RETIRE,
     CAUSE_WEAR,
-    FLAG_MOVED,
     KIND_USER,
     NONE,
     OOB_ENGINE,
@@ -29,6 +29,7 @@ from flashfs._pool cimport (
     STREAM_HOST,
     BlockPool,
     Oob,
+    oob_moved,
     oob_pack,
     oob_unpack,
 )
@@ -45,6 +46,7 @@ cdef enum:
     TRIM_CHUNK = 4096
 
 
+@cython.final
 cdef class Ssd(Engine):
     """One device: a chip, four parts, a write buffer and a metadata log.
 
@@ -468,20 +470,17 @@ cdef class Ssd(Engine):
         cdef Extent ext
         cdef uint32_t done = 0, i, k, ok
         cdef int64_t start, one
-        cdef Oob oob
+        cdef uint64_t order
         while done < n:
             self.placement.take(stream, self.gc_lpas + done, n - done, &ext)
             if ext.n == 0:
                 return 0
             ext.n = min(ext.n, <uint32_t> RUN)
             start = self.now_ns
+            order = self.pool.order[ext.block]
             for i in range(ext.n):
                 k = <uint32_t> (self.gc_keys[done + i] & 0xFFFF)
-                oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
-                oob.order = self.pool.order[ext.block]
-                oob.flags |= FLAG_MOVED
-                oob.stream = <uint8_t> stream
-                oob_pack(self.oobs + i * self.oob_bytes, &oob)
+                oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream)
                 start = max(start, self.gc_ready[k])
                 if self.gc_data != NULL:
                     memcpy(self.gc_gather + <uint64_t> i * self.page_bytes,
@@ -514,7 +513,7 @@ cdef class Ssd(Engine):
         while i < n:
             run = 1
             while (i + run < n and self.gc_news[i + run] == self.gc_news[i] + run
-                   and self.gc_news[i + run] % self.pages_per_block):
+                   and self.gc_news[i + run] != self.gc_news[i] // self.pages_per_block * self.pages_per_block + self.pages_per_block):
                 run += 1
             self.validity.live_run(self.gc_news[i], run)
             i += run

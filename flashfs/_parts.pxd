@@ -1,4 +1,5 @@
 # The four parts of an FTL as compiled interfaces, with the engine's defaults for each.
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from flashfs._pool cimport BlockPool
@@ -64,9 +65,13 @@ cdef class PageBitmap(Validity):
     cdef uint32_t* prev_of
     cdef uint32_t* first                   # [pages_per_block + 1]
     cdef uint8_t* listed
-    cdef uint32_t lowest, pages_per_block, words
+    cdef uint32_t lowest, pages_per_block, words, shift
+    @cython.final
+    cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
     cdef uint64_t n_words
+    @cython.final
     cdef int link(self, uint32_t block, uint32_t count) noexcept nogil
+    @cython.final
     cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil
 
 

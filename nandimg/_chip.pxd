@@ -1,4 +1,5 @@
 # The chip's C-level interface: what an engine cimports.
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
@@ -58,6 +59,7 @@ cdef class Nand:
     cdef uint64_t count(self, int op, int cause) noexcept nogil
 
 
+@cython.final
 cdef class Chip(Nand):
     cdef readonly object path
     cdef readonly uint32_t stride          # bytes from one page record to the next
@@ -77,11 +79,15 @@ cdef class Chip(Nand):
     cdef uint8_t* is_touched
     cdef uint32_t touched_n
     cdef bint doubts                       # pages past their block's synced mark have their data verified
+    cdef uint32_t die_mask, channel_mask
+    cdef bint die_mask_works
     cdef int64_t read_ns, program_ns, erase_ns, transfer_ns, spare_ns
     cdef int64_t* die_free
     cdef int64_t* channel_free
     cdef uint64_t[OP_COUNT][CAUSES] counts
     cdef release(self)
+    cdef uint32_t die_of(self, uint32_t block) noexcept nogil
+    cdef uint32_t channel_of(self, uint32_t die) noexcept nogil
     cdef int pread_pages(self, uint32_t ppa, uint32_t n, uint8_t* data) noexcept nogil
     cdef int spoil(self, uint64_t at, const uint8_t* data, uint64_t half) except -1 nogil
     cdef uint8_t* record(self, uint32_t block, uint32_t page) noexcept nogil

@@ -7,6 +7,7 @@ pages at a time, because a page cache page first touched through a mapping costs
 An erase is one 8-byte store: it raises the block's erase count, and a page record counts only while its epoch
 agrees with it (SPEC.md, "page records").
 """
+cimport cython
 from libc.errno cimport EINTR, errno
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -20,6 +21,7 @@ cdef extern from "crc32c.h" nogil:
     void crc32c_setup()
     uint32_t crc32c(uint32_t seed, const void* data, size_t n)
     uint32_t crc32c_page(const void* data, size_t n)
+    uint32_t crc32c_after(uint64_t head, const void* data, size_t n)
 
 cdef extern from "sys/mman.h" nogil:
     void* mmap(void* addr, size_t length, int prot, int flags, int fd, long offset)
@@ -205,6 +207,7 @@ cdef class Nand:
         }
 
 
+@cython.final
 cdef class Chip(Nand):
     """A chip whose state is an image (or anonymous memory when ``path`` is None). See nandimg.image for making one."""
 
@@ -223,6 +226,9 @@ cdef class Chip(Nand):
         self.page_bytes = geometry.page_bytes
         self.dies = geometry.dies
         self.channels = geometry.channels
+        self.die_mask = self.dies - 1
+        self.channel_mask = self.channels - 1
+        self.die_mask_works = not (self.dies & self.die_mask or self.channels & self.channel_mask)
         self.read_ns = geometry.read_ns
         self.program_ns = geometry.program_ns
         self.erase_ns = geometry.erase_ns
@@ -325,15 +331,21 @@ cdef class Chip(Nand):
 
     # --- page records and the block table
 
+    cdef uint32_t die_of(self, uint32_t block) noexcept nogil:
+        """block % dies; most chips have a power of two of them, and a division costs as much as all the rest."""
+        return block & self.die_mask if self.die_mask_works else block % self.dies
+
+    cdef uint32_t channel_of(self, uint32_t die) noexcept nogil:
+        return die & self.channel_mask if self.die_mask_works else die % self.channels
+
     cdef uint8_t* record(self, uint32_t block, uint32_t page) noexcept nogil:
         return self.spare + (<uint64_t> block * self.pages_per_block + page) * self.stride
 
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil:
         """Over the PPA (a misdirected record fails), the epoch, then what follows the checksum itself."""
-        cdef uint32_t[2] head
-        head[0] = ppa
-        memcpy(&head[1], rec, 4)
-        return crc32c(crc32c(0, head, 8), rec + 8, self.record_head - 8 + self.oob_bytes)
+        cdef uint32_t epoch
+        memcpy(&epoch, rec, 4)
+        return crc32c_after(ppa | (<uint64_t> epoch << 32), rec + 8, self.record_head - 8 + self.oob_bytes)
 
     cdef int write_record(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob) noexcept nogil:
         cdef uint8_t* rec = self.record(block, page)
@@ -484,8 +496,8 @@ cdef class Chip(Nand):
             self.touched_n += 1
         self.counts[OP_PROGRAM][cause] += n
         done[0] = n
-        die = block % self.dies
-        channel = die % self.channels
+        die = self.die_of(block)
+        channel = self.channel_of(die)
         die_at = self.die_free[die]
         channel_at = self.channel_free[channel]
         for i in range(n):
@@ -528,8 +540,8 @@ cdef class Chip(Nand):
                         status[i] = PAGE_TORN
                 data += self.page_bytes
         self.counts[OP_READ][cause] += n
-        die = block % self.dies
-        channel = die % self.channels
+        die = self.die_of(block)
+        channel = self.channel_of(die)
         die_at = self.die_free[die]
         channel_at = self.channel_free[channel]
         for i in range(n):
@@ -553,7 +565,7 @@ cdef class Chip(Nand):
                     memcpy(oob, self.record(block, page + i) + self.record_head, self.oob_bytes)
                 oob += self.oob_bytes
         self.counts[OP_SPARE][cause] += n
-        die = block % self.dies
+        die = self.die_of(block)
         self.die_free[die] = max(self.die_free[die], t_ns) + n * self.spare_ns
         return self.die_free[die]
 
@@ -570,7 +582,7 @@ cdef class Chip(Nand):
         self.next_page[block] = 0
         self.counts[OP_ERASE][cause] += 1
         ok[0] = True
-        die = block % self.dies
+        die = self.die_of(block)
         self.die_free[die] = max(self.die_free[die], t_ns) + self.erase_ns
         return self.die_free[die]
 

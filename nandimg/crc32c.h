@@ -57,8 +57,20 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse(uint32_t c, const u
         n -= 8;
     }
     c = (uint32_t)a;
+    if (n >= 4) {
+        uint32_t v;
+        memcpy(&v, p, 4);
+        c = __builtin_ia32_crc32si(c, v);
+        p += 4;
+        n -= 4;
+    }
     while (n--) c = __builtin_ia32_crc32qi(c, *p++);
     return c;
+}
+
+__attribute__((target("sse4.2"))) static uint32_t crc32c_sse_after(uint64_t head, const uint8_t *p, size_t n)
+{
+    return crc32c_sse((uint32_t)__builtin_ia32_crc32di(0xFFFFFFFFu, head), p, n);
 }
 
 __attribute__((target("sse4.2"))) static void crc32c_sse4(uint32_t out[4], const uint8_t *p, size_t quarter)
@@ -90,6 +102,15 @@ static inline uint32_t crc32c(uint32_t seed, const void *data, size_t n)
     if (crc32c_hw) return crc32c_sse(c, (const uint8_t *)data, n) ^ 0xFFFFFFFFu;
 #endif
     return crc32c_soft(c, (const uint8_t *)data, n) ^ 0xFFFFFFFFu;
+}
+
+/* The plain sum of eight bytes (as a little-endian number) and n more: a page record in one call. */
+static inline uint32_t crc32c_after(uint64_t head, const void *data, size_t n)
+{
+#if defined(__x86_64__)
+    if (crc32c_hw) return crc32c_sse_after(head, (const uint8_t *)data, n) ^ 0xFFFFFFFFu;
+#endif
+    return crc32c(crc32c(0, &head, 8), data, n);
 }
 
 /* The four-lane sum of a page's data; n is a multiple of 32. 0 marks a page without data, so 0xFFFFFFFF stands for it. */
