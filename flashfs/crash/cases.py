@@ -122,11 +122,11 @@ def _nobody(what: str, operations: int) -> None:
     """Nobody watches."""
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """The judge or a check says no."""
 
 
-class _Bench:
+class Bench:
     """A chip on a bench, whose power somebody keeps cutting."""
 
     def __init__(self, case: Case, tell: Tell) -> None:
@@ -169,6 +169,13 @@ class _Bench:
             break
         self.examine()
 
+    def attempt(self, action: Callable[[], None]) -> None:
+        """Do it; if the power goes, recover and go on (what was cut may have happened or not)."""
+        try:
+            action()
+        except PowerCut:
+            self.survive()
+
     def read(self, lpa: int) -> bytes:
         into = bytearray(self.geometry.page_bytes)
         self.ssd.read_range(lpa * self.geometry.page_bytes, into)
@@ -178,13 +185,13 @@ class _Bench:
         for lpa in range(self.geometry.lpas):
             wrong = self.judge.crashed(lpa, self.read(lpa))
             if wrong:
-                raise _Wrong(f"after recovery: {wrong}")
+                raise Wrong(f"after recovery: {wrong}")
         self.sound("after recovery")
 
     def sound(self, when: str) -> None:
         problems = self.ssd.check() + cross_check(self.ssd)
         if problems:
-            raise _Wrong(f"{when}: {problems[0]}")
+            raise Wrong(f"{when}: {problems[0]}")
 
     def step(self, operation: str, lpa: int, n: int) -> None:
         judge, page = self.judge, self.geometry.page_bytes
@@ -212,7 +219,7 @@ class _Bench:
         """What is there now must be the newest; and after one more crash, still."""
         for lpa in range(self.geometry.lpas):
             if self.read(lpa) != self.judge.newest(lpa):
-                raise _Wrong(f"at the end: LPA {lpa} does not read what was written last")
+                raise Wrong(f"at the end: LPA {lpa} does not read what was written last")
         self.sound("at the end")
         self.ssd.sync_now()
         self.judge.flushed()
@@ -223,13 +230,13 @@ class _Bench:
 
 def run_case(case: Case, tell: Tell = _nobody) -> Outcome:
     """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
-    bench = _Bench(case, tell)
+    bench = Bench(case, tell)
     steps = list(parse_program(case.program))
     try:
-        _survived(bench, bench.format)
+        bench.attempt(bench.format)
         tell("formatted", bench.nand.operations)
         for word, (operation, lpa, n) in zip(case.program.split(), steps, strict=True):
-            _survived(bench, lambda o=operation, x=lpa, k=n: bench.step(o, x, k))
+            bench.attempt(lambda o=operation, x=lpa, k=n: bench.step(o, x, k))
             tell(word, bench.nand.operations)
         bench.outcome.operations.append(bench.nand.operations)
         while True:
@@ -238,16 +245,8 @@ def run_case(case: Case, tell: Tell = _nobody) -> Outcome:
                 break
             except PowerCut:
                 bench.survive()
-    except _Wrong as wrong:
+    except Wrong as wrong:
         bench.outcome.failure = Failure(case, str(wrong))
     except Exception as error:
         bench.outcome.failure = Failure(case, f"{type(error).__name__}: {error}")
     return bench.outcome
-
-
-def _survived(bench: _Bench, action: Any) -> None:
-    """Do it; if the power goes, recover and go on with the next step (what was cut may have happened or not)."""
-    try:
-        action()
-    except PowerCut:
-        bench.survive()

@@ -31,10 +31,10 @@ from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import daemon, loop, mounts
 from nandimg import Geometry, image
 
-#: 96 MiB that the host sees, and an eighth more
-GEOMETRY = Geometry.sized(96 << 20, op=0.125, pages_per_block=64, channels=2, dies=4)
+#: 64 MiB that the host sees, and an eighth more: with the ballast there is always something to clean
+GEOMETRY = Geometry.sized(64 << 20, op=0.125, pages_per_block=64, channels=2, dies=4)
 CHECKERS = {"ext4": ("e2fsprogs", ("e2fsck", "-fn"))}  #: file system -> package, what checks it without a change
-BALLAST = 52  #: files of 1 MiB that are written once and stay: cold data that cleaning has to move
+BALLAST = 44  #: files of 1 MiB that are written once and stay: cold data that cleaning has to move
 LIFE_S = (0.05, 0.8)  #: how long the daemon lives after the writer's first acknowledgement
 RECOVERY_S = 0.05  #: a recovery that is killed too lives so long at most
 PATIENCE_S = 60.0
