@@ -1,0 +1,512 @@
+"""A reader of flashfs images, written from SPEC.md alone: nothing of nandimg or flashfs is imported here.
+
+The numbers in brackets are SPEC.md's sections. It is slow, plain, and refuses what the document does not allow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NONE = 0xFFFFFFFF
+GEOMETRY = (
+    "page_bytes", "pages_per_block", "blocks", "channels", "dies", "oob_bytes", "lpas", "nvram_bytes",
+    "read_ns", "program_ns", "erase_ns", "transfer_ns", "spare_ns",
+)  # fmt: skip
+USER, CHECKPOINT, TRIM = 1, 4, 5
+MOVED, LAST, CLEAN = 1, 2, 4
+FREE, PENDING, OPEN, CLOSED, META, BAD = range(6)
+STREAM_META = 3
+
+
+class Refused(Exception):
+    """Not an image of this version, or a damaged one."""
+
+
+# --- checksums [3]
+
+
+def _table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _table()
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def page_sum(data: bytes) -> int:
+    quarter = len(data) // 4
+    sums = [crc32c(data[i * quarter : (i + 1) * quarter]) for i in range(4)]
+    return crc32c(struct.pack("<4I", *sums)) or 0xFFFFFFFF
+
+
+def sealed(raw: bytes, magic: bytes) -> bool:
+    return raw[:4] == magic and struct.unpack_from("<I", raw, 4)[0] == crc32c(raw[8:])
+
+
+def up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+# --- what is found
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page as the chip gives it: status "erased", "whole" or "torn"; the OOB decoded [8]."""
+
+    ppa: int
+    status: str
+    oob: bytes
+    data: bytes
+    seq: int
+    kind: int
+    flags: int
+    lpa: int
+    order: int
+    stream: int
+
+    @property
+    def own(self) -> bytes:
+        return self.oob[20:]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint [11]."""
+
+    id: int
+    ppa: int
+    seq: int
+    order: int
+    clean: bool
+    mounts: int
+    sections: dict[str, bytes]
+
+
+class Image:
+    """An image file, read only."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.raw = Path(path).read_bytes()
+        self.header = self._header()
+        for name in GEOMETRY[:8]:
+            setattr(self, name, self.header["geometry"][name])
+        self.page_bytes: int
+        self.pages_per_block: int
+        self.blocks: int
+        self.lpas: int
+        self.pages = self.blocks * self.pages_per_block
+        kept = self.header["oob_used"] or self.header["geometry"]["oob_bytes"]
+        self.oob_kept = kept
+        self.head = 12 if self.header["backend"] == "file" else 8
+        self.stride = up(self.head + kept, 4)
+        self.nvram_at = up(12288 + 8 * self.blocks, 4096)
+        self.spare_at = up(self.nvram_at + self.header["geometry"]["nvram_bytes"], 4096)
+        self.data_at = up(self.spare_at + self.stride * self.pages, 65536)
+        if len(self.raw) < self.data_at + self.page_bytes * self.pages:
+            raise Refused("truncated")
+        self.table = [self._entry(block) for block in range(self.blocks)]
+        self.last = [self._last(block) for block in range(self.blocks)]
+
+    # --- header [2]
+
+    def _header(self) -> dict[str, Any]:
+        found = []
+        for at in (0, 4096):
+            raw = self.raw[at : at + 4096]
+            if len(raw) < 4096 or raw[:8] != b"NANDIMG\0":
+                continue
+            if struct.unpack_from("<I", raw, 8)[0] != 1:
+                raise Refused(f"version {struct.unpack_from('<I', raw, 8)[0]}")
+            if struct.unpack_from("<I", raw, 4092)[0] == crc32c(raw[:4092]):
+                found.append(self._header_copy(raw))
+        if not found:
+            raise Refused("no header copy is right")
+        return max(found, key=lambda header: header["generation"])
+
+    @staticmethod
+    def _header_copy(raw: bytes) -> dict[str, Any]:
+        version, _, generation = struct.unpack_from("<IIQ", raw, 8)
+        backend, name, oob_used, size = struct.unpack_from("<I28sII", raw, 40)
+        return {
+            "version": version,
+            "generation": generation,
+            "uuid": str(uuid.UUID(bytes=raw[24:40])),
+            "backend": ("file", "meta")[backend],
+            "ftl": name.rstrip(b"\0").decode(),
+            "oob_used": oob_used,
+            "geometry": dict(zip(GEOMETRY, struct.unpack_from("<13Q", raw, 144), strict=True)),
+            "options": json.loads(raw[248 : 248 + size]),
+        }
+
+    # --- blocks and pages [4, 5, 6]
+
+    def _entry(self, block: int) -> tuple[int, int, int]:
+        raw = self.raw[12288 + 8 * block : 12296 + 8 * block]
+        if raw[7] != (crc32c(raw[:7]) ^ crc32c(bytes(7))) & 0xFF:
+            raise Refused(f"block table: block {block}")
+        entry = int.from_bytes(raw, "little")
+        return entry & 0xFFFFFFFF, entry >> 32 & 0xFFFF, entry >> 48 & 0xFF
+
+    def erases(self, block: int) -> int:
+        return self.table[block][0]
+
+    def health(self, block: int) -> int:
+        return self.table[block][2]
+
+    def record(self, ppa: int) -> bytes:
+        at = self.spare_at + ppa * self.stride
+        return self.raw[at : at + self.head + self.oob_kept]
+
+    def _last(self, block: int) -> int:
+        """Pages of a block that are not erased."""
+        for page in reversed(range(self.pages_per_block)):
+            epoch = struct.unpack_from("<I", self.record(block * self.pages_per_block + page))[0]
+            if epoch >= self.erases(block) + 1:
+                return page + 1
+        return 0
+
+    def page(self, ppa: int) -> Page:
+        block, page = divmod(ppa, self.pages_per_block)
+        record = self.record(ppa)
+        at = self.data_at + ppa * self.page_bytes
+        data = self.raw[at : at + self.page_bytes]
+        status = self._status(block, page, ppa, record, data)
+        oob = record[self.head :]
+        if status == "erased":
+            oob, data = b"\xff" * self.oob_kept, b"\xff" * self.page_bytes
+        elif self.head == 12 and record[8:12] == bytes(4):
+            data = bytes(self.page_bytes)
+        return Page(
+            ppa, status, oob, data, int.from_bytes(oob[:6], "little"), oob[6], oob[7],
+            int.from_bytes(oob[8:12], "little"), int.from_bytes(oob[12:18], "little"), oob[18],
+        )  # fmt: skip
+
+    def _status(self, block: int, page: int, ppa: int, record: bytes, data: bytes) -> str:
+        epoch, crc = struct.unpack_from("<II", record)
+        expected = self.erases(block) + 1
+        if epoch < expected:
+            return "erased" if page >= self.last[block] else "torn"
+        if epoch > expected or crc != crc32c(struct.pack("<II", ppa, epoch) + record[8:]):
+            return "torn"
+        if self.head == 12:
+            data_sum = struct.unpack_from("<I", record, 8)[0]
+            if data_sum and data_sum != page_sum(data):
+                return "torn"
+        return "whole"
+
+    def programmed(self, block: int, first: int = 0) -> list[Page]:
+        """The pages of a block from ``first`` on that are not erased."""
+        base = block * self.pages_per_block
+        return [self.page(base + page) for page in range(first, self.last[block])]
+
+    # --- the metadata log [7, 11, 12]
+
+    def boot(self) -> tuple[int, int] | None:
+        """(id, descriptor PPA) of the newest hint."""
+        hints = []
+        for at in (8192, 10240):
+            raw = self.raw[at : at + 64]
+            if sealed(raw, b"FFBT"):
+                hints.append(struct.unpack_from("<QI", raw, 8))
+        return max(hints) if hints else None
+
+    def _log_page(self, ppa: int) -> bytes | None:
+        if ppa >= self.pages:
+            return None
+        page = self.page(ppa)
+        return page.data if page.status == "whole" and page.kind == CHECKPOINT else None
+
+    def checkpoint(self, ppa: int) -> Checkpoint | None:
+        """The checkpoint whose descriptor is there, if it is whole."""
+        raw = self._log_page(ppa)
+        if raw is None or not sealed(raw, b"FFCK"):
+            return None
+        identity, seq, order, size, flags, n_sections, n_extents, index, mounts = struct.unpack_from(
+            "<QQQQIIIIQ", raw, 8
+        )
+        table = [struct.unpack_from("<8sQI", raw, 64 + 20 * i) for i in range(n_sections)]
+        at = 64 + 20 * n_sections
+        extents = [struct.unpack_from("<II", raw, at + 8 * i) for i in range(n_extents)]
+        while index != NONE:
+            raw = self._log_page(index)
+            if raw is None or not sealed(raw, b"FFCX"):
+                return None
+            n, index = struct.unpack_from("<II", raw, 8)
+            extents = [struct.unpack_from("<II", raw, 16 + 8 * i) for i in range(n)] + extents
+        stream = b""
+        for first, n in extents:
+            for i in range(n):
+                piece = self._log_page(first + i)
+                if piece is None:
+                    return None
+                stream += piece
+        if len(stream) != up(size, self.page_bytes):
+            return None
+        sections, at = {}, 0
+        for name, length, crc in table:
+            part = stream[at : at + length]
+            at += length
+            if len(part) != length or crc32c(part) != crc:
+                return None
+            sections[name.rstrip(b"\0").decode()] = part
+        return Checkpoint(identity, ppa, seq, order, bool(flags & CLEAN), mounts, sections)
+
+    def clean_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint that is the whole truth, if the image is clean."""
+        hint = self.boot()
+        if hint is None or hint[1] >= self.pages:
+            return None
+        page = self.page(hint[1])
+        if page.status != "whole" or page.kind != CHECKPOINT or page.seq != hint[0] or page.flags != LAST | CLEAN:
+            return None
+        if (hint[1] + 1) % self.pages_per_block == 0 or self.page(hint[1] + 1).status != "erased":
+            return None
+        return self.checkpoint(hint[1])
+
+    # --- every LPA's current version [12, 13]
+
+    def current(self) -> dict[int, Page]:
+        """LPA -> its page, for those that hold anything in flash."""
+        clean = self.clean_checkpoint()
+        if clean:
+            return {page.lpa: page for page in self._live(clean, set())}
+        return Crash(self).resolve()
+
+    def _live(self, base: Checkpoint | None, void: set[int]) -> list[Page]:
+        """The base's live pages, but for those in void blocks."""
+        if base is None:
+            return []
+        words = -(-self.pages_per_block // 64)
+        found = []
+        for block in range(self.blocks):
+            bits = int.from_bytes(base.sections["pvb"][8 * words * block : 8 * words * (block + 1)], "little")
+            if block not in void:
+                found += [
+                    self.page(block * self.pages_per_block + page)
+                    for page in range(self.pages_per_block)
+                    if bits >> page & 1
+                ]
+        return found
+
+    def content(self) -> dict[int, bytes]:
+        """LPA -> page, for those that are not holes."""
+        return {lpa: page.data for lpa, page in self.current().items()}
+
+    def saved(self) -> list[tuple[int, int, bytes]]:
+        """(LPA, sequence number, page) of the NVRAM's slots whose checksum is right [9]."""
+        size = 16 + self.page_bytes
+        out = []
+        for slot in range(self.header["geometry"]["nvram_bytes"] // size):
+            raw = self.raw[self.nvram_at + slot * size : self.nvram_at + (slot + 1) * size]
+            crc, lpa, seq = struct.unpack_from("<IIQ", raw)
+            if crc == crc32c(raw[4:]):
+                out.append((lpa, seq, raw[16:]))
+        return out
+
+
+class Crash:
+    """What a recovery finds [13]; the steps have the document's numbers."""
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        per_block = image.pages_per_block
+        self.heads: list[Page | None] = []  # 1
+        for block in range(image.blocks):
+            page = image.page(block * per_block)
+            self.heads.append(page if page.status == "whole" and image.health(block) == 0 else None)
+        descriptors, trim_pages = [], []  # 2
+        for block, head in enumerate(self.heads):
+            if head and head.stream == STREAM_META:
+                for page in image.programmed(block):
+                    if page.status == "whole" and page.kind == CHECKPOINT and page.flags & LAST:
+                        descriptors.append((page.seq, page.ppa))
+                    elif page.status == "whole" and page.kind == TRIM:
+                        trim_pages.append(page)
+        whole = (image.checkpoint(ppa) for _, ppa in sorted(descriptors, reverse=True))
+        self.base = next((found for found in whole if found), None)
+        self.seq = self.base.seq if self.base else 0
+        self.order = self.base.order if self.base else 0
+        self.trims = []  # 3
+        for page in trim_pages:
+            if page.seq > self.seq:
+                assert page.data[:4] == b"FFTR"
+                n = struct.unpack_from("<I", page.data, 4)[0]
+                records = [struct.unpack_from("<IIQ", page.data, 8 + 16 * i) for i in range(n)]
+                self.trims += [record for record in records if record[2] > self.seq]
+        self.void: set[int] = set()  # 4
+        self.found: dict[int, list[Page]] = {}
+        for block, head in enumerate(self.heads):
+            self._scan(block, head)
+        for pages in self.found.values():
+            pages.sort(key=lambda page: (page.seq, page.order, page.ppa))
+        self.base_pages = {page.lpa: page for page in image._live(self.base, self.void)}
+
+    def _pool(self, block: int) -> tuple[int, int]:
+        """(state, next page) of a block at the base."""
+        if self.base is None:
+            return FREE, 0
+        state, next_page = struct.unpack_from("<B3xI", self.base.sections["pool"], 8 * block)
+        return (FREE if state in (META, PENDING) else state), next_page
+
+    def _scan(self, block: int, head: Page | None) -> None:
+        state, next_page = self._pool(block)
+        if head and head.stream == STREAM_META:
+            self.void.add(block)
+            return
+        if head and head.order > self.order:
+            self.void.add(block)
+            first = 0
+        elif head is None and state in (OPEN, CLOSED):
+            self.void.add(block)
+            return
+        elif state == OPEN:
+            first = next_page
+        else:
+            return
+        for page in self.image.programmed(block, first):
+            if page.status == "whole" and page.kind == USER and page.lpa < self.image.lpas:
+                self.found.setdefault(page.lpa, []).append(page)
+
+    def trimmed(self, lpa: int) -> int:
+        """The newest trim of an LPA since the base."""
+        return max((seq for first, n, seq in self.trims if first <= lpa < first + n), default=0)
+
+    def resolve(self) -> dict[int, Page]:
+        left_out: set[int] = set()
+        while True:
+            winners = self._winners(left_out)  # 5
+            self._unfinished(winners, left_out)  # 6
+            conflicts = self._conflicts(winners) - left_out  # 7
+            if not conflicts:
+                return winners
+            left_out |= conflicts
+
+    def _block(self, page: Page) -> int:
+        return page.ppa // self.image.pages_per_block
+
+    def _scanned(self, lpa: int, left_out: set[int]) -> list[Page]:
+        return [page for page in self.found.get(lpa, []) if self._block(page) not in left_out]
+
+    def _winners(self, left_out: set[int]) -> dict[int, Page]:
+        winners = {lpa: page for lpa, page in self.base_pages.items() if not self.trimmed(lpa)}
+        for lpa in self.found:
+            pages = self._scanned(lpa, left_out)
+            if not pages:
+                continue
+            if self.trimmed(lpa) > pages[-1].seq:
+                winners.pop(lpa, None)
+            else:
+                winners[lpa] = pages[-1]
+        return winners
+
+    def _unfinished(self, winners: dict[int, Page], left_out: set[int]) -> None:
+        originals = {}
+        for lpa, page in winners.items():
+            pages = self._scanned(lpa, left_out)
+            if not pages or page is not pages[-1] or not page.flags & MOVED:
+                continue
+            if len(pages) > 1 and pages[-2].seq == page.seq:
+                originals[lpa] = pages[-2]
+            elif page.seq <= self.seq and lpa in self.base_pages and not self.trimmed(lpa):
+                originals[lpa] = self.base_pages[lpa]
+        still_live = {self._block(page) for page in winners.values()}
+        for lpa, page in originals.items():
+            if self._block(page) in still_live:
+                winners[lpa] = page
+
+    def _conflicts(self, winners: dict[int, Page]) -> set[int]:
+        if self.image.header["ftl"] != "slimftl":
+            return set()
+        standing: dict[int, dict[int, int]] = {}
+        for page in winners.values():
+            vba = struct.unpack_from("<I", page.own)[0]
+            standing.setdefault(vba, {})[self._block(page)] = page.order
+        out: set[int] = set()
+        for blocks in standing.values():
+            out |= set(sorted(blocks, key=lambda block: blocks[block])[1:])
+        return out
+
+
+# --- the schemes' own sections [10]
+
+
+def pagemap_ppas(image: Image, section: bytes) -> dict[int, int]:
+    """LPA -> PPA, from the section `map`."""
+    table = struct.unpack(f"<{image.lpas}I", section)
+    return {lpa: ppa for lpa, ppa in enumerate(table) if ppa != NONE}
+
+
+def slim_digest(key: int, function: str) -> int:
+    if function == "md5":
+        return int.from_bytes(hashlib.md5(struct.pack("<Q", key), usedforsecurity=False).digest(), "little")
+    mask, golden = 2**64 - 1, 0x9E3779B97F4A7C15
+
+    def mix(x: int) -> int:
+        x &= mask
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
+        x = (x ^ x >> 27) * 0x94D049BB133111EB & mask
+        return x ^ x >> 31
+
+    low = mix(key + golden)
+    return low | mix(low + 2 * golden) << 64
+
+
+def slim_entry(image: Image, sections: dict[str, bytes], lpa: int) -> dict[str, Any]:
+    """What the two tables say of an LPA: hid, ppid, vba, pba, shared (of that VBA)."""
+    options = image.header["options"]
+    ppid_bits = (image.pages_per_block - 1).bit_length()
+    bits = 6 + ppid_bits
+    packed = int.from_bytes(sections["primary"], "little")
+    entry = packed >> lpa * bits & ((1 << bits) - 1)
+    hid = entry >> ppid_bits
+    if hid == 0:
+        return {"hid": 0}
+    vba = (slim_digest(lpa >> options["shift"], options["hash"]) >> hid) % options["virtual_blocks"]
+    line = struct.unpack_from("<I", sections["vbt"], 4 * vba)[0]
+    pba = line & 0xFFFFFF
+    return {
+        "hid": hid,
+        "ppid": entry & ((1 << ppid_bits) - 1),
+        "vba": vba,
+        "pba": None if pba == 0xFFFFFF else pba,
+        "shared": line >> 24,
+    }
+
+
+def slim_ppa(image: Image, checkpoint: Checkpoint, lpa: int) -> int | None:
+    """The page of an LPA by the tables alone: probing on where pages were shared."""
+    found = slim_entry(image, checkpoint.sections, lpa)
+    if found["hid"] == 0:
+        return None
+    if found["shared"] == 0:
+        return found["pba"] * image.pages_per_block + found["ppid"]
+    words = -(-image.pages_per_block // 64)
+    total = image.header["options"]["virtual_blocks"]
+    for distance in range(total):
+        vba = (found["vba"] + distance) % total
+        pba = struct.unpack_from("<I", checkpoint.sections["vbt"], 4 * vba)[0] & 0xFFFFFF
+        if pba == 0xFFFFFF:
+            continue
+        bits = int.from_bytes(checkpoint.sections["pvb"][8 * words * pba : 8 * words * (pba + 1)], "little")
+        ppa = pba * image.pages_per_block + found["ppid"]
+        if bits >> found["ppid"] & 1 and image.page(ppa).lpa == lpa:
+            return ppa
+    return None

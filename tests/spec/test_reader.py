@@ -1,0 +1,295 @@
+"""The reader that was written from SPEC.md, `flashfs dump` and the device itself must tell the same story."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reader
+
+from flashfs import cli, inspect
+from flashfs.device import Device
+from nandimg import PRESETS, checksum, create, page_checksum
+
+FTLS = ("pagemap", "slimftl")
+CHIPS = ("tiny-16", "tiny-24d")
+STATUS = ("erased", "whole", "torn")
+
+
+def fill(device: Device, rnd: random.Random, writes: int, trims: int = 0) -> None:
+    """Random requests of a page or a few, flushes in between: enough of them and cleaning sets in."""
+    page, pages = device.page_bytes, device.size // device.page_bytes
+    for i in range(writes):
+        lpa = rnd.randrange(pages)
+        n = min(rnd.choice((1, 1, 1, 3)), pages - lpa)
+        device.write(lpa * page, b"".join(rnd.randbytes(16) * (page // 16) for _ in range(n)))
+        if trims and i % (writes // trims) == 0:
+            device.trim(rnd.randrange(pages) * page, page)
+        if i % 17 == 0:
+            device.flush()
+
+
+def scenario(name: str, device: Device, rnd: random.Random) -> bool:
+    """Leave the device in the state of that name; returns whether to close it cleanly."""
+    if name == "fresh":
+        return True
+    fill(device, rnd, 12)
+    if name == "trimmed":
+        fill(device, rnd, 40, trims=8)
+        device.trim(0, device.size // 2)
+        device.flush()
+        return False
+    if name in ("cleaned", "cleaned-crashed", "checkpoint-crashed"):
+        fill(device, rnd, 700, trims=20)
+    if name == "checkpoint-crashed":
+        device.checkpoint()
+        fill(device, rnd, 25, trims=3)
+        device.flush()
+    if name == "unflushed":
+        device.flush()
+        fill(device, rnd, 9)
+    return name in ("clean", "cleaned")
+
+
+NAMES = ("fresh", "clean", "crashed", "unflushed", "trimmed", "cleaned", "cleaned-crashed", "checkpoint-crashed")
+
+
+@pytest.fixture(params=list(itertools.product(FTLS, CHIPS, NAMES)), ids="-".join)
+def image(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    ftl, chip, name = request.param
+    path = tmp_path / "image"
+    create(path, PRESETS[chip].geometry)
+    options = {"wear_spread": "4"} if chip == "tiny-24d" else {}
+    device = Device.open(path, ftl=ftl, options=options)
+    clean = scenario(name, device, random.Random(f"{ftl} {chip} {name}"))
+    device.close(clean=clean)
+    return path
+
+
+@contextmanager
+def readonly(path: Path) -> Iterator[Device]:
+    device = Device.open(path, readonly=True)
+    try:
+        yield device
+    finally:
+        device.close(clean=False)
+
+
+def test_checksums() -> None:
+    assert reader.crc32c(b"123456789") == 0xE3069283
+    rnd = random.Random(1)
+    for size in (512, 4096):
+        data = rnd.randbytes(size)
+        assert reader.crc32c(data) == checksum(data)
+        assert reader.page_sum(data) == page_checksum(data)
+
+
+def test_header_and_layout(image: Path) -> None:
+    spec = reader.Image(image)
+    dump = inspect.header(image)
+    for field in ("version", "generation", "uuid", "backend", "ftl", "oob_used", "geometry", "options"):
+        assert spec.header[field] == dump[field], field
+    for region in ("nvram_at", "spare_at", "data_at", "stride"):
+        assert getattr(spec, region) == dump["layout"][region], region
+    assert [copy["state"] for copy in dump["copies"]] == ["whole", "whole"]
+
+
+def test_blocks(image: Path) -> None:
+    spec = reader.Image(image)
+    live = [0] * spec.blocks
+    for page in spec.current().values():
+        live[page.ppa // spec.pages_per_block] += 1
+    rows = inspect.blocks(image)
+    assert len(rows) == spec.blocks
+    for row in rows:
+        block = row["block"]
+        first = spec.page(block * spec.pages_per_block)
+        assert row["erases"] == spec.erases(block)
+        assert row["health"] == ("good", "factory bad", "grown bad")[spec.health(block)]
+        assert row["next_page"] == spec.last[block]
+        assert row["live"] == live[block]
+        if first.status == "whole":
+            assert row["order"] == first.order
+            assert row["stream"] == ("host", "gc", "wear", "meta")[first.stream]
+
+
+def test_every_page(image: Path) -> None:
+    spec = reader.Image(image)
+    chip = inspect.View(image)
+    current = {page.ppa for page in spec.current().values()}
+    try:
+        for ppa in range(spec.pages):
+            found = spec.page(ppa)
+            status, data, oob = chip.chip.read_page(*divmod(ppa, spec.pages_per_block))
+            assert (found.status, found.data, found.oob) == (STATUS[status], data, oob), ppa
+            assert chip.live(ppa) == (ppa in current), ppa
+    finally:
+        chip.close()
+
+
+def test_page_view(image: Path) -> None:
+    spec = reader.Image(image)
+    current = {page.ppa for page in spec.current().values()}
+    for ppa in random.Random(7).sample(range(spec.pages), 12):
+        found, dump = spec.page(ppa), inspect.page(image, ppa)
+        assert dump["status"] == found.status
+        if found.status == "erased":
+            continue
+        names = [name for bit, name in ((1, "moved"), (2, "last"), (4, "clean")) if found.flags & bit]
+        assert dump["oob"] == {
+            "lpa": found.lpa if found.kind == reader.USER else None,
+            "seq": found.seq,
+            "kind": {1: "user", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}[found.kind],
+            "flags": names,
+            "order": found.order,
+            "stream": ("host", "gc", "wear", "meta")[found.stream],
+        }
+        assert dump["scheme_oob"]["bytes"] == found.own.hex(" ")
+        if found.kind == reader.USER:
+            assert dump["live"] == (ppa in current)
+            if spec.header["ftl"] == "slimftl":
+                own = {key: dump["scheme_oob"][key] for key in ("vba", "hid", "shared")}
+                assert own == {
+                    "vba": int.from_bytes(found.own[:4], "little"), "hid": found.own[4], "shared": bool(found.own[5]),
+                }  # fmt: skip
+
+
+def test_content(image: Path) -> None:
+    spec = reader.Image(image)
+    content = spec.content()
+    hole = bytes(spec.page_bytes)
+    with readonly(image) as device:
+        assert device.problems() == []
+        for lpa in range(spec.lpas):
+            assert device.read(lpa * spec.page_bytes, spec.page_bytes) == content.get(lpa, hole), lpa
+
+
+def test_lpa_story(image: Path) -> None:
+    spec = reader.Image(image)
+    current = spec.current()
+    everything = [page for ppa in range(spec.pages) if (page := spec.page(ppa)).status != "erased"]
+    for lpa in random.Random(8).sample(range(spec.lpas), 10):
+        dump = inspect.lpa(image, lpa)
+        page = current.get(lpa)
+        assert dump["ppa"] == (page.ppa if page else None)
+        assert dump["seq"] == (page.seq if page else None)
+        copies = [page for page in everything if page.kind == reader.USER and page.lpa == lpa]
+        assert {row["ppa"] for row in dump["copies"]} == {page.ppa for page in copies}
+        assert [row["ppa"] for row in dump["copies"] if row["state"] == "live"] == ([page.ppa] if page else [])
+        assert all(row["why"] for row in dump["copies"])
+
+
+def test_clean_sections(image: Path) -> None:
+    """A clean image's own tables say what the live pages say."""
+    spec = reader.Image(image)
+    checkpoint = spec.clean_checkpoint()
+    with readonly(image) as device:
+        assert (checkpoint is not None) == device.recovery.clean
+        if checkpoint is None:
+            return
+        current = {lpa: page.ppa for lpa, page in spec.current().items()}
+        if spec.header["ftl"] == "pagemap":
+            assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
+            return
+        for lpa in range(spec.lpas):
+            assert reader.slim_ppa(spec, checkpoint, lpa) == current.get(lpa)
+            said, entry = device.ssd.mapping.explain(lpa), reader.slim_entry(spec, checkpoint.sections, lpa)
+            assert said["hid"] == entry["hid"]
+            if entry["hid"]:
+                assert [said[key] for key in ("ppid", "vba", "pba")] == [entry[key] for key in ("ppid", "vba", "pba")]
+                assert said["shared_from"] == entry["shared"]
+
+
+def test_log(image: Path) -> None:
+    """Both find the same newest checkpoint, and the same trims behind it."""
+    spec = reader.Image(image)
+    crash = reader.Crash(spec)
+    dump = inspect.log(image)
+    newest = next(row for row in dump["checkpoints"] if row["whole"])
+    assert crash.base is not None
+    assert (newest["checkpoint"], newest["ppa"], newest["seq"]) == (crash.base.id, crash.base.ppa, crash.base.seq)
+    since = sorted((row["lpa"], row["pages"], row["seq"]) for row in dump["trims"] if not row["in_checkpoint"])
+    assert since == sorted(crash.trims)
+
+
+@pytest.mark.parametrize("ftl", FTLS)
+def test_md5_and_shifts(tmp_path: Path, ftl: str) -> None:
+    """The documented hasher, with MD5 and another shift; for pagemap, an image of the meta backend."""
+    path = tmp_path / "image"
+    if ftl == "pagemap":
+        create(path, PRESETS["tiny-16"].geometry, backend="meta")
+        device = Device.open(path, options={"buffer": "0"})
+    else:
+        create(path, PRESETS["tiny-24d"].geometry)
+        device = Device.open(path, ftl=ftl, options={"hash": "md5", "shift": "1"})
+    fill(device, random.Random(3), 300, trims=6)
+    device.close()
+    spec = reader.Image(path)
+    checkpoint = spec.clean_checkpoint()
+    assert checkpoint is not None
+    current = {lpa: page.ppa for lpa, page in spec.current().items()}
+    assert current
+    if ftl == "pagemap":
+        assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
+    else:
+        assert {lpa: reader.slim_ppa(spec, checkpoint, lpa) for lpa in current} == current
+
+
+def test_protected_buffer(tmp_path: Path) -> None:
+    """With --plp, what was acknowledged before a crash is in the NVRAM's slots."""
+    path = tmp_path / "image"
+    create(path, PRESETS["tiny-16"].geometry)
+    device = Device.open(path, plp=True)
+    device.write(5 * 512, b"p" * 512)
+    device.write(6 * 512, b"q" * 512)
+    device.flush()
+    device.close(clean=False)
+    saved = {lpa: (seq, page) for lpa, seq, page in reader.Image(path).saved()}
+    assert saved[5] == (1, b"p" * 512)
+    assert saved[6] == (2, b"q" * 512)
+    story = inspect.lpa(path, 5)
+    assert story["nvram"] == [{"slot": 0, "lpa": 5, "seq": 1, "counts": True}]
+    assert "NVRAM slot 0" in story["reads"]
+
+
+def test_refusals(tmp_path: Path) -> None:
+    """A flipped bit, an unknown version, a truncated file; one good copy of the header is enough."""
+    path = tmp_path / "image"
+    create(path, PRESETS["tiny-8"].geometry)
+    good = path.read_bytes()
+    path.write_bytes(good[:100] + b"!" + good[101:])
+    assert reader.Image(path).header == reader.Image(_again(path, good)).header
+    for broken in (
+        good[:8] + b"\2" + good[9:],
+        good[:100] + b"!" + good[101:4196] + b"!" + good[4197:],
+        good[: 16 * 4096],
+        good[:12288] + b"\1" + good[12289:],
+    ):
+        path.write_bytes(broken)
+        with pytest.raises(reader.Refused):
+            reader.Image(path)
+
+
+def _again(path: Path, raw: bytes) -> Path:
+    path.write_bytes(raw)
+    return path
+
+
+def test_dump_json_is_the_view(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`flashfs dump --json` prints what the views return."""
+
+    def dump(*words: Any) -> Any:
+        assert cli.run(["dump", str(image), *map(str, words), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert dump("header") == inspect.header(image)
+    assert dump("blocks") == inspect.blocks(image)
+    assert dump("page", 9) == inspect.page(image, 9)
+    assert dump("lpa", 3) == inspect.lpa(image, 3)
+    assert dump("map") == inspect.scheme(image, "map")
