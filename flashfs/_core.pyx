@@ -133,6 +133,11 @@ cdef class Ssd(Engine):
         if not self.checkpoint_every:  # checkpoints then cost under half a per cent of all programs
             self.checkpoint_every = max(256 * self.meta.checkpoint_pages, 2 * self.pages_per_block)
 
+    def shrink_reserve(self, uint32_t most):
+        """No more than ``most`` free blocks are kept for cleaning; returns how many are."""
+        self.gc_reserve = min(self.gc_reserve, most)
+        return self.gc_reserve
+
     def reserve_for(self, uint32_t width):
         """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
         self.gc_reserve = max(self.gc_reserve, width)

@@ -39,6 +39,8 @@ from nandimg._chip cimport OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK
 import time
 from dataclasses import dataclass, field
 
+import numpy
+
 from flashfs._metalog import LoadedCheckpoint, boot_hints, trim_records
 from flashfs.errors import CorruptError
 
@@ -148,6 +150,7 @@ cdef class Worker:
     cdef uint32_t n_entries, room
     cdef bytearray stamps
     cdef uint64_t seq, order, newest_id
+    cdef dict trimmed                      # LPA -> newest trim since the checkpoint, of the LPAs that were scanned
     cdef dict winners                      # LPA -> newest sequence number found in flash since the checkpoint
     cdef bytearray page
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
@@ -166,6 +169,7 @@ cdef class Worker:
         self.torn_in = set()
         self.stamps = bytearray()
         self.winners = {}
+        self.trimmed = {}
         self.back = []
         self.page = bytearray(ssd.nand.page_bytes)
 
@@ -423,8 +427,10 @@ cdef class Worker:
         return 0
 
     def resolve(self):
+        cdef uint32_t i
         if self.n_entries:
             stable_sort(self.entries, self.entries + self.n_entries, entry_less)
+            self.trimmed = self.paint_trims([self.entries[i].lpa for i in range(self.n_entries)])
         while True:
             self.resolve_once()
             conflicts = set(self.ssd.mapping.recovery_conflicts()) - self.excluded
@@ -471,12 +477,19 @@ cdef class Worker:
                 self.ssd.olds[i] = NONE
         self.ssd.validity.dead(self.ssd.olds, n)
 
-    cdef uint64_t trimmed_at(self, uint32_t lpa):
-        """The newest trim of ``lpa`` since the checkpoint, 0 if there is none."""
-        for seq, first, n in reversed(self.records):
-            if first <= lpa < first + n:
-                return seq
-        return 0
+    cdef paint_trims(self, lpas):
+        """{LPA: seq of its newest trim since the checkpoint} for those of ``lpas`` that have one: each record is laid
+        over the sorted LPAs, later ones over earlier ones."""
+        painted = {}
+        if self.records and len(lpas):
+            order = numpy.unique(numpy.asarray(lpas, dtype=numpy.uint32))
+            newest = numpy.zeros(len(order), dtype=numpy.uint64)
+            for seq, first, n in self.records:
+                a, b = numpy.searchsorted(order, (first, first + n))
+                newest[a:b] = seq
+            hit = newest.nonzero()[0]
+            painted = dict(zip(order[hit].tolist(), newest[hit].tolist(), strict=True))
+        return painted
 
     cdef settle(self, uint32_t i, uint32_t k, const uint8_t* stamps, list moves):
         """Entries i..k are all of one LPA, oldest first: bind the winner."""
@@ -489,7 +502,7 @@ cdef class Worker:
                 return
             k -= 1
         best = self.entries + k
-        if self.records and self.trimmed_at(best.lpa) > best.seq:
+        if self.trimmed and self.trimmed.get(best.lpa, 0) > best.seq:
             return
         old = ssd.mapping.locate(best.lpa)
         if old != NONE and old // ssd.pages_per_block in self.reopened:
@@ -531,8 +544,10 @@ cdef class Worker:
             return "not in use"
         floor = self.base.seq if self.base is not None else 0
         back = {}
-        for lpa, seq, page in self.ssd.buffer.survivors():
-            newest = max(floor, self.winners.get(lpa, 0), self.trimmed_at(lpa))
+        saved = self.ssd.buffer.survivors()
+        trimmed = self.paint_trims([lpa for lpa, _, _ in saved])
+        for lpa, seq, page in saved:
+            newest = max(floor, self.winners.get(lpa, 0), trimmed.get(lpa, 0))
             if lpa < self.ssd.lpas and seq > newest and seq > back.get(lpa, (0,))[0]:
                 back[lpa] = (seq, page)
             self.seq = max(self.seq, seq)

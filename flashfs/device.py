@@ -38,9 +38,12 @@ def build_ssd(
     buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(geometry)
     if plp:
         buffer_pages = _protected_pages(nand, max(1, buffer_pages))
+    reserve = options["gc_reserve"]
+    if not reserve and durable and nand.on_disk and geometry.blocks >= 64:
+        reserve = max(2, geometry.blocks // 128)  # a sync of the image frees as many blocks as were cleaned since
     ssd = Ssd(
         nand, geometry.lpas, of.scheme_oob, buffer_pages=buffer_pages, plp=plp, durable=durable,
-        wear_spread=options["wear_spread"], gc_reserve=options["gc_reserve"],
+        wear_spread=options["wear_spread"], gc_reserve=reserve,
         checkpoint_every=options["checkpoint_every"],
     )  # fmt: skip
     ssd.plan_meta(saved_bytes(of, geometry))

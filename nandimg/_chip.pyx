@@ -199,6 +199,11 @@ cdef class Nand:
             self.nvram_read(offset, &view[0], n)
         return bytes(out)
 
+    @property
+    def on_disk(self):
+        """Whether a sync has something to wait for."""
+        return False
+
     def counters(self):
         """{operation: [count by cause]} since the chip was opened."""
         return {
@@ -298,6 +303,10 @@ cdef class Chip(Nand):
     @property
     def closed(self):
         return self.base == NULL
+
+    @property
+    def on_disk(self):
+        return self.path is not None
 
     def fileno(self):
         """The image's file descriptor (of the data alone when the chip lives in memory)."""

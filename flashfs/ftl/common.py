@@ -27,7 +27,7 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str) -> Streams:
     meta = ssd.meta.checkpoint_blocks + ssd.meta_floor
     data = -(-(ssd.lpas + 1) // per_block)
     spare = good - meta - data
-    reserve = options["gc_reserve"] or ssd.gc_reserve
+    reserve = options["gc_reserve"] or ssd.shrink_reserve(max(2, spare // 8))
     if spare < reserve + 2:
         raise BindError(
             f"{who}: {ssd.lpas} logical pages take {data} blocks, metadata {meta}, open and reserved ones {reserve + 2}: "
