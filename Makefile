@@ -43,7 +43,7 @@ demo: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/cython-lint nandimg flashfs
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint nandimg flashfs  # it calls pycodestyle by name
 
 ## campaign: many more power cuts than `make test` has time for, then kills of the daemon under ext4 (needs root)
 campaign: setup
