@@ -82,8 +82,8 @@ def parse_program(text: str) -> Iterator[tuple[str, int, int]]:
     """(operation, LPA, pages) of each word; UsageError names a bad one."""
     for word in text.split():
         operation, where = word[0], word[1:]
-        first, _, count = where.partition("+")
-        valid = (operation in "wt" and first.isdigit() and (not count or count.isdigit())) or word in ("f", "i", "r")
+        first, plus, count = where.partition("+")
+        valid = (operation in "wt" and first.isdigit() and (not plus or count.isdigit())) or word in ("f", "i", "r")
         if not valid:
             raise UsageError(f"program word {word!r}: wL, wL+N, tL, tL+N, f, i or r would do")
         yield operation, int(first or 0), int(count or 1)
@@ -129,7 +129,7 @@ class Wrong(Exception):
 class Bench:
     """A chip on a bench, whose power somebody keeps cutting."""
 
-    def __init__(self, case: Case, tell: Tell) -> None:
+    def __init__(self, case: Case, tell: Tell = _nobody) -> None:
         self.case = case
         self.tell = tell
         self.scheme = scheme(case.ftl)
