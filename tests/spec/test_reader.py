@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 import reader
+import torn
 
 from flashfs import cli, inspect
+from flashfs.crash import campaign
 from flashfs.device import Device
-from nandimg import PRESETS, checksum, create, page_checksum
+from nandimg import PRESETS, Cut, checksum, create, page_checksum
+from nandimg._faults import SHAPES
 
 FTLS = ("pagemap", "slimftl")
 CHIPS = ("tiny-16", "tiny-24d")
@@ -60,16 +63,22 @@ def scenario(name: str, device: Device, rnd: random.Random) -> bool:
 NAMES = ("fresh", "clean", "crashed", "unflushed", "trimmed", "cleaned", "cleaned-crashed", "checkpoint-crashed")
 
 
-@pytest.fixture(params=list(itertools.product(FTLS, CHIPS, NAMES)), ids="-".join)
-def image(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module", params=list(itertools.product(FTLS, CHIPS, NAMES)), ids="-".join)
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image in each state; nothing below changes it."""
     ftl, chip, name = request.param
-    path = tmp_path / "image"
+    path = tmp_path_factory.mktemp("image") / "image"
     create(path, PRESETS[chip].geometry)
     options = {"wear_spread": "4"} if chip == "tiny-24d" else {}
     device = Device.open(path, ftl=ftl, options=options)
     clean = scenario(name, device, random.Random(f"{ftl} {chip} {name}"))
     device.close(clean=clean)
     return path
+
+
+@pytest.fixture(scope="module")
+def spec(image: Path) -> reader.Image:
+    return reader.Image(image)
 
 
 @contextmanager
@@ -90,8 +99,7 @@ def test_checksums() -> None:
         assert reader.page_sum(data) == page_checksum(data)
 
 
-def test_header_and_layout(image: Path) -> None:
-    spec = reader.Image(image)
+def test_header_and_layout(image: Path, spec: reader.Image) -> None:
     dump = inspect.header(image)
     for field in ("version", "generation", "uuid", "backend", "ftl", "oob_used", "geometry", "options"):
         assert spec.header[field] == dump[field], field
@@ -100,8 +108,7 @@ def test_header_and_layout(image: Path) -> None:
     assert [copy["state"] for copy in dump["copies"]] == ["whole", "whole"]
 
 
-def test_blocks(image: Path) -> None:
-    spec = reader.Image(image)
+def test_blocks(image: Path, spec: reader.Image) -> None:
     live = [0] * spec.blocks
     for page in spec.current().values():
         live[page.ppa // spec.pages_per_block] += 1
@@ -119,8 +126,7 @@ def test_blocks(image: Path) -> None:
             assert row["stream"] == ("host", "gc", "wear", "meta")[first.stream]
 
 
-def test_every_page(image: Path) -> None:
-    spec = reader.Image(image)
+def test_every_page(image: Path, spec: reader.Image) -> None:
     chip = inspect.View(image)
     current = {page.ppa for page in spec.current().values()}
     try:
@@ -133,8 +139,7 @@ def test_every_page(image: Path) -> None:
         chip.close()
 
 
-def test_page_view(image: Path) -> None:
-    spec = reader.Image(image)
+def test_page_view(image: Path, spec: reader.Image) -> None:
     current = {page.ppa for page in spec.current().values()}
     for ppa in random.Random(7).sample(range(spec.pages), 12):
         found, dump = spec.page(ppa), inspect.page(image, ppa)
@@ -160,8 +165,7 @@ def test_page_view(image: Path) -> None:
                 }  # fmt: skip
 
 
-def test_content(image: Path) -> None:
-    spec = reader.Image(image)
+def test_content(image: Path, spec: reader.Image) -> None:
     content = spec.content()
     hole = bytes(spec.page_bytes)
     with readonly(image) as device:
@@ -170,8 +174,7 @@ def test_content(image: Path) -> None:
             assert device.read(lpa * spec.page_bytes, spec.page_bytes) == content.get(lpa, hole), lpa
 
 
-def test_lpa_story(image: Path) -> None:
-    spec = reader.Image(image)
+def test_lpa_story(image: Path, spec: reader.Image) -> None:
     current = spec.current()
     everything = [page for ppa in range(spec.pages) if (page := spec.page(ppa)).status != "erased"]
     for lpa in random.Random(8).sample(range(spec.lpas), 10):
@@ -185,9 +188,8 @@ def test_lpa_story(image: Path) -> None:
         assert all(row["why"] for row in dump["copies"])
 
 
-def test_clean_sections(image: Path) -> None:
+def test_clean_sections(image: Path, spec: reader.Image) -> None:
     """A clean image's own tables say what the live pages say."""
-    spec = reader.Image(image)
     checkpoint = spec.clean_checkpoint()
     with readonly(image) as device:
         assert (checkpoint is not None) == device.recovery.clean
@@ -206,9 +208,8 @@ def test_clean_sections(image: Path) -> None:
                 assert said["shared_from"] == entry["shared"]
 
 
-def test_log(image: Path) -> None:
+def test_log(image: Path, spec: reader.Image) -> None:
     """Both find the same newest checkpoint, and the same trims behind it."""
-    spec = reader.Image(image)
     crash = reader.Crash(spec)
     dump = inspect.log(image)
     newest = next(row for row in dump["checkpoints"] if row["whole"])
@@ -279,6 +280,18 @@ def test_refusals(tmp_path: Path) -> None:
 def _again(path: Path, raw: bytes) -> Path:
     path.write_bytes(raw)
     return path
+
+
+@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("seed", range(30))
+def test_torn_images(tmp_path: Path, ftl: str, seed: int) -> None:
+    """Power goes in the middle of something, twice at times: the reader and the recovery find the same pages."""
+    rnd = random.Random(f"torn {ftl} {seed}")
+    path = tmp_path / "image"
+    case = campaign.random_setting(rnd, ftl, rnd.choice(campaign.TINY))
+    cuts = [Cut(rnd.randint(1, 60), rnd.choice(SHAPES)), Cut(rnd.randint(1, 12), rnd.choice(SHAPES))]
+    torn.leave(path, case, cuts[: rnd.randint(1, 2)])
+    assert torn.disagreements(path) == [], f"{case.line()} cuts {cuts}"
 
 
 def test_dump_json_is_the_view(image: Path, capsys: pytest.CaptureFixture[str]) -> None:

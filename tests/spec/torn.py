@@ -1,0 +1,94 @@
+"""Images as a power cut leaves them, in files; and where the reader and the device's own recovery disagree on one."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import reader
+
+from flashfs import _recovery
+from flashfs.crash.cases import Case, parse_program
+from flashfs.device import Device, build_ssd
+from flashfs.ftl import scheme
+from nandimg import PRESETS, Cut, FaultyNand, PowerCut, create, open_image
+
+
+def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
+    """Run the case's program on an image at ``path`` until the last cut. It is then as that cut left it, or as the
+    program's last request did; the last cut may fall into the recovery after the first."""
+    geometry = PRESETS[case.preset].geometry
+    create(path, geometry)
+    of = scheme(case.ftl)
+    options = {**dict(case.options), "buffer": max(0, int(dict(case.options).get("buffer", 2)))}
+    Device.open(path, ftl=case.ftl, options={name: str(value) for name, value in options.items()}).close(clean=False)
+    image = open_image(path)
+    try:
+        nand = FaultyNand(image.chip, cuts, ())
+        given = of.resolve({**options, **(image.header.options or {})})
+
+        def mount() -> Any:
+            ssd = build_ssd(of, dict(given), nand)
+            _recovery.Recovery(ssd).run()
+            return ssd
+
+        left = len(cuts)
+        ssd: Any = None
+        steps = list(parse_program(case.program))
+        while steps or ssd is None:
+            try:
+                ssd = ssd or mount()
+                while steps:
+                    ssd = _step(ssd, mount, *steps.pop(0), geometry.page_bytes)
+            except PowerCut:
+                left -= 1
+                if left == 0:
+                    return
+                nand.power_on()
+                ssd = None
+    finally:
+        image.close()
+
+
+def _step(ssd: Any, mount: Any, operation: str, lpa: int, n: int, page: int) -> Any:
+    if operation == "w":  # the sequence number tells one version from another
+        data = b"".join(struct.pack("<QQ", x, ssd.seq) * (page // 16) for x in range(lpa, lpa + n))
+        ssd.write_range(lpa * page, data)
+    elif operation == "t":
+        ssd.trim_pages(lpa, n)
+    elif operation == "f":
+        ssd.sync_now()
+    elif operation == "r":
+        ssd.sync_now()
+        ssd.checkpoint(True)
+        return mount()
+    return ssd
+
+
+def disagreements(path: Path) -> list[str]:
+    """Lines about every page on which the two differ, and what fsck says."""
+    spec = reader.Image(path)
+    current = spec.current()
+    hole = bytes(spec.page_bytes)
+    device = Device.open(path, readonly=True)
+    try:
+        out = device.problems()
+        live = {
+            block * spec.pages_per_block + page
+            for block in range(spec.blocks)
+            for page in device.ssd.validity.live_in(block)
+        }
+        mine = {page.ppa for page in current.values()}
+        if live != mine:
+            out.append(
+                f"live pages: {sorted(live - mine)} by the device alone, {sorted(mine - live)} by the reader alone"
+            )
+        for lpa in range(spec.lpas):
+            expected = current[lpa].data if lpa in current else hole
+            if device.read(lpa * spec.page_bytes, spec.page_bytes) != expected:
+                out.append(f"LPA {lpa}: contents differ")
+        return out
+    finally:
+        device.close(clean=False)
