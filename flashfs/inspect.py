@@ -560,3 +560,29 @@ def recovery(path: str | Path) -> dict[str, Any]:
             "figures": dict(report.figures),
             "steps": [asdict(step) for step in report.steps],
         }
+
+
+def problems(path: str | Path, data: bool = False) -> list[str]:
+    """Every broken invariant, a line each; [] when sound. ``data`` also reads every live page and proves its checksum,
+    which takes as long as reading the disk."""
+    out = [f"header copy {row['copy']}: damaged" for row in header(path)["copies"] if row["state"] != "whole"]
+    with opened(path) as view:
+        if view.device is None:
+            return out if view.note == BLANK else [*out, view.note]
+        out += view.device.problems()
+        if data:
+            for block in range(view.chip.blocks):
+                out += _unreadable(view, block)
+        return out
+
+
+def _unreadable(view: View, block: int) -> list[str]:
+    """Live pages of a block that cannot be read whole."""
+    assert view.device is not None
+    out = []
+    for page in view.device.ssd.validity.live_in(block):
+        status, _, raw = view.chip.read_page(block, page)
+        if status != WHOLE:
+            ppa = block * view.per_block + page
+            out.append(f"PPA {ppa}: LPA {Spare.of(raw).lpa} cannot be read: its data do not match their checksum")
+    return out

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from flashfs.cli import options, show
 
 
-def command(image: options.Image, as_json: options.Json = False) -> None:
+def command(
+    image: options.Image,
+    data: Annotated[
+        bool, typer.Option("--data", help="Read every live page too, and prove its checksum: slow on a full disk.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
     """Check IMAGE: map, OOB, validity and counters against each other. Exit code 1 if anything is broken."""
-    from flashfs.device import Device
+    from flashfs import inspect
 
     with show.working(f"checking {image}"):
-        device = Device.open(image, readonly=True)
-        try:
-            problems = device.problems()
-        finally:
-            device.close(clean=False)
+        problems = inspect.problems(image, data)
     if as_json:
         show.result({"ok": not problems, "problems": problems}, as_json=True)
     else:

@@ -129,16 +129,18 @@ class Image:
 
     def _header(self) -> dict[str, Any]:
         found = []
+        why = "no header copy is right"
         for at in (0, 4096):
             raw = self.raw[at : at + 4096]
             if len(raw) < 4096 or raw[:8] != b"NANDIMG\0":
                 continue
-            if struct.unpack_from("<I", raw, 8)[0] != 1:
-                raise Refused(f"version {struct.unpack_from('<I', raw, 8)[0]}")
-            if struct.unpack_from("<I", raw, 4092)[0] == crc32c(raw[:4092]):
+            version = struct.unpack_from("<I", raw, 8)[0]
+            if version != 1:
+                why = f"version {version}"
+            elif struct.unpack_from("<I", raw, 4092)[0] == crc32c(raw[:4092]):
                 found.append(self._header_copy(raw))
         if not found:
-            raise Refused("no header copy is right")
+            raise Refused(why)
         return max(found, key=lambda header: header["generation"])
 
     @staticmethod

@@ -17,6 +17,7 @@ import torn
 from flashfs import cli, inspect
 from flashfs.crash import campaign
 from flashfs.device import Device
+from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Cut, checksum, create, page_checksum
 from nandimg._faults import SHAPES
 
@@ -306,3 +307,45 @@ def test_dump_json_is_the_view(image: Path, capsys: pytest.CaptureFixture[str]) 
     assert dump("page", 9) == inspect.page(image, 9)
     assert dump("lpa", 3) == inspect.lpa(image, 3)
     assert dump("map") == inspect.scheme(image, "map")
+
+
+def test_fsck_sees_damage(tmp_path: Path) -> None:
+    """Bits that flip in flushed data are an error to the host and a line of fsck, never an older version."""
+    path = tmp_path / "image"
+    create(path, PRESETS["tiny-16"].geometry)
+    device = Device.open(path)
+    for version in (b"a", b"b"):
+        device.write(0, version * 512)
+        device.flush()
+    device.close()
+    assert inspect.problems(path, data=True) == []
+    spec = reader.Image(path)
+    at = spec.data_at + spec.current()[0].ppa * spec.page_bytes
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    raw[10] ^= 0x80
+    path.write_bytes(raw)
+    assert inspect.problems(path)[:1] == ["header copy 0: damaged"]
+    assert "LPA 0 cannot be read" in inspect.problems(path, data=True)[1]
+    with readonly(path) as again, pytest.raises(OSError, match="LPA 0"):
+        again.read(0, 512)
+    story = inspect.lpa(path, 0)
+    assert (story["copies"][-1]["status"], story["copies"][-1]["state"]) == ("whole", "live")
+    assert inspect.page(path, story["ppa"])["record"]["data_checksum"] == "does not match"
+
+
+def test_blank_and_foreign(tmp_path: Path) -> None:
+    """A blank image says so in every view; numbers beyond the chip are one line."""
+    path = tmp_path / "image"
+    create(path, PRESETS["tiny-8"].geometry)
+    assert inspect.header(path)["state"].startswith("blank")
+    assert {row["state"] for row in inspect.blocks(path)} == {"blank"}
+    assert inspect.page(path, 5)["status"] == "erased"
+    assert "blank" in inspect.lpa(path, 5)["reads"]
+    for view in (inspect.scheme, inspect.recovery, inspect.log):
+        assert view(path)["note"].startswith("blank")
+    assert inspect.problems(path) == []
+    for view, number in ((inspect.page, 32), (inspect.page, -1), (inspect.lpa, 8)):
+        with pytest.raises(FlashfsError, match="0 to") as error:
+            view(path, number)
+        assert "\n" not in str(error.value)
