@@ -9,10 +9,13 @@ TRACED = os.environ.get("FLASHFS_TRACE") == "1"  # line tracing for coverage of 
 BARE = os.environ.get("FLASHFS_BARE") == "1"  # an editable install would compile everything again: `make setup` builds
 
 MODULES = [
+    "nandimg._nand",
     "nandimg._chip",
     "nandimg._faults",
     "flashfs._pool",
     "flashfs._parts",
+    "flashfs._defaults",
+    "flashfs._mover",
     "flashfs._buffer",
     "flashfs._metalog",
     "flashfs._core",

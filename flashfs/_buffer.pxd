@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from nandimg._chip cimport Nand
+from nandimg._nand cimport Nand
 
 
 cdef class WriteBuffer:

@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs._pool cimport NONE
-from nandimg._chip cimport Nand
+from nandimg._nand cimport Nand
 
 cdef extern from "crc32c.h" nogil:
     void crc32c_setup()

@@ -4,9 +4,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs._buffer cimport WriteBuffer
 from flashfs._metalog cimport MetaLog
+from flashfs._mover cimport Mover
 from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs._pool cimport BlockPool
-from nandimg._chip cimport Nand
+from nandimg._nand cimport Nand
 
 cdef enum:
     RUN = 256                # pages that one step of a run handles at most
@@ -15,12 +16,13 @@ cdef enum:
 cdef class Ssd(Engine):
     cdef readonly WriteBuffer buffer
     cdef readonly MetaLog meta
+    cdef readonly Mover mover
     cdef readonly uint64_t seq, host_read, host_write, host_trim, mounts
-    cdef readonly uint64_t extra_reads, lost_pages, unreadable, syncs
+    cdef readonly uint64_t extra_reads, unreadable, syncs
     cdef readonly bint durable, ready
     cdef bint mount_due, dirty
     cdef uint32_t wear_spread
-    cdef uint64_t wear_scan_at, since_checkpoint, checkpoint_every
+    cdef uint64_t wear_scan_at, checkpoint_every
     cdef uint32_t[64] wear_queue
     cdef uint32_t wear_n, oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB to program
@@ -29,15 +31,6 @@ cdef class Ssd(Engine):
     cdef uint32_t* olds
     cdef uint64_t* seqs
     cdef uint32_t* lookups
-    cdef uint32_t* gc_pages
-    cdef uint32_t* gc_lpas
-    cdef uint32_t* gc_olds
-    cdef uint32_t* gc_news
-    cdef uint8_t* gc_kinds
-    cdef uint64_t* gc_keys
-    cdef int64_t* gc_ready
-    cdef uint8_t* gc_data
-    cdef uint8_t* gc_gather
     cdef uint8_t* edge                     # one page: the ragged end of a request
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
@@ -56,9 +49,4 @@ cdef class Ssd(Engine):
     cdef int retire_doomed(self) except -1 nogil
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
                         const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil
-    cdef int program_failed(self, uint32_t block) except -1 nogil
-    cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
-    cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil
-    cdef int commit_move(self, uint32_t n) except -1 nogil
-    cdef int sort_keys(self, uint32_t n) noexcept nogil
     cdef bint is_mapped(self, uint32_t lpa) except -1 nogil

@@ -12,6 +12,7 @@ from libc.string cimport memcpy, memset
 
 from flashfs._buffer cimport WriteBuffer
 from flashfs._metalog cimport MetaLog
+from flashfs._mover cimport Mover
 from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs._pool cimport (
     CAUSE_GC,
@@ -33,13 +34,10 @@ from flashfs._pool cimport (
     oob_pack,
     oob_unpack,
 )
-from nandimg._chip cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_OK, Nand
+from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_OK, Nand
 
 from flashfs._pool import CAUSE_NAMES
 from flashfs.errors import BindError, DeviceFullError, UncorrectableError
-
-cdef extern from "<algorithm>" namespace "std" nogil:
-    void sort(uint64_t* first, uint64_t* last)
 
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
@@ -71,9 +69,10 @@ cdef class Ssd(Engine):
         self.pool = BlockPool(nand)
         self.buffer = WriteBuffer(nand, buffer_pages, plp)
         self.meta = MetaLog(self)
-        self._allocate(nand.keeps_data)
+        self.mover = Mover(self)
+        self._allocate()
 
-    def _allocate(self, bint keeps_data):
+    def _allocate(self):
         cdef uint32_t pages = max(self.pages_per_block, RUN)
         self.oobs = <uint8_t*> malloc(RUN * self.oob_bytes)
         self.read_oobs = <uint8_t*> malloc(pages * self.oob_bytes)
@@ -81,22 +80,9 @@ cdef class Ssd(Engine):
         self.olds = <uint32_t*> malloc(TRIM_CHUNK * 4)
         self.seqs = <uint64_t*> malloc(RUN * 8)
         self.lookups = <uint32_t*> malloc(RUN * 4)
-        self.gc_pages = <uint32_t*> malloc(pages * 4)
-        self.gc_lpas = <uint32_t*> malloc(pages * 4)
-        self.gc_olds = <uint32_t*> malloc(pages * 4)
-        self.gc_news = <uint32_t*> malloc(pages * 4)
-        self.gc_kinds = <uint8_t*> malloc(pages)
-        self.gc_keys = <uint64_t*> malloc(pages * 8)
-        self.gc_ready = <int64_t*> malloc(pages * 8)
         self.edge = <uint8_t*> malloc(self.page_bytes)
-        if keeps_data:
-            self.gc_data = <uint8_t*> malloc(<uint64_t> self.pages_per_block * self.page_bytes)
-            self.gc_gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
-            if not (self.gc_data and self.gc_gather):
-                raise MemoryError
         if not (self.oobs and self.read_oobs and self.status and self.olds and self.seqs and self.lookups
-                and self.gc_pages and self.gc_lpas and self.gc_olds and self.gc_news and self.gc_kinds
-                and self.gc_keys and self.gc_ready and self.edge):
+                and self.edge):
             raise MemoryError
 
     def __dealloc__(self):
@@ -106,15 +92,6 @@ cdef class Ssd(Engine):
         free(self.olds)
         free(self.seqs)
         free(self.lookups)
-        free(self.gc_pages)
-        free(self.gc_lpas)
-        free(self.gc_olds)
-        free(self.gc_news)
-        free(self.gc_kinds)
-        free(self.gc_keys)
-        free(self.gc_ready)
-        free(self.gc_data)
-        free(self.gc_gather)
         free(self.edge)
 
     # --- putting it together
@@ -421,109 +398,7 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
-        cdef uint32_t n
-        cdef int64_t end = self.now_ns
-        cdef uint32_t live = self.validity.count(block)
-        n = self.collect(block, cause)
-        if n and not self.copy_out(n, stream, cause, &end):
-            return 0
-        self.commit_move(n)
-        self.validity.not_candidate(block)
-        if n == live:
-            self.pool.release(block, end)
-        else:
-            self.lost_pages += live - n    # unreadable pages stay where they are: their LPAs give EIO, not old data
-        return 1
-
-    cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
-        """Read the live pages of a block into gc_data; sort them by LPA in gc_keys (LPA << 16 | index). Returns how
-        many could be read."""
-        cdef uint32_t i = 0, run, k, n = 0
-        cdef uint32_t live = self.validity.pages(block, self.gc_pages)
-        cdef int64_t ready
-        cdef Oob oob
-        while i < live:
-            run = 1
-            while i + run < live and self.gc_pages[i + run] == self.gc_pages[i] + run:
-                run += 1
-            ready = self.nand.read(block, self.gc_pages[i], run,
-                                   <uint8_t*> NULL if self.gc_data == NULL else self.gc_data + <uint64_t> i * self.page_bytes,
-                                   self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.now_ns)
-            for k in range(i, i + run):
-                self.gc_ready[k] = ready
-                if self.status[k] != PAGE_OK:
-                    continue
-                oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
-                self.gc_keys[n] = (<uint64_t> oob.lpa << 16) | k
-                n += 1
-            i += run
-        self.sort_keys(n)
-        for i in range(n):
-            k = <uint32_t> (self.gc_keys[i] & 0xFFFF)
-            self.gc_lpas[i] = <uint32_t> (self.gc_keys[i] >> 16)
-            self.gc_olds[i] = block * self.pages_per_block + self.gc_pages[k]
-            oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
-            self.gc_kinds[i] = oob.kind
-        return n
-
-    cdef int sort_keys(self, uint32_t n) noexcept nogil:
-        sort(self.gc_keys, self.gc_keys + n)
-        return 0
-
-    cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil:
-        """Program the collected pages, sequence numbers unchanged; 0 if placement broke the move off."""
-        cdef Extent ext
-        cdef uint32_t done = 0, i, k, ok
-        cdef int64_t start, one
-        cdef uint64_t order
-        while done < n:
-            self.placement.take(stream, self.gc_lpas + done, n - done, &ext)
-            if ext.n == 0:
-                return 0
-            ext.n = min(ext.n, <uint32_t> RUN)
-            start = self.now_ns
-            order = self.pool.order[ext.block]
-            for i in range(ext.n):
-                k = <uint32_t> (self.gc_keys[done + i] & 0xFFFF)
-                oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream)
-                start = max(start, self.gc_ready[k])
-                if self.gc_data != NULL:
-                    memcpy(self.gc_gather + <uint64_t> i * self.page_bytes,
-                           self.gc_data + <uint64_t> k * self.page_bytes, self.page_bytes)
-            if self.mapping.scheme_oob:
-                self.mapping.stamp(self.oobs + OOB_ENGINE, self.gc_lpas + done, ext.n, ext.block, ext.page)
-            one = self.nand.program(ext.block, ext.page, ext.n, self.gc_gather, self.oobs, cause, start, &ok)
-            end[0] = max(end[0], one)
-            for i in range(ok):
-                self.gc_news[done + i] = ext.block * self.pages_per_block + ext.page + i
-            if ok:
-                self.pool.advance(ext.block, ok)
-                self.since_checkpoint += ok
-                self.placement.used(ext.block, ok)
-            done += ok
-            if ok < ext.n:
-                self.program_failed(ext.block)
-        return 1
-
-    cdef int commit_move(self, uint32_t n) except -1 nogil:
-        """Tell the owners, kind by kind, then let the old pages die."""
-        cdef uint32_t i = 0, run
-        while i < n:
-            run = 1
-            while i + run < n and self.gc_kinds[i + run] == self.gc_kinds[i]:
-                run += 1
-            self.mapping.moved(self.gc_kinds[i], self.gc_lpas + i, self.gc_olds + i, self.gc_news + i, run)
-            i += run
-        i = 0
-        while i < n:
-            run = 1
-            while (i + run < n and self.gc_news[i + run] == self.gc_news[i] + run
-                   and self.gc_news[i + run] != self.gc_news[i] // self.pages_per_block * self.pages_per_block + self.pages_per_block):
-                run += 1
-            self.validity.live_run(self.gc_news[i], run)
-            i += run
-        self.validity.dead(self.gc_olds, n)
-        return 0
+        return self.mover.relocate(block, stream, cause)
 
     # --- chores: between requests, never inside one
 
@@ -743,14 +618,12 @@ cdef class Ssd(Engine):
 
     def dram(self):
         """{structure: (bytes as a controller packs them, bytes allocated)}."""
-        gc = self.pages_per_block * self.page_bytes
         tables = dict(self.mapping.tables())
         tables.update(self.validity.tables())
         tables["blocks"] = self.pool.table_bytes()
         tables["write_buffer"] = self.buffer.tables()
         tables["trim_log"] = self.meta.tables()
-        if self.gc_data != NULL:
-            tables["gc_buffer"] = (gc, gc + RUN * self.page_bytes)
+        tables["gc_buffer"] = self.mover.tables()
         return tables
 
     def check(self):

@@ -5,7 +5,7 @@ from libc.stdlib cimport free, malloc
 
 from flashfs._core cimport Ssd
 from flashfs._pool cimport CAUSE_RECOVERY, KIND_USER, NONE, Oob, oob_unpack
-from nandimg._chip cimport PAGE_OK
+from nandimg._nand cimport PAGE_OK
 
 
 def cross_check(Ssd ssd, uint32_t most=100):

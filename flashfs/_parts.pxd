@@ -1,9 +1,8 @@
-# The four parts of an FTL as compiled interfaces, with the engine's defaults for each.
-cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+# The four parts of an FTL as compiled interfaces; flashfs._defaults has the engine's own.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs._pool cimport BlockPool
-from nandimg._chip cimport Nand
+from nandimg._nand cimport Nand
 
 
 cdef struct Extent:
@@ -22,8 +21,10 @@ cdef class Engine:
     cdef readonly uint32_t meta_floor      # free blocks that belong to the next checkpoint and its log
     cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
     cdef readonly int64_t now_ns
+    cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
+    cdef int program_failed(self, uint32_t block) except -1 nogil
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
 
 
@@ -41,10 +42,6 @@ cdef class Mapping:
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
 
 
-cdef class PageTable(Mapping):
-    cdef uint32_t* table
-
-
 cdef class Validity:
     cdef readonly Engine ssd
     cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil
@@ -58,23 +55,6 @@ cdef class Validity:
     cdef int forget(self, uint32_t block) noexcept nogil
 
 
-cdef class PageBitmap(Validity):
-    cdef uint64_t* bits
-    cdef uint32_t* bvc
-    cdef uint32_t* next_of                 # victims by valid count: doubly linked lists, one a count
-    cdef uint32_t* prev_of
-    cdef uint32_t* first                   # [pages_per_block + 1]
-    cdef uint8_t* listed
-    cdef uint32_t lowest, pages_per_block, words, shift
-    @cython.final
-    cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
-    cdef uint64_t n_words
-    @cython.final
-    cdef int link(self, uint32_t block, uint32_t count) noexcept nogil
-    @cython.final
-    cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil
-
-
 cdef class Placement:
     cdef readonly Engine ssd
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil
@@ -83,22 +63,8 @@ cdef class Placement:
     cdef int finish(self, int stream) except -1 nogil
 
 
-cdef class Streams(Placement):
-    cdef readonly uint32_t width_host, width_gc, stripe
-    cdef uint32_t[4] width
-    cdef uint32_t[4] turn
-    cdef uint32_t[4] left
-    cdef uint32_t* open_of                 # [4][most dies]
-    cdef uint32_t most
-    cdef int shut(self, uint32_t* slot) noexcept nogil
-
-
 cdef class Cleaning:
     cdef readonly Engine ssd
     cdef readonly bint open_blocks_rest    # an open block may lie still for long: wear levelling looks at it too
     cdef int clean(self) except -1 nogil
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil
-
-
-cdef class Greedy(Cleaning):
-    pass

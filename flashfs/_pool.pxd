@@ -1,7 +1,7 @@
 # The block pool: what each block is doing, which are free, and the words that all parts share.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from nandimg._chip cimport Nand
+from nandimg._nand cimport Nand
 
 cdef extern from *:
     """

@@ -10,7 +10,7 @@ copies with the same number are an original and what cleaning made of it: the co
 finished, which shows in the original's block still having live pages that were not copied. Then that block's pages
 all count where they are and the copies are dead, so that an interrupted move costs no space.
 """
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
@@ -34,7 +34,7 @@ from flashfs._pool cimport (
     Oob,
     oob_unpack,
 )
-from nandimg._chip cimport OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK
+from nandimg._nand cimport OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK
 
 import time
 from dataclasses import dataclass, field
@@ -79,9 +79,11 @@ class Step:
 
 @dataclass(slots=True)
 class Report:
-    """How a mount came by its state. ``clean``: from a clean checkpoint, with nothing scanned."""
+    """How a mount came by its state. ``clean``: from a clean checkpoint, with nothing scanned;
+    ``fresh``: there was nothing yet."""
 
     clean: bool = False
+    fresh: bool = False
     steps: list = field(default_factory=list)
     figures: dict = field(default_factory=dict)
 
@@ -89,6 +91,8 @@ class Report:
         """One line for whoever mounted."""
         reads = sum(step.reads for step in self.steps)
         spares = sum(step.spare_reads for step in self.steps)
+        if self.fresh:
+            return "fresh: bound and formatted"
         if self.clean:
             return f"clean: read a checkpoint of {reads} pages, scanned nothing"
         return (f"recovered: {spares} spare and {reads} page reads, {self.figures.get('pages_found', 0)} pages written "
@@ -150,6 +154,7 @@ cdef class Worker:
     cdef uint32_t n_entries, room
     cdef bytearray stamps
     cdef uint64_t seq, order, newest_id
+    cdef int64_t latest_ns
     cdef dict trimmed                      # LPA -> newest trim since the checkpoint, of the LPAs that were scanned
     cdef dict winners                      # LPA -> newest sequence number found in flash since the checkpoint
     cdef bytearray page
@@ -177,7 +182,9 @@ cdef class Worker:
         free(self.entries)
 
     def meter(self):
-        """(spare reads, reads, programs, virtual ns, wall s) so far."""
+        """(spare reads, reads, programs, virtual ns, wall s) so far. A step's spare reads depend on nothing, so the
+        dies serve them side by side: the step ends with the last."""
+        self.ssd.now_ns = max(self.ssd.now_ns, self.latest_ns)
         cdef uint64_t[4] totals
         cdef int op, cause
         for op in range(4):
@@ -201,7 +208,8 @@ cdef class Worker:
 
     cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1:
         cdef uint8_t status = 0
-        self.ssd.nand.read_spare(block, page, 1, self.ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
+        self.latest_ns = max(self.latest_ns, self.ssd.nand.read_spare(
+            block, page, 1, self.ssd.read_oobs, &status, CAUSE_RECOVERY, self.ssd.now_ns))
         oob_unpack(self.ssd.read_oobs, oob)
         return status
 

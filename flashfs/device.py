@@ -119,7 +119,7 @@ class Device:
         device._fit_dram(settings.get("dram"))
         if fresh:
             device.ssd.format()
-            device.recovery.clean = True
+            device.recovery.clean = device.recovery.fresh = True
         else:
             device.recover()
         return device

@@ -13,6 +13,28 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport fdatasync, pread, pwrite
 
+from nandimg._nand cimport (
+    BLOCK_FACTORY_BAD,
+    BLOCK_GOOD,
+    BLOCK_GROWN_BAD,
+    NO_DATA_CRC,
+    OP_ERASE,
+    OP_PROGRAM,
+    OP_READ,
+    OP_SPARE,
+    PAGE_ERASED,
+    PAGE_OK,
+    PAGE_TORN,
+    TEAR_DATA_ONLY,
+    TEAR_HEAD_GONE,
+    TEAR_OOB_ONLY,
+    TEAR_PREFIX,
+    TEAR_SPOILT,
+    TEAR_TAIL_GONE,
+    TEAR_WHOLE,
+    Nand,
+)
+
 import os
 
 from nandimg.errors import NandError
@@ -60,156 +82,6 @@ def checksum(const uint8_t[::1] data not None, uint32_t seed=0):
 def page_checksum(const uint8_t[::1] data not None):
     """The four-lane sum of one page's data (a multiple of 32 bytes); never 0, which marks a page without data."""
     return crc32c_page(&data[0], data.shape[0])
-
-
-cdef class Nand:
-    """The chip as an engine sees it.
-
-    Every operation takes the virtual time ``t_ns`` at which it may start and returns the one at which it ends. A
-    breach of the rules raises NandError and changes nothing. ``cause`` (0..15) says on whose account it is counted.
-    """
-
-    cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
-                         int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
-        """Program ``n`` pages of one block in order; ``data`` may be NULL (the pages read as zeros). ``oob`` holds
-        ``oob_bytes`` a page. ``done[0]`` pages succeeded; if fewer than ``n``, the next one failed and is lost."""
-        with gil:
-            raise NotImplementedError
-
-    cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
-                      int cause, int64_t t_ns) except -1 nogil:
-        """Read ``n`` pages with their OOB; ``data`` and ``oob`` may be NULL. ``status`` gets a PageStatus a page."""
-        with gil:
-            raise NotImplementedError
-
-    cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
-                            int cause, int64_t t_ns) except -1 nogil:
-        """Read ``n`` spare areas alone: cheaper, but a page whose OOB is whole and whose data is not looks OK."""
-        with gil:
-            raise NotImplementedError
-
-    cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
-        """Erase a block; ``ok[0]`` is false if the chip reports failure (the block is then to be retired)."""
-        with gil:
-            raise NotImplementedError
-
-    cdef int sync(self, bint durable) except -1 nogil:
-        """What was done so far survives the host's death (``durable``) or at least this process's (not)."""
-        with gil:
-            raise NotImplementedError
-
-    cdef uint32_t erases(self, uint32_t block) noexcept nogil:
-        return 0
-
-    cdef int health(self, uint32_t block) noexcept nogil:
-        return BLOCK_GROWN_BAD
-
-    cdef int retire(self, uint32_t block) except -1 nogil:
-        """Mark a block bad for good."""
-        with gil:
-            raise NotImplementedError
-
-    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
-        with gil:
-            raise NotImplementedError
-
-    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
-        with gil:
-            raise NotImplementedError
-
-    cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
-        """Write the 64 bytes of boot slot 0 or 1: a hint, never to be trusted without proof from the flash."""
-        with gil:
-            raise NotImplementedError
-
-    cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil:
-        with gil:
-            raise NotImplementedError
-
-    cdef uint64_t count(self, int op, int cause) noexcept nogil:
-        return 0
-
-    # The same for Python: tests, tools and the offline views; never on a hot path.
-
-    def program_page(self, uint32_t block, uint32_t page, data, bytes oob, int cause=0, int64_t t_ns=0):
-        """Program one page; returns its virtual end in ns, or None if the chip reported failure."""
-        cdef uint32_t done = 0
-        cdef const uint8_t[::1] view
-        cdef const uint8_t* at = NULL
-        if data is not None:
-            view = data
-            if view.shape[0] != self.page_bytes:
-                raise ValueError(f"data is {view.shape[0]} bytes: a page ({self.page_bytes}) would do")
-            at = &view[0]
-        if len(oob) > self.oob_bytes:
-            raise ValueError(f"oob is {len(oob)} bytes: {self.oob_bytes} at most would do")
-        padded = oob.ljust(self.oob_bytes, b"\xff")
-        end = self.program(block, page, 1, at, <const uint8_t*> <char*> padded, cause, t_ns, &done)
-        return end if done else None
-
-    def read_page(self, uint32_t block, uint32_t page, int cause=0, int64_t t_ns=0):
-        """(status, data, oob) of one page: status is 0 erased, 1 whole, 2 torn."""
-        cdef uint8_t status = 0
-        data = bytearray(self.page_bytes)
-        oob = bytearray(self.oob_bytes)
-        cdef uint8_t[::1] d = data
-        cdef uint8_t[::1] o = oob
-        self.read(block, page, 1, &d[0], &o[0], &status, cause, t_ns)
-        return status, bytes(data), bytes(oob)
-
-    def read_spare_area(self, uint32_t block, uint32_t page, int cause=0, int64_t t_ns=0):
-        """(status, oob) of one page by a spare read alone."""
-        cdef uint8_t status = 0
-        oob = bytearray(self.oob_bytes)
-        cdef uint8_t[::1] o = oob
-        self.read_spare(block, page, 1, &o[0], &status, cause, t_ns)
-        return status, bytes(oob)
-
-    def erase_block(self, uint32_t block, int cause=0, int64_t t_ns=0):
-        """Erase one block; returns its virtual end in ns, or None if the chip reported failure."""
-        cdef bint ok = False
-        end = self.erase(block, cause, t_ns, &ok)
-        return end if ok else None
-
-    def synchronise(self, bint durable=True):
-        self.sync(durable)
-
-    def retire_block(self, uint32_t block):
-        self.retire(block)
-
-    def erase_count(self, uint32_t block):
-        """Times the block was erased; it persists."""
-        return self.erases(block)
-
-    def block_health(self, uint32_t block):
-        """0 good, 1 factory bad, 2 grown bad; it persists."""
-        return self.health(block)
-
-    def boot_slot(self, int slot):
-        """The 64 bytes of a boot slot."""
-        cdef uint8_t[64] raw
-        self.boot_read(slot, raw)
-        return raw[:64]
-
-    def nvram(self, uint64_t offset, uint64_t n):
-        """``n`` bytes of the NVRAM region."""
-        out = bytearray(n)
-        cdef uint8_t[::1] view = out
-        if n:
-            self.nvram_read(offset, &view[0], n)
-        return bytes(out)
-
-    @property
-    def on_disk(self):
-        """Whether a sync has something to wait for."""
-        return False
-
-    def counters(self):
-        """{operation: [count by cause]} since the chip was opened."""
-        return {
-            name: [self.count(op, cause) for cause in range(CAUSES)]
-            for op, name in enumerate(("read", "program", "erase", "spare_read"))
-        }
 
 
 @cython.final

@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from nandimg._chip cimport Chip, Nand
+from nandimg._chip cimport Chip
+from nandimg._nand cimport Nand
 
 
 cdef class FaultyNand(Nand):

@@ -5,7 +5,8 @@ the NVRAM and boot area are counted from 1 in each life, and a Cut ends a life a
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from nandimg._chip cimport (
+from nandimg._chip cimport Chip
+from nandimg._nand cimport (
     TEAR_DATA_ONLY,
     TEAR_HEAD_GONE,
     TEAR_NOTHING,
@@ -14,7 +15,6 @@ from nandimg._chip cimport (
     TEAR_SPOILT,
     TEAR_TAIL_GONE,
     TEAR_WHOLE,
-    Chip,
     Nand,
 )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flashfs._parts import Greedy, PageBitmap, PageTable
+from flashfs._defaults import Greedy, PageBitmap, PageTable
 from flashfs.ftl import Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flashfs._parts import PageBitmap
+from flashfs._defaults import PageBitmap
 from flashfs.ftl import Option, Scheme, slimftl
 
 

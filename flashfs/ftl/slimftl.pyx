@@ -27,7 +27,7 @@ from flashfs._pool cimport (
     Oob,
     oob_unpack,
 )
-from nandimg._chip cimport PAGE_OK
+from nandimg._nand cimport PAGE_OK
 
 from flashfs.errors import BindError, DeviceFullError
 

@@ -1,0 +1,28 @@
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs._parts cimport Engine
+
+
+@cython.final
+cdef class Mover:
+    cdef readonly Engine ssd
+    cdef readonly uint64_t lost_pages      # live pages that could not be read: they stay where they are
+    cdef uint32_t oob_bytes, page_bytes, pages_per_block
+    cdef uint8_t* read_oobs                # the victim's, in page order
+    cdef uint8_t* oobs                     # those of the run being programmed
+    cdef uint8_t* status
+    cdef uint8_t* kinds                    # from here on in LPA order
+    cdef uint32_t* pages
+    cdef uint32_t* lpas
+    cdef uint32_t* olds
+    cdef uint32_t* news
+    cdef uint64_t* keys                    # LPA << 16 | index in page order
+    cdef int64_t* ready                    # when each page was read, in page order
+    cdef uint8_t* data
+    cdef uint8_t* gather
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
+    cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
+    cdef int sort_keys(self, uint32_t n) noexcept nogil
+    cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil
+    cdef int commit_move(self, uint32_t n) except -1 nogil

@@ -1,0 +1,177 @@
+# distutils: language = c++
+"""The mover: it carries the live pages of a block to where placement puts them, whoever asked for it and why.
+
+A move is one transaction: every page is read and copied, then the owners of the pages hear of it, then the old pages
+die and the block is released. Broken off or cut at any point before that, it has changed nothing.
+"""
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from flashfs._parts cimport Engine, Extent
+from flashfs._pool cimport OOB_ENGINE, Oob, oob_moved, oob_unpack
+from nandimg._nand cimport PAGE_OK
+
+cdef extern from "<algorithm>" namespace "std" nogil:
+    void sort(uint64_t* first, uint64_t* last)
+
+cdef enum:
+    RUN = 256                # pages that one program carries at most
+
+
+@cython.final
+cdef class Mover:
+    """Buffers for one block: a controller has them in DRAM, and the ledger counts them."""
+
+    def __cinit__(self, Engine ssd):
+        cdef uint32_t pages = ssd.nand.pages_per_block
+        self.ssd = ssd
+        self.oob_bytes = ssd.nand.oob_bytes
+        self.page_bytes = ssd.nand.page_bytes
+        self.pages_per_block = pages
+        self.read_oobs = <uint8_t*> malloc(<uint64_t> pages * self.oob_bytes)
+        self.oobs = <uint8_t*> malloc(<uint64_t> RUN * self.oob_bytes)
+        self.status = <uint8_t*> malloc(pages)
+        self.kinds = <uint8_t*> malloc(pages)
+        self.pages = <uint32_t*> malloc(pages * 4)
+        self.lpas = <uint32_t*> malloc(pages * 4)
+        self.olds = <uint32_t*> malloc(pages * 4)
+        self.news = <uint32_t*> malloc(pages * 4)
+        self.keys = <uint64_t*> malloc(pages * 8)
+        self.ready = <int64_t*> malloc(pages * 8)
+        if not (self.read_oobs and self.oobs and self.status and self.kinds and self.pages and self.lpas
+                and self.olds and self.news and self.keys and self.ready):
+            raise MemoryError
+        if ssd.nand.keeps_data:
+            self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
+            self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
+            if not (self.data and self.gather):
+                raise MemoryError
+
+    def __dealloc__(self):
+        free(self.read_oobs)
+        free(self.oobs)
+        free(self.status)
+        free(self.kinds)
+        free(self.pages)
+        free(self.lpas)
+        free(self.olds)
+        free(self.news)
+        free(self.keys)
+        free(self.ready)
+        free(self.data)
+        free(self.gather)
+
+    def tables(self):
+        """(as a controller packs it, as allocated)."""
+        block = self.pages_per_block * self.page_bytes if self.data != NULL else 0
+        run = RUN * self.page_bytes if self.data != NULL else 0
+        lists = self.pages_per_block * (34 + self.oob_bytes)
+        return block + lists, block + run + lists + RUN * self.oob_bytes
+
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
+        """As Engine.relocate."""
+        cdef uint32_t n
+        cdef int64_t end = self.ssd.now_ns
+        cdef uint32_t live = self.ssd.validity.count(block)
+        n = self.collect(block, cause)
+        if n and not self.copy_out(n, stream, cause, &end):
+            return 0
+        self.commit_move(n)
+        self.ssd.validity.not_candidate(block)
+        if n == live:
+            self.ssd.pool.release(block, end)
+        else:
+            self.lost_pages += live - n    # unreadable pages stay where they are: their LPAs give EIO, not old data
+        return 1
+
+    cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
+        """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 16 | index). Returns how
+        many could be read."""
+        cdef uint32_t i = 0, run, k, n = 0
+        cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
+        cdef int64_t ready
+        cdef Oob oob
+        while i < live:
+            run = 1
+            while i + run < live and self.pages[i + run] == self.pages[i] + run:
+                run += 1
+            ready = self.ssd.nand.read(block, self.pages[i], run,
+                                   <uint8_t*> NULL if self.data == NULL else self.data + <uint64_t> i * self.page_bytes,
+                                   self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ssd.now_ns)
+            for k in range(i, i + run):
+                self.ready[k] = ready
+                if self.status[k] != PAGE_OK:
+                    continue
+                oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
+                self.keys[n] = (<uint64_t> oob.lpa << 16) | k
+                n += 1
+            i += run
+        self.sort_keys(n)
+        for i in range(n):
+            k = <uint32_t> (self.keys[i] & 0xFFFF)
+            self.lpas[i] = <uint32_t> (self.keys[i] >> 16)
+            self.olds[i] = block * self.pages_per_block + self.pages[k]
+            oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
+            self.kinds[i] = oob.kind
+        return n
+
+    cdef int sort_keys(self, uint32_t n) noexcept nogil:
+        sort(self.keys, self.keys + n)
+        return 0
+
+    cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil:
+        """Program the collected pages, sequence numbers unchanged; 0 if placement broke the move off."""
+        cdef Extent ext
+        cdef uint32_t done = 0, i, k, ok
+        cdef int64_t start, one
+        cdef uint64_t order
+        while done < n:
+            self.ssd.placement.take(stream, self.lpas + done, n - done, &ext)
+            if ext.n == 0:
+                return 0
+            ext.n = min(ext.n, <uint32_t> RUN)
+            start = self.ssd.now_ns
+            order = self.ssd.pool.order[ext.block]
+            for i in range(ext.n):
+                k = <uint32_t> (self.keys[done + i] & 0xFFFF)
+                oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream)
+                start = max(start, self.ready[k])
+                if self.data != NULL:
+                    memcpy(self.gather + <uint64_t> i * self.page_bytes,
+                           self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
+            if self.ssd.mapping.scheme_oob:
+                self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + done, ext.n, ext.block, ext.page)
+            one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather, self.oobs, cause, start, &ok)
+            end[0] = max(end[0], one)
+            for i in range(ok):
+                self.news[done + i] = ext.block * self.pages_per_block + ext.page + i
+            if ok:
+                self.ssd.pool.advance(ext.block, ok)
+                self.ssd.since_checkpoint += ok
+                self.ssd.placement.used(ext.block, ok)
+            done += ok
+            if ok < ext.n:
+                self.ssd.program_failed(ext.block)
+        return 1
+
+    cdef int commit_move(self, uint32_t n) except -1 nogil:
+        """Tell the owners, kind by kind, then let the old pages die."""
+        cdef uint32_t i = 0, run
+        while i < n:
+            run = 1
+            while i + run < n and self.kinds[i + run] == self.kinds[i]:
+                run += 1
+            self.ssd.mapping.moved(self.kinds[i], self.lpas + i, self.olds + i, self.news + i, run)
+            i += run
+        i = 0
+        while i < n:
+            run = 1
+            while (i + run < n and self.news[i + run] == self.news[i] + run
+                   and self.news[i + run] != self.news[i] // self.pages_per_block * self.pages_per_block + self.pages_per_block):
+                run += 1
+            self.ssd.validity.live_run(self.news[i], run)
+            i += run
+        self.ssd.validity.dead(self.olds, n)
+        return 0

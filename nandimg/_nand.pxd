@@ -1,0 +1,58 @@
+# What an engine sees of a chip, and the numbers that both sides use.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+cdef enum:
+    OP_READ = 0
+    OP_PROGRAM = 1
+    OP_ERASE = 2
+    OP_SPARE = 3
+    OP_COUNT = 4
+
+cdef enum:
+    CAUSES = 16          # causes that the counters tell apart; their names belong to the engine
+    NO_DATA_CRC = 0      # data_crc of a page programmed without data: it reads as zeros
+
+# What a page is found to be when it is read.
+cdef enum:
+    PAGE_ERASED = 0
+    PAGE_OK = 1
+    PAGE_TORN = 2
+
+# How an interrupted operation leaves its page or block. TEAR_NOTHING and TEAR_WHOLE do for either.
+cdef enum:
+    TEAR_NOTHING = 0     # power went before it
+    TEAR_WHOLE = 1       # it completed, but nobody was told
+    TEAR_PREFIX = 2      # program: half the data, a spoilt OOB
+    TEAR_DATA_ONLY = 3   # program: the data without its OOB, which reads as erased
+    TEAR_OOB_ONLY = 4    # program: the OOB with half its data
+    TEAR_HEAD_GONE = 5   # erase: the first half of the pages is gone
+    TEAR_TAIL_GONE = 6   # erase: the second half is gone
+    TEAR_SPOILT = 7      # erase: no page can be read
+
+cdef enum:
+    BLOCK_GOOD = 0
+    BLOCK_FACTORY_BAD = 1
+    BLOCK_GROWN_BAD = 2
+
+
+cdef class Nand:
+    """What an engine sees of a chip; the chip itself and every fault in front of it have these methods."""
+    cdef readonly object geometry
+    cdef readonly uint32_t blocks, pages_per_block, page_bytes, oob_bytes, dies, channels
+    cdef readonly bint keeps_data
+    cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
+                         int cause, int64_t t_ns, uint32_t* done) except -1 nogil
+    cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
+                      int cause, int64_t t_ns) except -1 nogil
+    cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
+                            int cause, int64_t t_ns) except -1 nogil
+    cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil
+    cdef int sync(self, bint durable) except -1 nogil
+    cdef uint32_t erases(self, uint32_t block) noexcept nogil
+    cdef int health(self, uint32_t block) noexcept nogil
+    cdef int retire(self, uint32_t block) except -1 nogil
+    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil
+    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil
+    cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil
+    cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil
+    cdef uint64_t count(self, int op, int cause) noexcept nogil
