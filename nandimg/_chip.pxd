@@ -23,6 +23,7 @@ cdef class Chip(Nand):
     cdef int32_t* next_page                # -1: not known yet
     cdef uint32_t* touched                 # blocks programmed since the last sync
     cdef uint8_t* is_touched
+    cdef uint8_t* is_renewed               # blocks erased since the image was opened
     cdef uint32_t touched_n
     cdef bint doubts                       # pages past their block's synced mark have their data verified
     cdef uint32_t die_mask, channel_mask
@@ -39,6 +40,7 @@ cdef class Chip(Nand):
     cdef uint8_t* record(self, uint32_t block, uint32_t page) noexcept nogil
     cdef int32_t find_next(self, uint32_t block) noexcept nogil
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil
+    cdef uint32_t erases_after(self, uint32_t block) noexcept nogil
     cdef int write_data(self, uint32_t ppa, uint32_t n, const uint8_t* data) except -1 nogil
     cdef int write_record(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob) noexcept nogil
     cdef int write_entry(self, uint32_t block, uint32_t erases, uint32_t synced, int health) noexcept nogil

@@ -126,9 +126,10 @@ cdef class Chip(Nand):
         self.next_page = <int32_t*> malloc(self.blocks * sizeof(int32_t))
         self.touched = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
         self.is_touched = <uint8_t*> calloc(self.blocks, 1)
+        self.is_renewed = <uint8_t*> calloc(self.blocks, 1)
         self.die_free = <int64_t*> calloc(self.dies, sizeof(int64_t))
         self.channel_free = <int64_t*> calloc(self.channels, sizeof(int64_t))
-        if not (self.next_page and self.touched and self.is_touched and self.die_free and self.channel_free):
+        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.die_free and self.channel_free):
             raise MemoryError
 
     def _map(self, layout):
@@ -157,11 +158,13 @@ cdef class Chip(Nand):
         free(self.next_page)
         free(self.touched)
         free(self.is_touched)
+        free(self.is_renewed)
         free(self.die_free)
         free(self.channel_free)
         self.next_page = NULL
         self.touched = NULL
         self.is_touched = NULL
+        self.is_renewed = NULL
         self.die_free = NULL
         self.channel_free = NULL
         if self.fd >= 0:
@@ -459,13 +462,24 @@ cdef class Chip(Nand):
             return self.breach(OP_ERASE, block, 0, RULE_RANGE)
         if self.health(block) != BLOCK_GOOD:
             return self.breach(OP_ERASE, block, 0, RULE_BAD)
-        self.write_entry(block, self.erases(block) + 1, 0, BLOCK_GOOD)
+        self.write_entry(block, self.erases_after(block), 0, BLOCK_GOOD)
         self.next_page[block] = 0
         self.counts[OP_ERASE][cause] += 1
         ok[0] = True
         die = self.die_of(block)
         self.die_free[die] = max(self.die_free[die], t_ns) + self.erase_ns
         return self.die_free[die]
+
+    cdef uint32_t erases_after(self, uint32_t block) noexcept nogil:
+        """The erase count after one more erase. A host that died may have kept records of an epoch whose erase it
+        lost; the first erase of a block since the image was opened passes them all by, or they would come to life."""
+        cdef uint32_t page, epoch, count = self.erases(block) + 1
+        if self.doubts and not self.is_renewed[block]:
+            self.is_renewed[block] = 1
+            for page in range(self.pages_per_block):
+                memcpy(&epoch, self.record(block, page), 4)
+                count = max(count, epoch)
+        return count
 
     cdef int sync(self, bint durable) except -1 nogil:
         """fdatasync, and only then move each touched block's synced mark: the mark may lag, it never leads."""

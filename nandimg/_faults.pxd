@@ -12,6 +12,7 @@ cdef class FaultyNand(Nand):
     cdef int cut_shape
     cdef object pending_cuts               # the cuts of the lives to come
     cdef set failing
+    cdef object on_sync
     cdef bint has_failing
     cdef bint fails_now(self) except -1 nogil
     cdef int cut_now(self) except -1 nogil

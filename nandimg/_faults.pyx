@@ -46,10 +46,12 @@ cdef class FaultyNand(Nand):
     """A chip whose power can be cut and whose operations can fail.
 
     ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds the operation numbers, counted over all
-    lives, at which the chip reports a failed program or erase.
+    lives, at which the chip reports a failed program or erase. ``on_sync`` is called after each durable sync: what
+    the image holds then is what a host that dies is sure to keep.
     """
 
-    def __init__(self, Chip chip, cuts=(), failing=()):
+    def __init__(self, Chip chip, cuts=(), failing=(), on_sync=None):
+        self.on_sync = on_sync
         self.chip = chip
         self.geometry = chip.geometry
         self.blocks = chip.blocks
@@ -158,7 +160,12 @@ cdef class FaultyNand(Nand):
     cdef int sync(self, bint durable) except -1 nogil:
         if self.dead:
             self.cut_now()
-        return self.chip.sync(durable)
+        self.chip.sync(durable)
+        if durable:
+            with gil:
+                if self.on_sync is not None:
+                    self.on_sync()
+        return 0
 
     cdef uint32_t erases(self, uint32_t block) noexcept nogil:
         return self.chip.erases(block)
