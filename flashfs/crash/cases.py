@@ -59,7 +59,10 @@ class Case:
         if case.preset not in PRESETS:
             raise UsageError(f"replay line: no preset is called {case.preset!r}")
         scheme(case.ftl)
-        list(parse_program(case.program))
+        pages = PRESETS[case.preset].geometry.lpas
+        for _, lpa, n in parse_program(case.program):
+            if lpa + n > pages:
+                raise UsageError(f"replay line: LPA {lpa + n - 1}: {case.preset} has {pages} pages")
         return case
 
 
