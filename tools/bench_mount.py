@@ -3,7 +3,8 @@
 On `disk` itself and on a loop device over it (direct I/O, 4 KiB sectors): 4 KiB random reads and writes at depth 16,
 1 MiB sequential reads and writes. Images lie in memory (/dev/shm), half of each is used, and it is written once
 before, so that cleaning takes place. All three are mounted at once and take turns, test by test; the ratio is the
-median over the rounds of the ratio within a round. Needs root and fio.
+median over the rounds of the ratio within a round. What a request costs each server in processor time is the figure to
+trust when others share the machine. Needs root and fio.
 
     bench_mount.py [--rounds N] [--seconds S] [--no-save]
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -41,8 +43,8 @@ def run(*command: str | Path) -> str:
 
 
 @contextlib.contextmanager
-def ram(folder: Path) -> Iterator[Path]:
-    """The file system that does nothing."""
+def ram(folder: Path) -> Iterator[tuple[Path, int]]:
+    """The file system that does nothing: (`disk`, its server's pid)."""
     server = bench_common.HERE / "ram_pyfuse3.py"
     folder.mkdir()
     process = subprocess.Popen([sys.executable, server, folder, str(SIZE_MIB)], stdout=subprocess.PIPE, text=True)
@@ -50,7 +52,7 @@ def ram(folder: Path) -> Iterator[Path]:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise SystemExit("ram_pyfuse3.py did not start")
-        yield folder / "disk"
+        yield folder / "disk", process.pid
     finally:
         subprocess.run(["fusermount3", "-u", folder], check=False)
         process.wait(30)
@@ -58,14 +60,14 @@ def ram(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def mounted(ftl: str, folder: Path, images: Path) -> Iterator[Path]:
+def mounted(ftl: str, folder: Path, images: Path) -> Iterator[tuple[Path, int]]:
     """flashfs, as a user would mount it."""
     image = images / f"{ftl}.img"
     run(*FLASHFS, "create", image, "--size", f"{SIZE_MIB}M", "--op", "0.15")
     folder.mkdir()
     run(*FLASHFS, "mount", "--ftl", ftl, image, folder)
     try:
-        yield folder / "disk"
+        yield folder / "disk", json.loads((folder / "config.json").read_text())["pid"]
     finally:
         run(*FLASHFS, "umount", folder)
         folder.rmdir()
@@ -81,32 +83,45 @@ def looped(disk: Path) -> Iterator[Path]:
         run("losetup", "--detach", loop)
 
 
-def fio(target: Path, options: tuple[str, ...], seconds: int) -> dict[str, float]:
-    """IOPS and bytes per second."""
+def processor_s(pid: int) -> float:
+    """Seconds that a process has had of the processors, in user and kernel mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def fio(target: Path, pid: int, options: tuple[str, ...], seconds: int) -> dict[str, float]:
+    """IOPS, bytes per second, and what a request costs the server in microseconds of processor time."""
+    before = processor_s(pid)
     said = run(
         "fio", "--name=bench", f"--filename={target}", "--direct=1", "--ioengine=libaio", "--time_based",
         f"--runtime={seconds}", f"--size={SPAN_MIB}m", "--randrepeat=1", "--output-format=json", *options,
     )  # fmt: skip
     (job,) = json.loads(said)["jobs"]
     side = job["read"] if job["read"]["io_bytes"] else job["write"]
-    return {"iops": side["iops"], "bytes_per_s": side["bw_bytes"]}
+    return {
+        "iops": side["iops"],
+        "bytes_per_s": side["bw_bytes"],
+        "server_us": (processor_s(pid) - before) * 1e6 / side["total_ios"],
+    }
 
 
-def one_round(targets: dict[str, Path], seconds: int) -> dict[str, dict[str, dict[str, float]]]:
+def one_round(targets: dict[str, tuple[Path, int]], seconds: int) -> dict[str, dict[str, dict[str, float]]]:
     """{test: {target: figures}}."""
-    return {test: {name: fio(path, options, seconds) for name, path in targets.items()}
-            for test, options in TESTS.items()}  # fmt: skip
+    return {
+        test: {name: fio(path, pid, options, seconds) for name, (path, pid) in targets.items()}
+        for test, options in TESTS.items()
+    }
 
 
-def measure(disks: dict[str, Path], rounds: int, seconds: int) -> dict[str, list[Any]]:
+def measure(disks: dict[str, tuple[Path, int]], rounds: int, seconds: int) -> dict[str, list[Any]]:
     out: dict[str, list[Any]] = {"disk": [], "loop": []}
-    for disk in disks.values():
+    for disk, _ in disks.values():
         run("fio", "--name=fill", f"--filename={disk}", "--direct=1", "--rw=write", "--bs=1m", f"--size={SPAN_MIB}m")
     for index in range(rounds):
         order = list(disks.items()) if index % 2 == 0 else list(reversed(disks.items()))
         out["disk"].append(one_round(dict(order), seconds))
         with contextlib.ExitStack() as stack:
-            loops = {name: stack.enter_context(looped(disk)) for name, disk in order}
+            loops = {name: (stack.enter_context(looped(disk)), pid) for name, (disk, pid) in order}
             out["loop"].append(one_round(loops, seconds))
         print(f"round {index + 1} of {rounds}", file=sys.stderr)
     return out
@@ -123,6 +138,7 @@ def summary(found: dict[str, list[Any]]) -> list[dict[str, Any]]:
                 row["ratio"] = statistics.median(mine["iops"] / other["iops"] for mine, other in pairs)
                 for index, side in enumerate(("ftl", "ram")):
                     row[f"{side}_iops"] = statistics.median(pair[index]["iops"] for pair in pairs)
+                    row[f"{side}_server_us"] = statistics.median(pair[index]["server_us"] for pair in pairs)
                     row[f"{side}_mb_per_s"] = statistics.median(pair[index]["bytes_per_s"] for pair in pairs) / 1e6
                 rows.append(row)
     return rows
@@ -145,7 +161,10 @@ def main() -> int:
     rows = summary(found)
     for row in rows:
         unit, scale = ("MB/s", row["ftl_mb_per_s"]) if "sequential" in row["test"] else ("IOPS", row["ftl_iops"])
-        print(f"{row['where']:4}  {row['test']:16}  {row['ftl']:8}  {scale:9.0f} {unit}  ratio {row['ratio']:.2f}")
+        print(
+            f"{row['where']:4}  {row['test']:16}  {row['ftl']:8}  {scale:9.0f} {unit}  ratio {row['ratio']:.2f}"
+            f"  server {row['ftl_server_us']:.1f} us a request, {row['ram_server_us']:.1f} of the empty one"
+        )
     missed = [row for row in rows if row["ratio"] < TARGET]
     print(f"{len(rows) - len(missed)} of {len(rows)} within 20 % of the empty file system")
     if not given.no_save:
