@@ -2,7 +2,7 @@
 
 On `disk` itself and on a loop device over it (direct I/O, 4 KiB sectors): 4 KiB random reads and writes at depth 16,
 1 MiB sequential reads and writes. Images lie in memory (/dev/shm), half of each is used, and it is written once
-before, so that cleaning takes place. All three are mounted at once and take turns, test by test; the ratio is the
+before, so that blocks are reused. All three are mounted at once and take turns, test by test; the ratio is the
 median over the rounds of the ratio within a round. What a request costs each server in processor time is the figure to
 trust when others share the machine. Needs root and fio.
 
