@@ -349,3 +349,22 @@ def test_blank_and_foreign(tmp_path: Path) -> None:
         with pytest.raises(FlashfsError, match="0 to") as error:
             view(path, number)
         assert "\n" not in str(error.value)
+
+
+def test_scheme_views(image: Path, spec: reader.Image) -> None:
+    """The schemes' own tables, counted by the reader."""
+    found = inspect.scheme(image)
+    checkpoint = spec.clean_checkpoint()
+    assert found["map"]["mapped"] == len(spec.current())
+    with pytest.raises(FlashfsError, match="no view nonesuch"):
+        inspect.scheme(image, "nonesuch")
+    if spec.header["ftl"] != "slimftl" or checkpoint is None:
+        return
+    entries = [reader.slim_entry(spec, checkpoint.sections, lpa)["hid"] for lpa in range(spec.lpas)]
+    assert {row["hid"]: row["lpas"] for row in found["hids"]} == {hid: entries.count(hid) for hid in set(entries)}
+    lines = [
+        int.from_bytes(checkpoint.sections["vbt"][i : i + 4], "little") for i in range(0, 4 * len(found["vbt"]), 4)
+    ]
+    assert [(-1 if row["pba"] is None else row["pba"], row["shared"]) for row in found["vbt"]] == [
+        (-1 if line & 0xFFFFFF == 0xFFFFFF else line & 0xFFFFFF, line >> 24) for line in lines
+    ]
