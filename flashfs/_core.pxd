@@ -21,7 +21,7 @@ cdef class Ssd(Engine):
     cdef readonly uint64_t extra_reads, unreadable, syncs
     cdef readonly bint durable, ready
     cdef bint mount_due, dirty
-    cdef uint32_t wear_spread
+    cdef uint32_t wear_spread, gc_need
     cdef uint64_t wear_scan_at, checkpoint_every
     cdef uint32_t[64] wear_queue
     cdef uint32_t wear_n, oob_bytes, page_bytes, pages_per_block

@@ -28,6 +28,7 @@ from flashfs._pool cimport (
     STATE_META,
     STATE_OPEN,
     STREAM_HOST,
+    STREAM_META,
     BlockPool,
     Oob,
     oob_moved,
@@ -65,6 +66,7 @@ cdef class Ssd(Engine):
         self.durable = durable
         self.wear_spread = wear_spread
         self.checkpoint_every = checkpoint_every
+        self.gc_need = 1
         self.gc_reserve = gc_reserve or (1 if nand.blocks < 64 else 2)
         self.pool = BlockPool(nand)
         self.buffer = WriteBuffer(nand, buffer_pages, plp)
@@ -117,6 +119,7 @@ cdef class Ssd(Engine):
 
     def reserve_for(self, uint32_t width):
         """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
+        self.gc_need = width
         self.gc_reserve = max(self.gc_reserve, width)
 
     def format(self):
@@ -365,7 +368,12 @@ cdef class Ssd(Engine):
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
         cdef int64_t block
-        if self.pool.free_n == 0:
+        # A host that dies takes every move since the last sync with it, so the blocks those moves freed are no
+        # reserve: what recovery will need, and cleaning after it, must be among the blocks that are free already.
+        cdef uint32_t floor = 0 if stream == STREAM_META else self.meta_floor
+        if stream == STREAM_HOST:
+            floor += self.gc_need
+        if self.pool.free_n <= floor and self.pool.pending_n:
             self.barrier()
         block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
         if block < 0:
