@@ -1,0 +1,86 @@
+"""Golden counts: what each FTL programs, erases and reads, by cause, on one small workload, to the last one.
+
+A change of a count is a change of behaviour: look whether it was meant, then
+
+    python tests/engine/test_golden.py
+
+writes golden.json anew, and the change log gets a line if users can see it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nandimg
+from flashfs.device import Device
+from flashfs.ftl import SCHEMES
+from nandimg import Geometry
+
+GOLDEN = Path(__file__).with_name("golden.json")
+GEOMETRY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=760)
+PAGE = GEOMETRY.page_bytes
+
+
+def work(device: Device, rnd: random.Random, requests: int) -> None:
+    """Mostly small writes, half of them to a tenth of the pages; some long ones, reads, trims, flushes."""
+    for _ in range(requests):
+        lpa = rnd.randrange(76) if rnd.random() < 0.5 else rnd.randrange(760)
+        span = min(rnd.choice((1, 1, 1, 2, 8, 40)), 760 - lpa)
+        kind = rnd.random()
+        if kind < 0.6:
+            device.write(lpa * PAGE, bytes([lpa & 0xFF]) * span * PAGE)
+        elif kind < 0.85:
+            device.read(lpa * PAGE, span * PAGE)
+        elif kind < 0.92:
+            device.trim(lpa * PAGE, span * PAGE)
+        else:
+            device.flush()
+
+
+def counts(ftl: str, folder: Path) -> dict[str, Any]:
+    """Fill, work, a clean mount, work, a crash, its recovery, work: the counts of each life."""
+    path = folder / f"{ftl}.nand"
+    nandimg.create(path, GEOMETRY)
+    rnd = random.Random(2020)
+    lives = {}
+    device = Device.open(path, ftl=ftl)
+    device.write(0, bytes(760 * PAGE))
+    for life, clean in (("fresh", True), ("after a clean mount", False), ("after a crash", True)):
+        work(device, rnd, 700)
+        device.flush()
+        stats = device.stats()
+        lives[life] = {
+            "host": stats["host"],
+            "nand": stats["nand"]["by_cause"],
+            "virtual_ns": round(stats["virtual_s"] * 1e9),
+            "scheme": stats["scheme"],
+        }
+        device.close(clean=clean)
+        device = Device.open(path)
+    device.close()
+    return lives
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+def test_golden(ftl: str, tmp_path: Path) -> None:
+    assert counts(ftl, tmp_path) == json.loads(GOLDEN.read_text())[ftl]
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+def test_the_same_again(ftl: str, tmp_path: Path) -> None:
+    """Nothing depends on when or where it runs."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    assert counts(ftl, tmp_path / "one") == counts(ftl, tmp_path / "two")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        found = {name: counts(name, Path(temporary)) for name in SCHEMES}
+    GOLDEN.write_text(json.dumps(found, indent=1) + "\n")

@@ -1,0 +1,89 @@
+"""Wear levelling keeps its word, and no chip runs dry."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from flashfs.device import Device
+from flashfs.ftl import SCHEMES
+from nandimg import PRESETS, Geometry
+
+GEOMETRY = Geometry(page_bytes=512, pages_per_block=8, blocks=64, dies=2, channels=1, oob_bytes=64, lpas=380)
+SLACK = 8  #: erases by which the most worn block may be further ahead than was asked: levelling takes its turn
+
+pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
+
+
+@pytest.mark.parametrize("spread", [4, 16, 32])
+def test_wear_stays_within_its_spread(ftl: str, spread: int) -> None:
+    """A twentieth of the pages takes 95 % of the writes; the rest is written once and rests."""
+    device = Device.memory(GEOMETRY, ftl, {"wear_spread": spread, "buffer": 0})
+    rnd = random.Random(1)
+    device.write(0, b"c" * device.size)
+    hot = GEOMETRY.lpas // 20
+    for n in range(40_000):
+        lpa = rnd.randrange(hot) if rnd.random() < 0.95 else rnd.randrange(hot, GEOMETRY.lpas // 4)
+        device.write(lpa * 512, b"x" * 512)
+        if n % 2_000 == 0:
+            assert device.smart()["erases"]["spread"] <= spread + SLACK
+    wear = device.smart()["erases"]
+    assert wear["spread"] <= spread + SLACK
+    assert wear["max"] > 3 * spread or spread == 32  # it did have something to level
+    assert device.stats()["nand"]["by_cause"]["program"]["wear"] > 0
+    assert device.problems() == []
+
+
+def test_without_levelling_the_same_writes_would_not(ftl: str) -> None:
+    device = Device.memory(GEOMETRY, ftl, {"wear_spread": 1 << 20, "buffer": 0})
+    rnd = random.Random(1)
+    device.write(0, b"c" * device.size)
+    for _ in range(20_000):
+        device.write(rnd.randrange(GEOMETRY.lpas // 20) * 512, b"x" * 512)
+    assert device.smart()["erases"]["spread"] > 32 + SLACK
+    assert "wear" not in device.stats()["nand"]["by_cause"]["program"]
+
+
+@pytest.mark.parametrize("preset", ["tiny-8", "tiny-16", "tiny-24d"])
+@pytest.mark.parametrize("buffer", [0, 3])
+def test_a_tiny_chip_never_runs_dry(ftl: str, preset: str, buffer: int) -> None:
+    geometry = PRESETS[preset].geometry
+    device = Device.memory(geometry, ftl, {"buffer": buffer, "wear_spread": 4})
+    rnd = random.Random(f"{ftl} {preset}")
+    model: dict[int, int] = {}
+    for n in range(50_000):
+        lpa = rnd.randrange(geometry.lpas)
+        kind = rnd.random()
+        if kind < 0.85:
+            device.write(lpa * 512, n.to_bytes(8, "little") * 64)
+            model[lpa] = n
+        elif kind < 0.93:
+            device.trim(lpa * 512, 512)
+            model.pop(lpa, None)
+        elif kind < 0.99:
+            device.flush()
+        elif kind < 0.995:
+            device.checkpoint()
+        else:
+            device.write(0, n.to_bytes(8, "little") * (device.size // 8))
+            model = dict.fromkeys(range(geometry.lpas), n)
+    for lpa in range(geometry.lpas):
+        assert device.read(lpa * 512, 512) == (model[lpa].to_bytes(8, "little") * 64 if lpa in model else bytes(512))
+    assert device.problems() == []
+
+
+def test_the_smallest_chip_with_the_most_pages(ftl: str) -> None:
+    """Eight blocks, as many logical pages as the scheme accepts: full, then overwritten over and over."""
+    for lpas in range(20, 0, -1):
+        geometry = Geometry(page_bytes=512, pages_per_block=4, blocks=8, oob_bytes=64, lpas=lpas)
+        try:
+            device = Device.memory(geometry, ftl, {"buffer": 0})
+        except Exception:
+            continue
+        break
+    assert lpas >= 8
+    rnd = random.Random(1)
+    for n in range(20_000):
+        device.write(rnd.randrange(lpas) * 512, n.to_bytes(8, "little") * 64)
+    assert device.problems() == []
