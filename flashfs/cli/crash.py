@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,7 +89,9 @@ def report(results: list[Result], as_json: bool) -> None:
 def bar(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """A progress bar on stderr; yields what moves it. It has no thread of its own: campaigns fork."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=show.console(stderr=True), auto_refresh=False, transient=True) as progress:
+    with Progress(
+        *columns, console=show.console(stderr=True), auto_refresh=False, transient=True, disable=not sys.stderr.isatty()
+    ) as progress:
         task = progress.add_task(text, total=total)
 
         def move(done: int) -> None:
