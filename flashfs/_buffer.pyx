@@ -124,10 +124,12 @@ cdef class WriteBuffer:
         return 0
 
     def survivors(self):
-        """[(LPA, sequence number, page)] of the NVRAM slots that are whole: what a recovery may put back."""
+        """[(LPA, sequence number, page)] of the NVRAM slots that are whole, of all that the image has room for: the
+        buffer that filled them may have been larger than this one."""
         out = []
-        for slot in range(self.slots):
-            raw = self.nand.nvram(slot * (HEAD + self.page_bytes), HEAD + self.page_bytes)
+        size = HEAD + self.page_bytes
+        for slot in range(self.nand.geometry.nvram_bytes // size if self.nand.keeps_data else 0):
+            raw = self.nand.nvram(slot * size, size)
             if self._sum(raw[4:]) == int.from_bytes(raw[:4], "little"):
                 out.append((int.from_bytes(raw[4:8], "little"), int.from_bytes(raw[8:16], "little"), raw[HEAD:]))
         return out

@@ -18,6 +18,7 @@ from flashfs._pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
     CAUSE_MAP,
+    CAUSE_RECOVERY,
     CAUSE_RETIRE,
     CAUSE_WEAR,
     KIND_USER,
@@ -136,6 +137,8 @@ cdef class Ssd(Engine):
         cdef uint32_t done = 0, part, i
         cdef int64_t end = t_ns, one
         self.now_ns = t_ns
+        if not self.nand.keeps_data:
+            data = NULL
         while done < n:
             part = min(n - done, <uint32_t> RUN)
             self.chores()
@@ -166,7 +169,7 @@ cdef class Ssd(Engine):
                 self.drain()
             self.seq += 1
             slot = self.buffer.add(lpas[i], self.seq)
-            if data != NULL:
+            if data != NULL and self.buffer.data != NULL:
                 memcpy(self.buffer.page(slot), data + <uint64_t> i * self.page_bytes, self.page_bytes)
             self.buffer.settle(slot)
             end = max(end, self.buffer.ready_ns[slot])
@@ -205,6 +208,8 @@ cdef class Ssd(Engine):
                 i += 1
                 continue
             block = ppas[i] // self.pages_per_block
+            if block >= self.nand.blocks:
+                self.read_again(lpas[i], NONE, NULL, t_ns)  # the mapping itself is broken: no page to read
             run = 1
             while (i + run < n and ppas[i + run] == ppas[i] + run
                    and (ppas[i] + run) // self.pages_per_block == block
@@ -481,6 +486,7 @@ cdef class Ssd(Engine):
             self.leave_clean()
         self.drain()
         self.meta.log_trims()
+        self.nand.sync(self.durable)  # a checkpoint may only name what the host's death cannot take
         sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
         old = self.meta.write(sections, self.seq, self.mounts, clean)
         self.nand.sync(self.durable)
@@ -513,15 +519,15 @@ cdef class Ssd(Engine):
         self.since_checkpoint = since_checkpoint
         self.ready = True
 
-    def put_back(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page):
-        """A page that the NVRAM saved goes back into the buffer."""
+    def restore(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page not None, bint in_memory):
+        """A page that the NVRAM saved: into flash, under its own sequence number, so that a cut meanwhile finds it in
+        either place; or, for a device that must not change, into the buffer."""
         cdef uint32_t slot
-        if self.buffer.used == self.buffer.slots:
-            self.drain()
-        slot = self.buffer.add(lpa, seq)
-        memcpy(self.buffer.page(slot), &page[0], self.page_bytes)
-        self.buffer.settle(slot)
-        self.dirty = True
+        if in_memory:
+            slot = self.buffer.add(lpa, seq)
+            memcpy(self.buffer.page(slot), &page[0], self.page_bytes)
+        else:
+            self.append(STREAM_HOST, KIND_USER, &lpa, &seq, 1, &page[0], CAUSE_RECOVERY, self.now_ns, NULL)
 
     # --- the same for Python
 

@@ -17,7 +17,7 @@ cdef extern from "<algorithm>" namespace "std" nogil:
     void sort(uint64_t* first, uint64_t* last)
 
 cdef enum:
-    RUN = 256                # pages that one program carries at most
+    RUN = 32                 # pages that one program carries at most
 
 
 @cython.final
@@ -64,11 +64,10 @@ cdef class Mover:
         free(self.gather)
 
     def tables(self):
-        """(as a controller packs it, as allocated)."""
-        block = self.pages_per_block * self.page_bytes if self.data != NULL else 0
-        run = RUN * self.page_bytes if self.data != NULL else 0
-        lists = self.pages_per_block * (34 + self.oob_bytes)
-        return block + lists, block + run + lists + RUN * self.oob_bytes
+        """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them."""
+        pages = (self.pages_per_block + RUN) * self.page_bytes if self.data != NULL else 0
+        held = pages + self.pages_per_block * (34 + self.oob_bytes) + RUN * self.oob_bytes
+        return held, held
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
         """As Engine.relocate."""

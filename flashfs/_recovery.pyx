@@ -136,6 +136,9 @@ class Recovery:
             if self.work.clean:
                 self.report.clean = True
                 break
+        else:
+            if self.readonly:
+                self.work.keep_in_memory()
         self.report.figures = self.work.figures
         return self.report
 
@@ -548,8 +551,6 @@ cdef class Worker:
 
     def nvram(self):
         """Slots newer than the checkpoint (which empties the buffer) and than what flash holds."""
-        if not self.ssd.buffer.in_nvram:
-            return "not in use"
         floor = self.base.seq if self.base is not None else 0
         back = {}
         saved = self.ssd.buffer.survivors()
@@ -607,8 +608,13 @@ cdef class Worker:
         return any(ppa // self.ssd.pages_per_block == block and
                    (self.base is None or seq > self.base.seq) for seq, ppa in self.trim_pages)
 
+    def keep_in_memory(self):
+        """Nothing may be written: what the NVRAM saved stays in the buffer, which was made to hold it."""
+        for seq, lpa, page in self.back:
+            self.ssd.restore(lpa, seq, page, True)
+
     def commit(self):
         for seq, lpa, page in self.back:
-            self.ssd.put_back(lpa, seq, page)
+            self.ssd.restore(lpa, seq, page, False)
         self.ssd.checkpoint()
         return f"checkpoint {self.ssd.meta.checkpoint_id}"

@@ -31,18 +31,21 @@ def default_buffer(geometry: Geometry) -> int:
 
 
 def build_ssd(
-    of: Scheme, options: dict[str, Any], nand: nandimg.Nand, *, durable: bool = True, plp: bool = False
-) -> Ssd:
+    of: Scheme, options: dict[str, Any], nand: nandimg.Nand, *, durable: bool = True, plp: bool = False,
+    readonly: bool = False,
+) -> Ssd:  # fmt: skip
     """An Ssd of this scheme over that chip, neither formatted nor recovered yet. ``options`` are complete."""
     geometry = nand.geometry
     buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(geometry)
-    if plp:
+    if readonly:  # what the NVRAM saved must be held somewhere
+        buffer_pages += geometry.nvram_bytes // (16 + geometry.page_bytes)
+    elif plp:
         buffer_pages = _protected_pages(nand, max(1, buffer_pages))
     reserve = options["gc_reserve"]
     if not reserve and durable and nand.on_disk and geometry.blocks >= 64:
         reserve = max(2, geometry.blocks // 128)  # a sync of the image frees as many blocks as were cleaned since
     ssd = Ssd(
-        nand, geometry.lpas, of.scheme_oob, buffer_pages=buffer_pages, plp=plp, durable=durable,
+        nand, geometry.lpas, of.scheme_oob, buffer_pages=buffer_pages, plp=plp and not readonly, durable=durable,
         wear_spread=options["wear_spread"], gc_reserve=reserve,
         checkpoint_every=options["checkpoint_every"],
     )  # fmt: skip
@@ -75,7 +78,8 @@ class Device:
         self._settings = settings
         self.options = options
         self.readonly: bool = settings.get("readonly", False)
-        self.ssd = build_ssd(of, options, nand, durable=settings.get("sync") != "none", plp=settings.get("plp", False))
+        self.ssd = build_ssd(of, options, nand, durable=settings.get("sync") != "none", plp=settings.get("plp", False),
+                             readonly=self.readonly)
         self.nand = nand
         self.page_bytes: int = nand.page_bytes
         self.size: int = nand.geometry.logical_bytes

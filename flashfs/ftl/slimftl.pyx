@@ -42,6 +42,8 @@ cdef enum:
     NO_BLOCK = 0xFFFFFF      # in the 24 bits that a VBT entry has for a physical block
     SHARED_MOST = 255        # ... and in its other 8, how many pages were placed elsewhere for this VBA: sticks here
 
+cdef uint32_t NOWHERE = NONE - 1  # a mapped page whose virtual block has no block: beyond every chip
+
 OOB_BYTES = 8  #: u32 VBA of the block, u8 HID, u8 1 if the HID names another VBA (shared), u16 zero
 
 
@@ -166,7 +168,9 @@ cdef class SlimMapping(Mapping):
                 continue
             home = self.vba_of(lpas[i], hid)
             ppid = entry & ((<uint32_t> 1 << self.ppid_bits) - 1)
-            if self.shared_from(home) == 0:
+            if self.block_of(home) == NONE and self.shared_from(home) == 0:
+                ppas[i] = NOWHERE
+            elif self.shared_from(home) == 0:
                 ppas[i] = self.block_of(home) * self.ssd.nand.pages_per_block + ppid
             else:
                 ppas[i] = self.next_live(home, 0, ppid)
@@ -190,7 +194,7 @@ cdef class SlimMapping(Mapping):
         cdef uint8_t status
         cdef Oob oob
         self.lookup(&lpa, 1, &ppa)
-        if ppa == NONE:
+        if ppa == NONE or ppa == NOWHERE:
             return NONE
         home = self.vba_of(lpa, self.entry(lpa) >> self.ppid_bits)
         if self.shared_from(home) == 0:
@@ -362,7 +366,7 @@ cdef class SlimMapping(Mapping):
             "vba": home,
             "pba": None if self.block_of(home) == NONE else self.block_of(home),
             "shared_from": self.shared_from(home),
-            "ppa": None if ppa == NONE else ppa,
+            "ppa": None if ppa == NONE or ppa == NOWHERE else ppa,
         }
 
     def virtual_block(self, uint32_t vba):
