@@ -12,6 +12,7 @@ from nandimg._nand cimport Nand
 cdef enum:
     RUN = 256                # pages that one step of a run handles at most
 
+
 @cython.final
 cdef class Ssd(Engine):
     cdef readonly WriteBuffer buffer
@@ -33,7 +34,8 @@ cdef class Ssd(Engine):
     cdef uint32_t* lookups
     cdef uint8_t* edge                     # one page: the ragged end of a request
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
+    cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
+                                int64_t t_ns) except -1 nogil
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t read_chunk(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns) except -1 nogil

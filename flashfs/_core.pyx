@@ -7,7 +7,7 @@ of the victim are copied, then the mapping hears of it, then the victim is relea
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs._buffer cimport WriteBuffer
@@ -15,9 +15,7 @@ from flashfs._metalog cimport MetaLog
 from flashfs._mover cimport Mover
 from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs._pool cimport (
-    CAUSE_GC,
     CAUSE_HOST,
-    CAUSE_MAP,
     CAUSE_RECOVERY,
     CAUSE_RETIRE,
     CAUSE_WEAR,
@@ -32,7 +30,6 @@ from flashfs._pool cimport (
     STREAM_META,
     BlockPool,
     Oob,
-    oob_moved,
     oob_pack,
     oob_unpack,
 )
@@ -160,7 +157,8 @@ cdef class Ssd(Engine):
                 data += <uint64_t> part * self.page_bytes
         return end
 
-    cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
+    cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
+                                int64_t t_ns) except -1 nogil:
         """Into the buffer; a page is acknowledged when the slot's last program has ended."""
         cdef uint32_t i, slot
         cdef int64_t end = t_ns
@@ -216,7 +214,8 @@ cdef class Ssd(Engine):
                    and not (self.buffer.held and self.buffer.find(lpas[i + run]) != NONE)):
                 run += 1
             one = self.nand.read(block, ppas[i] - block * self.pages_per_block, run,
-                                 into if self.nand.keeps_data else <uint8_t*> NULL, self.read_oobs, self.status, CAUSE_HOST, t_ns)
+                                 into if self.nand.keeps_data else <uint8_t*> NULL, self.read_oobs, self.status,
+                                 CAUSE_HOST, t_ns)
             if into != NULL and not self.nand.keeps_data:
                 memset(into, 0, <uint64_t> run * self.page_bytes)
             for k in range(run):
@@ -242,8 +241,8 @@ cdef class Ssd(Engine):
                 break
             self.extra_reads += 1
             block = ppa // self.pages_per_block
-            t_ns = self.nand.read(block, ppa - block * self.pages_per_block, 1, data if self.nand.keeps_data else <uint8_t*> NULL,
-                                  oobs, &status, CAUSE_HOST, t_ns)
+            t_ns = self.nand.read(block, ppa - block * self.pages_per_block, 1,
+                                  data if self.nand.keeps_data else <uint8_t*> NULL, oobs, &status, CAUSE_HOST, t_ns)
             oob_unpack(oobs, &oob)
             if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
                 if data != NULL and not self.nand.keeps_data:

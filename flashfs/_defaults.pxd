@@ -17,11 +17,14 @@ cdef class PageBitmap(Validity):
     cdef uint32_t* first                   # [pages_per_block + 1]
     cdef uint8_t* listed
     cdef uint32_t lowest, pages_per_block, words, shift
+    cdef uint64_t n_words
+
     @cython.final
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
-    cdef uint64_t n_words
+
     @cython.final
     cdef int link(self, uint32_t block, uint32_t count) noexcept nogil
+
     @cython.final
     cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil
 

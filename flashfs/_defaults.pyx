@@ -316,7 +316,8 @@ cdef class Streams(Placement):
             if stream == STREAM_HOST:
                 self.ssd.make_room()
             fresh = self.ssd.open_block(
-                -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream], stream, stream == STREAM_WEAR,
+                -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
+                stream, stream == STREAM_WEAR,
                 CAUSE_HOST if stream == STREAM_HOST else CAUSE_GC if stream == STREAM_GC else CAUSE_WEAR)
             slot[0] = <uint32_t> fresh
         block = slot[0]

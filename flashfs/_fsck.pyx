@@ -1,6 +1,6 @@
 # cython: wraparound=True
 """The invariants between map, OOB and validity, checked page by page: what `flashfs fsck` and the tests ask."""
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
 from flashfs._core cimport Ssd

@@ -20,7 +20,6 @@ from flashfs._pool cimport (
     KIND_PAD,
     KIND_TRIM,
     NONE,
-    OOB_ENGINE,
     STREAM_META,
     Oob,
     oob_pack,
@@ -32,7 +31,8 @@ from flashfs.errors import CorruptError
 from nandimg import checksum
 
 DESCRIPTOR = struct.Struct("<4sIQQQQIIIIQ")
-"""magic, checksum of all that follows it, id, seq, order, stream bytes, flags, sections, extents, previous index PPA, mounts"""
+"""magic, checksum of all that follows it, id, seq, order, stream bytes, flags, sections, extents, last index PPA,
+mounts"""
 SECTION = struct.Struct("<8sQI")  #: name, bytes, checksum
 EXTENT = struct.Struct("<II")  #: first PPA, pages
 INDEX = struct.Struct("<4sIII")  #: magic, checksum of all that follows it, extents, previous index PPA

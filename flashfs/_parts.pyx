@@ -8,7 +8,7 @@
 
 A scheme replaces those that its paper changes. Methods work on runs (arrays), hold no GIL and allocate nothing.
 """
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
 from flashfs._pool cimport NONE
@@ -59,8 +59,8 @@ cdef class Mapping:
 
     cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
                    uint32_t n) except -1 nogil:
-        """Cleaning copied each page from ``olds`` to ``news``. All are of one ``kind``, of which this part is the owner:
-        the mapping owns user and translation pages, and for the latter ``lpas`` are what their OOBs say."""
+        """Cleaning copied each page from ``olds`` to ``news``. All are of one ``kind`` that this part owns: the mapping
+        owns user and translation pages, and for the latter ``lpas`` are what their OOBs say."""
         with gil:
             raise NotImplementedError
 

@@ -306,7 +306,7 @@ cdef class BlockPool:
             if (state == STATE_PENDING) != (block in pending):
                 problems.append(f"block {block}: {STATE_NAMES[state]} disagrees with the pending list")
             if (self.nand.health(block) != 0) != (state == STATE_BAD):
-                problems.append(f"block {block}: {STATE_NAMES[state]} but the chip says health {self.nand.health(block)}")
+                problems.append(f"block {block}: {STATE_NAMES[state]}, the chip says health {self.nand.health(block)}")
             if self.next_page[block] > self.pages_per_block:
                 problems.append(f"block {block}: next page {self.next_page[block]} of {self.pages_per_block}")
         return problems

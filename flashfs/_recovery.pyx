@@ -11,8 +11,7 @@ finished, which shows in the original's block still having live pages that were 
 all count where they are and the copies are dead, so that an interrupted move costs no space.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy
+from libc.stdlib cimport free, realloc
 
 from flashfs._core cimport Ssd
 from flashfs._pool cimport (
@@ -395,7 +394,7 @@ cdef class Worker:
         interrupted may have left its spare area in order and its data not."""
         cdef Oob oob
         cdef int status
-        cdef uint32_t last = NONE, begun = self.n_entries
+        cdef uint32_t last = NONE
         cdef uint32_t per_block = self.ssd.pages_per_block
         while page < per_block:
             status = self.spare_read(block, page, &oob)
@@ -588,7 +587,8 @@ cdef class Worker:
                 ssd.pool.state[block] = STATE_CLOSED
                 ssd.pool.next_page[block] = self.next_page.get(block, ssd.pages_per_block)
                 # nothing may follow a torn page: only as the last of its block is it known to need a full read
-                if reopens and was_open and block not in self.torn_in and ssd.pool.next_page[block] < ssd.pages_per_block:
+                if (reopens and was_open and block not in self.torn_in
+                        and ssd.pool.next_page[block] < ssd.pages_per_block):
                     status, _ = self.full_read(block * ssd.pages_per_block + ssd.pool.next_page[block], &oob)
                     if status == PAGE_ERASED:
                         ssd.pool.state[block] = STATE_OPEN

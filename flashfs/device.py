@@ -138,7 +138,7 @@ class Device:
         need = ENGINE_OOB + of.scheme_oob
         if need > image.header.geometry.oob_bytes:
             have = image.header.geometry.oob_bytes
-            raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; create it with --oob {need}")
+            raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")
         trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False))
         _check_dram(trial, settings.get("dram"), name)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}

@@ -6,7 +6,7 @@ from nandimg._nand cimport Nand
 
 cdef class FaultyNand(Nand):
     cdef readonly Chip chip
-    cdef readonly uint64_t operations      # changes of state since power came: page programs, erases, NVRAM and boot writes
+    cdef readonly uint64_t operations      # changes since power came: page programs, erases, NVRAM and boot writes
     cdef readonly bint dead
     cdef uint64_t cut_at                   # the operation that the power does not survive; 0 is never
     cdef int cut_shape

@@ -86,7 +86,7 @@ class Geometry:
 
     @classmethod
     def sized(cls, size_bytes: int, op: float = 0.1, **shape: int) -> Geometry:
-        """A chip that exports ``size_bytes`` and has that times 1 + ``op`` of flash, rounded up to whole superblocks."""
+        """A chip that exports ``size_bytes`` and has 1 + ``op`` times that of flash, up to whole superblocks."""
         probe = cls(**{**shape, "lpas": 1, "blocks": _room_for_one(shape)})
         if size_bytes <= 0 or size_bytes % probe.page_bytes:
             raise GeometryError(f"size is {size_bytes} bytes: a multiple of the page ({probe.page_bytes}) would do")

@@ -1,4 +1,4 @@
-"""The schemes by name. To add one: a module in this folder, and a line in ``_MODULES`` below; nothing else knows names."""
+"""The schemes by name. To add one: a module in this folder, and a line in ``_MODULES``; nothing else knows names."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Option:
 ENGINE_OPTIONS = (
     Option("buffer", -1, "pages of the write buffer; -1: 256 KiB worth, less on a tiny chip", low=-1, high=1 << 20),
     Option("wear_spread", 32, "erases by which the most worn block may lead the least worn", low=2, high=1 << 20),
-    Option("gc_reserve", 0, "free blocks kept for cleaning; 0: two, or on a disk one in 128, so that syncs are rare", high=1 << 20),
-    Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times a checkpoint's own", high=1 << 40),
+    Option("gc_reserve", 0, "free blocks for cleaning; 0: two, or on a disk one in 128: rarer syncs", high=1 << 20),
+    Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times its own", high=1 << 40),
 )
 
 

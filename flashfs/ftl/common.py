@@ -30,7 +30,8 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str) -> Streams:
     reserve = options["gc_reserve"] or ssd.shrink_reserve(max(2, spare // 8))
     if spare < reserve + 2:
         raise BindError(
-            f"{who}: {ssd.lpas} logical pages take {data} blocks, metadata {meta}, open and reserved ones {reserve + 2}: "
+            f"{who}: {ssd.lpas} logical pages take {data} blocks, metadata {meta}, "
+            f"open and reserved ones {reserve + 2}: "
             f"{data + meta + reserve + 2} in all, and {good} are good; a larger --op or a smaller --size would do"
         )
     width = max(1, min(ssd.nand.dies, spare // 16))

@@ -7,7 +7,7 @@ block without touching its pages' HIDs. The hasher drops the low bits of an LPA,
 
 What the thesis replaces: mapping (3.2), placement (3.2 to 3.4), cleaning (3.5). Recovery is ours: docs/ftl/slimftl.md.
 """
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -189,7 +189,7 @@ cdef class SlimMapping(Mapping):
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         """As lookup, but sure: where pages were shared, live pages' spare areas are read until one names the LPA."""
-        cdef uint32_t ppa = NONE, home, k, block
+        cdef uint32_t ppa = NONE, home, block
         cdef uint8_t[2048] raw
         cdef uint8_t status
         cdef Oob oob
