@@ -18,6 +18,7 @@ cdef class Mover:
     cdef uint32_t* olds
     cdef uint32_t* news
     cdef uint64_t* keys                    # LPA << 16 | index in page order
+    cdef uint64_t* sorted
     cdef int64_t* ready                    # when each page was read, in page order
     cdef uint8_t* data
     cdef uint8_t* gather

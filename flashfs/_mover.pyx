@@ -7,10 +7,10 @@ die and the block is released. Broken off or cut at any point before that, it ha
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from flashfs._parts cimport Engine, Extent
-from flashfs._pool cimport OOB_ENGINE, Oob, oob_moved, oob_unpack
+from flashfs._pool cimport OOB_ENGINE, oob_kind, oob_lpa, oob_moved
 from nandimg._nand cimport PAGE_OK
 
 cdef extern from "<algorithm>" namespace "std" nogil:
@@ -39,9 +39,10 @@ cdef class Mover:
         self.olds = <uint32_t*> malloc(pages * 4)
         self.news = <uint32_t*> malloc(pages * 4)
         self.keys = <uint64_t*> malloc(pages * 8)
+        self.sorted = <uint64_t*> malloc(pages * 8)
         self.ready = <int64_t*> malloc(pages * 8)
         if not (self.read_oobs and self.oobs and self.status and self.kinds and self.pages and self.lpas
-                and self.olds and self.news and self.keys and self.ready):
+                and self.olds and self.news and self.keys and self.sorted and self.ready):
             raise MemoryError
         if ssd.nand.keeps_data:
             self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
@@ -59,6 +60,7 @@ cdef class Mover:
         free(self.olds)
         free(self.news)
         free(self.keys)
+        free(self.sorted)
         free(self.ready)
         free(self.data)
         free(self.gather)
@@ -66,7 +68,7 @@ cdef class Mover:
     def tables(self):
         """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them."""
         pages = (self.pages_per_block + RUN) * self.page_bytes if self.data != NULL else 0
-        held = pages + self.pages_per_block * (34 + self.oob_bytes) + RUN * self.oob_bytes
+        held = pages + self.pages_per_block * (42 + self.oob_bytes) + RUN * self.oob_bytes
         return held, held
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
@@ -77,8 +79,8 @@ cdef class Mover:
         n = self.collect(block, cause)
         if n and not self.copy_out(n, stream, cause, &end):
             return 0
+        self.ssd.validity.not_candidate(block)  # first: its pages die one by one, and need no new place in a list each time
         self.commit_move(n)
-        self.ssd.validity.not_candidate(block)
         if n == live:
             self.ssd.pool.release(block, end)
         else:
@@ -88,36 +90,49 @@ cdef class Mover:
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
         """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 16 | index). Returns how
         many could be read."""
-        cdef uint32_t i = 0, run, k, n = 0
+        cdef uint32_t i, k, n = 0
         cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
-        cdef int64_t ready
-        cdef Oob oob
-        while i < live:
-            run = 1
-            while i + run < live and self.pages[i + run] == self.pages[i] + run:
-                run += 1
-            ready = self.ssd.nand.read(block, self.pages[i], run,
-                                   <uint8_t*> NULL if self.data == NULL else self.data + <uint64_t> i * self.page_bytes,
-                                   self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ssd.now_ns)
-            for k in range(i, i + run):
-                self.ready[k] = ready
-                if self.status[k] != PAGE_OK:
-                    continue
-                oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
-                self.keys[n] = (<uint64_t> oob.lpa << 16) | k
+        if live == 0:
+            return 0
+        self.ssd.nand.read_some(block, self.pages, live, self.data, self.read_oobs, self.status, cause,
+                                self.ssd.now_ns, self.ready)
+        for i in range(live):
+            if self.status[i] == PAGE_OK:
+                self.keys[n] = (<uint64_t> oob_lpa(self.read_oobs + i * self.oob_bytes) << 16) | i
                 n += 1
-            i += run
         self.sort_keys(n)
         for i in range(n):
             k = <uint32_t> (self.keys[i] & 0xFFFF)
             self.lpas[i] = <uint32_t> (self.keys[i] >> 16)
             self.olds[i] = block * self.pages_per_block + self.pages[k]
-            oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
-            self.kinds[i] = oob.kind
+            self.kinds[i] = oob_kind(self.read_oobs + k * self.oob_bytes)
         return n
 
     cdef int sort_keys(self, uint32_t n) noexcept nogil:
-        sort(self.keys, self.keys + n)
+        """By LPA, a byte of it at a time: a comparison sort of random keys mispredicts half its branches."""
+        cdef uint32_t[257] at
+        cdef uint32_t i
+        cdef int shift = 16
+        cdef uint64_t limit = self.ssd.lpas
+        cdef uint64_t* a = self.keys
+        cdef uint64_t* b = self.sorted
+        if n < 32:
+            sort(a, a + n)
+            return 0
+        while limit:
+            memset(at, 0, sizeof(at))
+            for i in range(n):
+                at[((a[i] >> shift) & 0xFF) + 1] += 1
+            for i in range(256):
+                at[i + 1] += at[i]
+            for i in range(n):
+                b[at[(a[i] >> shift) & 0xFF]] = a[i]
+                at[(a[i] >> shift) & 0xFF] += 1
+            a, b = b, a
+            shift += 8
+            limit >>= 8
+        if a != self.keys:
+            memcpy(self.keys, a, n * 8)
         return 0
 
     cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil:
@@ -168,7 +183,7 @@ cdef class Mover:
         while i < n:
             run = 1
             while (i + run < n and self.news[i + run] == self.news[i] + run
-                   and self.news[i + run] != self.news[i] // self.pages_per_block * self.pages_per_block + self.pages_per_block):
+                   and self.news[i + run] % self.pages_per_block != 0):
                 run += 1
             self.ssd.validity.live_run(self.news[i], run)
             i += run

@@ -80,6 +80,12 @@ cdef inline void oob_unpack(const uint8_t* at, Oob* oob) noexcept nogil:
     oob.order = (<const uint32_t*> (at + 12))[0] | (<uint64_t> (high & 0xFFFF) << 32)
     oob.stream = <uint8_t> (high >> 16)
 
+cdef inline uint32_t oob_lpa(const uint8_t* at) noexcept nogil:
+    return (<const uint32_t*> (at + 8))[0]
+
+cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:
+    return at[6]
+
 cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint8_t stream) noexcept nogil:
     """What cleaning stamps on a copy: the original's, moved, in another block."""
     (<uint64_t*> at)[0] = (<const uint64_t*> old)[0] | (<uint64_t> FLAG_MOVED << 56)

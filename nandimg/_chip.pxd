@@ -28,6 +28,7 @@ cdef class Chip(Nand):
     cdef bint doubts                       # pages past their block's synced mark have their data verified
     cdef uint32_t die_mask, channel_mask
     cdef bint die_mask_works
+    cdef bint unsummed                     # page records carry no checksum
     cdef int64_t read_ns, program_ns, erase_ns, transfer_ns, spare_ns
     cdef int64_t* die_free
     cdef int64_t* channel_free
@@ -39,6 +40,7 @@ cdef class Chip(Nand):
     cdef int spoil(self, uint64_t at, const uint8_t* data, uint64_t half) except -1 nogil
     cdef uint8_t* record(self, uint32_t block, uint32_t page) noexcept nogil
     cdef int32_t find_next(self, uint32_t block) noexcept nogil
+    cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil
     cdef uint32_t erases_after(self, uint32_t block) noexcept nogil
     cdef int write_data(self, uint32_t ppa, uint32_t n, const uint8_t* data) except -1 nogil

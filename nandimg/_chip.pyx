@@ -120,6 +120,7 @@ cdef class Chip(Nand):
         self._allocate()
         self._map(layout)
         self.doubts = path is not None
+        self.unsummed = path is None and not self.keeps_data
         self.reset_volatile()
 
     def _allocate(self):
@@ -129,7 +130,8 @@ cdef class Chip(Nand):
         self.is_renewed = <uint8_t*> calloc(self.blocks, 1)
         self.die_free = <int64_t*> calloc(self.dies, sizeof(int64_t))
         self.channel_free = <int64_t*> calloc(self.channels, sizeof(int64_t))
-        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.die_free and self.channel_free):
+        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.die_free
+                and self.channel_free):
             raise MemoryError
 
     def _map(self, layout):
@@ -226,8 +228,11 @@ cdef class Chip(Nand):
         return self.spare + (<uint64_t> block * self.pages_per_block + page) * self.stride
 
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil:
-        """Over the PPA (a misdirected record fails), the epoch, then what follows the checksum itself."""
+        """Over the PPA (a misdirected record fails), the epoch, then what follows the checksum itself. A chip in memory
+        that keeps no data has nothing to protect from its host: its sum is 0, and a torn page's is not."""
         cdef uint32_t epoch
+        if self.unsummed:
+            return 0
         memcpy(&epoch, rec, 4)
         return crc32c_after(ppa | (<uint64_t> epoch << 32), rec + 8, self.record_head - 8 + self.oob_bytes)
 
@@ -393,9 +398,8 @@ cdef class Chip(Nand):
 
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil:
-        cdef uint32_t i, die, channel, data_crc
+        cdef uint32_t i, die, channel
         cdef int64_t die_at, channel_at
-        cdef uint8_t* rec
         cdef int error
         if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
             return self.breach(OP_READ, block, page, RULE_RANGE)
@@ -405,23 +409,10 @@ cdef class Chip(Nand):
                 with gil:
                     raise OSError(error, os.strerror(error), str(self.path))
         for i in range(n):
-            status[i] = self.judge_spare(block, page + i, data == NULL)
-            rec = self.record(block, page + i)
+            status[i] = self.take_page(block, page + i, data, oob)
             if oob != NULL:
-                if status[i] == PAGE_ERASED:
-                    memset(oob, 0xFF, self.oob_bytes)
-                else:
-                    memcpy(oob, rec + self.record_head, self.oob_bytes)
                 oob += self.oob_bytes
             if data != NULL:
-                if status[i] == PAGE_ERASED:
-                    memset(data, 0xFF, self.page_bytes)
-                elif self.keeps_data and status[i] == PAGE_OK:
-                    memcpy(&data_crc, rec + 8, 4)
-                    if data_crc == NO_DATA_CRC:
-                        memset(data, 0, self.page_bytes)
-                    elif crc32c_page(data, self.page_bytes) != data_crc:
-                        status[i] = PAGE_TORN
                 data += self.page_bytes
         self.counts[OP_READ][cause] += n
         die = self.die_of(block)
@@ -434,6 +425,57 @@ cdef class Chip(Nand):
         self.die_free[die] = die_at
         self.channel_free[channel] = channel_at
         return channel_at
+
+    cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil:
+        """The page's status, its OOB copied out, and its data (already read into ``data``) verified."""
+        cdef uint8_t* rec = self.record(block, page)
+        cdef uint8_t status = self.judge_spare(block, page, data == NULL)
+        cdef uint32_t data_crc
+        if oob != NULL:
+            if status == PAGE_ERASED:
+                memset(oob, 0xFF, self.oob_bytes)
+            else:
+                memcpy(oob, rec + self.record_head, self.oob_bytes)
+        if data == NULL:
+            return status
+        if status == PAGE_ERASED:
+            memset(data, 0xFF, self.page_bytes)
+        elif self.keeps_data and status == PAGE_OK:
+            memcpy(&data_crc, rec + 8, 4)
+            if data_crc == NO_DATA_CRC:
+                memset(data, 0, self.page_bytes)
+            elif crc32c_page(data, self.page_bytes) != data_crc:
+                return PAGE_TORN
+        return status
+
+    cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
+                           uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
+        cdef uint32_t i = 0, k, run, die, channel
+        cdef int error
+        if block >= self.blocks or n == 0 or pages[n - 1] >= self.pages_per_block:
+            return self.breach(OP_READ, block, pages[n - 1] if n else 0, RULE_RANGE)
+        while data != NULL and i < n:
+            run = 1
+            while i + run < n and pages[i + run] == pages[i] + run:
+                run += 1
+            error = self.pread_pages(block * self.pages_per_block + pages[i], run,
+                                     data + <uint64_t> i * self.page_bytes)
+            if error:
+                with gil:
+                    raise OSError(error, os.strerror(error), str(self.path))
+            i += run
+        die = self.die_of(block)
+        channel = self.channel_of(die)
+        for k in range(n):
+            status[k] = self.take_page(block, pages[k], data, oob)
+            oob += self.oob_bytes
+            if data != NULL:
+                data += self.page_bytes
+            self.die_free[die] = max(self.die_free[die], t_ns) + self.read_ns
+            self.channel_free[channel] = max(self.channel_free[channel], self.die_free[die]) + self.transfer_ns
+            ready[k] = self.channel_free[channel]
+        self.counts[OP_READ][cause] += n
+        return self.channel_free[channel]
 
     cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
                             int cause, int64_t t_ns) except -1 nogil:

@@ -151,6 +151,12 @@ cdef class FaultyNand(Nand):
             self.cut_now()
         return self.chip.read(block, page, n, data, oob, status, cause, t_ns)
 
+    cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
+                           uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
+        if self.dead:
+            self.cut_now()
+        return self.chip.read_some(block, pages, n, data, oob, status, cause, t_ns, ready)
+
     cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
                             int cause, int64_t t_ns) except -1 nogil:
         if self.dead:

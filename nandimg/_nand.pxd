@@ -44,6 +44,8 @@ cdef class Nand:
                          int cause, int64_t t_ns, uint32_t* done) except -1 nogil
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil
+    cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
+                           uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil
     cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
                             int cause, int64_t t_ns) except -1 nogil
     cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil

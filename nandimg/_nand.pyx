@@ -22,6 +22,13 @@ cdef class Nand:
         with gil:
             raise NotImplementedError
 
+    cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
+                           uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
+        """Read the pages of a block that ``pages`` lists, ascending; as ``read`` otherwise. ``ready`` gets the
+        virtual time at which each is there."""
+        with gil:
+            raise NotImplementedError
+
     cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
                             int cause, int64_t t_ns) except -1 nogil:
         """Read ``n`` spare areas alone: cheaper, but a page whose OOB is whole and whose data is not looks OK."""
