@@ -87,7 +87,6 @@ def test_any_kill_between_requests_loses_nothing(ftl: str, path: Path, seed: int
     device.close()
 
 
-@pytest.mark.xfail(strict=True, reason="what a protected buffer saved is only looked for when mounted with --plp")
 @pytest.mark.parametrize("flush", [True, False])
 def test_a_mount_without_it_finds_what_it_saved(ftl: str, path: Path, flush: bool) -> None:
     device = Device.open(path, ftl=ftl, plp=True)
@@ -99,7 +98,6 @@ def test_a_mount_without_it_finds_what_it_saved(ftl: str, path: Path, flush: boo
         assert device.read(0, 2 * PAGE) == b"a" * 2 * PAGE
 
 
-@pytest.mark.xfail(strict=True, reason="what a protected buffer saved is only looked for when mounted with --plp")
 def test_a_read_only_look_sees_what_it_saved(ftl: str, path: Path) -> None:
     device = Device.open(path, ftl=ftl, plp=True)
     device.write(0, b"a" * 2 * PAGE)
