@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from flashfs import _recovery
@@ -76,8 +77,12 @@ def _with(case: Case, key: str, value: str) -> Case:
         return replace(case, plp=True)
     if key.startswith("opt."):
         return replace(case, options=(*case.options, (key[4:], value)))
-    if key in ("ftl", "preset", "program"):
-        return replace(case, **{key: value})
+    if key == "ftl":
+        return replace(case, ftl=value)
+    if key == "preset":
+        return replace(case, preset=value)
+    if key == "program":
+        return replace(case, program=value)
     raise KeyError(key)
 
 
@@ -239,7 +244,7 @@ def run_case(case: Case, tell: Tell = _nobody) -> Outcome:
         bench.attempt(bench.format)
         tell("formatted", bench.nand.operations)
         for word, (operation, lpa, n) in zip(case.program.split(), steps, strict=True):
-            bench.attempt(lambda o=operation, x=lpa, k=n: bench.step(o, x, k))
+            bench.attempt(partial(bench.step, operation, lpa, n))
             tell(word, bench.nand.operations)
         bench.outcome.operations.append(bench.nand.operations)
         while True:

@@ -1,0 +1,3 @@
+from flashfs._core import Ssd
+
+def cross_check(ssd: Ssd, most: int = 100) -> list[str]: ...
