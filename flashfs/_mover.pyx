@@ -79,7 +79,7 @@ cdef class Mover:
         n = self.collect(block, cause)
         if n and not self.copy_out(n, stream, cause, &end):
             return 0
-        self.ssd.validity.not_candidate(block)  # first: its pages die one by one, and need no new place in a list each time
+        self.ssd.validity.not_candidate(block)  # first: its pages die one by one, and change lists each time
         self.commit_move(n)
         if n == live:
             self.ssd.pool.release(block, end)

@@ -240,7 +240,7 @@ cdef class Chip(Nand):
         cdef uint8_t* rec = self.record(block, page)
         cdef uint32_t epoch = self.erases(block) + 1
         cdef uint32_t data_crc, crc
-        memcpy(rec + self.record_head, oob, self.oob_bytes)
+        copy_oob(rec + self.record_head, oob, self.oob_bytes)
         if self.keeps_data:
             data_crc = NO_DATA_CRC
             if data != NULL:
@@ -357,7 +357,7 @@ cdef class Chip(Nand):
 
     cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
                          int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
-        cdef uint32_t i, die, channel
+        cdef uint32_t i, _, die, channel
         cdef int32_t expected
         cdef int64_t die_at, channel_at
         cdef const uint8_t* at = data
@@ -389,7 +389,7 @@ cdef class Chip(Nand):
         channel = self.channel_of(die)
         die_at = self.die_free[die]
         channel_at = self.channel_free[channel]
-        for i in range(n):
+        for _ in range(n):
             channel_at = max(channel_at, t_ns) + self.transfer_ns
             die_at = max(die_at, channel_at) + self.program_ns
         self.die_free[die] = die_at
@@ -398,7 +398,7 @@ cdef class Chip(Nand):
 
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil:
-        cdef uint32_t i, die, channel
+        cdef uint32_t i, _, die, channel
         cdef int64_t die_at, channel_at
         cdef int error
         if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
@@ -419,7 +419,7 @@ cdef class Chip(Nand):
         channel = self.channel_of(die)
         die_at = self.die_free[die]
         channel_at = self.channel_free[channel]
-        for i in range(n):
+        for _ in range(n):
             die_at = max(die_at, t_ns) + self.read_ns
             channel_at = max(channel_at, die_at) + self.transfer_ns
         self.die_free[die] = die_at
@@ -435,7 +435,7 @@ cdef class Chip(Nand):
             if status == PAGE_ERASED:
                 memset(oob, 0xFF, self.oob_bytes)
             else:
-                memcpy(oob, rec + self.record_head, self.oob_bytes)
+                copy_oob(oob, rec + self.record_head, self.oob_bytes)
         if data == NULL:
             return status
         if status == PAGE_ERASED:
@@ -631,6 +631,20 @@ cdef class Chip(Nand):
             "dies": [self.die_free[i] for i in range(self.dies)],
             "channels": [self.channel_free[i] for i in range(self.channels)],
         }
+
+
+cdef inline void copy_oob(uint8_t* into, const uint8_t* at, uint32_t n) noexcept nogil:
+    """Most OOBs in use are some twenty bytes: too few for what a call of memcpy costs."""
+    cdef uint32_t i = 0
+    if n > 32:
+        memcpy(into, at, n)
+        return
+    while i + 4 <= n:
+        memcpy(into + i, at + i, 4)
+        i += 4
+    while i < n:
+        into[i] = at[i]
+        i += 1
 
 
 cdef inline bint spare_is_blank(const uint8_t* at, uint32_t n) noexcept nogil:
