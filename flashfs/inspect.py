@@ -426,7 +426,7 @@ def _reads(view: View, now: Copy | None, saved: dict[str, Any] | None, trims: li
         return view.note
     newest = max([now.spare.seq if now else 0, *(row["seq"] for row in trims)])
     if saved and saved["counts"] and saved["seq"] > newest:
-        return f"NVRAM slot {saved['slot']}, when it is mounted with --plp"
+        return f"NVRAM slot {saved['slot']}: a mount puts it into flash"
     if now is None:
         return "zeros: never written, or trimmed"
     return f"PPA {now.ppa}" if now.status == WHOLE else f"an error: PPA {now.ppa} cannot be read"
