@@ -31,7 +31,7 @@ def command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make a blank chip in a sparse file."""
+    """Make a blank chip in a sparse file. Its tables get their disk blocks now, its pages when they are written."""
     from nandimg import image as images
     from nandimg.geometry import Geometry
     from nandimg.presets import PRESETS
@@ -55,10 +55,12 @@ def command(
         geometry = PRESETS[preset].geometry
     header = images.create(image, geometry, backend=backend, force=force)
     if as_json:
-        show.result({"image": str(image), "uuid": str(header.uuid), "geometry": geometry.as_dict()}, as_json=True)
+        made = {"image": str(image), "uuid": str(header.uuid), "geometry": geometry.as_dict()}
+        show.result({**made, "allocated_bytes": header.layout.data_at}, as_json=True)
         return
     host, flash = units.shown(geometry.logical_bytes), units.shown(geometry.physical_bytes)
     show.line(
         f"{image}: {host} for the host on {flash} of flash,"
-        f" {geometry.blocks:,} blocks of {geometry.pages_per_block} pages of {units.shown(geometry.page_bytes)}"
+        f" {geometry.blocks:,} blocks of {geometry.pages_per_block} pages of {units.shown(geometry.page_bytes)};"
+        f" {units.shown(header.layout.data_at)} of tables allocated"
     )
