@@ -90,6 +90,11 @@ cdef class Mapping:
         without them. Only a host that died with writes lost can cause one."""
         return ()
 
+    def recovery_erased(self):
+        """Blocks that turned out to be half erased when ``locate`` read them; the recovery is redone without what the
+        checkpoint says of them."""
+        return ()
+
     def recovery_reopens(self):
         """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
         return False

@@ -443,9 +443,11 @@ cdef class Worker:
             self.trimmed = self.paint_trims([self.entries[i].lpa for i in range(self.n_entries)])
         while True:
             self.resolve_once()
-            conflicts = set(self.ssd.mapping.recovery_conflicts()) - self.excluded
-            if not conflicts:
+            erased = set(self.ssd.mapping.recovery_erased()) - self.reopened
+            conflicts = set(self.ssd.mapping.recovery_conflicts()) - self.excluded if not erased else set()
+            if not erased and not conflicts:
                 break
+            self.reopened |= erased
             self.excluded |= conflicts
             self.load_base()
         return f"{len(self.winners)} pages changed place, {self.figures['undone_moves']} moves undone"
