@@ -178,6 +178,8 @@ class Device:
         return self._scheme.name
 
     def _span(self, offset: int, length: int) -> None:
+        if self._image.chip.closed:
+            raise UsageError("the device is closed")
         if offset < 0 or length < 0 or offset + length > self.size:
             raise UsageError(f"offset {offset}, length {length}: the device has {self.size} bytes")
 
@@ -234,6 +236,8 @@ class Device:
             self._image.close()
 
     def _writable(self) -> None:
+        if self._image.chip.closed:
+            raise UsageError("the device is closed")
         if self.readonly:
             raise UsageError(f"{self.path}: opened read-only")
 

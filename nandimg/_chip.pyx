@@ -177,6 +177,10 @@ cdef class Chip(Nand):
         """Unmap and unlock the image. Says nothing about durability: ``synchronise`` does."""
         self.release()
 
+    def require_open(self):
+        if self.base == NULL:
+            raise ValueError(f"{self.path or 'the chip'}: closed")
+
     @property
     def closed(self):
         return self.base == NULL
@@ -213,6 +217,7 @@ cdef class Chip(Nand):
 
     def mark_factory_bad(self, uint32_t block):
         """As a manufacturer would, before first use."""
+        self.require_open()
         self.write_entry(block, self.erases(block), 0, BLOCK_FACTORY_BAD)
 
     # --- page records and the block table
@@ -627,6 +632,7 @@ cdef class Chip(Nand):
 
     def clock(self):
         """{"dies": [ns at which each is free], "channels": [...]}."""
+        self.require_open()
         return {
             "dies": [self.die_free[i] for i in range(self.dies)],
             "channels": [self.channel_free[i] for i in range(self.channels)],

@@ -45,8 +45,8 @@ class Cut:
 cdef class FaultyNand(Nand):
     """A chip whose power can be cut and whose operations can fail.
 
-    ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds the operation numbers, counted over all
-    lives, at which the chip reports a failed program or erase. ``on_sync`` is called after each durable sync: what
+    ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds operation numbers at which the chip
+    reports a failed program or erase, each once, in whichever life it comes up first. ``on_sync`` is called after each durable sync: what
     the image holds then is what a host that dies is sure to keep.
     """
 
@@ -72,6 +72,9 @@ cdef class FaultyNand(Nand):
         self.cut_shape = SHAPES.index(cut.shape) if cut else 0
         self.operations = 0
         self.dead = False
+
+    def require_open(self):
+        self.chip.require_open()
 
     def power_on(self):
         """Begin the next life: the chip forgets what it only remembered, the next cut is armed."""

@@ -78,8 +78,12 @@ cdef class Nand:
 
     # The same for Python: tests, tools and the offline views; never on a hot path.
 
+    def require_open(self):
+        """ValueError once the image behind it is closed."""
+
     def program_page(self, uint32_t block, uint32_t page, data, bytes oob, int cause=0, int64_t t_ns=0):
         """Program one page; returns its virtual end in ns, or None if the chip reported failure."""
+        self.require_open()
         cdef uint32_t done = 0
         cdef const uint8_t[::1] view
         cdef const uint8_t* at = NULL
@@ -96,6 +100,7 @@ cdef class Nand:
 
     def read_page(self, uint32_t block, uint32_t page, int cause=0, int64_t t_ns=0):
         """(status, data, oob) of one page: status is 0 erased, 1 whole, 2 torn."""
+        self.require_open()
         cdef uint8_t status = 0
         data = bytearray(self.page_bytes)
         oob = bytearray(self.oob_bytes)
@@ -106,6 +111,7 @@ cdef class Nand:
 
     def read_spare_area(self, uint32_t block, uint32_t page, int cause=0, int64_t t_ns=0):
         """(status, oob) of one page by a spare read alone."""
+        self.require_open()
         cdef uint8_t status = 0
         oob = bytearray(self.oob_bytes)
         cdef uint8_t[::1] o = oob
@@ -114,32 +120,39 @@ cdef class Nand:
 
     def erase_block(self, uint32_t block, int cause=0, int64_t t_ns=0):
         """Erase one block; returns its virtual end in ns, or None if the chip reported failure."""
+        self.require_open()
         cdef bint ok = False
         end = self.erase(block, cause, t_ns, &ok)
         return end if ok else None
 
     def synchronise(self, bint durable=True):
+        self.require_open()
         self.sync(durable)
 
     def retire_block(self, uint32_t block):
+        self.require_open()
         self.retire(block)
 
     def erase_count(self, uint32_t block):
         """Times the block was erased; it persists."""
+        self.require_open()
         return self.erases(block)
 
     def block_health(self, uint32_t block):
         """0 good, 1 factory bad, 2 grown bad; it persists."""
+        self.require_open()
         return self.health(block)
 
     def boot_slot(self, int slot):
         """The 64 bytes of a boot slot."""
+        self.require_open()
         cdef uint8_t[64] raw
         self.boot_read(slot, raw)
         return raw[:64]
 
     def nvram(self, uint64_t offset, uint64_t n):
         """``n`` bytes of the NVRAM region."""
+        self.require_open()
         out = bytearray(n)
         cdef uint8_t[::1] view = out
         if n:
@@ -153,6 +166,7 @@ cdef class Nand:
 
     def counters(self):
         """{operation: [count by cause]} since the chip was opened."""
+        self.require_open()
         return {
             name: [self.count(op, cause) for cause in range(CAUSES)]
             for op, name in enumerate(("read", "program", "erase", "spare_read"))

@@ -63,6 +63,12 @@ class Header:
     def layout(self) -> Layout:
         return layout_of(self.geometry, self.backend, self.oob_used or self.geometry.oob_bytes)
 
+    @property
+    def allocated_bytes(self) -> int:
+        """What the file has on the host's disk from the start: its tables; the page records only once it is bound,
+        because binding tells how large they are."""
+        return self.layout.data_at if self.ftl else self.layout.spare_at
+
 
 def _up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
@@ -157,14 +163,14 @@ def _write_header(fd: int, header: Header) -> None:
         os.fdatasync(fd)
 
 
-def _reserve(fd: int, layout: Layout, path: Path) -> None:
+def _reserve(fd: int, header: Header, path: Path) -> None:
     """Size the file; what will be mapped gets its blocks now, because a mapped page that finds the host's disk full
     kills the process."""
     try:
-        os.ftruncate(fd, layout.end)
-        os.posix_fallocate(fd, 0, layout.data_at)
+        os.ftruncate(fd, header.layout.end)
+        os.posix_fallocate(fd, 0, header.allocated_bytes)
     except OSError as error:
-        need = layout.data_at / 2**20
+        need = header.allocated_bytes / 2**20
         raise ImageError(f"{path}: {error.strerror}; the image's tables need {need:.1f} MiB on the disk") from None
 
 
@@ -184,7 +190,7 @@ def create(path: str | Path, geometry: Geometry, backend: str = "file", force: b
     try:
         _lock(fd, path, fcntl.LOCK_EX)
         os.ftruncate(fd, 0)
-        _reserve(fd, header.layout, path)
+        _reserve(fd, header, path)
         _write_header(fd, header)
     except BaseException:
         if not force:
@@ -259,6 +265,7 @@ class Image:
                 f"{self.path}: {ftl} needs {oob_used} bytes of OOB a page: this chip has {old.geometry.oob_bytes}"
             )
         header = replace(old, ftl=ftl, options=options, oob_used=oob_used, generation=old.generation + 1)
+        _pack(header)  # what does not fit is refused before the chip is let go
         bad = [b for b in range(old.geometry.blocks) if self.chip.block_health(b)]
         if self.path is None:
             self.chip.close()
@@ -266,7 +273,7 @@ class Image:
         else:
             fd = os.dup(self.chip_fd())
             self.chip.close()
-            _reserve(fd, header.layout, self.path)
+            _reserve(fd, header, self.path)
             _write_header(fd, header)
             self.header, self.chip = header, Chip(header.geometry, header.layout, fd, self.path)
         for block in bad:
@@ -290,7 +297,7 @@ def open_image(path: str | Path, readonly: bool = False) -> Image:
         if size < header.layout.end:
             raise ImageError(f"{path}: size is {size} bytes: its geometry needs {header.layout.end}; it was truncated")
         if not readonly:
-            _reserve(fd, header.layout, path)
+            _reserve(fd, header, path)
         chip = Chip(header.geometry, header.layout, fd, path, readonly)
     except BaseException:
         os.close(fd)

@@ -82,6 +82,8 @@ _ALL = [
     Preset("tiny-8", "8 blocks of 4 pages of 512 B", "the smallest chip: every power cut by brute force",
            _tiny(8, 4, 8)),
     Preset("tiny-16", "16 blocks of 8 pages of 512 B", "small enough to enumerate", _tiny(16, 8, 56)),
+    Preset("tiny-96", "96 blocks of 4 pages: neighbours outnumber their candidates' pages, so SlimFTL shares blocks",
+           "for what a hash can run into", _tiny(96, 4, 300)),
     Preset("tiny-24d", "24 blocks of 8 pages on two dies", "striping on a small chip", _tiny(24, 8, 80, dies=2)),
 ]  # fmt: skip
 

@@ -56,11 +56,11 @@ def command(
     header = images.create(image, geometry, backend=backend, force=force)
     if as_json:
         made = {"image": str(image), "uuid": str(header.uuid), "geometry": geometry.as_dict()}
-        show.result({**made, "allocated_bytes": header.layout.data_at}, as_json=True)
+        show.result({**made, "allocated_bytes": header.allocated_bytes}, as_json=True)
         return
     host, flash = units.shown(geometry.logical_bytes), units.shown(geometry.physical_bytes)
     show.line(
         f"{image}: {host} for the host on {flash} of flash,"
         f" {geometry.blocks:,} blocks of {geometry.pages_per_block} pages of {units.shown(geometry.page_bytes)};"
-        f" {units.shown(header.layout.data_at)} of tables allocated"
+        f" {units.shown(header.allocated_bytes)} of tables allocated"
     )

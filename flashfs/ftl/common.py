@@ -12,8 +12,8 @@ STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns 
 
 
 def good_blocks(ssd: Any) -> int:
-    """Blocks that are not bad."""
-    return sum(ssd.nand.block_health(block) == 0 for block in range(ssd.nand.blocks))
+    """Blocks that were good when the chip was made: one that has gone bad since is no reason to refuse an image."""
+    return sum(ssd.nand.block_health(block) != 1 for block in range(ssd.nand.blocks))
 
 
 def streams_for(ssd: Any, options: dict[str, Any], who: str) -> Streams:

@@ -27,7 +27,7 @@ from flashfs._pool cimport (
     Oob,
     oob_unpack,
 )
-from nandimg._nand cimport PAGE_OK
+from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 from flashfs.errors import BindError, DeviceFullError
 
@@ -65,6 +65,8 @@ cdef class SlimMapping(Mapping):
     cdef dict found                        # recovery: VBA -> blocks with pages of it
     cdef dict found_in                     # ... and block -> VBA
     cdef set found_shared
+    cdef bint recovering
+    cdef set half_erased                   # blocks with a live page that is gone: their erase had begun
 
     def __cinit__(self, Engine ssd, uint32_t virtual_blocks, uint32_t shift, bint md5):
         self.ssd = ssd
@@ -83,6 +85,7 @@ cdef class SlimMapping(Mapping):
         self.found_in = {}
         self.found_shared = set()
         self.reset()
+        self.recovering = False
 
     def __dealloc__(self):
         free(self.table)
@@ -207,6 +210,9 @@ cdef class SlimMapping(Mapping):
             oob_unpack(raw, &oob)
             if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
                 return ppa
+            if status == PAGE_ERASED and self.recovering:
+                with gil:
+                    self.half_erased.add(block)
             ppa = self.after_miss(lpa, ppa)
         return NONE
 
@@ -291,6 +297,11 @@ cdef class SlimMapping(Mapping):
             out += self.blocks_with_pages(vba)[1:]
         return out
 
+    def recovery_erased(self):
+        """A block of which a live page reads as erased was being erased when the power went: all in it had been
+        superseded. Only a scheme that must read flash to know where a page was can stumble on one."""
+        return self.half_erased
+
     def recovery_reopens(self):
         return True
 
@@ -307,6 +318,7 @@ cdef class SlimMapping(Mapping):
             if block != NONE and self.ssd.pool.state[block] not in (STATE_OPEN, STATE_CLOSED):
                 block = NONE
             self.set_block(vba, block)
+        self.recovering = False
         self.found = {}
         self.found_in = {}
         self.found_shared = set()
@@ -320,6 +332,8 @@ cdef class SlimMapping(Mapping):
             self.vbt[vba] = NO_BLOCK
         self.digest_key = self.candidates_key = <uint64_t> -1
         self.move_vba = NONE
+        self.recovering = True
+        self.half_erased = set()
         self.found = {}
         self.found_in = {}
         self.found_shared = set()
@@ -559,9 +573,9 @@ cdef class SlimCleaning(Cleaning):
 
 def virtual_blocks_for(ssd):
     """How many virtual blocks the chip can stand for: its good blocks less two checkpoints, the log, the blocks that
-    cleaning turns over, and one in 256 kept for blocks that go bad (and for fewer forced syncs)."""
+    cleaning turns over, and one and one in 256 kept for blocks that go bad (and for fewer forced syncs)."""
     good = sum(ssd.nand.block_health(block) == 0 for block in range(ssd.nand.blocks))
-    kept = 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve + good // 256
+    kept = 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve + good // 256 + (good >= 16)
     count = good - kept
     if count <= 0 or count * ssd.nand.pages_per_block <= ssd.lpas:
         raise BindError(

@@ -108,7 +108,7 @@ def test_create(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(capsys, "create", path, "--size", "16M", "--pages-per-block", 64, "--dies", 2, "--channels", 1)
     assert code == 0
     assert "16 MiB for the host" in out
-    allocated = inspect(path).layout.data_at
+    allocated = inspect(path).allocated_bytes
     assert out.endswith(f"; {units.shown(allocated)} of tables allocated\n")
     assert 0 <= path.stat().st_blocks * 512 - allocated < 65536  # the host's disk has blocks of its own
     code, _, err = run(capsys, "create", path)
@@ -116,7 +116,7 @@ def test_create(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "exists already" in err
     made = json.loads(run(capsys, "create", path, "--preset", "tiny-8", "--force", "--json")[1])
     assert made["geometry"]["blocks"] == 8
-    assert made["allocated_bytes"] == inspect(path).layout.data_at
+    assert made["allocated_bytes"] == inspect(path).allocated_bytes
     assert run(capsys, "create", tmp_path / "none" / "chip")[0] == 1
     assert run(capsys, "create", tmp_path / "b", "--backend", "tape")[0] == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["chip"]

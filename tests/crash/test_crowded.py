@@ -33,7 +33,6 @@ LOSSES = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="found by chance, not understood yet: a page that was flushed cannot be read")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses(loss: str) -> None:
     failure = run_case(Case.parse(LOSSES[loss])).failure
