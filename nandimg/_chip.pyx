@@ -55,6 +55,7 @@ crc32c_setup()
 
 cdef enum:
     BOOT_SLOT_BYTES = 2048
+    READ_CHUNK = 16          # pages
 
 RULES = (
     "outside the chip",
@@ -408,12 +409,12 @@ cdef class Chip(Nand):
         cdef int error
         if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
             return self.breach(OP_READ, block, page, RULE_RANGE)
-        if data != NULL:
-            error = self.pread_pages(block * self.pages_per_block + page, n, data)
-            if error:
-                with gil:
-                    raise OSError(error, os.strerror(error), str(self.path))
         for i in range(n):
+            if data != NULL and i % READ_CHUNK == 0:  # a chunk is verified while the processor still has it at hand
+                error = self.pread_pages(block * self.pages_per_block + page + i, min(n - i, <uint32_t> READ_CHUNK), data)
+                if error:
+                    with gil:
+                        raise OSError(error, os.strerror(error), str(self.path))
             status[i] = self.take_page(block, page + i, data, oob)
             if oob != NULL:
                 oob += self.oob_bytes

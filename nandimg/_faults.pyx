@@ -46,8 +46,8 @@ cdef class FaultyNand(Nand):
     """A chip whose power can be cut and whose operations can fail.
 
     ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds operation numbers at which the chip
-    reports a failed program or erase, each once, in whichever life it comes up first. ``on_sync`` is called after each durable sync: what
-    the image holds then is what a host that dies is sure to keep.
+    reports a failed program or erase, each once, in whichever life it comes up first. ``on_sync`` is called after
+    each durable sync: what the image holds then is what a host that dies is sure to keep.
     """
 
     def __init__(self, Chip chip, cuts=(), failing=(), on_sync=None):

@@ -1,13 +1,15 @@
 """An empty file system: one file `disk` in memory under pyfuse3, what the FTLs under a mount are measured against.
 
-Its handlers do what flashfs's do, with a copy of memory where those call the device, and it takes requests from the
-kernel the same way, so that the difference between the two is what the device costs.
+Its handlers do what flashfs's do, with a copy of memory where those call the device. It takes requests from the kernel
+the way flashfs does, so that the difference between the two is what the device costs; or, with `--plain`, the way
+pyfuse3 itself does, as any other program under pyfuse3.
 
-    ram_pyfuse3.py MOUNTPOINT MEBIBYTES      serves until it is unmounted; prints `ready`
+    ram_pyfuse3.py MOUNTPOINT MEBIBYTES [--plain]      serves until it is unmounted; prints `ready`
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -93,13 +95,13 @@ class Ram(pyfuse3.Operations):
             pyfuse3.readdir_reply(token, pyfuse3.FileNameT(b"disk"), attributes, 1)
 
 
-async def serve(mountpoint: Path, size: int) -> None:
+async def serve(mountpoint: Path, size: int, plain: bool) -> None:
     handlers = Ram(size)
     others = open_sessions()
     pyfuse3.init(handlers, str(mountpoint), {*pyfuse3.default_options, *mounts.options("ram", allow_other=False)})
     try:
         (descriptor,) = open_sessions() - others
-        with Turns(descriptor).installed():
+        with contextlib.nullcontext() if plain else Turns(descriptor).installed():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(pyfuse3.main, 1, TASKS_MAX)
                 await handlers.ready.wait()
@@ -112,4 +114,4 @@ async def serve(mountpoint: Path, size: int) -> None:
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(57, 1, 0, 0, 0)  # PR_SET_IO_FLUSHER, as flashfs's daemon does
     os.umask(0o077)
-    trio.run(serve, Path(sys.argv[1]), int(sys.argv[2]) << 20)
+    trio.run(serve, Path(sys.argv[1]), int(sys.argv[2]) << 20, "--plain" in sys.argv)

@@ -18,10 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from flashfs.crash.cases import Case, Failure, run_case
+from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut
 from nandimg._faults import SHAPES
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d")
+CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
 BATCH = 200  #: cases that a worker takes at once
 AHEAD = 4  #: batches made ahead of each worker: cases are made faster than they run
 EVERY_LENGTH = 3  #: words of the exhaustive tier's programs, unless told otherwise
@@ -80,14 +82,19 @@ def random_program(rnd: random.Random, pages: int, length: int) -> str:
 
 
 def random_setting(rnd: random.Random, ftl: str, preset: str) -> Case:
-    """A program on that chip with some choice of options; no cut yet."""
+    """A program on that chip with some choice of options, the scheme's own included; no cut yet."""
     program = random_program(rnd, PRESETS[preset].geometry.lpas, rnd.choice((12, 24, 40, 90)))
+    if preset == CROWDED:
+        program = f"w0+{rnd.choice((256, 300))} {program}"
     plp = rnd.random() < 0.15
     options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
     if rnd.random() < 0.2:
         options.append(("wear_spread", 2))
     if rnd.random() < 0.2:
         options.append(("checkpoint_every", rnd.choice((4, 9))))
+    for option in scheme(ftl).options:
+        if rnd.random() < 0.3 and (option.choices or option.high <= 16):
+            options.append((option.name, rnd.choice(option.choices or range(option.low, option.high + 1))))
     return Case(ftl, program, preset, options=tuple(options), plp=plp)
 
 
@@ -114,12 +121,13 @@ def scattered(ftl: str, seed: int, cuts: int) -> Iterator[Case]:
     rnd = random.Random(f"random {ftl} {seed}")
     made = 0
     while made < cuts:
-        base = random_setting(rnd, ftl, rnd.choice(TINY))
+        base = random_setting(rnd, ftl, CROWDED if rnd.random() < 0.1 else rnd.choice(TINY))
+        filled = 900 if base.preset == CROWDED else 0  # operations that the fill takes, or nearly
         lives = tuple(
-            Cut(int(rnd.expovariate(1 / (30 if life == 0 else 6))) + 1, rnd.choice(SHAPES))
-            for life in range(rnd.randint(1, 3))
+            Cut(at + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
+            for at, mean in ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
         )
-        fail = tuple(sorted(rnd.sample(range(3, 60), 1))) if rnd.random() < 0.15 and base.preset != "tiny-8" else ()
+        fail = (filled + rnd.randrange(3, 60),) if rnd.random() < 0.15 and base.preset != "tiny-8" else ()
         made += len(lives)
         yield Case(base.ftl, base.program, base.preset, lives, base.options, fail, base.plp)
 

@@ -1,6 +1,6 @@
 """SlimFTL where neighbours are more than their candidates have pages, so that pages lie in blocks of other candidates.
 
-None of the tiny presets does that: their few virtual blocks are all candidates of every page.
+Of the tiny presets only tiny-96 does that; the others' few virtual blocks are all candidates of every page.
 """
 
 from __future__ import annotations
@@ -11,24 +11,16 @@ import pytest
 
 from flashfs.crash import Case, run_case
 from flashfs.crash.campaign import random_program
-from nandimg import PRESETS, Cut, Geometry, Preset
+from nandimg import PRESETS, Cut
 from nandimg._faults import SHAPES
-
-CROWDED = Geometry(page_bytes=512, pages_per_block=4, blocks=96, oob_bytes=64, lpas=300, nvram_bytes=16384)
-
-
-@pytest.fixture(autouse=True)
-def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PRESETS, "crowd", Preset("crowd", "", "", CROWDED))
-
 
 LOSSES = {
     "a program failed, then a recovery was cut": (
-        "ftl=slimftl preset=crowd opt.buffer=4 plp fail=934 cut=938:after cut=12:oob-only "
+        "ftl=slimftl preset=tiny-96 opt.buffer=4 plp fail=934 cut=938:after cut=12:oob-only "
         "program='w0+300 r w147+1 w121 w31 w94 w111+1'"
     ),
     "one cut, what was flushed is gone": (
-        "ftl=slimftl preset=crowd cut=290:oob-only program='w0+256 w240 r w154+2 f t67+3 w75 w79 w274 w249'"
+        "ftl=slimftl preset=tiny-96 cut=290:oob-only program='w0+256 w240 r w154+2 f t67+3 w75 w79 w274 w249'"
     ),
 }
 
@@ -44,8 +36,9 @@ def test_losses(loss: str) -> None:
 def test_random_cuts(seed: int) -> None:
     rnd = random.Random(seed)
     for _ in range(60):
-        program = f"w0+{rnd.choice((256, 300))} " + random_program(rnd, CROWDED.lpas, rnd.choice((20, 60, 120)))
-        base = Case("slimftl", program, "crowd", options=(("buffer", rnd.choice((0, 1, 4, 9))),))
+        words = random_program(rnd, PRESETS["tiny-96"].geometry.lpas, rnd.choice((20, 60, 120)))
+        program = f"w0+{rnd.choice((256, 300))} {words}"
+        base = Case("slimftl", program, "tiny-96", options=(("buffer", rnd.choice((0, 1, 4, 9))),))
         operations = run_case(base).operations[-1]
         for _ in range(20):
             cuts = (Cut(rnd.randint(1, operations), rnd.choice(SHAPES)), Cut(rnd.randint(1, 20), rnd.choice(SHAPES)))

@@ -12,7 +12,7 @@ import nandimg
 from flashfs.crash import Case, run_case
 from flashfs.crash.campaign import random_program
 from flashfs.device import ENGINE_OOB, Device, build_ssd
-from flashfs.errors import BindError, DeviceFullError
+from flashfs.errors import DeviceFullError
 from flashfs.ftl import SCHEMES, scheme
 from nandimg import PRESETS, Cut, FaultyNand
 from nandimg._faults import SHAPES
