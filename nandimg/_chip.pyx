@@ -411,7 +411,8 @@ cdef class Chip(Nand):
             return self.breach(OP_READ, block, page, RULE_RANGE)
         for i in range(n):
             if data != NULL and i % READ_CHUNK == 0:  # a chunk is verified while the processor still has it at hand
-                error = self.pread_pages(block * self.pages_per_block + page + i, min(n - i, <uint32_t> READ_CHUNK), data)
+                error = self.pread_pages(block * self.pages_per_block + page + i,
+                                         min(n - i, <uint32_t> READ_CHUNK), data)
                 if error:
                     with gil:
                         raise OSError(error, os.strerror(error), str(self.path))
