@@ -30,7 +30,7 @@ def extension(name: str) -> Extension:
         name,
         [name.replace(".", "/") + ".pyx"],
         include_dirs=["nandimg", "flashfs"],
-        depends=["nandimg/crc32c.h", "flashfs/ftl/md5.h"],
+        depends=["nandimg/crc32c.h", "nandimg/guard.h", "flashfs/ftl/md5.h"],
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"],
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACED else [],
     )

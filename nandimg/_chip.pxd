@@ -20,6 +20,8 @@ cdef class Chip(Nand):
     cdef uint64_t nvram_bytes
     cdef uint8_t* spare
     cdef uint64_t data_at                  # file offset of the data region
+    cdef const uint8_t* data_map           # the data region, mapped for reading; NULL if that cannot be had
+    cdef uint64_t data_bytes
     cdef int32_t* next_page                # -1: not known yet
     cdef uint32_t* touched                 # blocks programmed since the last sync
     cdef uint8_t* is_touched

@@ -1,0 +1,44 @@
+/* Copying out of a mapped file that may fail: a page that the host cannot read, or that somebody cut off the file,
+ * arrives as SIGBUS. Here it becomes an error code; a SIGBUS from anywhere else ends the process as ever. */
+#ifndef NANDIMG_GUARD_H
+#define NANDIMG_GUARD_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+static __thread sigjmp_buf guard_back;
+static __thread volatile sig_atomic_t guard_on;
+
+static void guard_caught(int signal_number)
+{
+    if (guard_on) {
+        guard_on = 0;
+        siglongjmp(guard_back, 1);
+    }
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void guard_install(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = guard_caught;
+    action.sa_flags = SA_NODEFER; /* the jump leaves the handler without returning from it */
+    sigaction(SIGBUS, &action, NULL);
+}
+
+/* 0, or EIO if the source cannot be read. */
+static int guarded_copy(void *into, const void *from, size_t n)
+{
+    if (sigsetjmp(guard_back, 0)) return EIO;
+    guard_on = 1;
+    memcpy(into, from, n);
+    guard_on = 0;
+    return 0;
+}
+
+#endif
