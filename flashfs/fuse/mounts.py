@@ -73,12 +73,16 @@ def allow_requests(mountpoint: Path, count: int) -> None:
 
 
 def check_mountpoint(path: Path) -> None:
-    """Raise unless ``path`` is an empty directory with nothing mounted on it."""
+    """Raise unless ``path`` is an empty directory with nothing mounted on it; one that is only missing itself, in a
+    folder that exists, is made."""
     over = at(path)
     if over is not None:
         raise FlashfsError(f"{path} is already mounted ({over.fs_type} of {over.source}): unmount it first")
     if not path.exists():
-        raise UsageError(f"mountpoint {path} does not exist: make it with mkdir, or name another")
+        try:
+            path.mkdir()
+        except OSError as error:
+            raise UsageError(f"mountpoint {path} does not exist and cannot be made: {error.strerror}") from None
     if not path.is_dir():
         raise UsageError(f"mountpoint {path} is not a directory: name an empty one")
     try:

@@ -121,7 +121,7 @@ def test_refusals_leave_nothing(chip: Path, mountpoint: Path, tmp_path: Path) ->
     flashfs("mount", tmp_path / "none", mountpoint, code=1)
     flashfs("mount", tmp_path / "foreign", mountpoint, code=1)
     flashfs("mount", chip, tmp_path / "file", code=2)
-    flashfs("mount", chip, tmp_path / "nowhere", code=2)
+    flashfs("mount", chip, tmp_path / "nowhere" / "mnt", code=2)
     flashfs("mount", chip, tmp_path, code=2)
     flashfs("mount", chip, mountpoint, "--ftl", "nonesuch", code=2)
     flashfs("mount", chip, mountpoint, "--server", "nonesuch", code=2)

@@ -85,7 +85,7 @@ def test_halves_are_completed_and_undone(chip: Path, home: Path, target: Path) -
 
 def test_refusals_leave_nothing(chip: Path, home: Path, target: Path, tmp_path: Path) -> None:
     assert "ext4, xfs, btrfs" in flashfs("up", chip, target, "--fs", "fat", code=2).stderr
-    flashfs("up", chip, tmp_path / "nowhere", code=2)
+    flashfs("up", chip, tmp_path / "nowhere" / "mnt", code=2)
     flashfs("up", tmp_path / "none", target, code=1)
     flashfs("down", target, code=2)
     assert gone(home, target)

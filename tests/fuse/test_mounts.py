@@ -42,9 +42,14 @@ def test_mountpoints_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a directory"):
         mounts.check_mountpoint(tmp_path / "file")
     with pytest.raises(UsageError, match="does not exist"):
-        mounts.check_mountpoint(tmp_path / "none")
+        mounts.check_mountpoint(tmp_path / "none" / "below")
     with pytest.raises(UsageError, match=r"not empty \(1 "):
         mounts.check_mountpoint(tmp_path)
+
+
+def test_a_missing_mountpoint_is_made(tmp_path: Path) -> None:
+    mounts.check_mountpoint(tmp_path / "new")
+    assert (tmp_path / "new").is_dir()
 
 
 def test_a_directory_is_no_corpse(tmp_path: Path) -> None:
