@@ -43,6 +43,8 @@ cdef class Ssd(Engine):
     cdef int flush(self, int64_t t_ns) except -1 nogil
     cdef int drain(self) except -1 nogil
     cdef int barrier(self) except -1 nogil
+    cdef int sync_image(self) except -1 nogil
+    cdef int refuse(self) except -1 nogil
     cdef int chores(self) except -1 nogil
     cdef int leave_clean(self) except -1 nogil
     cdef int level_wear(self) except -1 nogil

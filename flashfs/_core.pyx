@@ -36,7 +36,7 @@ from flashfs._pool cimport (
 from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_OK, Nand
 
 from flashfs._pool import CAUSE_NAMES
-from flashfs.errors import BindError, DeviceFullError, UncorrectableError
+from flashfs.errors import BindError, DeviceFailedError, DeviceFullError, UncorrectableError
 
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
@@ -127,6 +127,22 @@ cdef class Ssd(Engine):
         self.ready = True
         self.checkpoint()
 
+    # --- what must not be gone on with
+
+    cdef int sync_image(self) except -1 nogil:
+        """The chip's sync. One that fails may have dropped what it was to write, and the next would not say so again:
+        whoever comes after finds the device stopped."""
+        self.stopped = True
+        self.nand.sync(self.durable)
+        self.stopped = self.failed is not None
+        return 0
+
+    cdef int refuse(self) except -1 nogil:
+        """A request for a change, of a device that takes none any more."""
+        with gil:
+            self.fail("a sync of the image failed, and what it was to write may be lost")
+            raise DeviceFailedError(self.failed)
+
     # --- host requests
 
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
@@ -134,6 +150,8 @@ cdef class Ssd(Engine):
         cdef uint32_t done = 0, part, i
         cdef int64_t end = t_ns, one
         self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
         if not self.nand.keeps_data:
             data = NULL
         while done < n:
@@ -267,6 +285,8 @@ cdef class Ssd(Engine):
         cdef uint32_t part, i
         cdef bint any_lived
         self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
         self.host_trim += n
         while n:
             self.chores()
@@ -293,6 +313,8 @@ cdef class Ssd(Engine):
     cdef int flush(self, int64_t t_ns) except -1 nogil:
         """What was acknowledged before survives every crash from now on."""
         self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
         if not self.dirty:
             return 0
         self.chores()
@@ -392,7 +414,7 @@ cdef class Ssd(Engine):
         """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose
         trim is lost must not come back as something older than what the trim erased."""
         self.meta.log_trims()
-        self.nand.sync(self.durable)
+        self.sync_image()
         self.syncs += 1
         self.pool.release_pending()
         return 0
@@ -431,7 +453,7 @@ cdef class Ssd(Engine):
         self.mount_due = False
         with gil:
             self.meta.mark_mounted()
-        self.nand.sync(self.durable)
+        self.sync_image()
         return 0
 
     cdef int retire_doomed(self) except -1 nogil:
@@ -481,17 +503,19 @@ cdef class Ssd(Engine):
 
     def checkpoint(self, bint clean=False):
         """Write everything that a mount needs; what came before it is dead afterwards."""
+        if self.stopped:
+            self.refuse()
         if self.mount_due:
             self.leave_clean()
         self.drain()
         self.meta.log_trims()
-        self.nand.sync(self.durable)  # a checkpoint may only name what the host's death cannot take
+        self.sync_image()  # a checkpoint may only name what the host's death cannot take
         sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
         old = self.meta.write(sections, self.seq, self.mounts, clean)
-        self.nand.sync(self.durable)
+        self.sync_image()
         self.meta.point_boot()
         if clean:
-            self.nand.sync(self.durable)
+            self.sync_image()
             self.mount_due = True
         for block in old:
             self.pool.release(block, self.now_ns)
@@ -564,6 +588,8 @@ cdef class Ssd(Engine):
     def idle(self, int64_t t_ns=0):
         """The host is quiet: housekeeping that is due may run."""
         self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
         with nogil:
             self.chores()
 

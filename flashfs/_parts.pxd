@@ -22,6 +22,8 @@ cdef class Engine:
     cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
     cdef readonly int64_t now_ns
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
+    cdef readonly object failed            # None, or why the device takes no more changes
+    cdef bint stopped                      # failed, or a sync never came back: every change is refused
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef int program_failed(self, uint32_t block) except -1 nogil

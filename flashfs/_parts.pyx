@@ -17,6 +17,14 @@ from flashfs._pool cimport NONE
 cdef class Engine:
     """The device, as far as its parts may lean on it."""
 
+    def fail(self, why):
+        """Something went wrong that further changes could only make worse: refuse them all from now on, saying
+        ``why`` (the first reason counts). Nothing is written any more, a checkpoint least of all, so the next mount
+        recovers from what flash says."""
+        if self.failed is None:
+            self.failed = str(why)
+        self.stopped = True
+
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
         """A fresh, erased block; forces a sync when only pending ones are left. DeviceFullError if there is none."""
         with gil:

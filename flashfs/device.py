@@ -288,6 +288,7 @@ class Device:
                 "spread": max(wear, default=0) - min(wear, default=0),
             },
             "unreadable": self.ssd.unreadable,
+            "failed": self.ssd.failed,
         }
 
     def config(self) -> dict[str, Any]:

@@ -27,6 +27,17 @@ class DeviceFullError(FlashfsError):
     """No block can be cleaned: more live pages than the healthy blocks can hold."""
 
 
+class DeviceFailedError(FlashfsError, OSError):
+    """The device takes no more changes (EIO) until its image is opened again: going on could lose what was promised.
+    What can be read still can."""
+
+    def __init__(self, why: str) -> None:
+        OSError.__init__(self, 5, f"{why}; nothing more is changed until the image is mounted again")
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+
 class UncorrectableError(FlashfsError, OSError):
     """A page that cannot be read (EIO) or that holds another LPA's data; ``lpa`` names it."""
 
