@@ -7,6 +7,7 @@ from flashfs._metalog cimport MetaLog
 from flashfs._mover cimport Mover
 from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs._pool cimport BlockPool
+from flashfs._wear cimport WearLevel
 from nandimg._nand cimport Nand
 
 cdef enum:
@@ -19,13 +20,13 @@ cdef class Ssd(Engine):
     cdef readonly MetaLog meta
     cdef readonly Mover mover
     cdef readonly uint64_t seq, host_read, host_write, host_trim, mounts
-    cdef readonly uint64_t extra_reads, unreadable, syncs
+    cdef readonly uint64_t extra_reads, retried_reads, unreadable, syncs
     cdef readonly bint durable, ready
+    cdef readonly WearLevel wear
     cdef bint mount_due, dirty
-    cdef uint32_t wear_spread, gc_need
-    cdef uint64_t wear_scan_at, checkpoint_every
-    cdef uint32_t[64] wear_queue
-    cdef uint32_t wear_n, oob_bytes, page_bytes, pages_per_block
+    cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
+    cdef uint64_t checkpoint_every
+    cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB to program
     cdef uint8_t* read_oobs                # a block's OOB read
     cdef uint8_t* status
@@ -38,18 +39,18 @@ cdef class Ssd(Engine):
                                 int64_t t_ns) except -1 nogil
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t read_chunk(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns) except -1 nogil
+    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, uint8_t* data, int64_t t_ns) except -1 nogil
+    cdef int64_t read_one(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns, int* found) except -1 nogil
     cdef int trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil
     cdef int flush(self, int64_t t_ns) except -1 nogil
     cdef int drain(self) except -1 nogil
     cdef int barrier(self) except -1 nogil
+    cdef int pad_pairs(self) except -1 nogil
+    cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil
     cdef int sync_image(self) except -1 nogil
     cdef int refuse(self) except -1 nogil
     cdef int chores(self) except -1 nogil
     cdef int leave_clean(self) except -1 nogil
-    cdef int level_wear(self) except -1 nogil
-    cdef int scan_wear(self) noexcept nogil
-    cdef bint may_rest(self, uint32_t block) noexcept nogil
     cdef int retire_doomed(self) except -1 nogil
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
                         const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil

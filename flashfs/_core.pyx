@@ -16,13 +16,14 @@ from flashfs._mover cimport Mover
 from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs._pool cimport (
     CAUSE_HOST,
+    CAUSE_PAD,
     CAUSE_RECOVERY,
     CAUSE_RETIRE,
-    CAUSE_WEAR,
+    FLAG_LOST,
+    KIND_PAD,
     KIND_USER,
     NONE,
     OOB_ENGINE,
-    STATE_BAD,
     STATE_CLOSED,
     STATE_META,
     STATE_OPEN,
@@ -33,10 +34,19 @@ from flashfs._pool cimport (
     oob_pack,
     oob_unpack,
 )
+from flashfs._wear cimport WearLevel
 from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_OK, Nand
 
 from flashfs._pool import CAUSE_NAMES
 from flashfs.errors import BindError, DeviceFailedError, DeviceFullError, UncorrectableError
+
+cdef enum:                     # what a read found
+    HERE = 0
+    OTHER = 1                # another LPA's page, or none at all
+    UNREADABLE = 2
+    LOST = 3
+WHY = ("", "no page that the mapping names holds it", "its page cannot be read",
+       "its page could not be read when it was moved")
 
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
@@ -62,7 +72,6 @@ cdef class Ssd(Engine):
             raise BindError(
                 f"the scheme needs {OOB_ENGINE + scheme_oob} bytes of OOB a page: this chip has {nand.oob_bytes}")
         self.durable = durable
-        self.wear_spread = wear_spread
         self.checkpoint_every = checkpoint_every
         self.gc_need = 1
         self.gc_reserve = gc_reserve or (1 if nand.blocks < 64 else 2)
@@ -70,6 +79,7 @@ cdef class Ssd(Engine):
         self.buffer = WriteBuffer(nand, buffer_pages, plp)
         self.meta = MetaLog(self)
         self.mover = Mover(self)
+        self.wear = WearLevel(self, wear_spread)
         self._allocate()
 
     def _allocate(self):
@@ -150,6 +160,7 @@ cdef class Ssd(Engine):
         cdef uint32_t done = 0, part, i
         cdef int64_t end = t_ns, one
         self.now_ns = t_ns
+        self.in_flight = 0
         if self.stopped:
             self.refuse()
         if not self.nand.keeps_data:
@@ -164,7 +175,9 @@ cdef class Ssd(Engine):
                 for i in range(part):
                     self.seq += 1
                     self.seqs[i] = self.seq
+                self.in_flight = part
                 one = self.append(STREAM_HOST, KIND_USER, lpas + done, self.seqs, part, data, CAUSE_HOST, t_ns, NULL)
+                self.in_flight = 0
                 if self.buffer.held:
                     for i in range(part):
                         self.buffer.drop(lpas[done + i])
@@ -208,6 +221,7 @@ cdef class Ssd(Engine):
 
     cdef int64_t read_chunk(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
         cdef uint32_t i = 0, run, k, slot, block
+        cdef int what
         cdef uint32_t* ppas = self.lookups
         cdef int64_t end = t_ns, one
         cdef uint8_t* into
@@ -225,7 +239,7 @@ cdef class Ssd(Engine):
                 continue
             block = ppas[i] // self.pages_per_block
             if block >= self.nand.blocks:
-                self.read_again(lpas[i], NONE, NULL, t_ns)  # the mapping itself is broken: no page to read
+                self.read_again(lpas[i], NONE, UNREADABLE, NULL, t_ns)  # the mapping itself is broken: no page to read
             run = 1
             while (i + run < n and ppas[i + run] == ppas[i] + run
                    and (ppas[i] + run) // self.pages_per_block == block
@@ -238,38 +252,50 @@ cdef class Ssd(Engine):
                 memset(into, 0, <uint64_t> run * self.page_bytes)
             for k in range(run):
                 oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
-                if self.status[k] != PAGE_OK or oob.lpa != lpas[i + k]:
-                    one = max(one, self.read_again(lpas[i + k], ppas[i + k] if self.status[k] == PAGE_OK else NONE,
+                if self.status[k] != PAGE_OK or oob.lpa != lpas[i + k] or oob.flags & FLAG_LOST:
+                    what = UNREADABLE if self.status[k] != PAGE_OK else LOST if oob.lpa == lpas[i + k] else OTHER
+                    one = max(one, self.read_again(lpas[i + k], ppas[i + k], what,
                               <uint8_t*> NULL if into == NULL else into + <uint64_t> k * self.page_bytes, one))
             end = max(end, one)
             i += run
         return end
 
-    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns) except -1 nogil:
-        """The page at ``ppa`` holds another LPA: follow the scheme's next guesses, one dependent read after another.
-        ``ppa`` NONE: the page itself cannot be read."""
-        cdef uint32_t block
-        cdef uint8_t status
-        cdef uint8_t* oobs = self.oobs      # the run's own OOBs must stay
-        cdef Oob oob
-        cdef bint unreadable = ppa == NONE
-        while not unreadable:
+    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, uint8_t* data, int64_t t_ns) except -1 nogil:
+        """What was ``found`` at ``ppa`` (NONE: there is no page) is not what was asked for. OTHER: follow the scheme's
+        next guesses, one dependent read after another. UNREADABLE: try once more first."""
+        if found == UNREADABLE and ppa != NONE:
+            self.retried_reads += 1
+            t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
+        while found == OTHER:
             ppa = self.mapping.after_miss(lpa, ppa)
             if ppa == NONE:
                 break
             self.extra_reads += 1
-            block = ppa // self.pages_per_block
-            t_ns = self.nand.read(block, ppa - block * self.pages_per_block, 1,
-                                  data if self.nand.keeps_data else <uint8_t*> NULL, oobs, &status, CAUSE_HOST, t_ns)
-            oob_unpack(oobs, &oob)
-            if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
-                if data != NULL and not self.nand.keeps_data:
-                    memset(data, 0, self.page_bytes)
-                return t_ns
+            t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
+        if found == HERE:
+            return t_ns
         self.unreadable += 1
         with gil:
-            raise UncorrectableError(lpa, "its page cannot be read" if unreadable
-                                     else "no page that the mapping names holds it")
+            raise UncorrectableError(lpa, WHY[found])
+
+    cdef int64_t read_one(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns, int* found) except -1 nogil:
+        """One page for that LPA; what was found there is HERE, OTHER, UNREADABLE or LOST."""
+        cdef uint32_t block = ppa // self.pages_per_block
+        cdef uint8_t status
+        cdef uint8_t* oobs = self.oobs      # the run's own OOBs must stay
+        cdef Oob oob
+        t_ns = self.nand.read(block, ppa - block * self.pages_per_block, 1,
+                              data if self.nand.keeps_data else <uint8_t*> NULL, oobs, &status, CAUSE_HOST, t_ns)
+        oob_unpack(oobs, &oob)
+        if status != PAGE_OK:
+            found[0] = UNREADABLE
+        elif oob.kind != KIND_USER or oob.lpa != lpa:
+            found[0] = OTHER
+        else:
+            found[0] = LOST if oob.flags & FLAG_LOST else HERE
+        if found[0] == HERE and data != NULL and not self.nand.keeps_data:
+            memset(data, 0, self.page_bytes)
+        return t_ns
 
     cdef bint is_mapped(self, uint32_t lpa) except -1 nogil:
         """Whether the host would read anything but a hole."""
@@ -342,6 +368,8 @@ cdef class Ssd(Engine):
                         self.buffer.page(i) if self.buffer.data != NULL else <uint8_t*> NULL, CAUSE_HOST, self.now_ns,
                         self.buffer.ready_ns + i)
             i += run
+        if self.buffer.in_nvram:
+            self.pad_pairs()  # from here on flash alone holds what was in the slots
         self.buffer.clear()
         return 0
 
@@ -414,10 +442,49 @@ cdef class Ssd(Engine):
         """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose
         trim is lost must not come back as something older than what the trim erased."""
         self.meta.log_trims()
+        self.pad_pairs()
         self.sync_image()
         self.syncs += 1
         self.pool.release_pending()
         return 0
+
+    cdef int pad_pairs(self) except -1 nogil:
+        """Before a sync, where pages are paired: no page that it makes durable may be the lower one of a page still to
+        be programmed, which a power cut would spoil with it. So every group that was begun is filled."""
+        cdef uint32_t group = 2 * self.nand.paired_pages, block, over
+        if group == 0:
+            return 0
+        for block in range(self.pool.blocks):
+            over = self.pool.next_page[block] % group
+            if over and (self.pool.state[block] == STATE_OPEN or block == self.meta.block):
+                self.pad(block, group - over)
+        return 0
+
+    cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil:
+        cdef Oob oob
+        cdef uint32_t _, ok
+        oob.seq = self.seq
+        oob.order = self.pool.order[block]
+        oob.lpa = NONE
+        oob.kind = KIND_PAD
+        oob.flags = 0
+        oob.stream = self.pool.stream[block]
+        memset(self.oobs, 0xFF, self.oob_bytes)
+        oob_pack(self.oobs, &oob)
+        for _ in range(n):
+            self.nand.program(block, self.pool.next_page[block], 1, NULL, self.oobs, CAUSE_PAD, self.now_ns, &ok)
+            if not ok:
+                self.pool.next_page[block] = self.pages_per_block
+                self.pool.doom(block)
+                break
+            self.pool.advance(block, 1)
+        if self.pool.next_page[block] == self.pages_per_block and block != self.meta.block:
+            self.placement.failed(block)
+        return 0
+
+    cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
+        cdef uint32_t slot = self.buffer.find(lpa) if self.buffer.held else NONE
+        return self.buffer.seq_of[slot] - 1 if slot != NONE else self.seq - self.in_flight
 
     # --- cleaning
 
@@ -441,9 +508,9 @@ cdef class Ssd(Engine):
             self.leave_clean()
         if self.pool.retiring_n:
             self.retire_doomed()
-        if self.pool.erases_n >= self.wear_scan_at or self.wear_n:
-            self.level_wear()
-        if self.since_checkpoint >= self.checkpoint_every or self.meta.room() < 2:
+        self.wear.level()
+        if (self.since_checkpoint >= self.checkpoint_every
+                or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
         return 0
@@ -464,43 +531,6 @@ cdef class Ssd(Engine):
                 self.cleaning.evacuate(block, CAUSE_RETIRE)
         return 0
 
-    cdef int level_wear(self) except -1 nogil:
-        """Static wear levelling: the block that rests longest gives up its place when the most worn one is more than
-        ``wear_spread`` erases ahead. One block a call."""
-        cdef uint32_t block
-        if self.wear_n == 0:
-            self.scan_wear()
-        if self.wear_n == 0 or self.pool.free_n + self.pool.pending_n <= self.meta_floor:
-            return 0
-        self.wear_n -= 1
-        block = self.wear_queue[self.wear_n]
-        if self.may_rest(block) and self.nand.erases(block) + self.wear_spread < self.pool.erases_most:
-            self.cleaning.evacuate(block, CAUSE_WEAR)
-        return 0
-
-    cdef bint may_rest(self, uint32_t block) noexcept nogil:
-        cdef uint8_t state = self.pool.state[block]
-        return state == STATE_CLOSED or (state == STATE_OPEN and self.cleaning.open_blocks_rest)
-
-    cdef int scan_wear(self) noexcept nogil:
-        """Queue the closed blocks that lag; next scan when one could lag (the least erase count never falls)."""
-        cdef uint32_t block, wear, least = NONE
-        for block in range(self.pool.blocks):
-            if self.pool.state[block] == STATE_BAD:
-                continue
-            wear = self.nand.erases(block)
-            least = min(least, wear)
-            if (self.may_rest(block) and self.wear_n < 64
-                    and wear + self.wear_spread < self.pool.erases_most):
-                self.wear_queue[self.wear_n] = block
-                self.wear_n += 1
-        # in so many erases, whichever blocks they hit, the most worn block can be one step further ahead
-        self.wear_scan_at = self.pool.erases_n + max(4, self.pool.blocks // 64)
-        if least != NONE and least + self.wear_spread >= self.pool.erases_most:
-            self.wear_scan_at = max(self.wear_scan_at,
-                                    self.pool.erases_n + (least + self.wear_spread - self.pool.erases_most))
-        return 0
-
     def checkpoint(self, bint clean=False):
         """Write everything that a mount needs; what came before it is dead afterwards."""
         if self.stopped:
@@ -509,6 +539,7 @@ cdef class Ssd(Engine):
             self.leave_clean()
         self.drain()
         self.meta.log_trims()
+        self.pad_pairs()
         self.sync_image()  # a checkpoint may only name what the host's death cannot take
         sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
         old = self.meta.write(sections, self.seq, self.mounts, clean)

@@ -79,7 +79,7 @@ cdef class MetaLog:
         cdef uint32_t per_block = self.ssd.nand.pages_per_block
         content = (saved_bytes + page_bytes - 1) // page_bytes
         extents = content // per_block + 2
-        self.checkpoint_pages = content + 2 + extents * EXTENT.size // page_bytes
+        self.checkpoint_pages = content + 2 + extents * EXTENT.size // page_bytes + 4 * self.ssd.nand.paired_pages
         self.checkpoint_blocks = (self.checkpoint_pages + per_block - 1) // per_block
         self.log_blocks_most = 0 if self.ssd.nand.blocks < 64 else max(1, self.checkpoint_blocks // 4)
 
@@ -186,8 +186,8 @@ cdef class MetaLog:
         )
         extents = self._write_stream(sections.values(), identity)
         previous, extents = self._write_index(extents, len(table), identity)
-        if self.ssd.pool.next_page[self.block] == self.ssd.nand.pages_per_block - 1:
-            self.append(KIND_PAD, 0, identity, 0, NULL, CAUSE_CHECKPOINT)  # the page behind a descriptor must exist
+        while not self._fits_descriptor():
+            self.append(KIND_PAD, 0, identity, 0, NULL, CAUSE_CHECKPOINT)
         total = sum(len(memoryview(data)) for data in sections.values())
         raw = DESCRIPTOR.pack(
             MAGIC_DESCRIPTOR, 0, identity, seq, self.ssd.pool.last_order, total,
@@ -199,6 +199,13 @@ cdef class MetaLog:
         self.checkpoint_id = identity
         self.checkpoints_n += 1
         self.pending_n = 0  # what they say is in the mapping just saved
+
+    def _fits_descriptor(self):
+        """Whether the next page may be the descriptor: the page behind it must exist, and where pages are paired it
+        must complete a group, or a torn program of what follows could take pages of the checkpoint along."""
+        group = 2 * self.ssd.nand.paired_pages
+        at = self.ssd.pool.next_page[self.block] % self.ssd.nand.pages_per_block
+        return at != self.ssd.nand.pages_per_block - 1 and (not group or (at + 1) % group == 0)
 
     def point_boot(self):
         """Leave a hint where the checkpoint is."""

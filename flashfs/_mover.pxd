@@ -7,7 +7,7 @@ from flashfs._parts cimport Engine
 @cython.final
 cdef class Mover:
     cdef readonly Engine ssd
-    cdef readonly uint64_t lost_pages      # live pages that could not be read: they stay where they are
+    cdef readonly uint64_t lost_pages      # live pages that could not be read when they were to move
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* read_oobs                # the victim's, in page order
     cdef uint8_t* oobs                     # those of the run being programmed
@@ -24,6 +24,8 @@ cdef class Mover:
     cdef uint8_t* gather
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
+    cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order, int cause) except -1 nogil
+    cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil
     cdef int sort_keys(self, uint32_t n) noexcept nogil
     cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil
     cdef int commit_move(self, uint32_t n) except -1 nogil

@@ -10,7 +10,18 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs._parts cimport Engine, Extent
-from flashfs._pool cimport OOB_ENGINE, oob_kind, oob_lpa, oob_moved
+from flashfs._pool cimport (
+    FLAG_LOST,
+    KIND_USER,
+    NONE,
+    OOB_ENGINE,
+    Oob,
+    oob_kind,
+    oob_lpa,
+    oob_moved,
+    oob_pack,
+    oob_unpack,
+)
 from nandimg._nand cimport PAGE_OK
 
 cdef extern from "<algorithm>" namespace "std" nogil:
@@ -81,23 +92,27 @@ cdef class Mover:
             return 0
         self.ssd.validity.not_candidate(block)  # first: its pages die one by one, and change lists each time
         self.commit_move(n)
-        if n == live:
-            self.ssd.pool.release(block, end)
-        else:
-            self.lost_pages += live - n    # unreadable pages stay where they are: their LPAs give EIO, not old data
+        if n < live:
+            self.ssd.validity.forget(block)  # unreadable, and of no LPA
+        self.ssd.pool.release(block, end)
         return 1
 
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
         """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 16 | index). Returns how
-        many could be read."""
+        many there are to move: one that cannot be read moves as a page that says so."""
         cdef uint32_t i, k, n = 0
+        cdef uint64_t order = 0
+        cdef Oob oob
         cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
         if live == 0:
             return 0
         self.ssd.nand.read_some(block, self.pages, live, self.data, self.read_oobs, self.status, cause,
                                 self.ssd.now_ns, self.ready)
         for i in range(live):
-            if self.status[i] == PAGE_OK:
+            if (self.is_readable(block, i, order, cause) or self.entomb(block, i, cause)):
+                if order == 0:
+                    oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
+                    order = oob.order
                 self.keys[n] = (<uint64_t> oob_lpa(self.read_oobs + i * self.oob_bytes) << 16) | i
                 n += 1
         self.sort_keys(n)
@@ -107,6 +122,49 @@ cdef class Mover:
             self.olds[i] = block * self.pages_per_block + self.pages[k]
             self.kinds[i] = oob_kind(self.read_oobs + k * self.oob_bytes)
         return n
+
+    cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order, int cause) except -1 nogil:
+        """Whether live page ``i`` came back whole, at the second try if need be, and belongs here. All pages of a block
+        say when it was opened; one that says otherwise was meant for another place. The first is asked for by LPA."""
+        cdef Oob oob
+        cdef uint64_t at = <uint64_t> i * self.page_bytes
+        cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
+        if self.status[i] != PAGE_OK:
+            self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.data != NULL else <uint8_t*> NULL,
+                               self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ready[i])
+        if self.status[i] != PAGE_OK:
+            return False
+        oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
+        if oob.order == order or oob.kind != KIND_USER:
+            return True
+        return oob.lpa < self.ssd.lpas and self.ssd.mapping.locate(oob.lpa) == ppa
+
+    cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil:
+        """Live page ``i`` cannot be read. What moves in its place holds nothing but says whose it was: that LPA gives
+        EIO from then on, not an older version, and the block can be used again. False if it was nobody's."""
+        cdef uint8_t status = 0
+        cdef uint8_t* at = self.read_oobs + i * self.oob_bytes
+        cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
+        cdef Oob oob
+        self.lost_pages += 1
+        self.ssd.nand.read_spare(block, self.pages[i], 1, at, &status, cause, self.ssd.now_ns)
+        oob_unpack(at, &oob)
+        if (status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas
+                or self.ssd.mapping.locate(oob.lpa) != ppa):
+            memset(at, 0xFF, self.oob_bytes)
+            oob.lpa = self.ssd.mapping.owner_of(ppa)
+            if oob.lpa == NONE:
+                return False
+            oob.seq = self.ssd.seq_before(oob.lpa)
+            oob.order = 0
+            oob.kind = KIND_USER
+            oob.flags = 0
+            oob.stream = 0
+        oob.flags |= FLAG_LOST
+        oob_pack(at, &oob)
+        if self.data != NULL:
+            memset(self.data + <uint64_t> i * self.page_bytes, 0, self.page_bytes)
+        return True
 
     cdef int sort_keys(self, uint32_t n) noexcept nogil:
         """By LPA, a byte of it at a time: a comparison sort of random keys mispredicts half its branches."""

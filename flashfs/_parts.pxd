@@ -24,6 +24,7 @@ cdef class Engine:
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef readonly object failed            # None, or why the device takes no more changes
     cdef bint stopped                      # failed, or a sync never came back: every change is refused
+    cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef int program_failed(self, uint32_t block) except -1 nogil
@@ -40,6 +41,7 @@ cdef class Mapping:
                    uint32_t n) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil
+    cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
 

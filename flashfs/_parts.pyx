@@ -25,6 +25,11 @@ cdef class Engine:
             self.failed = str(why)
         self.stopped = True
 
+    cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
+        """A sequence number that no version of ``lpa`` in flash exceeds, and each version still to be programmed
+        does."""
+        return 0
+
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
         """A fresh, erased block; forces a sync when only pending ones are left. DeviceFullError if there is none."""
         with gil:
@@ -83,6 +88,15 @@ cdef class Mapping:
         self.lookup(&lpa, 1, &ppa)
         return ppa
 
+    cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """The LPA that lies at ``ppa``, or NONE: asked when that page cannot be read, so the answer may take a look at
+        every LPA."""
+        cdef uint32_t lpa
+        for lpa in range(self.ssd.lpas):
+            if self.locate(lpa) == ppa:
+                return lpa
+        return NONE
+
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil:
         """Fill the scheme's own OOB bytes of ``n`` pages about to be programmed; ``oob`` points at the first page's,
         the next page's are ``oob_bytes`` further."""
@@ -102,6 +116,11 @@ cdef class Mapping:
         """Blocks that turned out to be half erased when ``locate`` read them; the recovery is redone without what the
         checkpoint says of them."""
         return ()
+
+    def recovery_exact(self):
+        """Whether ``locate`` needs no flash read to be right, so that what a recovery found superseded is all that
+        was."""
+        return True
 
     def recovery_reopens(self):
         """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
@@ -217,7 +236,7 @@ cdef class Placement:
         return 0
 
     cdef int failed(self, uint32_t block) except -1 nogil:
-        """A program failed in this block: offer it no more."""
+        """Offer this block no more: a program failed in it, or padding has filled it."""
         return 0
 
     cdef int finish(self, int stream) except -1 nogil:

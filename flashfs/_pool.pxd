@@ -35,6 +35,7 @@ cdef enum:
     FLAG_MOVED = 1           # a copy made by cleaning: it keeps its original's sequence number
     FLAG_LAST = 2            # the descriptor that completes a checkpoint
     FLAG_CLEAN = 4           # ... one written by a clean unmount
+    FLAG_LOST = 8            # stands for a page that could not be read when it was moved: its LPA gives EIO
 
 # On whose account a flash operation is counted; CAUSE_NAMES has the names.
 cdef enum:
@@ -47,6 +48,7 @@ cdef enum:
     CAUSE_RECOVERY = 6
     CAUSE_RETIRE = 7
     CAUSE_MOUNT = 8
+    CAUSE_PAD = 9
 
 cdef enum:
     STREAM_HOST = 0

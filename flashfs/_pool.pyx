@@ -7,13 +7,16 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from nandimg._nand cimport Nand
+from nandimg._nand cimport PAGE_ERASED, Nand
 
 STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "gecko", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
-CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount")
+CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad")
 STREAM_NAMES = ("host", "gc", "wear", "meta")
-SAVED_BYTES = 8  #: of a block in a checkpoint: u8 state, u8 stream, u8 retiring, u8 zero, u32 next page
+SAVED_BYTES = 10  #: of a block in a checkpoint: u8 state (+ 128: retiring), u8 stream, u16 next page, u48 order
+
+cdef enum:
+    RETIRING = 128
 
 
 cdef class BlockPool:
@@ -135,9 +138,11 @@ cdef class BlockPool:
         return NONE
 
     cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil:
-        """Open a free block, erased. A block whose erase fails is marked bad and the next one is tried; -1 if there
-        is none left."""
+        """Open a free block, erased. A block whose erase fails, or shows at its first page that it was not done, is
+        marked bad and the next one is tried; -1 if there is none left."""
         cdef uint32_t block, wear
+        cdef uint8_t status = PAGE_ERASED
+        cdef int64_t end
         cdef bint ok
         while True:
             block = self.pick(die, worn)
@@ -145,9 +150,11 @@ cdef class BlockPool:
                 return -1
             if not self.blank[block]:
                 ok = True
-                self.nand.erase(block, cause, max(t_ns, self.ready_ns[block]), &ok)
+                end = self.nand.erase(block, cause, max(t_ns, self.ready_ns[block]), &ok)
                 self.erases_n += 1
-                if not ok:
+                if ok:
+                    self.nand.read_spare(block, 0, 1, NULL, &status, cause, end)
+                if not ok or status != PAGE_ERASED:
                     self.set_bad(block)
                     continue
                 wear = self.nand.erases(block)
@@ -242,10 +249,10 @@ cdef class BlockPool:
         out = bytearray(self.blocks * SAVED_BYTES)
         cdef uint8_t[::1] view = out
         for block in range(self.blocks):
-            view[8 * block] = self.state[block]
-            view[8 * block + 1] = self.stream[block]
-            view[8 * block + 2] = self.retiring[block]
-            memcpy(&view[8 * block + 4], &self.next_page[block], 4)
+            view[10 * block] = self.state[block] | (RETIRING if self.retiring[block] else 0)
+            view[10 * block + 1] = self.stream[block]
+            memcpy(&view[10 * block + 2], &self.next_page[block], 2)
+            memcpy(&view[10 * block + 4], &self.order[block], 6)
         return out
 
     def load(self, const uint8_t[::1] saved not None):
@@ -254,12 +261,15 @@ cdef class BlockPool:
         cdef uint32_t block
         self.retiring_n = 0
         for block in range(self.blocks):
-            self.state[block] = saved[8 * block]
-            self.stream[block] = saved[8 * block + 1]
+            self.state[block] = saved[10 * block] & (RETIRING - 1)
+            self.stream[block] = saved[10 * block + 1]
             self.blank[block] = 0
-            self.retiring[block] = saved[8 * block + 2]
+            self.retiring[block] = saved[10 * block] >= RETIRING
             self.retiring_n += self.retiring[block]
-            memcpy(&self.next_page[block], &saved[8 * block + 4], 4)
+            self.next_page[block] = 0
+            self.order[block] = 0
+            memcpy(&self.next_page[block], &saved[10 * block + 2], 2)
+            memcpy(&self.order[block], &saved[10 * block + 4], 6)
             if self.state[block] == STATE_META or self.state[block] == STATE_PENDING:
                 self.state[block] = STATE_FREE
 

@@ -19,6 +19,7 @@ class Report:
     fresh: bool = False
     steps: list[Step] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
     def summary(self) -> str: ...
 
 class Recovery:

@@ -10,20 +10,16 @@ copies with the same number are an original and what cleaning made of it: the co
 finished, which shows in the original's block still having live pages that were not copied. Then that block's pages
 all count where they are and the copies are dead, so that an interrupted move costs no space.
 """
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs._core cimport Ssd
+from flashfs._scan cimport Entry, Scanner
 from flashfs._pool cimport (
-    CAUSE_RECOVERY,
     FLAG_CLEAN,
     FLAG_LAST,
     FLAG_MOVED,
     KIND_CHECKPOINT,
-    KIND_TRIM,
-    KIND_USER,
     NONE,
-    OOB_ENGINE,
     STATE_BAD,
     STATE_CLOSED,
     STATE_FREE,
@@ -31,26 +27,18 @@ from flashfs._pool cimport (
     STATE_OPEN,
     STREAM_META,
     Oob,
-    oob_unpack,
 )
-from nandimg._nand cimport OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK
+from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
-import time
 from dataclasses import dataclass, field
 
 import numpy
 
-from flashfs._metalog import LoadedCheckpoint, boot_hints, trim_records
+from flashfs._metalog import LoadedCheckpoint, boot_hints
 from flashfs.errors import CorruptError
 
 cdef extern from "<algorithm>" namespace "std" nogil:
     void stable_sort(Entry* first, Entry* last, bint (*less)(const Entry&, const Entry&) noexcept nogil)
-
-cdef struct Entry:
-    uint64_t seq, order
-    uint32_t lpa, ppa, stamp               # stamp: index of the scheme's OOB bytes
-    uint8_t flags
-
 
 cdef bint entry_less(const Entry& a, const Entry& b) noexcept nogil:
     if a.lpa != b.lpa:
@@ -85,6 +73,7 @@ class Report:
     fresh: bool = False
     steps: list = field(default_factory=list)
     figures: dict = field(default_factory=dict)
+    alarms: list = field(default_factory=list)  # what no power cut can have left, a line each
 
     def summary(self):
         """One line for whoever mounted."""
@@ -139,97 +128,30 @@ class Recovery:
             if self.readonly:
                 self.work.keep_in_memory()
         self.report.figures = self.work.figures
+        self.report.alarms = self.work.alarms
         return self.report
 
 
-cdef class Worker:
-    """The steps' common state."""
-    cdef Ssd ssd
+cdef class Worker(Scanner):
+    """The steps that follow the reading: who wins, and what that makes of the device."""
     cdef readonly bint clean
-    cdef readonly object figures
-    cdef object base                       # LoadedCheckpoint or None
-    cdef list heads                        # per block: None or (kind, order, stream, scheme bytes)
-    cdef list descriptors, trim_pages, records, meta_blocks
-    cdef dict next_page                    # of the blocks that were scanned
-    cdef set reopened, excluded, torn_in
-    cdef Entry* entries
-    cdef uint32_t n_entries, room
-    cdef bytearray stamps
-    cdef uint64_t seq, order, newest_id
-    cdef int64_t latest_ns
+    cdef set excluded
     cdef dict trimmed                      # LPA -> newest trim since the checkpoint, of the LPAs that were scanned
     cdef dict winners                      # LPA -> newest sequence number found in flash since the checkpoint
-    cdef bytearray page
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
 
     def __cinit__(self, Ssd ssd):
-        self.ssd = ssd
-        self.figures = {"torn": 0, "pages_found": 0, "undone_moves": 0}
-        self.heads = []
-        self.descriptors = []
-        self.trim_pages = []
-        self.records = []
-        self.meta_blocks = []
-        self.next_page = {}
-        self.reopened = set()
         self.excluded = set()
-        self.torn_in = set()
-        self.stamps = bytearray()
         self.winners = {}
         self.trimmed = {}
         self.back = []
-        self.page = bytearray(ssd.nand.page_bytes)
-
-    def __dealloc__(self):
-        free(self.entries)
-
-    def meter(self):
-        """(spare reads, reads, programs, virtual ns, wall s) so far. A step's spare reads depend on nothing, so the
-        dies serve them side by side: the step ends with the last."""
-        self.ssd.now_ns = max(self.ssd.now_ns, self.latest_ns)
-        cdef uint64_t[4] totals
-        cdef int op, cause
-        for op in range(4):
-            totals[op] = 0
-            for cause in range(16):
-                totals[op] += self.ssd.nand.count(op, cause)
-        return totals[OP_SPARE], totals[OP_READ], totals[OP_PROGRAM], self.ssd.now_ns, time.perf_counter()
-
-    # --- reading
-
-    cdef object full_read(self, uint32_t ppa, Oob* oob):
-        """(status, data) of one page."""
-        cdef uint8_t status = 0
-        cdef uint8_t[::1] view = self.page
-        cdef uint32_t block = ppa // self.ssd.pages_per_block
-        self.ssd.now_ns = self.ssd.nand.read(
-            block, ppa - block * self.ssd.pages_per_block, 1, &view[0], self.ssd.read_oobs, &status,
-            CAUSE_RECOVERY, self.ssd.now_ns)
-        oob_unpack(self.ssd.read_oobs, oob)
-        return status, bytes(self.page)
-
-    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1:
-        cdef uint8_t status = 0
-        self.latest_ns = max(self.latest_ns, self.ssd.nand.read_spare(
-            block, page, 1, self.ssd.read_oobs, &status, CAUSE_RECOVERY, self.ssd.now_ns))
-        oob_unpack(self.ssd.read_oobs, oob)
-        return status
-
-    def read_meta(self, uint32_t ppa):
-        """The data of a whole checkpoint page, or None."""
-        cdef Oob oob
-        if ppa >= self.ssd.nand.blocks * self.ssd.pages_per_block:
-            return None
-        status, data = self.full_read(ppa, &oob)
-        return data if status == PAGE_OK and oob.kind == KIND_CHECKPOINT else None
-
-    # --- steps
 
     def boot(self):
         """A clean checkpoint proves itself: the page behind its descriptor is still erased, and whoever mounts it
         programs that page before anything else."""
         cdef Oob oob
         hints = boot_hints([self.ssd.nand.boot_slot(0), self.ssd.nand.boot_slot(1)])
+        self.hint_id = hints[0][0] if hints else 0
         if not hints or hints[0][1] >= self.ssd.nand.blocks * self.ssd.pages_per_block:
             return "no hint"
         # The newest hint or none: an erase that was cut short may have taken the mount mark from an older checkpoint
@@ -243,7 +165,7 @@ cdef class Worker:
             self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
         except CorruptError:
             return f"checkpoint {identity} is not whole"
-        self.take_clean()
+        self.take_clean(oob.order)
         return f"checkpoint {identity} is clean"
 
     cdef bint untouched_since(self, uint32_t ppa) except -1:
@@ -253,7 +175,8 @@ cdef class Worker:
         status, _ = self.full_read(ppa + 1, &oob)
         return status == PAGE_ERASED
 
-    cdef take_clean(self):
+    cdef take_clean(self, uint64_t order):
+        """Stand on this checkpoint; ``order`` is that of its last block, opened after the pool was saved."""
         cdef uint32_t block, per_block = self.ssd.pages_per_block
         cdef Ssd ssd = self.ssd
         self.load_base()
@@ -266,175 +189,13 @@ cdef class Worker:
             ssd.pool.next_page[block] = per_block
         block = self.base.descriptor_ppa // per_block
         ssd.pool.next_page[block] = self.base.descriptor_ppa % per_block + 1
+        ssd.pool.order[block] = order
         ssd.meta.adopt(self.base, log)
         ssd.pool.rebuild_free()
         ssd.mapping.recovery_ends()
         ssd.placement.attach()
         ssd.resume(self.base.seq, self.base.mounts, True)
         self.clean = True
-
-    cdef load_base(self):
-        """Mapping, validity and pool as the checkpoint says, or empty."""
-        cdef uint32_t block
-        if self.base is None:
-            self.ssd.mapping.reset()
-            self.ssd.validity.reset()
-            for block in range(self.ssd.pool.blocks):
-                self.ssd.pool.state[block] = STATE_FREE
-            return
-        try:
-            self.ssd.mapping.load(self.base.sections)
-            self.ssd.validity.load(self.base.sections)
-            self.ssd.pool.load(self.base.sections["pool"])
-        except (KeyError, ValueError, IndexError) as error:
-            raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}") from None
-
-    def headers(self):
-        cdef Oob oob
-        cdef uint32_t block
-        self.ssd.nand.sync(self.ssd.durable)  # what is read from here on must not be lost with the host
-        for block in range(self.ssd.nand.blocks):
-            head = None
-            if self.ssd.nand.health(block) == 0 and self.spare_read(block, 0, &oob) == PAGE_OK:
-                head = (oob.kind, oob.order, oob.stream,
-                        bytes(self.ssd.read_oobs[OOB_ENGINE:self.ssd.oob_bytes]))
-                self.order = max(self.order, oob.order)
-                self.ssd.pool.order[block] = oob.order
-                if oob.stream == STREAM_META:
-                    self.meta_blocks.append((oob.order, block))
-            self.heads.append(head)
-        self.meta_blocks.sort()
-        return f"{sum(head is not None for head in self.heads)} of {self.ssd.nand.blocks} blocks hold pages"
-
-    def metadata(self):
-        cdef Oob oob
-        cdef uint32_t block, page
-        for _, block in self.meta_blocks:
-            for page in range(self.ssd.pages_per_block):
-                status = self.spare_read(block, page, &oob)
-                if status == PAGE_ERASED:
-                    break
-                if status != PAGE_OK:
-                    self.figures["torn"] += 1
-                    continue
-                ppa = block * self.ssd.pages_per_block + page
-                if oob.kind == KIND_CHECKPOINT:
-                    self.newest_id = max(self.newest_id, oob.seq)
-                    if oob.flags & FLAG_LAST:
-                        self.descriptors.append((oob.seq, ppa))
-                elif oob.kind == KIND_TRIM:
-                    self.trim_pages.append((oob.seq, ppa))
-        self.descriptors.sort(reverse=True)
-        return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
-
-    def checkpoint(self):
-        """The newest that is whole. An older one may stand in for one that the host's death left half-written: its
-        blocks are only reused once the newer one is durable."""
-        problems = []
-        for _, ppa in self.descriptors:
-            try:
-                self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
-                break
-            except CorruptError as error:
-                problems.append(str(error))
-        formatted = any(head is not None and head[2] != STREAM_META for head in self.heads)
-        if self.base is None and problems and formatted:  # the first checkpoint is whole before anything is written
-            raise CorruptError(f"no checkpoint is whole: {problems[0]}")
-        if self.base is not None:
-            self.seq = self.base.seq
-            self.order = max(self.order, self.base.order)
-        return "none: everything is scanned" if self.base is None else f"checkpoint {self.base.identity}"
-
-    def trims(self):
-        cdef Oob oob
-        floor = self.base.seq if self.base is not None else 0
-        lost = 0
-        for seq, ppa in sorted(self.trim_pages):
-            if seq <= floor:
-                continue
-            status, data = self.full_read(ppa, &oob)
-            if status != PAGE_OK or oob.kind != KIND_TRIM:
-                lost += 1
-                continue
-            for lpa, n, at in trim_records(data):
-                if at > floor and lpa < self.ssd.lpas:
-                    self.records.append((at, lpa, min(n, self.ssd.lpas - lpa)))
-                    self.seq = max(self.seq, at)
-        self.figures["torn"] += lost
-        self.records.sort()
-        return f"{len(self.records)} records"
-
-    def scan(self):
-        """Blocks opened after the checkpoint from their first page, blocks open at it from where they stood."""
-        cdef uint32_t block
-        order = self.base.order if self.base is not None else 0
-        self.load_base()
-        scanned = 0
-        for block, head in enumerate(self.heads):
-            state = self.ssd.pool.state[block]
-            if head is not None and head[2] == STREAM_META:
-                if state != STATE_FREE:
-                    self.reopened.add(block)
-            elif head is not None and head[1] > order:
-                if state != STATE_FREE:
-                    self.reopened.add(block)
-                scanned += 1
-                self.scan_block(block, 0)
-            elif head is None and (state == STATE_OPEN or state == STATE_CLOSED):
-                self.reopened.add(block)  # erased, or its erase was begun, after all in it had been superseded
-            elif state == STATE_OPEN:
-                scanned += 1
-                self.scan_block(block, self.ssd.pool.next_page[block])
-        self.figures["blocks_scanned"] = scanned
-        self.figures["pages_found"] = self.n_entries
-        return f"{scanned} blocks, {self.n_entries} pages"
-
-    cdef scan_block(self, uint32_t block, uint32_t page):
-        """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
-        interrupted may have left its spare area in order and its data not."""
-        cdef Oob oob
-        cdef int status
-        cdef uint32_t last = NONE
-        cdef uint32_t per_block = self.ssd.pages_per_block
-        while page < per_block:
-            status = self.spare_read(block, page, &oob)
-            if status == PAGE_ERASED:
-                break
-            if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas:
-                self.add_entry(&oob, block * per_block + page)
-                last = page
-            elif status != PAGE_OK:
-                self.figures["torn"] += 1
-                self.torn_in.add(block)
-            page += 1
-        if last != NONE and last == page - 1:
-            status, _ = self.full_read(block * per_block + last, &oob)
-            if status != PAGE_OK:
-                self.figures["torn"] += 1
-                self.torn_in.add(block)
-                self.n_entries -= 1
-        self.next_page[block] = page
-
-    cdef int add_entry(self, const Oob* oob, uint32_t ppa) except -1:
-        cdef Entry* entry
-        cdef Entry* grown
-        if self.n_entries == self.room:
-            self.room = max(<uint32_t> 1024, 2 * self.room)
-            grown = <Entry*> realloc(self.entries, self.room * sizeof(Entry))
-            if grown == NULL:
-                raise MemoryError
-            self.entries = grown
-        entry = self.entries + self.n_entries
-        self.n_entries += 1
-        entry.seq = oob.seq
-        entry.order = oob.order
-        entry.lpa = oob.lpa
-        entry.ppa = ppa
-        entry.flags = oob.flags
-        entry.stamp = <uint32_t> len(self.stamps)
-        self.stamps += self.ssd.read_oobs[OOB_ENGINE:OOB_ENGINE + self.ssd.mapping.scheme_oob]
-        self.seq = max(self.seq, oob.seq)
-        return 0
 
     def resolve(self):
         cdef uint32_t i
@@ -443,14 +204,27 @@ cdef class Worker:
             self.trimmed = self.paint_trims([self.entries[i].lpa for i in range(self.n_entries)])
         while True:
             self.resolve_once()
-            erased = set(self.ssd.mapping.recovery_erased()) - self.reopened
+            erased = (set(self.ssd.mapping.recovery_erased()) | self.superseded_after_all()) - self.reopened
             conflicts = set(self.ssd.mapping.recovery_conflicts()) - self.excluded if not erased else set()
             if not erased and not conflicts:
                 break
             self.reopened |= erased
             self.excluded |= conflicts
             self.load_base()
+        self.missing_pages()
         return f"{len(self.winners)} pages changed place, {self.figures['undone_moves']} moves undone"
+
+    cdef superseded_after_all(self):
+        """Of blocks that could not be read at all: those of which nothing counts any more were being erased. A mapping
+        that must read flash to know where a page was cannot tell, and takes it for granted. Any other is a loss."""
+        gone = set()
+        for block in self.mute:
+            if self.ssd.validity.count(block) == 0 or not self.ssd.mapping.recovery_exact():
+                gone.add(block)
+            else:
+                self.alarm(f"block {block}: {self.ssd.validity.count(block)} pages that count cannot be read")
+        self.mute -= gone
+        return gone
 
     cdef resolve_once(self):
         cdef uint32_t block, i, k, lpa

@@ -23,7 +23,7 @@ from flashfs.ftl import SCHEMES
 STATUS_NAMES = ("erased", "whole", "torn")
 HEALTH_NAMES = ("good", "factory bad", "grown bad")
 KIND_USER, KIND_CHECKPOINT, KIND_TRIM = 1, 4, 5
-FLAG_NAMES = ((1, "moved"), (2, "last"), (4, "clean"))
+FLAG_NAMES = ((1, "moved"), (2, "last"), (4, "clean"), (8, "lost"))
 ERASED, WHOLE, TORN = 0, 1, 2
 STREAM_META = 3
 NO_PAGE = 2**32 - 1

@@ -5,8 +5,10 @@ A library of its own: what an OOB's bytes mean is the business of whoever drives
 
 from nandimg._chip import Chip, checksum, page_checksum
 from nandimg._faults import Cut, FaultyNand
+from nandimg._filter import NandFilter
 from nandimg._nand import Nand
 from nandimg.errors import GeometryError, ImageError, NandError, NandimgError, PowerCut
+from nandimg.faults import Fault, dress
 from nandimg.geometry import Geometry
 from nandimg.image import Header, Image, create, inspect, layout_of, memory_image, open_image
 from nandimg.presets import PRESETS, Preset
@@ -15,6 +17,7 @@ __all__ = [
     "PRESETS",
     "Chip",
     "Cut",
+    "Fault",
     "FaultyNand",
     "Geometry",
     "GeometryError",
@@ -23,11 +26,13 @@ __all__ = [
     "ImageError",
     "Nand",
     "NandError",
+    "NandFilter",
     "NandimgError",
     "PowerCut",
     "Preset",
     "checksum",
     "create",
+    "dress",
     "inspect",
     "layout_of",
     "memory_image",

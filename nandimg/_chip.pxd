@@ -4,6 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from nandimg._nand cimport CAUSES, OP_COUNT, Nand
 
+cdef enum:
+    LAST_FAILED = 2          # is_touched: the block's last program failed, and its page is spoilt
+
 
 @cython.final
 cdef class Chip(Nand):
@@ -39,7 +42,6 @@ cdef class Chip(Nand):
     cdef uint32_t die_of(self, uint32_t block) noexcept nogil
     cdef uint32_t channel_of(self, uint32_t die) noexcept nogil
     cdef int pread_pages(self, uint32_t ppa, uint32_t n, uint8_t* data) noexcept nogil
-    cdef int spoil(self, uint64_t at, const uint8_t* data, uint64_t half) except -1 nogil
     cdef uint8_t* record(self, uint32_t block, uint32_t page) noexcept nogil
     cdef int32_t find_next(self, uint32_t block) noexcept nogil
     cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil
@@ -49,8 +51,6 @@ cdef class Chip(Nand):
     cdef int write_record(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob) noexcept nogil
     cdef int write_entry(self, uint32_t block, uint32_t erases, uint32_t synced, int health) noexcept nogil
     cdef uint8_t judge_spare(self, uint32_t block, uint32_t page, bint doubting) noexcept nogil
-    cdef int tear_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
-                          int shape) except -1 nogil
-    cdef int tear_erase(self, uint32_t block, int shape) except -1 nogil
+    cdef uint8_t take_again(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil
     cdef bint data_holds(self, uint32_t block, uint32_t page) noexcept nogil
     cdef int64_t breach(self, int op, uint32_t block, uint32_t page, int rule) except -1 nogil

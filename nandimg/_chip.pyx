@@ -25,13 +25,6 @@ from nandimg._nand cimport (
     PAGE_ERASED,
     PAGE_OK,
     PAGE_TORN,
-    TEAR_DATA_ONLY,
-    TEAR_HEAD_GONE,
-    TEAR_OOB_ONLY,
-    TEAR_PREFIX,
-    TEAR_SPOILT,
-    TEAR_TAIL_GONE,
-    TEAR_WHOLE,
     Nand,
 )
 
@@ -109,6 +102,7 @@ cdef class Chip(Nand):
         self.page_bytes = geometry.page_bytes
         self.dies = geometry.dies
         self.channels = geometry.channels
+        self.paired_pages = geometry.paired_pages
         self.die_mask = self.dies - 1
         self.channel_mask = self.channels - 1
         self.die_mask_works = not (self.dies & self.die_mask or self.channels & self.channel_mask)
@@ -281,6 +275,9 @@ cdef class Chip(Nand):
     cdef int health(self, uint32_t block) noexcept nogil:
         return <int> ((self.table[block] >> 48) & 0xFF)
 
+    cdef uint32_t synced(self, uint32_t block) noexcept nogil:
+        return (self.table[block] >> 32) & 0xFFFF
+
     cdef int32_t find_next(self, uint32_t block) noexcept nogil:
         """The page after the last one that is not erased. Pages before it that look erased are holes, left by a host
         that died with records unwritten: they count as torn."""
@@ -308,7 +305,7 @@ cdef class Chip(Nand):
         memcpy(&crc, rec + 4, 4)
         if epoch > now or crc != self.record_crc(block * self.pages_per_block + page, rec):
             return PAGE_ERASED if doubting and spare_is_blank(rec + 4, self.stride - 4) else PAGE_TORN
-        if doubting and self.doubts and page >= ((self.table[block] >> 32) & 0xFFFF) and not self.is_touched[block]:
+        if doubting and self.doubts and page >= self.synced(block) and not self.is_touched[block]:
             return PAGE_OK if self.data_holds(block, page) else PAGE_TORN
         return PAGE_OK
 
@@ -421,17 +418,16 @@ cdef class Chip(Nand):
                       int cause, int64_t t_ns) except -1 nogil:
         cdef uint32_t i, _, die, channel
         cdef int64_t die_at, channel_at
-        cdef int error
+        cdef int error = 0
         if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
             return self.breach(OP_READ, block, page, RULE_RANGE)
         for i in range(n):
             if data != NULL and i % READ_CHUNK == 0:  # a chunk is verified while the processor still has it at hand
                 error = self.pread_pages(block * self.pages_per_block + page + i,
                                          min(n - i, <uint32_t> READ_CHUNK), data)
-                if error:
-                    with gil:
-                        raise OSError(error, os.strerror(error), str(self.path))
             status[i] = self.take_page(block, page + i, data, oob)
+            if error and data != NULL:
+                status[i] = self.take_again(block, page + i, data, oob)
             if oob != NULL:
                 oob += self.oob_bytes
             if data != NULL:
@@ -470,26 +466,34 @@ cdef class Chip(Nand):
                 return PAGE_TORN
         return status
 
+    cdef uint8_t take_again(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil:
+        """One page of a run in which the host could not read something: the one that it cannot read is unreadable,
+        as if its cells had worn out; the others are none the worse for it."""
+        cdef uint32_t data_crc
+        memcpy(&data_crc, self.record(block, page) + 8, 4)
+        if self.pread_pages(block * self.pages_per_block + page, 1, data) and data_crc != NO_DATA_CRC:
+            return PAGE_TORN
+        return self.take_page(block, page, data, oob)
+
     cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
                            uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
         cdef uint32_t i = 0, k, run, die, channel
-        cdef int error
+        cdef int error = 0
         if block >= self.blocks or n == 0 or pages[n - 1] >= self.pages_per_block:
             return self.breach(OP_READ, block, pages[n - 1] if n else 0, RULE_RANGE)
         while data != NULL and i < n:
             run = 1
             while i + run < n and pages[i + run] == pages[i] + run:
                 run += 1
-            error = self.pread_pages(block * self.pages_per_block + pages[i], run,
-                                     data + <uint64_t> i * self.page_bytes)
-            if error:
-                with gil:
-                    raise OSError(error, os.strerror(error), str(self.path))
+            error |= self.pread_pages(block * self.pages_per_block + pages[i], run,
+                                      data + <uint64_t> i * self.page_bytes)
             i += run
         die = self.die_of(block)
         channel = self.channel_of(die)
         for k in range(n):
             status[k] = self.take_page(block, pages[k], data, oob)
+            if error and data != NULL:
+                status[k] = self.take_again(block, pages[k], data, oob)
             oob += self.oob_bytes
             if data != NULL:
                 data += self.page_bytes
@@ -547,7 +551,7 @@ cdef class Chip(Nand):
 
     cdef int sync(self, bint durable) except -1 nogil:
         """fdatasync, and only then move each touched block's synced mark: the mark may lag, it never leads."""
-        cdef uint32_t i, block
+        cdef uint32_t i, block, whole
         if not durable or self.readonly:
             return 0
         if self.path is not None and fdatasync(self.fd) != 0:
@@ -555,62 +559,12 @@ cdef class Chip(Nand):
                 raise OSError(errno, os.strerror(errno), str(self.path))
         for i in range(self.touched_n):
             block = self.touched[i]
+            whole = self.find_next(block)
+            if self.is_touched[block] == LAST_FAILED:
+                whole -= 1              # its program failed, and whoever asked for it knows
             self.is_touched[block] = 0
-            self.write_entry(block, self.erases(block), self.find_next(block), self.health(block))
+            self.write_entry(block, self.erases(block), whole, self.health(block))
         self.touched_n = 0
-        return 0
-
-    # --- how power loss leaves things (for the faults that stand in front of the chip)
-
-    cdef int tear_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
-                          int shape) except -1 nogil:
-        """Leave the page as an interrupted program would; see Tear. The page is not erased any more."""
-        cdef uint8_t* rec = self.record(block, page)
-        cdef uint64_t at = self.data_at + (<uint64_t> block * self.pages_per_block + page) * self.page_bytes
-        cdef uint64_t half = self.page_bytes // 2
-        cdef uint32_t epoch = self.erases(block) + 1
-        if shape == TEAR_OOB_ONLY and data == NULL:
-            shape = TEAR_WHOLE
-        self.write_record(block, page, data, oob)
-        if shape == TEAR_DATA_ONLY:
-            memset(rec + 4, 0xFF, self.stride - 4)
-        elif shape == TEAR_PREFIX:
-            memset(rec + 4, 0x5A, 4)
-            memset(rec + self.record_head + self.oob_bytes // 2, 0xFF, self.oob_bytes - self.oob_bytes // 2)
-        memcpy(rec, &epoch, 4)
-        if data != NULL:
-            if shape == TEAR_PREFIX or shape == TEAR_OOB_ONLY:
-                # the half that did not arrive must differ from what was meant, or nothing would be torn
-                self.spoil(at, data, half)
-            else:
-                self.write_data(block * self.pages_per_block + page, 1, data)
-        self.next_page[block] = page + 1
-        return 0
-
-    cdef int spoil(self, uint64_t at, const uint8_t* data, uint64_t half) except -1 nogil:
-        cdef uint8_t[256] chunk
-        cdef uint64_t done = 0, i
-        if pwrite(self.fd, data, half, at) < 0:
-            return 0
-        while done < half:
-            for i in range(256):
-                chunk[i] = data[half + done + i] ^ 0xFF
-            if pwrite(self.fd, chunk, 256, at + half + done) < 0:
-                return 0
-            done += 256
-        return 0
-
-    cdef int tear_erase(self, uint32_t block, int shape) except -1 nogil:
-        """Leave the block as an interrupted erase would; its erase count does not move."""
-        cdef uint32_t page, epoch = self.erases(block) + 1
-        cdef uint32_t half = self.pages_per_block // 2
-        for page in range(self.pages_per_block):
-            if (shape == TEAR_HEAD_GONE and page < half) or (shape == TEAR_TAIL_GONE and page >= half):
-                memset(self.record(block, page), 0, self.stride)
-            elif shape == TEAR_SPOILT:
-                memcpy(self.record(block, page), &epoch, 4)
-                memset(self.record(block, page) + 4, 0x5A, 4)
-        self.next_page[block] = -1
         return 0
 
     cdef int retire(self, uint32_t block) except -1 nogil:

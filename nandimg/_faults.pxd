@@ -1,18 +1,22 @@
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from nandimg._chip cimport Chip
-from nandimg._nand cimport Nand
+from nandimg._filter cimport NandFilter
 
 
-cdef class FaultyNand(Nand):
-    cdef readonly Chip chip
+cdef class FaultyNand(NandFilter):
     cdef readonly uint64_t operations      # changes since power came: page programs, erases, NVRAM and boot writes
     cdef readonly bint dead
     cdef uint64_t cut_at                   # the operation that the power does not survive; 0 is never
     cdef int cut_shape
     cdef object pending_cuts               # the cuts of the lives to come
     cdef set failing
+    cdef dict unstable                     # block -> pages programmed on an erase that did not hold
+    cdef bint any_unstable
     cdef object on_sync
     cdef bint has_failing
     cdef bint fails_now(self) except -1 nogil
     cdef int cut_now(self) except -1 nogil
+    cdef int tear(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob, int cause,
+                  int64_t t_ns) except -1 nogil
+    cdef int note_unstable(self, uint32_t block, uint32_t page) except -1 nogil
+    cdef int spend(self, uint32_t block, uint32_t page, uint32_t n) except -1 nogil

@@ -5,18 +5,23 @@ the NVRAM and boot area are counted from 1 in each life, and a Cut ends a life a
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from nandimg._chip cimport Chip
+from nandimg._filter cimport NandFilter
 from nandimg._nand cimport (
     TEAR_DATA_ONLY,
     TEAR_HEAD_GONE,
     TEAR_NOTHING,
     TEAR_OOB_ONLY,
     TEAR_PREFIX,
+    TEAR_PREFIX_FF,
+    TEAR_PREFIX_OLD,
+    TEAR_PREFIX_RANDOM,
     TEAR_SPOILT,
     TEAR_TAIL_GONE,
+    TEAR_UNSTABLE,
     TEAR_WHOLE,
     Nand,
 )
+from nandimg._tears cimport fail_program, spoil_page, tear_erase, tear_program
 
 from dataclasses import dataclass
 
@@ -24,15 +29,26 @@ from nandimg.errors import PowerCut
 
 #: shape name -> how an interrupted program is left; and the same for an erase. A shape that means nothing to one of
 #: the two stands for its nearest relative, so that any shape can be tried at any operation.
-SHAPES = ("before", "after", "prefix", "data-only", "oob-only")
-cdef int[5] PROGRAM_TEARS = [TEAR_NOTHING, TEAR_WHOLE, TEAR_PREFIX, TEAR_DATA_ONLY, TEAR_OOB_ONLY]
-cdef int[5] ERASE_TEARS = [TEAR_NOTHING, TEAR_WHOLE, TEAR_HEAD_GONE, TEAR_SPOILT, TEAR_TAIL_GONE]
+SHAPES = (
+    "before", "after", "prefix", "data-only", "oob-only", "prefix-old", "prefix-ff", "prefix-random", "unstable",
+)
+#: those that already leave a program and an erase in every state which a reader could tell from another
+BASIC_SHAPES = SHAPES[:5]
+cdef int[9] PROGRAM_TEARS = [TEAR_NOTHING, TEAR_WHOLE, TEAR_PREFIX, TEAR_DATA_ONLY, TEAR_OOB_ONLY, TEAR_PREFIX_OLD,
+                             TEAR_PREFIX_FF, TEAR_PREFIX_RANDOM, TEAR_DATA_ONLY]
+cdef int[9] ERASE_TEARS = [TEAR_NOTHING, TEAR_WHOLE, TEAR_HEAD_GONE, TEAR_SPOILT, TEAR_TAIL_GONE, TEAR_HEAD_GONE,
+                           TEAR_HEAD_GONE, TEAR_HEAD_GONE, TEAR_UNSTABLE]
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Power goes at operation ``at`` (from 1) of a life, leaving it in ``shape``: before, after, prefix, data-only or
-    oob-only; for an erase the last three mean head gone, all spoilt and tail gone."""
+    """Power goes at operation ``at`` (from 1) of a life, leaving it in ``shape``.
+
+    A program is left not begun (before), done (after), with half its data and a spoilt OOB (prefix: the other half
+    inverted; -old: as the cells were; -ff; -random), with its data alone (data-only) or with its OOB and half its data
+    (oob-only). An erase: its first half is gone (prefix), no page can be read (data-only), its second half is gone
+    (oob-only), or all is gone and what is programmed on it reads once and is lost then (unstable).
+    """
 
     at: int
     shape: str = "before"
@@ -42,7 +58,7 @@ class Cut:
             raise ValueError(f"cut shape {self.shape!r}: one of {', '.join(SHAPES)} would do")
 
 
-cdef class FaultyNand(Nand):
+cdef class FaultyNand(NandFilter):
     """A chip whose power can be cut and whose operations can fail.
 
     ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds operation numbers at which the chip
@@ -50,20 +66,13 @@ cdef class FaultyNand(Nand):
     each durable sync: what the image holds then is what a host that dies is sure to keep.
     """
 
-    def __init__(self, Chip chip, cuts=(), failing=(), on_sync=None):
+    def __init__(self, Nand inner not None, cuts=(), failing=(), on_sync=None):
+        NandFilter.__init__(self, inner)
         self.on_sync = on_sync
-        self.chip = chip
-        self.geometry = chip.geometry
-        self.blocks = chip.blocks
-        self.pages_per_block = chip.pages_per_block
-        self.page_bytes = chip.page_bytes
-        self.oob_bytes = chip.oob_bytes
-        self.dies = chip.dies
-        self.channels = chip.channels
-        self.keeps_data = chip.keeps_data
         self.pending_cuts = list(cuts)
         self.failing = set(failing)
         self.has_failing = bool(self.failing)
+        self.unstable = {}
         self._next_cut()
 
     def _next_cut(self):
@@ -73,12 +82,13 @@ cdef class FaultyNand(Nand):
         self.operations = 0
         self.dead = False
 
-    def require_open(self):
-        self.chip.require_open()
-
     def power_on(self):
-        """Begin the next life: the chip forgets what it only remembered, the next cut is armed."""
-        self.chip.reset_volatile()
+        """Begin the next life: the chip forgets what it only remembered, the next cut is armed. What was programmed
+        on an unstable erase is lost by now."""
+        for block, pages in self.unstable.items():
+            for page in pages:
+                spoil_page(self.chip, block, page)
+        NandFilter.power_on(self)
         self._next_cut()
 
     @property
@@ -100,35 +110,64 @@ cdef class FaultyNand(Nand):
                 return True
         return False
 
+    cdef int tear(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob, int cause,
+                  int64_t t_ns) except -1 nogil:
+        """The power goes while this page is programmed. Its lower page shares the cells."""
+        cdef uint32_t one, pair = self.paired_pages
+        cdef int shape = PROGRAM_TEARS[self.cut_shape]
+        if shape == TEAR_WHOLE:
+            self.inner.program(block, page, 1, data, oob, cause, t_ns, &one)
+        elif shape != TEAR_NOTHING:
+            tear_program(self.chip, block, page, data, oob, shape)
+            if pair and (page // pair) & 1:
+                spoil_page(self.chip, block, page - pair)
+        return 0
+
     cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
                          int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
         cdef uint32_t i, one
         cdef int64_t end = t_ns
-        cdef int tear
         done[0] = 0
         if self.dead:
             self.cut_now()
-        if self.cut_at == 0 and not self.has_failing:
+        if self.cut_at == 0 and not self.has_failing and not self.any_unstable:
             self.operations += n
-            return self.chip.program(block, page, n, data, oob, cause, t_ns, done)
+            return self.inner.program(block, page, n, data, oob, cause, t_ns, done)
         for i in range(n):
             self.operations += 1
             if self.operations == self.cut_at:
-                tear = PROGRAM_TEARS[self.cut_shape]
-                if tear == TEAR_WHOLE:
-                    self.chip.program(block, page + i, 1, data, oob, cause, t_ns, &one)
-                elif tear != TEAR_NOTHING:
-                    self.chip.tear_program(block, page + i, data, oob, tear)
+                self.tear(block, page + i, data, oob, cause, t_ns)
                 self.cut_now()
             if self.fails_now():
-                self.chip.tear_program(block, page + i, data, oob, TEAR_PREFIX)
+                fail_program(self.chip, block, page + i, data, oob)
                 return end
-            end = self.chip.program(block, page + i, 1, data, oob, cause, t_ns, &one)
+            end = self.inner.program(block, page + i, 1, data, oob, cause, t_ns, &one)
+            if not one:
+                return end
+            if self.any_unstable:
+                self.note_unstable(block, page + i)
             done[0] += 1
             oob += self.oob_bytes
             if data != NULL:
                 data += self.page_bytes
         return end
+
+    cdef int note_unstable(self, uint32_t block, uint32_t page) except -1 nogil:
+        with gil:
+            if block in self.unstable:
+                self.unstable[block].add(page)
+        return 0
+
+    cdef int spend(self, uint32_t block, uint32_t page, uint32_t n) except -1 nogil:
+        """Pages on an unstable erase were read: that was the once."""
+        cdef uint32_t i
+        with gil:
+            if block in self.unstable:
+                for i in range(page, page + n):
+                    if i in self.unstable[block]:
+                        self.unstable[block].discard(i)
+                        spoil_page(self.chip, block, i)
+        return 0
 
     cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
         cdef int tear
@@ -138,54 +177,65 @@ cdef class FaultyNand(Nand):
         if self.operations == self.cut_at:
             tear = ERASE_TEARS[self.cut_shape]
             if tear == TEAR_WHOLE:
-                self.chip.erase(block, cause, t_ns, ok)
+                self.inner.erase(block, cause, t_ns, ok)
             elif tear != TEAR_NOTHING:
-                self.chip.tear_erase(block, tear)
+                tear_erase(self.chip, block, tear)
+            if tear == TEAR_UNSTABLE:
+                self.any_unstable = True
+                with gil:
+                    self.unstable[block] = set()
             self.cut_now()
         if self.fails_now():
-            self.chip.tear_erase(block, TEAR_SPOILT)
+            tear_erase(self.chip, block, TEAR_SPOILT)
             ok[0] = False
             return t_ns
-        return self.chip.erase(block, cause, t_ns, ok)
+        if self.any_unstable:
+            with gil:
+                self.unstable.pop(block, None)
+        return self.inner.erase(block, cause, t_ns, ok)
 
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil:
+        cdef int64_t end
         if self.dead:
             self.cut_now()
-        return self.chip.read(block, page, n, data, oob, status, cause, t_ns)
+        end = self.inner.read(block, page, n, data, oob, status, cause, t_ns)
+        if self.any_unstable:
+            self.spend(block, page, n)
+        return end
 
     cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
                            uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
+        cdef int64_t end
+        cdef uint32_t i
         if self.dead:
             self.cut_now()
-        return self.chip.read_some(block, pages, n, data, oob, status, cause, t_ns, ready)
+        end = self.inner.read_some(block, pages, n, data, oob, status, cause, t_ns, ready)
+        if self.any_unstable:
+            for i in range(n):
+                self.spend(block, pages[i], 1)
+        return end
 
     cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
                             int cause, int64_t t_ns) except -1 nogil:
         if self.dead:
             self.cut_now()
-        return self.chip.read_spare(block, page, n, oob, status, cause, t_ns)
+        return self.inner.read_spare(block, page, n, oob, status, cause, t_ns)
 
     cdef int sync(self, bint durable) except -1 nogil:
         if self.dead:
             self.cut_now()
-        self.chip.sync(durable)
+        self.inner.sync(durable)
         if durable:
             with gil:
                 if self.on_sync is not None:
                     self.on_sync()
         return 0
 
-    cdef uint32_t erases(self, uint32_t block) noexcept nogil:
-        return self.chip.erases(block)
-
-    cdef int health(self, uint32_t block) noexcept nogil:
-        return self.chip.health(block)
-
     cdef int retire(self, uint32_t block) except -1 nogil:
         if self.dead:
             self.cut_now()
-        return self.chip.retire(block)
+        return self.inner.retire(block)
 
     cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
         """A cut leaves nothing, all, or the first half of what was written."""
@@ -198,14 +248,14 @@ cdef class FaultyNand(Nand):
                 kept = 0
             elif self.cut_shape > 1:
                 kept = n // 2
-            self.chip.nvram_write(offset, data, kept)
+            self.inner.nvram_write(offset, data, kept)
             self.cut_now()
-        return self.chip.nvram_write(offset, data, n)
+        return self.inner.nvram_write(offset, data, n)
 
     cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
         if self.dead:
             self.cut_now()
-        return self.chip.nvram_read(offset, data, n)
+        return self.inner.nvram_read(offset, data, n)
 
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
         """A cut leaves nothing, all, or the first half of the slot."""
@@ -216,19 +266,16 @@ cdef class FaultyNand(Nand):
         self.operations += 1
         if self.operations == self.cut_at:
             if self.cut_shape == 1:
-                self.chip.boot_write(slot, data)
+                self.inner.boot_write(slot, data)
             elif self.cut_shape > 1:
-                self.chip.boot_read(slot, mixed)
+                self.inner.boot_read(slot, mixed)
                 for i in range(32):
                     mixed[i] = data[i]
-                self.chip.boot_write(slot, mixed)
+                self.inner.boot_write(slot, mixed)
             self.cut_now()
-        return self.chip.boot_write(slot, data)
+        return self.inner.boot_write(slot, data)
 
     cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil:
         if self.dead:
             self.cut_now()
-        return self.chip.boot_read(slot, data)
-
-    cdef uint64_t count(self, int op, int cause) noexcept nogil:
-        return self.chip.count(op, cause)
+        return self.inner.boot_read(slot, data)

@@ -28,6 +28,10 @@ cdef enum:
     TEAR_HEAD_GONE = 5   # erase: the first half of the pages is gone
     TEAR_TAIL_GONE = 6   # erase: the second half is gone
     TEAR_SPOILT = 7      # erase: no page can be read
+    TEAR_PREFIX_OLD = 8  # program: half the data over what the file held there before, a spoilt OOB
+    TEAR_PREFIX_FF = 9   # program: half the data, then 0xFF, a spoilt OOB
+    TEAR_PREFIX_RANDOM = 10  # program: half the data, then noise, a spoilt OOB
+    TEAR_UNSTABLE = 11   # erase: every page looks erased, but what is programmed now reads once and is gone then
 
 cdef enum:
     BLOCK_GOOD = 0
@@ -39,6 +43,7 @@ cdef class Nand:
     """What an engine sees of a chip; the chip itself and every fault in front of it have these methods."""
     cdef readonly object geometry
     cdef readonly uint32_t blocks, pages_per_block, page_bytes, oob_bytes, dies, channels
+    cdef readonly uint32_t paired_pages    # 0; or how far a page's lower page lies before it (Geometry.lower_page)
     cdef readonly bint keeps_data
     cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
                          int cause, int64_t t_ns, uint32_t* done) except -1 nogil
@@ -52,6 +57,7 @@ cdef class Nand:
     cdef int sync(self, bint durable) except -1 nogil
     cdef uint32_t erases(self, uint32_t block) noexcept nogil
     cdef int health(self, uint32_t block) noexcept nogil
+    cdef uint32_t synced(self, uint32_t block) noexcept nogil
     cdef int retire(self, uint32_t block) except -1 nogil
     cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil
     cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil

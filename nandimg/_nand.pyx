@@ -51,6 +51,11 @@ cdef class Nand:
     cdef int health(self, uint32_t block) noexcept nogil:
         return BLOCK_GROWN_BAD
 
+    cdef uint32_t synced(self, uint32_t block) noexcept nogil:
+        """Pages from the block's first that were whole at a durable sync since its last erase: no power cut, and no
+        death of the host, can have spoilt them. An interrupted erase can."""
+        return 0
+
     cdef int retire(self, uint32_t block) except -1 nogil:
         """Mark a block bad for good."""
         with gil:
@@ -142,6 +147,15 @@ cdef class Nand:
         """0 good, 1 factory bad, 2 grown bad; it persists."""
         self.require_open()
         return self.health(block)
+
+    def synced_pages(self, uint32_t block):
+        """As ``synced``."""
+        self.require_open()
+        return self.synced(block)
+
+    def corrected(self):
+        """Bit errors that ECC has put right since the chip was opened."""
+        return 0
 
     def boot_slot(self, int slot):
         """The 64 bytes of a boot slot."""

@@ -19,6 +19,9 @@ class Geometry:
 
     Times are in nanoseconds: ``read_ns``, ``program_ns`` and ``erase_ns`` occupy the die, ``transfer_ns`` is one
     page over the channel, ``spare_ns`` reads one spare area (die only). ``lpas`` is what the host sees, in pages.
+
+    ``paired_pages`` d > 0: cells hold two bits, and d pages in order are lower pages, the next d their upper ones, and
+    so on. A program of an upper page that the power interrupts takes its lower page along.
     """
 
     page_bytes: int = 4096
@@ -34,6 +37,7 @@ class Geometry:
     erase_ns: int = 3_000_000
     transfer_ns: int = 5_000
     spare_ns: int = 5_000
+    paired_pages: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -52,6 +56,11 @@ class Geometry:
             raise GeometryError(f"dies is {self.dies}: a multiple of channels ({self.channels}) would do")
         if self.blocks % self.dies:
             raise GeometryError(f"blocks is {self.blocks}: a multiple of dies ({self.dies}) would do")
+        group = 2 * self.paired_pages
+        if group and (group > self.pages_per_block // 2 or self.pages_per_block % group):
+            raise GeometryError(
+                f"paired_pages is {self.paired_pages}: 0, or one of which {self.pages_per_block} pages a block hold "
+                "two or more whole groups (lower and upper pages), would do")
         if self.pages > LPA_LIMIT:
             raise GeometryError(f"{self.pages} pages: a page address has 32 bits, so {LPA_LIMIT} at most")
         self._bounds("lpas", 1, self.pages)

@@ -26,8 +26,10 @@ BOOT_AT = 2 * HEADER_BYTES
 TABLE_AT = BOOT_AT + 4096
 BACKENDS = ("file", "meta")
 OPTIONS_BYTES = 3072  #: room for the options, as JSON
-_FIXED = struct.Struct("<8sIIQ16sI28sII64x")  # magic .. options length; then the geometry, then the options
+_FIXED = struct.Struct("<8sIIQ16sI28sIIQ56x")  # magic .. options length, paired pages; then geometry, options
 _GEOMETRY = struct.Struct("<13Q")
+#: in this order in the header; paired_pages came later, and has a field of its own before them
+_FIELDS = tuple(field.name for field in fields(Geometry) if field.name != "paired_pages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,9 @@ def _pack(header: Header) -> bytes:
         raise ImageError(f"the FTL's name {header.ftl!r} takes {len(name)} bytes: 28 fit the header")
     body = _FIXED.pack(
         MAGIC, header.version, HEADER_BYTES, header.generation, header.uuid.bytes,
-        BACKENDS.index(header.backend), name, header.oob_used, len(options),
+        BACKENDS.index(header.backend), name, header.oob_used, len(options), header.geometry.paired_pages,
     )  # fmt: skip
-    body += _GEOMETRY.pack(*header.geometry.as_dict().values())
+    body += _GEOMETRY.pack(*(getattr(header.geometry, field) for field in _FIELDS))
     body += options
     body = body.ljust(HEADER_BYTES - 4, b"\0")
     return body + struct.pack("<I", checksum(body))
@@ -108,7 +110,7 @@ def _unpack(raw: bytes, where: str) -> Header:
     """One copy of the header; ImageError names the field that is wrong."""
     if len(raw) < HEADER_BYTES:
         raise ImageError(f"{where}: the file ends inside the header; {HEADER_BYTES} bytes are needed")
-    magic, version, size, generation, uid, backend, name, oob_used, n_options = _FIXED.unpack_from(raw)
+    magic, version, size, generation, uid, backend, name, oob_used, n_options, paired = _FIXED.unpack_from(raw)
     if magic != MAGIC:
         raise ImageError(f"{where}: magic is {magic!r}, not {MAGIC!r}: not a NAND image; `flashfs create` makes one")
     if version != VERSION:
@@ -119,10 +121,9 @@ def _unpack(raw: bytes, where: str) -> Header:
         raise ImageError(f"{where}: header_bytes is {size}: version {VERSION} has {HEADER_BYTES}")
     if backend >= len(BACKENDS):
         raise ImageError(f"{where}: backend is {backend}: 0 (file) and 1 (meta) are known")
-    names = [field.name for field in fields(Geometry)]
-    values = dict(zip(names, _GEOMETRY.unpack_from(raw, _FIXED.size), strict=True))
+    values = dict(zip(_FIELDS, _GEOMETRY.unpack_from(raw, _FIXED.size), strict=True))
     try:
-        geometry = Geometry(**values)
+        geometry = Geometry(**values, paired_pages=paired)
     except GeometryError as error:
         raise ImageError(f"{where}: {error}") from None
     if oob_used > geometry.oob_bytes:

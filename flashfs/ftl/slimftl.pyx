@@ -65,7 +65,7 @@ cdef class SlimMapping(Mapping):
     cdef dict found                        # recovery: VBA -> blocks with pages of it
     cdef dict found_in                     # ... and block -> VBA
     cdef set found_shared
-    cdef bint recovering
+    cdef bint recovering, from_nothing     # ... without a checkpoint
     cdef set half_erased                   # blocks with a live page that is gone: their erase had begun
 
     def __cinit__(self, Engine ssd, uint32_t virtual_blocks, uint32_t shift, bint md5):
@@ -216,6 +216,21 @@ cdef class SlimMapping(Mapping):
             ppa = self.after_miss(lpa, ppa)
         return NONE
 
+    cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """As for any mapping; but a page that was shared out is only found by reading it, and this one cannot be read.
+        It is then that of an LPA with its page number that is found nowhere."""
+        cdef uint32_t lpa, found, lost = NONE
+        for lpa in range(self.ssd.lpas):
+            if (self.entry(lpa) >> self.ppid_bits == 0 or (self.entry(lpa) & ((<uint32_t> 1 << self.ppid_bits) - 1))
+                    != ppa % self.ssd.nand.pages_per_block):
+                continue
+            found = self.locate(lpa)
+            if found == ppa:
+                return lpa
+            if found == NONE:
+                lost = lpa
+        return lost
+
     cdef uint32_t let_go(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         """Where ``lpa`` lies, its share in its home's count given up."""
         cdef uint32_t ppa = self.locate(lpa), home
@@ -291,16 +306,21 @@ cdef class SlimMapping(Mapping):
 
     def recovery_conflicts(self):
         """Two blocks of one VBA with live pages: a move lost pages with the host, and was written behind. The newer
-        block goes: nothing in it was ever flushed."""
+        block goes: nothing in it was ever flushed. Without a checkpoint it is the older one that goes: what lives in
+        it was trimmed, and nobody knows any more."""
         out = []
         for vba in self.found:
-            out += self.blocks_with_pages(vba)[1:]
+            blocks = self.blocks_with_pages(vba)
+            out += blocks[:-1] if self.from_nothing else blocks[1:]
         return out
 
     def recovery_erased(self):
         """A block of which a live page reads as erased was being erased when the power went: all in it had been
         superseded. Only a scheme that must read flash to know where a page was can stumble on one."""
         return self.half_erased
+
+    def recovery_exact(self):
+        return all(self.vbt[vba] >> 24 == 0 for vba in range(self.virtual_blocks))
 
     def recovery_reopens(self):
         return True
@@ -333,6 +353,7 @@ cdef class SlimMapping(Mapping):
         self.digest_key = self.candidates_key = <uint64_t> -1
         self.move_vba = NONE
         self.recovering = True
+        self.from_nothing = True
         self.half_erased = set()
         self.found = {}
         self.found_in = {}
@@ -350,6 +371,7 @@ cdef class SlimMapping(Mapping):
         if <uint64_t> primary.shape[0] != self.table_bytes or vbt.shape[0] != self.virtual_blocks * 4:
             raise ValueError("primary table or VBT of another size")
         self.reset()
+        self.from_nothing = False
         memcpy(self.table, &primary[0], self.table_bytes)
         memcpy(self.vbt, &vbt[0], self.virtual_blocks * 4)
 

@@ -154,7 +154,10 @@ class Image:
             "backend": ("file", "meta")[backend],
             "ftl": name.rstrip(b"\0").decode(),
             "oob_used": oob_used,
-            "geometry": dict(zip(GEOMETRY, struct.unpack_from("<13Q", raw, 144), strict=True)),
+            "geometry": {
+                **dict(zip(GEOMETRY, struct.unpack_from("<13Q", raw, 144), strict=True)),
+                "paired_pages": struct.unpack_from("<Q", raw, 80)[0],
+            },
             "options": json.loads(raw[248 : 248 + size]),
         }
 
@@ -365,7 +368,7 @@ class Crash:
         """(state, next page) of a block at the base."""
         if self.base is None:
             return FREE, 0
-        state, next_page = struct.unpack_from("<B3xI", self.base.sections["pool"], 8 * block)
+        state, next_page = struct.unpack_from("<BxH", self.base.sections["pool"], 10 * block)
         return (FREE if state in (META, PENDING) else state), next_page
 
     def _scan(self, block: int, head: Page | None) -> None:

@@ -1,0 +1,39 @@
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs._core cimport Ssd
+from flashfs._pool cimport Oob
+
+cdef struct Entry:
+    uint64_t seq, order
+    uint32_t lpa, ppa, stamp               # stamp: index of the scheme's OOB bytes
+    uint8_t flags
+
+
+cdef class Scanner:
+    cdef Ssd ssd
+    cdef readonly object figures
+    cdef readonly list alarms
+    cdef object base                       # LoadedCheckpoint or None
+    cdef list heads                        # per block: None or (kind, order, stream, scheme bytes)
+    cdef set headless                      # blocks whose first page cannot be read and a later one can
+    cdef set mute                          # blocks of the checkpoint of which nothing at all can be read
+    cdef list descriptors, trim_pages, records, meta_blocks
+    cdef list gaps                         # (block, page): whole at a sync, and not any more
+    cdef dict next_page                    # of the blocks that were scanned
+    cdef set reopened, torn_in
+    cdef Entry* entries
+    cdef uint32_t n_entries, room
+    cdef bytearray stamps
+    cdef uint64_t seq, order, newest_id, hint_id
+    cdef int64_t latest_ns
+    cdef bytearray page
+    cdef object full_read(self, uint32_t ppa, Oob* oob)
+    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1
+    cdef load_base(self)
+    cdef head_of(self, uint32_t block)
+    cdef missing_metadata(self)
+    cdef bint still_stands(self, uint32_t block) except -1
+    cdef scan_block(self, uint32_t block, uint32_t page)
+    cdef miss(self, uint32_t block, uint32_t page, uint32_t durable)
+    cdef missing_pages(self)
+    cdef int add_entry(self, const Oob* oob, uint32_t ppa) except -1

@@ -1,0 +1,363 @@
+# distutils: language = c++
+# cython: wraparound=True, boundscheck=True
+"""The first half of a recovery: what is in flash, as far as a mount needs to know it. It only reads.
+
+What a power cut leaves is taken as it is, in silence. What no power cut can leave is an alarm: a page that was whole at
+a sync and is not any more, in a block with pages that count; a page that belongs to another block; a checkpoint that
+was complete and cannot be read. Then as much as can be read is used, and whoever mounts is told.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+
+from flashfs._core cimport Ssd
+from flashfs._pool cimport (
+    CAUSE_RECOVERY,
+    FLAG_LAST,
+    KIND_CHECKPOINT,
+    KIND_TRIM,
+    KIND_USER,
+    NONE,
+    OOB_ENGINE,
+    STATE_CLOSED,
+    STATE_FREE,
+    STATE_OPEN,
+    STREAM_META,
+    Oob,
+    oob_unpack,
+)
+from nandimg._nand cimport OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK, PAGE_TORN
+
+import time
+
+from flashfs._metalog import LoadedCheckpoint, trim_records
+from flashfs.errors import CorruptError
+
+ALARMS_MOST = 50  #: lines kept; a chip that fails altogether would have one a page
+
+
+cdef class Scanner:
+    """The state that the steps share, and those that read the chip."""
+
+    def __cinit__(self, Ssd ssd):
+        self.ssd = ssd
+        self.figures = {"torn": 0, "pages_found": 0, "undone_moves": 0}
+        self.alarms = []
+        self.heads = []
+        self.headless = set()
+        self.mute = set()
+        self.descriptors = []
+        self.trim_pages = []
+        self.records = []
+        self.meta_blocks = []
+        self.gaps = []
+        self.next_page = {}
+        self.reopened = set()
+        self.torn_in = set()
+        self.stamps = bytearray()
+        self.page = bytearray(ssd.nand.page_bytes)
+
+    def __dealloc__(self):
+        free(self.entries)
+
+    def alarm(self, text):
+        """Something that no power cut leaves behind."""
+        if len(self.alarms) < ALARMS_MOST and text not in self.alarms:
+            self.alarms.append(text)
+
+    def meter(self):
+        """(spare reads, reads, programs, virtual ns, wall s) so far. A step's spare reads depend on nothing, so the
+        dies serve them side by side: the step ends with the last."""
+        self.ssd.now_ns = max(self.ssd.now_ns, self.latest_ns)
+        cdef uint64_t[4] totals
+        cdef int op, cause
+        for op in range(4):
+            totals[op] = 0
+            for cause in range(16):
+                totals[op] += self.ssd.nand.count(op, cause)
+        return totals[OP_SPARE], totals[OP_READ], totals[OP_PROGRAM], self.ssd.now_ns, time.perf_counter()
+
+    # --- reading
+
+    cdef object full_read(self, uint32_t ppa, Oob* oob):
+        """(status, data) of one page."""
+        cdef uint8_t status = 0
+        cdef uint8_t[::1] view = self.page
+        cdef uint32_t block = ppa // self.ssd.pages_per_block
+        cdef int _
+        for _ in range(2):  # a page that fails once may read at the second try
+            self.ssd.now_ns = self.ssd.nand.read(
+                block, ppa - block * self.ssd.pages_per_block, 1, &view[0], self.ssd.read_oobs, &status,
+                CAUSE_RECOVERY, self.ssd.now_ns)
+            if status != PAGE_TORN:
+                break
+        oob_unpack(self.ssd.read_oobs, oob)
+        return status, bytes(self.page)
+
+    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1:
+        cdef uint8_t status = 0
+        cdef int _
+        for _ in range(2):
+            self.latest_ns = max(self.latest_ns, self.ssd.nand.read_spare(
+                block, page, 1, self.ssd.read_oobs, &status, CAUSE_RECOVERY, self.ssd.now_ns))
+            if status != PAGE_TORN:
+                break
+        oob_unpack(self.ssd.read_oobs, oob)
+        return status
+
+    def read_meta(self, uint32_t ppa):
+        """The data of a whole checkpoint page, or None."""
+        cdef Oob oob
+        if ppa >= self.ssd.nand.blocks * self.ssd.pages_per_block:
+            return None
+        status, data = self.full_read(ppa, &oob)
+        return data if status == PAGE_OK and oob.kind == KIND_CHECKPOINT else None
+
+    # --- steps
+
+    cdef load_base(self):
+        """Mapping, validity and pool as the checkpoint says, or empty."""
+        cdef uint32_t block
+        if self.base is None:
+            self.ssd.mapping.reset()
+            self.ssd.validity.reset()
+            for block in range(self.ssd.pool.blocks):
+                self.ssd.pool.state[block] = STATE_FREE
+            return
+        try:
+            self.ssd.mapping.load(self.base.sections)
+            self.ssd.validity.load(self.base.sections)
+            self.ssd.pool.load(self.base.sections["pool"])
+        except (KeyError, ValueError, IndexError) as error:
+            raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}") from None
+        for block, head in enumerate(self.heads):  # blocks opened since are newer than it says
+            if head is not None:
+                self.ssd.pool.order[block] = head[1]
+
+    def headers(self):
+        cdef uint32_t block
+        self.ssd.sync_image()  # what is read from here on must not be lost with the host
+        for block in range(self.ssd.nand.blocks):
+            head = self.head_of(block) if self.ssd.nand.health(block) == 0 else None
+            self.heads.append(head)
+            if head is not None:
+                self.order = max(self.order, head[1])
+                self.ssd.pool.order[block] = head[1]
+                if head[2] == STREAM_META:
+                    self.meta_blocks.append((head[1], block))
+        self.meta_blocks.sort()
+        return f"{sum(head is not None for head in self.heads)} of {self.ssd.nand.blocks} blocks hold pages"
+
+    cdef head_of(self, uint32_t block):
+        """(kind, order, stream, scheme bytes) of a block's first page. Where that cannot be read, though the block had
+        pages at a sync, any later one does: all of them say when the block was opened and for what."""
+        cdef Oob oob
+        cdef uint32_t page = 0
+        cdef int status = self.spare_read(block, 0, &oob)
+        while status != PAGE_OK:
+            page += 1
+            if page >= self.ssd.nand.synced(block):
+                return None
+            status = self.spare_read(block, page, &oob)
+        if page:
+            self.headless.add(block)
+        return oob.kind, oob.order, oob.stream, bytes(self.ssd.read_oobs[OOB_ENGINE:self.ssd.oob_bytes])
+
+    def metadata(self):
+        cdef Oob oob
+        cdef uint32_t block, page
+        for order, block in self.meta_blocks:
+            for page in range(self.ssd.pages_per_block):
+                status = self.spare_read(block, page, &oob)
+                if status == PAGE_ERASED:
+                    break
+                if status != PAGE_OK or oob.order != order:
+                    self.figures["torn"] += 1
+                    if page < self.ssd.nand.synced(block):
+                        self.gaps.append((block, page))
+                    continue
+                ppa = block * self.ssd.pages_per_block + page
+                if oob.kind == KIND_CHECKPOINT:
+                    self.newest_id = max(self.newest_id, oob.seq)
+                    if oob.flags & FLAG_LAST:
+                        self.descriptors.append((oob.seq, ppa))
+                elif oob.kind == KIND_TRIM:
+                    self.trim_pages.append((oob.seq, ppa))
+        self.descriptors.sort(reverse=True)
+        return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
+
+    def checkpoint(self):
+        """The newest that is whole. An older one may stand in for one that the host's death left half-written: its
+        blocks are only reused once the newer one is durable."""
+        problems = []
+        for _, ppa in self.descriptors:
+            try:
+                self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
+                break
+            except CorruptError as error:
+                problems.append(str(error))
+        self.newest_id = max(self.newest_id, self.hint_id)
+        if self.base is None:
+            # the first checkpoint is whole before anything is written
+            if any(head is not None and head[2] != STREAM_META for head in self.heads):
+                why = problems[0] if problems else "no descriptor is left"
+                self.alarm(f"no checkpoint is whole ({why}): all pages are read and the newest of each LPA counts, so "
+                           "trimmed pages may be back")
+            return "none: everything is scanned"
+        self.seq = self.base.seq
+        self.order = max(self.order, self.base.order)
+        if self.base.identity < self.hint_id:  # the hint is written when the checkpoint is durable
+            self.alarm(f"checkpoint {self.hint_id} was complete and cannot be read: {self.base.identity} stands in for "
+                       "it, so pages trimmed since may be back")
+        self.missing_metadata()
+        return f"checkpoint {self.base.identity}"
+
+    cdef missing_metadata(self):
+        """Pages of the metadata log that were whole at a sync; blocks older than the checkpoint do not count."""
+        since = min(self.heads[block][1] for block in self.base.blocks(self.ssd.pages_per_block)
+                    if self.heads[block] is not None)
+        for block, page in self.gaps:
+            if self.heads[block][1] >= since:
+                self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page of the metadata log cannot be read: "
+                           "trims that it held may be undone")
+        self.gaps = []
+
+    def trims(self):
+        cdef Oob oob
+        floor = self.base.seq if self.base is not None else 0
+        lost = 0
+        for seq, ppa in sorted(self.trim_pages):
+            if seq <= floor:
+                continue
+            status, data = self.full_read(ppa, &oob)
+            if status != PAGE_OK or oob.kind != KIND_TRIM:
+                lost += 1
+                if ppa % self.ssd.pages_per_block < self.ssd.nand.synced(ppa // self.ssd.pages_per_block):
+                    self.alarm(f"PPA {ppa}: a page of trims cannot be read: what it trimmed may be back")
+                continue
+            for lpa, n, at in trim_records(data):
+                if at > floor and lpa < self.ssd.lpas:
+                    self.records.append((at, lpa, min(n, self.ssd.lpas - lpa)))
+                    self.seq = max(self.seq, at)
+        self.figures["torn"] += lost
+        self.records.sort()
+        return f"{len(self.records)} records"
+
+    def scan(self):
+        """Blocks opened after the checkpoint from their first page, blocks open at it from where they stood."""
+        cdef uint32_t block
+        order = self.base.order if self.base is not None else 0
+        self.load_base()
+        doubtful = []
+        for block, head in enumerate(self.heads):
+            state = self.ssd.pool.state[block]
+            known = state == STATE_OPEN or state == STATE_CLOSED
+            if head is not None and (head[2] == STREAM_META or head[1] > order):
+                if state != STATE_FREE:
+                    self.reopened.add(block)
+                if head[2] != STREAM_META:
+                    self.scan_block(block, 0)
+            elif known and (head is None or block in self.headless):
+                doubtful.append(block)
+            elif state == STATE_OPEN:
+                self.scan_block(block, self.ssd.pool.next_page[block])
+        for block in doubtful:
+            if self.still_stands(block):
+                self.alarm(f"block {block}: its first page cannot be read")
+                if self.ssd.pool.state[block] == STATE_OPEN:
+                    self.scan_block(block, self.ssd.pool.next_page[block])
+            elif block not in self.mute:
+                self.reopened.add(block)  # erased, or its erase was begun, after all in it had been superseded
+        self.figures["blocks_scanned"] = len(self.next_page)
+        self.figures["pages_found"] = self.n_entries
+        return f"{len(self.next_page)} blocks, {self.n_entries} pages"
+
+    cdef bint still_stands(self, uint32_t block) except -1:
+        """Whether a block whose first page is gone holds pages that nothing has superseded since the checkpoint. An
+        erase that was cut short only ever hit a block in which nothing counted any more."""
+        cdef Oob oob
+        cdef uint32_t i, page
+        cdef int status
+        alive = {}
+        readable = False
+        for page in self.ssd.validity.live_in(block):
+            status = self.spare_read(block, page, &oob)
+            if status == PAGE_ERASED:
+                return False
+            if status == PAGE_OK and oob.kind == KIND_USER:
+                readable = True
+                alive[oob.lpa] = oob.seq
+        if not readable and self.ssd.validity.count(block):
+            self.mute.add(block)  # not a word to go by: `resolve` finds out
+        for i in range(self.n_entries):
+            if alive.get(self.entries[i].lpa, self.entries[i].seq + 1) <= self.entries[i].seq:
+                del alive[self.entries[i].lpa]
+        for seq, first, n in self.records:
+            for lpa in [lpa for lpa in alive if first <= lpa < first + n and alive[lpa] < seq]:
+                del alive[lpa]
+        return bool(alive)
+
+    cdef scan_block(self, uint32_t block, uint32_t page):
+        """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
+        interrupted may have left its spare area in order and its data not."""
+        cdef Oob oob
+        cdef int status
+        cdef uint32_t last = NONE
+        cdef uint32_t per_block = self.ssd.pages_per_block, durable = self.ssd.nand.synced(block)
+        cdef uint64_t order = self.heads[block][1] if self.heads[block] is not None else 0
+        while page < per_block:
+            status = self.spare_read(block, page, &oob)
+            if status == PAGE_ERASED:
+                break
+            if status == PAGE_OK and order and oob.order != order:
+                self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
+                status = -1
+            if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas:
+                self.add_entry(&oob, block * per_block + page)
+                last = page
+            elif status != PAGE_OK:
+                self.miss(block, page, durable)
+            page += 1
+        if last != NONE and last == page - 1:
+            status, _ = self.full_read(block * per_block + last, &oob)
+            if status != PAGE_OK:
+                self.miss(block, last, durable)
+                if last >= durable:
+                    self.n_entries -= 1  # else it was whole once: its LPA gives EIO, not what it held before
+        if page < durable:
+            self.gaps.append((block, page))
+        self.next_page[block] = page
+
+    cdef miss(self, uint32_t block, uint32_t page, uint32_t durable):
+        self.figures["torn"] += 1
+        self.torn_in.add(block)
+        if page < durable:
+            self.gaps.append((block, page))
+
+    cdef missing_pages(self):
+        """Alarms for pages that were whole at a sync, in blocks of which some pages count: those were not being
+        erased. Asked for once validity stands."""
+        for block, page in self.gaps:
+            if self.ssd.validity.count(block):
+                self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page that was flushed cannot be read: "
+                           "its LPA may show an older version")
+
+    cdef int add_entry(self, const Oob* oob, uint32_t ppa) except -1:
+        cdef Entry* entry
+        cdef Entry* grown
+        if self.n_entries == self.room:
+            self.room = max(<uint32_t> 1024, 2 * self.room)
+            grown = <Entry*> realloc(self.entries, self.room * sizeof(Entry))
+            if grown == NULL:
+                raise MemoryError
+            self.entries = grown
+        entry = self.entries + self.n_entries
+        self.n_entries += 1
+        entry.seq = oob.seq
+        entry.order = oob.order
+        entry.lpa = oob.lpa
+        entry.ppa = ppa
+        entry.flags = oob.flags
+        entry.stamp = <uint32_t> len(self.stamps)
+        self.stamps += self.ssd.read_oobs[OOB_ENGINE:OOB_ENGINE + self.ssd.mapping.scheme_oob]
+        self.seq = max(self.seq, oob.seq)
+        return 0

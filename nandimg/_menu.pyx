@@ -1,0 +1,321 @@
+# cython: wraparound=True
+"""What else can go wrong with a chip, each a filter of its own, to be stacked in any order in front of one.
+
+All count operations as FaultyNand does (each page of a program, each erase, from 1 since power came) and strike at the
+numbers they are given, each once, in whichever life it comes up first. What FaultyNand does, power takes back; what
+these do, it does not: a device cannot always mend it, but it must notice.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from nandimg._filter cimport NandFilter
+from nandimg._nand cimport PAGE_OK, PAGE_TORN, TEAR_SPOILT, Nand
+from nandimg._tears cimport fail_program, overwrite_page, skip_page, tear_erase
+
+import errno
+import os
+import random
+
+
+cdef class Mishap(NandFilter):
+    """Strikes at the operations of ``at``. A subclass says how, for a program and for an erase."""
+    cdef readonly uint64_t operations      # since power came
+    cdef readonly object struck            # [(operation, block, page or -1)] so far
+    cdef set at
+    cdef bint armed
+
+    def __init__(self, Nand inner not None, at=()):
+        NandFilter.__init__(self, inner)
+        self.at = set(at)
+        self.armed = bool(self.at)
+        self.struck = []
+
+    def power_on(self):
+        NandFilter.power_on(self)
+        self.operations = 0
+
+    cdef bint strikes(self, uint32_t block, int64_t page) except -1 nogil:
+        """Whether this operation is one of those."""
+        with gil:
+            if self.operations not in self.at:
+                return False
+            self.at.discard(self.operations)
+            self.struck.append((self.operations, block, page))
+        return True
+
+    cdef int64_t strike_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
+                                int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        """One page; ``done[0]`` says whether the chip claims success."""
+        return self.inner.program(block, page, 1, data, oob, cause, t_ns, done)
+
+    cdef int64_t strike_erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        return self.inner.erase(block, cause, t_ns, ok)
+
+    cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
+                         int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        cdef uint32_t i, one
+        cdef int64_t end = t_ns
+        if not self.armed:
+            self.operations += n
+            return self.inner.program(block, page, n, data, oob, cause, t_ns, done)
+        done[0] = 0
+        for i in range(n):
+            self.operations += 1
+            one = 0
+            if self.strikes(block, page + i):
+                end = self.strike_program(block, page + i, data, oob, cause, t_ns, &one)
+            else:
+                end = self.inner.program(block, page + i, 1, data, oob, cause, t_ns, &one)
+            if not one:
+                return end
+            done[0] += 1
+            oob += self.oob_bytes
+            if data != NULL:
+                data += self.page_bytes
+        return end
+
+    cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        self.operations += 1
+        if self.armed and self.strikes(block, -1):
+            return self.strike_erase(block, cause, t_ns, ok)
+        return self.inner.erase(block, cause, t_ns, ok)
+
+
+cdef class Failures(Mishap):
+    """A program or an erase that the chip reports as failed: its page, or its block, is spoilt. ``sticky``: from then
+    on every program and erase of that block fails too."""
+    cdef bint sticky
+    cdef set dying
+
+    def __init__(self, Nand inner not None, at=(), bint sticky=False):
+        Mishap.__init__(self, inner, at)
+        self.sticky = sticky
+        self.dying = set()
+
+    cdef bint strikes(self, uint32_t block, int64_t page) except -1 nogil:
+        cdef bint now = Mishap.strikes(self, block, page)
+        if self.sticky:
+            with gil:
+                if now:
+                    self.dying.add(block)
+                now = block in self.dying
+        return now
+
+    cdef int64_t strike_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
+                                int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        fail_program(self.chip, block, page, data, oob)
+        done[0] = 0
+        return t_ns
+
+    cdef int64_t strike_erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        tear_erase(self.chip, block, TEAR_SPOILT)
+        ok[0] = False
+        return t_ns
+
+
+cdef class Silence(Mishap):
+    """A program or an erase that the chip claims to have done, and has not: the page stays erased, the block as it
+    was."""
+
+    cdef int64_t strike_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
+                                int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        skip_page(self.chip, block, page)
+        done[0] = 1
+        return t_ns
+
+    cdef int64_t strike_erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        ok[0] = True
+        return t_ns
+
+
+cdef class Misdirection(Mishap):
+    """A program that lands on another page, programmed already, and reads as whole there; its own stays erased. The
+    seed chooses which page that is."""
+    cdef object rnd
+
+    def __init__(self, Nand inner not None, at=(), seed=0):
+        Mishap.__init__(self, inner, at)
+        self.rnd = random.Random(f"misdirection {seed}")
+
+    cdef int64_t strike_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
+                                int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        with gil:
+            self.land_elsewhere(block, page, data, oob)
+        skip_page(self.chip, block, page)
+        done[0] = 1
+        return t_ns
+
+    cdef land_elsewhere(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob):
+        place = self.other_page(block, page)
+        if place is not None:
+            self.struck[-1] = (*self.struck[-1], *place)
+            overwrite_page(self.chip, place[0], place[1], data, oob)
+
+    def other_page(self, uint32_t block, uint32_t page):
+        """A whole page that is not this one, or None if the chip has none."""
+        per_block = self.pages_per_block
+        start = self.rnd.randrange(self.blocks * per_block)
+        for k in range(self.blocks * per_block):
+            other, at = divmod((start + k) % (self.blocks * per_block), per_block)
+            if (other, at) != (block, page) and self.chip.read_spare_area(other, at)[0] == PAGE_OK:
+                return other, at
+        return None
+
+
+cdef class BitErrors(Mishap):
+    """The page programmed at operation N reads with ``at[N]`` wrong bits: up to ``ecc_bits`` are corrected and counted,
+    more make it unreadable. ``mode``: "fade" until the block is erased, "stuck" also afterwards, "pass" gone at the
+    second read. The spare area has an ECC of its own that takes four times as much."""
+    cdef dict bits                         # (block, page) -> wrong bits
+    cdef dict planned                      # operation -> wrong bits
+    cdef set stuck
+    cdef int ecc_bits
+    cdef object mode
+    cdef uint64_t corrected_n
+
+    def __init__(self, Nand inner not None, at=(), int ecc_bits=8, mode="fade"):
+        self.planned = dict(at)
+        Mishap.__init__(self, inner, self.planned)
+        self.bits = {}
+        self.stuck = set()
+        self.ecc_bits = ecc_bits
+        if mode not in ("fade", "stuck", "pass"):
+            raise ValueError(f"bit errors of mode {mode!r}: fade, stuck or pass would do")
+        self.mode = mode
+
+    def corrected(self):
+        return self.corrected_n + self.inner.corrected()
+
+    cdef int64_t strike_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
+                                int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        with gil:
+            self.bits[block, page] = self.planned[self.struck[-1][0]]
+            if self.mode == "stuck":
+                self.stuck.add((block, page))
+        return self.inner.program(block, page, 1, data, oob, cause, t_ns, done)
+
+    cdef freshen(self, uint32_t block):
+        for place in [place for place in self.bits if place[0] == block and place not in self.stuck]:
+            del self.bits[place]
+
+    cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        if self.armed:
+            with gil:
+                self.freshen(block)
+        return Mishap.erase(self, block, cause, t_ns, ok)
+
+    cdef int spoil(self, uint32_t block, uint32_t page, uint8_t* status, bint spare) except -1 nogil:
+        """What ECC makes of one page that was read."""
+        with gil:
+            wrong = self.bits.get((block, page), 0)
+            if status[0] != PAGE_OK or not wrong:
+                return 0
+            if wrong <= (4 if spare else 1) * self.ecc_bits:
+                self.corrected_n += wrong
+                return 0
+            if self.mode == "pass":
+                del self.bits[block, page]
+        status[0] = PAGE_TORN
+        return 0
+
+    cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
+                      int cause, int64_t t_ns) except -1 nogil:
+        cdef uint32_t i
+        cdef int64_t end = self.inner.read(block, page, n, data, oob, status, cause, t_ns)
+        if self.armed:
+            for i in range(n):
+                self.spoil(block, page + i, status + i, False)
+        return end
+
+    cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
+                           uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
+        cdef uint32_t i
+        cdef int64_t end = self.inner.read_some(block, pages, n, data, oob, status, cause, t_ns, ready)
+        if self.armed:
+            for i in range(n):
+                self.spoil(block, pages[i], status + i, False)
+        return end
+
+    cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
+                            int cause, int64_t t_ns) except -1 nogil:
+        cdef uint32_t i
+        cdef int64_t end = self.inner.read_spare(block, page, n, oob, status, cause, t_ns)
+        if self.armed:
+            for i in range(n):
+                self.spoil(block, page + i, status + i, True)
+        return end
+
+
+cdef class WearOut(NandFilter):
+    """An endurance limit: the erase of a block that was erased ``limit`` times fails, a quarter sooner or later by the
+    block's own quality, which the seed fixes."""
+    cdef list limits
+    cdef readonly uint64_t worn_n
+
+    def __init__(self, Nand inner not None, uint32_t limit, seed=0):
+        NandFilter.__init__(self, inner)
+        rnd = random.Random(f"wear {seed}")
+        self.limits = [int(limit * rnd.uniform(0.75, 1.25)) for _ in range(self.blocks)]
+
+    cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        cdef bint worn
+        with gil:
+            worn = self.inner.erases(block) >= self.limits[block]
+        if not worn:
+            return self.inner.erase(block, cause, t_ns, ok)
+        self.worn_n += 1
+        tear_erase(self.chip, block, TEAR_SPOILT)
+        ok[0] = False
+        return t_ns
+
+
+cdef class HostErrors(Mishap):
+    """The image's own disk fails: the first program or sync at or after operation N raises OSError (``code``: EIO,
+    ENOSPC), with nothing of that run programmed. ``sticky``: and so does every one after it."""
+    cdef int code
+    cdef bint sticky, due
+
+    def __init__(self, Nand inner not None, at=(), int code=errno.EIO, bint sticky=False):
+        Mishap.__init__(self, inner, at)
+        self.code = code
+        self.sticky = sticky
+
+    cdef int fail_now(self) except -1 nogil:
+        self.due = self.sticky
+        with gil:
+            self.struck.append((self.operations, -1, -1))
+            raise OSError(self.code, os.strerror(self.code))
+
+    cdef int pass_by(self, uint32_t n) except -1 nogil:
+        """``n`` operations are about to be done."""
+        cdef uint32_t i
+        if self.armed:
+            with gil:
+                for i in range(1, n + 1):
+                    if self.operations + i in self.at:
+                        self.at.discard(self.operations + i)
+                        self.due = True
+        self.operations += n
+        return 0
+
+    cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
+                         int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        self.pass_by(n)
+        done[0] = 0
+        if self.due:
+            self.fail_now()
+        return self.inner.program(block, page, n, data, oob, cause, t_ns, done)
+
+    cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        self.pass_by(1)
+        return self.inner.erase(block, cause, t_ns, ok)
+
+    cdef int sync(self, bint durable) except -1 nogil:
+        if self.due and durable:
+            self.fail_now()
+        return self.inner.sync(durable)
+
+    def mend(self):
+        """The disk works again."""
+        self.due = False
+        self.at.clear()
+        self.armed = False

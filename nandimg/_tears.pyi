@@ -1,0 +1,1 @@
+# Compiled callers only: nandimg._faults.

@@ -1,0 +1,130 @@
+"""How operations that go wrong leave the flash: torn programs and erases, spoilt, skipped and misdirected pages.
+
+None of these can happen through the chip's own interface, which keeps the rules; they are what the world does to it.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from posix.unistd cimport pwrite
+
+from nandimg._chip cimport LAST_FAILED, Chip
+from nandimg._nand cimport (
+    TEAR_DATA_ONLY,
+    TEAR_HEAD_GONE,
+    TEAR_OOB_ONLY,
+    TEAR_PREFIX,
+    TEAR_PREFIX_FF,
+    TEAR_PREFIX_OLD,
+    TEAR_PREFIX_RANDOM,
+    TEAR_SPOILT,
+    TEAR_TAIL_GONE,
+    TEAR_UNSTABLE,
+    TEAR_WHOLE,
+)
+
+cdef enum:
+    CHUNK = 256              # bytes; every page is a multiple of twice that
+    SPOILT = 0x5A
+
+
+cdef int tear_program(Chip chip, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
+                      int shape) except -1 nogil:
+    """Leave the page as an interrupted program would, in one of the program's TEAR shapes. The page is not erased any
+    more. ``data`` may be NULL: such a page has its OOB alone to lose."""
+    cdef uint8_t* rec = chip.record(block, page)
+    cdef uint32_t epoch = chip.erases(block) + 1
+    cdef uint32_t kept = chip.oob_bytes // 2
+    if shape == TEAR_OOB_ONLY and data == NULL:
+        shape = TEAR_WHOLE
+    chip.write_record(block, page, data, oob)
+    if shape == TEAR_DATA_ONLY:
+        memset(rec + 4, 0xFF, chip.stride - 4)
+    elif shape != TEAR_OOB_ONLY and shape != TEAR_WHOLE:
+        memset(rec + 4, SPOILT, 4)
+        memset(rec + chip.record_head + kept, 0xFF, chip.oob_bytes - kept)
+    memcpy(rec, &epoch, 4)
+    if data != NULL:
+        if shape == TEAR_DATA_ONLY or shape == TEAR_WHOLE:
+            chip.write_data(block * chip.pages_per_block + page, 1, data)
+        else:
+            half_data(chip, block * chip.pages_per_block + page, data, shape)
+    chip.next_page[block] = page + 1
+    return 0
+
+
+cdef int fail_program(Chip chip, uint32_t block, uint32_t page, const uint8_t* data,
+                      const uint8_t* oob) except -1 nogil:
+    """Leave the page as a program does that the chip then reports as failed."""
+    tear_program(chip, block, page, data, oob, TEAR_PREFIX)
+    if chip.is_touched[block]:
+        chip.is_touched[block] = LAST_FAILED
+    return 0
+
+
+cdef int half_data(Chip chip, uint32_t ppa, const uint8_t* data, int shape) noexcept nogil:
+    """The first half arrives. The other half is what ``shape`` says; where an OOB is left in order it must differ from
+    what was meant, or nothing would be torn: it is then the data inverted."""
+    cdef uint8_t[CHUNK] chunk
+    cdef uint64_t half = chip.page_bytes // 2, done = 0, noise = ppa + 0x9E3779B97F4A7C15ULL
+    cdef uint64_t at = chip.data_at + <uint64_t> ppa * chip.page_bytes
+    cdef uint32_t i
+    if pwrite(chip.fd, data, half, at) < 0 or shape == TEAR_PREFIX_OLD:
+        return 0
+    while done < half:
+        for i in range(CHUNK):
+            noise ^= noise << 13
+            noise ^= noise >> 7
+            noise ^= noise << 17
+            if shape == TEAR_PREFIX_FF:
+                chunk[i] = 0xFF
+            else:
+                chunk[i] = <uint8_t> noise if shape == TEAR_PREFIX_RANDOM else data[half + done + i] ^ 0xFF
+        if pwrite(chip.fd, chunk, CHUNK, at + half + done) < 0:
+            return 0
+        done += CHUNK
+    return 0
+
+
+cdef int tear_erase(Chip chip, uint32_t block, int shape) except -1 nogil:
+    """Leave the block as an interrupted erase would; its erase count does not move."""
+    cdef uint32_t page, epoch = chip.erases(block) + 1
+    cdef uint32_t half = chip.pages_per_block // 2
+    for page in range(chip.pages_per_block):
+        if ((shape == TEAR_HEAD_GONE and page < half) or (shape == TEAR_TAIL_GONE and page >= half)
+                or shape == TEAR_UNSTABLE):
+            memset(chip.record(block, page), 0, chip.stride)
+        elif shape == TEAR_SPOILT:
+            memcpy(chip.record(block, page), &epoch, 4)
+            memset(chip.record(block, page) + 4, SPOILT, 4)
+    chip.next_page[block] = -1
+    return 0
+
+
+cdef int spoil_page(Chip chip, uint32_t block, uint32_t page) except -1 nogil:
+    """Neither data nor OOB of a programmed page can be read any more. An erased page stays erased."""
+    cdef uint8_t* rec = chip.record(block, page)
+    cdef uint32_t epoch
+    memcpy(&epoch, rec, 4)
+    if epoch == chip.erases(block) + 1:
+        memset(rec + 4, SPOILT, chip.stride - 4)
+    return 0
+
+
+cdef int skip_page(Chip chip, uint32_t block, uint32_t page) except -1 nogil:
+    """The chip says that it programmed the block's next page, and did not: the page stays as the erase left it, and
+    the next program goes to the page behind it."""
+    chip.next_page[block] = page + 1
+    if not chip.is_touched[block]:
+        chip.is_touched[block] = 1
+        chip.touched[chip.touched_n] = block
+        chip.touched_n += 1
+    return 0
+
+
+cdef int overwrite_page(Chip chip, uint32_t block, uint32_t page, const uint8_t* data,
+                        const uint8_t* oob) except -1 nogil:
+    """A program that was meant for another page lands on this one, programmed already, and reads as if it belonged
+    there."""
+    chip.write_record(block, page, data, oob)
+    if data != NULL:
+        chip.write_data(block * chip.pages_per_block + page, 1, data)
+    return 0
