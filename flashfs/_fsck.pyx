@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
 from flashfs._core cimport Ssd
-from flashfs._pool cimport CAUSE_RECOVERY, KIND_USER, NONE, Oob, oob_unpack
+from flashfs._pool cimport CAUSE_RECOVERY, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
 
 
@@ -33,6 +33,8 @@ def cross_check(Ssd ssd, uint32_t most=100):
                     problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
                 elif oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
                     problems.append(f"PPA {ppa}: live but kind {oob.kind}, LPA {oob.lpa}")
+                elif oob.flags & FLAG_LOST:
+                    problems.append(f"LPA {oob.lpa}: lost; its page could not be read when it was moved")
                 elif oob.seq > ssd.seq:
                     problems.append(f"PPA {ppa}: sequence number {oob.seq} is ahead of the device's {ssd.seq}")
                 else:

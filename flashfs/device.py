@@ -288,6 +288,9 @@ class Device:
                 "spread": max(wear, default=0) - min(wear, default=0),
             },
             "unreadable": self.ssd.unreadable,
+            "lost": self.ssd.mover.lost_pages,
+            "corrected": self.nand.corrected(),
+            "alarms": list(self.recovery.alarms),
             "failed": self.ssd.failed,
         }
 

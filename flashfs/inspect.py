@@ -558,6 +558,7 @@ def recovery(path: str | Path) -> dict[str, Any]:
             "clean": report.clean,
             "summary": report.summary(),
             "figures": dict(report.figures),
+            "alarms": list(report.alarms),
             "steps": [asdict(step) for step in report.steps],
         }
 
@@ -569,6 +570,7 @@ def problems(path: str | Path, data: bool = False) -> list[str]:
     with opened(path) as view:
         if view.device is None:
             return out if view.note == BLANK else [*out, view.note]
+        out += view.device.recovery.alarms
         out += view.device.problems()
         if data:
             for block in range(view.chip.blocks):

@@ -52,6 +52,8 @@ def report(request: daemon.Request, mounted: daemon.Mounted, verbose: bool) -> N
         show.line(done)
     show.line(f"{request.mountpoint}/disk: {units.shown(mounted.size)}, {mounted.ftl} on {request.image}")
     show.line(mounted.summary)
+    for alarm in mounted.alarms:
+        show.warn(f"damage: {alarm}")
     if request.sync == "none":
         show.warn("--sync none: what was flushed survives a crash of the daemon, not one of this machine")
     if verbose:

@@ -60,6 +60,7 @@ class Mounted:
     steps: list[dict[str, Any]]
     cleared: list[str]
     notes: list[str]
+    alarms: list[str]  # what no power cut can have left in the image
 
 
 class _Failed(FlashfsError):
@@ -242,6 +243,8 @@ async def _until_unmounted(
             recovery = device.recovery
             summary = recovery.summary()
             log.info("%s at %s: %s", request.image, request.mountpoint, summary)
+            for alarm in recovery.alarms:
+                log.warning("%s", alarm)
             mounted = Mounted(
                 pid=os.getpid(),
                 ftl=device.ftl,
@@ -252,6 +255,7 @@ async def _until_unmounted(
                 steps=[row(step) for step in recovery.steps],
                 cleared=cleared,
                 notes=notes,
+                alarms=recovery.alarms,
             )
             ready(mounted)
 
