@@ -192,7 +192,7 @@ def test_umount_says_when_no_checkpoint_was_written(
 ) -> None:
     device = RamDevice(1 << 20)
     device.fail[fault] = OSError(errno.ENOSPC, "No space left on device")
-    recovery = SimpleNamespace(clean=True, steps=[], summary=lambda: "fresh")
+    recovery = SimpleNamespace(clean=True, steps=[], alarms=[], summary=lambda: "fresh")
     monkeypatch.setattr(device, "recovery", recovery, raising=False)
     opener = SimpleNamespace(open=lambda *_, **__: device)
     monkeypatch.setitem(sys.modules, "flashfs.device", SimpleNamespace(Device=opener))  # type: ignore[arg-type]
