@@ -355,8 +355,6 @@ cdef class Ssd(Engine):
     cdef int drain(self) except -1 nogil:
         """Program the whole buffer in the order of arrival; slots are given up as their pages are bound."""
         cdef uint32_t i = 0, run
-        if self.buffer.in_nvram:
-            self.meta.log_trims()  # a dropped slot is about to be reused: only its trim's record hides older versions
         while i < self.buffer.used:
             if self.buffer.lpa_of[i] == NONE:
                 i += 1
@@ -369,7 +367,7 @@ cdef class Ssd(Engine):
                         self.buffer.ready_ns + i)
             i += run
         if self.buffer.in_nvram:
-            self.pad_pairs()  # from here on flash alone holds what was in the slots
+            self.barrier()  # from here on flash alone holds what was in the slots, and the trim log what was dropped
         self.buffer.clear()
         return 0
 
