@@ -156,7 +156,6 @@ class Bench:
             env=mounts.environment(),
         )  # fmt: skip
         self.wait(life, PATIENCE_S, self.work.began)
-        began = not life.over()
         self.wait(life, PLANNED_S if life.cut else self.rnd.uniform(*LIFE_S))
         # A writer hears of the daemon's death a little before it is a fact.
         by_itself = self.writer.poll() is not None and not life.over(DYING_S if life.cut else 0)
@@ -170,7 +169,7 @@ class Bench:
         self.take_down()
         why = self.work.gave_up(code, said)
         if why is None and by_itself and not self.work.may_end:
-            why = f"it ended {'' if began else 'at once '}while the daemon lived"
+            why = f"it ended while the daemon lived: {' '.join(said.split()) or f'exit code {code}'}"
         if why is not None:
             raise Lost(f"the writer gave up: {why}")
         self.work.read_log()

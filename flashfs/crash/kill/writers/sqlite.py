@@ -5,7 +5,7 @@ its own, and knows nothing of flashfs.
 
 Transaction after transaction from LAST + 1 on; each is a function of SEED and its number alone. LOG, which lies
 elsewhere, gets a line before each COMMIT and one after it has returned (it is acknowledged). It ends at the first error:
-0 if the device is gone, 3 with the error on stderr for any other.
+0 if the device may be gone, 3 if not; the error is on stderr.
 """
 
 from __future__ import annotations
@@ -32,7 +32,15 @@ SCHEMA = (
     "CREATE INDEX by_crc ON rows (crc)",
 )
 
-GONE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL)
+# What SQLite says when the device is gone. CORRUPT too: what the kernel could not write back it may forget, and a frame
+# of the WAL that was written a moment ago reads as zeros. Whether the database is damaged is for its next reader to say.
+GONE = (
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CORRUPT,
+)
 
 #: a change of one row: (key, size of its new payload or None if it is deleted)
 Change = tuple[int, int | None]
@@ -103,9 +111,9 @@ def main(database: str, log: str, seed: str, mode: str, last: str) -> int:
     try:
         run(connect(database, mode), handle, seed, int(last))
     except sqlite3.Error as error:
+        print(f"writer: {type(error).__name__}: {error}", file=sys.stderr)
         if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in GONE:
             return 0
-        print(f"writer: {type(error).__name__}: {error}", file=sys.stderr)
     return 3
 
 
