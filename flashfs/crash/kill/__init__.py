@@ -27,14 +27,25 @@ from flashfs.crash.kill.bench import Bench
 from flashfs.crash.kill.files import Files
 from flashfs.crash.kill.filesystems import FILE_SYSTEMS
 from flashfs.crash.kill.fio import Fio
-from flashfs.crash.kill.lives import Lost, adopting
+from flashfs.crash.kill.lives import Lost, Moments, adopting
 from flashfs.crash.kill.sqlite import Sqlite, SqliteWal
 from flashfs.crash.kill.workload import Workload
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.ftl import scheme
 from flashfs.fuse import daemon, loop, mounts
 
-__all__ = ["FILE_SYSTEMS", "WRITERS", "KillFailure", "KillResult", "Lost", "check_machine", "run", "writers"]
+__all__ = [
+    "FILE_SYSTEMS",
+    "WRITERS",
+    "Bench",
+    "KillFailure",
+    "KillResult",
+    "Lost",
+    "Moments",
+    "check_machine",
+    "run",
+    "writers",
+]
 
 WRITERS: dict[str, type[Workload]] = {
     "files": Files,

@@ -38,7 +38,8 @@ class Bench:
         self, folder: Path, ftl: str, fs: FileSystem, rnd: random.Random, work: Callable[[Bench], Workload]
     ) -> None:
         self.image = folder / "chip.nand"
-        self.crashed = folder / "crashed.nand"
+        self.crashed = folder / "crashed.nand"  #: as the kill under the writer left it
+        self.again = folder / "again.nand"  #: as the last kill in a recovery, or between it and the writer, left it
         self.device, self.root = folder / "device", folder / "files"
         self.folder = folder
         self.log = folder / "daemon.log"
@@ -47,6 +48,7 @@ class Bench:
         self.life: Life | None = None
         self.loop: Path | None = None
         self.writer: subprocess.Popen[str] | None = None
+        self.tries = 0  #: at settling what the last kill under the writer left
         self.rounds = self.chosen = self.recoveries_killed = 0
         for made in (self.device, self.root):
             made.mkdir()
@@ -64,15 +66,29 @@ class Bench:
                 disk.write(FILL_BYTE * min(MIB, self.fs.geometry.logical_bytes - at))
             os.fsync(disk.fileno())
         self.attach()
-        mounts.run(*self.fs.make, str(self.loop), what=f"making {self.fs.name} on {self.loop}")
+        self.make()
         self.mount_files()
         for i in range(self.fs.ballast):
             (self.root / f"ballast{i}").write_bytes(self.ballast[i * MIB : (i + 1) * MIB])
         self.sync()
         self.close(life)
 
+    def make(self) -> None:
+        """The file system. mkfs.btrfs looks at what every loop device of this machine lies on, and fails if that is
+        another's dead mount; those are soon cleared away."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                mounts.run(*self.fs.make, str(self.loop), what=f"making {self.fs.name} on {self.loop}")
+                return
+            except FlashfsError as error:
+                if "mount status" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
     def round(self) -> None:
         """Recover and judge what the last kill left, let the writer work, kill."""
+        self.tries = 0
         while not self.settle():
             self.take_down()
         self.run_writer()
@@ -80,6 +96,7 @@ class Bench:
 
     def end(self) -> None:
         """What the last kill left, and then the whole image, offline."""
+        self.tries = 0
         while not self.settle(last=True):
             self.take_down()
         assert self.life is not None
@@ -94,7 +111,8 @@ class Bench:
 
     def settle(self, last: bool = False) -> bool:
         """Recover, check, judge. False if the daemon died of its planned cut meanwhile: then all of it comes again."""
-        copy(self.image, self.crashed)
+        copy(self.image, self.again if self.tries else self.crashed)
+        self.tries += 1
         if self.rnd.random() < RECOVERY_KILLED:
             self.recover_and_die()
         cut = None if last else self.moments.plan()

@@ -89,7 +89,7 @@ class Files(Workload):
             self.judge_renaming(name, change["to"])
         elif not path.exists():
             if kind in ("overwrite", "replace") and name not in self.removed:
-                raise Lost(f"{name} (generation {old[0] if old else 0}) is gone: it was only being {kind}d")
+                raise Lost(f"{name} (generation {old[0] if old else 0}) is gone: {kind} was under way")
             self.found.pop(name, None)
         elif kind == "delete":
             self.must_be(name, old or [0, 0])

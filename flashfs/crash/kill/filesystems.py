@@ -35,10 +35,10 @@ FILE_SYSTEMS: dict[str, FileSystem] = {
         FileSystem(
             "ext4", "e2fsprogs", chip(64), 28, ("mkfs.ext4", "-q", "-F", "-E", "nodiscard"), ("e2fsck", "-fn")
         ),
-        FileSystem("xfs", "xfsprogs", chip(300), 64, ("mkfs.xfs", "-q", "-f", "-K"), ("xfs_repair", "-n")),
+        FileSystem("xfs", "xfsprogs", chip(300), 32, ("mkfs.xfs", "-q", "-f", "-K"), ("xfs_repair", "-n")),
         FileSystem(
             "btrfs", "btrfs-progs", chip(144), 24, ("mkfs.btrfs", "-q", "-f", "--nodiscard"),
-            ("btrfs", "check", "--readonly"),
+            ("btrfs", "check", "--readonly", "--force"),
         ),
     )
 }  # fmt: skip
