@@ -78,7 +78,7 @@ def test_rounds(
 def test_a_loss_is_found_told_and_cleaned_up(
     need_kill: Need, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], writer: str
 ) -> None:
-    """A device that takes back all that was written since before the writer began: planted between kill and recovery."""
+    """A device that takes back all that was written since the writer began: planted between kill and recovery."""
     need_kill("ext4", writer)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(kill.Moments, "EARLY", 0.0)  # the first life reaches its writer

@@ -106,7 +106,7 @@ def test_what_fio_wrote_is_there(written: fio.Fio) -> None:
 
 def test_a_block_that_fio_was_told_is_durable_and_is_not(written: fio.Fio) -> None:
     block(written, lambda data: fio.filler(written.seed))
-    with pytest.raises(Lost, match="fio, of 1536 writes: .*bad magic"):
+    with pytest.raises(Lost, match=r"fio, of 1536 writes: .*bad magic"):
         written.judge()
 
 

@@ -2,8 +2,8 @@
 
 In each round a writer works on the file system, the daemon under it ends by SIGKILL, and what the writer had been told
 was durable must be there once the image is mounted again. All rounds are on one small image, which so ages: cleaning is
-always under way. The seed fixes what is written and when the daemon is meant to die, as far as a clock can; the image as
-a kill left it is kept when something was lost.
+always under way. The seed fixes what is written and when the daemon is meant to die, as far as a clock can; the image
+as a kill left it is kept when something was lost.
 
 `filesystems` says on what; a `workload` is a writer with its judge (`files`, `sqlite`, `fio`); `lives` ends the daemon;
 the `bench` holds the image and the mounts.

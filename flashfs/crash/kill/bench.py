@@ -61,6 +61,7 @@ class Bench:
     def begin(self) -> None:
         """Fill the device, make the file system and its ballast, and close everything cleanly."""
         life = self.put_up(None)
+        assert life is not None
         with (self.device / "disk").open("r+b", buffering=0) as disk:
             for at in range(0, self.fs.geometry.logical_bytes, MIB):
                 disk.write(FILL_BYTE * min(MIB, self.fs.geometry.logical_bytes - at))
@@ -141,7 +142,8 @@ class Bench:
     def check(self) -> None:
         """The journal is replayed by now: the file system's own checker must be content, and the ballast as it was."""
         mounts.run("umount", str(self.root), what=f"unmounting {self.root}")
-        done = subprocess.run([*self.fs.check, str(self.loop)], capture_output=True, text=True, env=mounts.environment())
+        command = [*self.fs.check, str(self.loop)]
+        done = subprocess.run(command, capture_output=True, text=True, env=mounts.environment())
         if done.returncode != 0:
             said = " ".join((done.stdout + done.stderr).split())[-400:]
             raise Lost(f"{' '.join(self.fs.check)} is not content: {said}")

@@ -11,8 +11,8 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """``make`` and ``check`` are commands that a device is added to; ``check`` changes nothing and ends with 0 if all is
-    well. ``ballast`` files of 1 MiB are written once and stay: cold data that cleaning has to move."""
+    """``make`` and ``check`` are commands that a device is added to; ``check`` changes nothing and ends with 0 if all
+    is well. ``ballast`` files of 1 MiB are written once and stay: cold data that cleaning has to move."""
 
     name: str
     package: str

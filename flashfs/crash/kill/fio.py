@@ -7,10 +7,10 @@ not seen to complete. A completed write is durable only if the job makes it so: 
 completes before its fsync does, and the state would claim one write too many. With ``--sync=1`` (O_SYNC) a write does
 not complete before it is durable, so that the state is just what was acknowledged.
 
-Three things had to be seen to. fio 3.33 does not tell a block that an earlier run wrote from one of this run (its header
-names the offset, and the seed in it is not compared), so that a lost write would go unseen: each run is given a file
-full of a filler that fio does not take for its own. A file that is too short would be laid out anew by the verifying
-run, over the evidence: the size is looked at first. And the verifying run has a depth of one whatever the writing run
+Three things had to be seen to. fio 3.33 does not tell a block that an earlier run wrote from one of this run (its
+header names the offset, and the seed in it is not compared), so that a lost write would go unseen: each run is given a
+file full of a filler that fio does not take for its own. A file that is too short would be laid out anew by the
+verifying run, over the evidence: the size is looked at first. And the verifying run has a depth of one whatever the writing run
 had, because it counts the reads that were done, not those issued, and would go too far otherwise.
 
 What was not acknowledged is judged here, block by block: the filler, or a whole block of fio's at its own place.
@@ -32,6 +32,7 @@ from nandimg import checksum
 BLOCK_BYTES = 4096
 FILE_BYTES = 6 << 20
 MAGIC = 0xACCA
+STATE_ISSUED_AT = 0x28  #: where a verify state has the number of writes issued
 HEADER = struct.Struct("<HHIQQIIHHI")  #: magic, type, length, seed, offset, seconds, ns, thread, number, header's CRC
 #: how a round writes: buffered, or past the page cache with several writes under way
 MANNERS = (("--ioengine=psync", "--direct=0"), ("--ioengine=libaio", "--direct=1", "--iodepth=4"))
@@ -127,5 +128,5 @@ def is_whole(block: bytes, offset: int) -> bool:
 
 
 def issued(state: Path) -> int:
-    """How many writes a verify state speaks of: behind its 24 bytes of header, two counts of four bytes and one of eight."""
-    return int(struct.unpack_from("<Q", state.read_bytes(), 0x28)[0])
+    """How many writes a verify state speaks of."""
+    return int(struct.unpack_from("<Q", state.read_bytes(), STATE_ISSUED_AT)[0])

@@ -16,8 +16,8 @@ class Workload(ABC):
     """A program that makes changes durable one by one, and the judge of what is left of them.
 
     A round is: ``prepare``, ``command`` runs, the daemon dies, ``read_log``, recovery, ``judge`` on the mounted file
-    system, ``settled`` once what was found is durable. The daemon may die under ``judge`` and ``prepare`` too: then both
-    begin anew after the next recovery.
+    system, ``settled`` once what was found is durable. The daemon may die under ``judge`` and ``prepare`` too: then
+    both begin anew after the next recovery.
     """
 
     packages: tuple[tuple[str, str], ...] = ()  #: (program, package) that this writer needs beside Python
@@ -33,7 +33,7 @@ class Workload(ABC):
         self.writes = writes
         self.log = folder / "log"
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
         """What the program needs on the file system. The file system is synced behind it."""
 
     @abstractmethod

@@ -4,8 +4,8 @@ its own, and knows nothing of flashfs.
     python sqlite.py DATABASE LOG SEED JOURNAL_MODE LAST
 
 Transaction after transaction from LAST + 1 on; each is a function of SEED and its number alone. LOG, which lies
-elsewhere, gets a line before each COMMIT and one after it has returned (it is acknowledged). It ends at the first error:
-0 if the device may be gone, 3 if not; the error is on stderr.
+elsewhere, gets a line before each COMMIT and one after it has returned (it is acknowledged). It ends at the first
+error: 0 if the device may be gone, 3 if not; the error is on stderr.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from contextlib import closing
 KEYS = 120
 SIZES = (20, 300, 1500, 5000, 20_000)  #: bytes of a payload: some rows to a page, and some pages to a row
 
-# FULL makes a commit durable in WAL mode. In DELETE mode a commit is the removal of the rollback journal, and only EXTRA
-# syncs the folder behind it: under FULL, a journal that comes back after a power cut takes an acknowledged commit back.
+# FULL makes a commit durable in WAL mode. In DELETE mode a commit is the removal of the rollback journal, and only
+# EXTRA syncs the folder behind it: under FULL, a journal that comes back after a power cut takes an acknowledged commit
+# back.
 SYNCHRONOUS = {"DELETE": "EXTRA", "WAL": "FULL"}
 
 SCHEMA = (
@@ -32,8 +33,8 @@ SCHEMA = (
     "CREATE INDEX by_crc ON rows (crc)",
 )
 
-# What SQLite says when the device is gone. CORRUPT too: what the kernel could not write back it may forget, and a frame
-# of the WAL that was written a moment ago reads as zeros. Whether the database is damaged is for its next reader to say.
+# What SQLite says when the device is gone. CORRUPT too: what the kernel could not write back it may forget, and xfs then
+# reads as zeros what was written a moment ago. Whether the database is damaged is for its next reader to say.
 GONE = (
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN,
