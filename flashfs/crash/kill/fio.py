@@ -10,8 +10,8 @@ not complete before it is durable, so that the state is just what was acknowledg
 Three things had to be seen to. fio 3.33 does not tell a block that an earlier run wrote from one of this run (its
 header names the offset, and the seed in it is not compared), so that a lost write would go unseen: each run is given a
 file full of a filler that fio does not take for its own. A file that is too short would be laid out anew by the
-verifying run, over the evidence: the size is looked at first. And the verifying run has a depth of one whatever the writing run
-had, because it counts the reads that were done, not those issued, and would go too far otherwise.
+verifying run, over the evidence: the size is looked at first. And the verifying run has a depth of one whatever the
+writing run had, because it counts the reads that were done, not those issued, and would go too far otherwise.
 
 What was not acknowledged is judged here, block by block: the filler, or a whole block of fio's at its own place.
 """

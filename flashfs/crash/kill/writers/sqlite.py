@@ -33,8 +33,8 @@ SCHEMA = (
     "CREATE INDEX by_crc ON rows (crc)",
 )
 
-# What SQLite says when the device is gone. CORRUPT too: what the kernel could not write back it may forget, and xfs then
-# reads as zeros what was written a moment ago. Whether the database is damaged is for its next reader to say.
+# What SQLite says when the device is gone. CORRUPT too: what the kernel could not write back it may forget, and xfs
+# then reads as zeros what was written a moment ago. Whether the database is damaged is for its next reader to say.
 GONE = (
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN,
