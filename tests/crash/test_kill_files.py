@@ -43,13 +43,13 @@ def judged(tmp_path: Path) -> Judged:
 
 def test_acknowledged_files_must_be_whole(judged: Judged) -> None:
     record = judged.put("f1", 1)
-    done = {"done": 1, "name": "f1", "record": record, "gone": None}
+    done = {"done": 1, "name": "f1", "record": record, "gone": None, "up": False}
     judged.say({"kind": "create", "name": "f1", "meant": record}, done)
     assert judged.settle() == {"f1": record}
     data = bytearray((judged.root / "f1").read_bytes())
     data[5000] ^= 1
     (judged.root / "f1").write_bytes(data)
-    with pytest.raises(Lost, match=r"f1 .* 1 blocks differ from \[1\]"):
+    with pytest.raises(Lost, match=r"f1 .* 1 blocks differ from \[1\].* shut down"):
         judged.judge()
     (judged.root / "f1").unlink()
     with pytest.raises(Lost, match=r"f1 .*No such file"):

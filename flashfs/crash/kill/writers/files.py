@@ -136,7 +136,16 @@ class Writer:
             del self.files[gone]
         if name is not None and record is not None:
             self.files[name] = record
-        self.say(done=self.generation, name=name, record=record, gone=gone)
+        self.say(done=self.generation, name=name, record=record, gone=gone, up=self.is_up())
+
+    def is_up(self) -> bool:
+        """Whether the file system still answers behind its fsync. xfs can be shut down by then, and an fsync of a folder
+        has no look at that of its own; it is noted, so that a loss can be laid at the right door."""
+        try:
+            os.fstat(self.folder)
+        except OSError:
+            return False
+        return True
 
 
 def log_lines(path: Path) -> Iterator[dict[str, Any]]:
