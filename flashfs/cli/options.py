@@ -39,7 +39,7 @@ Fault = Annotated[
     typer.Option(
         "--fault",
         metavar="WORD",
-        help="Break the chip: cut=N[:SHAPE], the power goes at flash operation N; fail=N,N. See docs/crash.md.",
+        help="Break the chip: cut=N[:SHAPE], the power goes at flash operation N; fail=N, ... See docs/crash.md.",
     ),
 ]
 Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Append the daemon's log to FILE.")]

@@ -14,17 +14,19 @@ from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.fuse import mounts
 from nandimg import PRESETS, Cut, PowerCut, image
+from nandimg.faults import Fault
 
 
 def test_words() -> None:
     assert parse([]) == FaultPlan()
     assert parse(["cut=7"]) == FaultPlan(Cut(7, "before"))
-    assert parse(["fail=3,9", "cut=1234:prefix", "fail=11"]) == FaultPlan(Cut(1234, "prefix"), (3, 9, 11))
+    plan = parse(["fail=3", "cut=1234:prefix", "flip=11:4"])
+    assert plan == FaultPlan(Cut(1234, "prefix"), (Fault("fail", 3), Fault("flip", 11, bits=4)))
 
 
 @pytest.mark.parametrize(
     "words",
-    [["cut=0"], ["cut=x"], ["cut="], ["cut=3:sideways"], ["fail="], ["fail=1,-2"], ["boom=1"], ["cut=1", "cut=2"]],
+    [["cut=0"], ["cut=x"], ["cut="], ["cut=3:sideways"], ["fail="], ["fail=-2"], ["boom=1"], ["cut=1", "cut=2"]],
 )
 def test_words_that_do_not_fit_are_named(words: list[str]) -> None:
     with pytest.raises(UsageError, match=f"--fault {words[-1]}: "):

@@ -139,8 +139,8 @@ class Writer:
         self.say(done=self.generation, name=name, record=record, gone=gone, up=self.is_up())
 
     def is_up(self) -> bool:
-        """Whether the file system still answers behind its fsync. xfs can be shut down by then, and an fsync of a folder
-        has no look at that of its own; it is noted, so that a loss can be laid at the right door."""
+        """Whether the file system still answers behind its fsync. xfs may be shut down by then, and the fsync of a
+        folder may not have noticed; it is noted, so that a loss can be laid at the right door."""
         try:
             os.fstat(self.folder)
         except OSError:
