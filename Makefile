@@ -8,7 +8,8 @@ SOURCES := setup.py $(wildcard nandimg/*.pyx nandimg/*.pxd nandimg/*.h flashfs/*
 	flashfs/*/*.pyx flashfs/*/*.pxd flashfs/*/*.h)
 WORKERS ?= 2
 CAMPAIGN_CUTS ?= 100000
-CAMPAIGN_ROUNDS ?= 50
+CAMPAIGN_ROUNDS ?= 100
+CAMPAIGN_COMMITS ?= 500
 
 .PHONY: setup system test demo lint campaign bench clean
 .DELETE_ON_ERROR:
@@ -45,11 +46,12 @@ lint: setup
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint nandimg flashfs  # it calls pycodestyle by name
 
-## campaign: many more power cuts than `make test` has time for, then kills of the daemon under ext4 (needs root)
+## campaign: many more power cuts than `make test` has time for, then kills of the daemon under file systems (needs root)
 campaign: setup
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests || test $$? -eq 5  # 5: no test is marked so
 	$(BIN)/flashfs crash --cuts $(CAMPAIGN_CUTS)
-	$(BIN)/flashfs crash --kill --fs ext4 --rounds $(CAMPAIGN_ROUNDS)
+	$(BIN)/flashfs crash --kill --fs ext4,xfs,btrfs --writer files,fio --rounds $(CAMPAIGN_ROUNDS)
+	$(BIN)/flashfs crash --kill --fs ext4 --writer sqlite --rounds $(CAMPAIGN_COMMITS)
 
 ## bench: the figures of docs/performance.md; raw results go to tools/results (bench_mount needs root and fio)
 bench: setup

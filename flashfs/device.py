@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from nandimg import Geometry, Image
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
 BUFFER_BYTES = 256 * 1024  #: the write buffer unless told otherwise
 SYNC_MODES = ("flush", "none")
+
+Front = Callable[[nandimg.Chip], nandimg.Nand]  #: puts something in front of a chip that an engine takes for the chip
 
 
 def saved_bytes(of: Scheme, geometry: Geometry) -> int:
@@ -89,17 +92,19 @@ class Device:
     def open(
         cls, path: str | Path, *, ftl: str | None = None, options: dict[str, str] | None = None,
         dram: int | None = None, sync: str = "flush", plp: bool = False, readonly: bool = False,
+        front: Front | None = None,
     ) -> Device:  # fmt: skip
         """Open an image, recovering whatever state it is in; a blank one is bound to ``ftl`` (pagemap) and formatted.
 
         ``dram`` is a budget in bytes. ``sync="none"`` gives up what a flush promises about the host's death.
-        ``readonly`` changes nothing in the file, not even by recovering.
+        ``readonly`` changes nothing in the file, not even by recovering. ``front`` makes what stands in front of the
+        chip, as the faults of ``--fault`` do.
         """
         if sync not in SYNC_MODES:
             raise UsageError(f"sync {sync!r}: {' or '.join(SYNC_MODES)} would do")
         image = nandimg.open_image(path, readonly=readonly)
         try:
-            return cls.start(image, ftl, options or {}, dram=dram, sync=sync, plp=plp, readonly=readonly)
+            return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly)
         except BaseException:
             image.close()
             raise
@@ -113,13 +118,15 @@ class Device:
         return cls.start(nandimg.memory_image(geometry, backend), ftl, options or {}, plp=plp)
 
     @classmethod
-    def start(cls, image: Image, ftl: str | None, given: dict[str, Any], **settings: Any) -> Device:
+    def start(
+        cls, image: Image, ftl: str | None, given: dict[str, Any], front: Front | None = None, **settings: Any
+    ) -> Device:
         """Bind if the image is blank, then build, format or recover."""
         fresh = not image.header.ftl
         if fresh:
             cls._bind(image, ftl or "pagemap", given, settings)
         of, options = cls._bound(image, ftl, given)
-        device = cls(image, image.chip, of, options, **settings)
+        device = cls(image, front(image.chip) if front else image.chip, of, options, **settings)
         device._fit_dram(settings.get("dram"))
         if fresh:
             device.ssd.format()
@@ -250,7 +257,7 @@ class Device:
     # --- what a person asks
 
     def stats(self) -> dict[str, Any]:
-        """Counters since this device was opened."""
+        """Counters since this device was opened. ``operations``, if there are faults, is what they are counted in."""
         totals, by_cause = self.ssd.operations()
         host = {"read": self.ssd.host_read, "write": self.ssd.host_write, "trim": self.ssd.host_trim}
         dram = {name: packed for name, (packed, _) in self.ssd.dram().items()}
@@ -269,6 +276,7 @@ class Device:
             "syncs": self.ssd.syncs,
             "unreadable": self.ssd.unreadable,
             "virtual_s": max(clock["dies"], default=0) / 1e9,
+            **({"operations": self.nand.operations} if isinstance(self.nand, nandimg.FaultyNand) else {}),
         }
 
     def smart(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ cdef class FaultyNand(NandFilter):
     cdef dict unstable                     # block -> pages programmed on an erase that did not hold
     cdef bint any_unstable
     cdef object on_sync
+    cdef object on_cut
     cdef bint has_failing
     cdef bint fails_now(self) except -1 nogil
     cdef int cut_now(self) except -1 nogil

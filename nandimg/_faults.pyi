@@ -20,6 +20,7 @@ class FaultyNand(NandFilter):
         cuts: Iterable[Cut | None] = (),
         failing: Iterable[int] = (),
         on_sync: Callable[[], Any] | None = None,
+        on_cut: Callable[[int, str], Any] | None = None,
     ) -> None: ...
     @property
     def operations(self) -> int: ...

@@ -63,12 +63,14 @@ cdef class FaultyNand(NandFilter):
 
     ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds operation numbers at which the chip
     reports a failed program or erase, each once, in whichever life it comes up first. ``on_sync`` is called after
-    each durable sync: what the image holds then is what a host that dies is sure to keep.
+    each durable sync: what the image holds then is what a host that dies is sure to keep. ``on_cut`` is called with
+    the operation and the shape as the power goes, before anybody hears of it: a process may end itself there.
     """
 
-    def __init__(self, Nand inner not None, cuts=(), failing=(), on_sync=None):
+    def __init__(self, Nand inner not None, cuts=(), failing=(), on_sync=None, on_cut=None):
         NandFilter.__init__(self, inner)
         self.on_sync = on_sync
+        self.on_cut = on_cut
         self.pending_cuts = list(cuts)
         self.failing = set(failing)
         self.has_failing = bool(self.failing)
@@ -97,8 +99,11 @@ cdef class FaultyNand(NandFilter):
         return len(self.pending_cuts)
 
     cdef int cut_now(self) except -1 nogil:
+        cdef bint was_dead = self.dead
         self.dead = True
         with gil:
+            if not was_dead and self.on_cut is not None:
+                self.on_cut(self.operations, SHAPES[self.cut_shape])
             raise PowerCut(self.operations, SHAPES[self.cut_shape])
 
     cdef bint fails_now(self) except -1 nogil:

@@ -34,8 +34,11 @@ def command(
     kill: Annotated[
         bool, typer.Option("--kill", help="Tier kill: kill -9 of the daemon under a file system. Needs root.")
     ] = False,
-    fs: Annotated[str, typer.Option(metavar="ext4", help="The file system of tier kill.")] = "ext4",
-    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Kills per FTL in tier kill.")] = 10,
+    fs: Annotated[str, typer.Option(metavar="ext4,xfs,btrfs", help="File systems of tier kill.")] = "ext4",
+    writer: Annotated[
+        str, typer.Option(metavar="files,sqlite,fio", help="What works on them in tier kill; also sqlite-delete, -wal.")
+    ] = "files",
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Kills per FTL, file system and writer.")] = 10,
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="The same seed, the same cuts. Default: a new one.")
     ] = None,
@@ -54,20 +57,22 @@ def command(
     for name in tiers:
         if name not in (*campaign.TIERS, "kill"):
             raise UsageError(f"--tier {name}: there is {', '.join(campaign.TIERS)}, kill")
-    if "kill" in tiers:
-        kills.check_machine(fs)
+    benches = [(system, work) for system in fs.split(",") for work in kills.writers(writer.split(","))]
+    for system, work in benches if "kill" in tiers else ():
+        kills.check_machine(system, work)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     jobs = jobs or len(os.sched_getaffinity(0))
     results: list[Result] = []
     for name in names:
         for one in tiers:
-            total = {"every": None, "kill": rounds}.get(one, cuts)
-            with bar(f"{name} {one}", total) as progress:
-                if one == "kill":
-                    results.append(kills.run(name, seed, rounds, fs=fs, progress=progress))
-                else:
-                    bound = length if one == "every" else cuts
-                    results.append(campaign.run(name, one, seed, bound, jobs=jobs, progress=progress))
+            if one == "kill":
+                for system, work in benches:
+                    with bar(f"{name} {system} {work}", rounds) as progress:
+                        results.append(kills.run(name, seed, rounds, fs=system, writer=work, progress=progress))
+                continue
+            with bar(f"{name} {one}", None if one == "every" else cuts) as progress:
+                bound = length if one == "every" else cuts
+                results.append(campaign.run(name, one, seed, bound, jobs=jobs, progress=progress))
     report(results, as_json)
 
 

@@ -24,13 +24,14 @@ def command(
         bool, typer.Option("--foreground", help="Stay; Ctrl-C or SIGTERM unmounts with a checkpoint.")
     ] = False,
     log: options.Log = None,
+    fault: options.Fault = None,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
     """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json beside it."""
     request = options.request(
         image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, log=log,
-        allow_other=allow_other,
+        allow_other=allow_other, fault=fault,
     )  # fmt: skip
 
     def ready(mounted: daemon.Mounted) -> None:

@@ -34,6 +34,14 @@ Sync = Annotated[
 ]
 Plp = Annotated[bool, typer.Option("--plp", help="Power-loss protection: the write buffer survives a cut.")]
 AllowOther = Annotated[bool, typer.Option("--allow-other", help="Let other users, root among them, use the mount.")]
+Fault = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        metavar="WORD",
+        help="Break the chip: cut=N[:SHAPE], the power goes at flash operation N; fail=N, ... See docs/crash.md.",
+    ),
+]
 Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Append the daemon's log to FILE.")]
 
 
@@ -48,6 +56,7 @@ def request(
     sync: str,
     plp: bool,
     log: Path | None,
+    fault: list[str] | None = None,
     allow_other: bool = False,
 ) -> Request:
     """The options as given on the command line, read and made absolute."""
@@ -64,4 +73,5 @@ def request(
         server=server,
         allow_other=allow_other,
         log=None if log is None else log.resolve(),
+        faults=tuple(fault or ()),
     )

@@ -45,6 +45,7 @@ class Request:
     server: str = "auto"
     allow_other: bool = False
     log: Path | None = None
+    faults: tuple[str, ...] = ()  # the words of --fault: what goes wrong with the chip, and when
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,29 @@ class Mounted:
     alarms: list[str]  # what no power cut can have left in the image
 
 
-class _Failed(FlashfsError):
-    """The child's error, in the parent: the same line and the same exit code."""
+class NotMounted(FlashfsError):
+    """The child's error, in the parent: the same line and the same exit code. ``pid`` is the child's, if it told."""
 
-    def __init__(self, line: str, exit_code: int) -> None:
+    def __init__(self, line: str, exit_code: int, pid: int | None) -> None:
         super().__init__(line)
         self.exit_code = exit_code
+        self.pid = pid
+
+
+class _Parent:
+    """The process that waits for the mount, at the other end of a pipe. It hears nothing any more once it is let go."""
+
+    def __init__(self, writer: int) -> None:
+        self._writer: int | None = writer
+
+    def tell(self, **message: Any) -> None:
+        if self._writer is not None:
+            os.write(self._writer, (json.dumps(message) + "\n").encode())
+
+    def let_go(self) -> None:
+        if self._writer is not None:
+            os.close(self._writer)
+            self._writer = None
 
 
 # ---- mount ----
@@ -99,6 +117,10 @@ def prepare(request: Request) -> list[str]:
     """Clear the corpse of an earlier mount away (returns what was done) and check the mountpoint."""
     cleared = mounts.clear_corpse(request.mountpoint)
     mounts.check_mountpoint(request.mountpoint)
+    if request.faults:
+        from flashfs.crash import fault_words
+
+        fault_words.parse(request.faults)  # a word that does not fit is the caller's error, not the daemon's
     if request.log is not None and not request.log.parent.is_dir():
         raise UsageError(f"--log {request.log}: there is no directory {request.log.parent}")
     return cleared
@@ -107,27 +129,31 @@ def prepare(request: Request) -> list[str]:
 def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str]) -> NoReturn:
     """The child: forks once more, so that the daemon is nobody's child and can never get a terminal."""
     code = 1
+    parent = _Parent(writer)
     try:
         os.close(reader)
         os.setsid()
         if os.fork() != 0:
             os._exit(0)
-        _send(writer, {"pid": os.getpid()})
+        parent.tell(pid=os.getpid())
         os.chdir("/")
         _redirect(request.log)
 
         def ready(mounted: Mounted) -> None:
-            _send(writer, {"mounted": vars(mounted)})
-            os.close(writer)
+            parent.tell(mounted=vars(mounted))
+            parent.let_go()
+
+        def power_goes(line: str) -> None:
+            parent.tell(error=line, exit_code=1)
 
         try:
-            _serve(request, cleared, ready)
+            _serve(request, cleared, ready, power_goes)
             code = 0
         except BaseException as error:
             line, code = one_line(error)
             log.error("%s", line)
-            with suppress(OSError):  # the pipe is closed once the mount was ready
-                _send(writer, {"error": line, "exit_code": code})
+            with suppress(OSError):  # the parent may be gone
+                parent.tell(error=line, exit_code=code)
     finally:
         os._exit(code)
 
@@ -149,10 +175,6 @@ def start_log(path: Path | None = None) -> None:
     )
 
 
-def _send(writer: int, message: dict[str, Any]) -> None:
-    os.write(writer, (json.dumps(message) + "\n").encode())
-
-
 def _await_child(request: Request, reader: int) -> Mounted:
     pid = None
     try:
@@ -162,26 +184,33 @@ def _await_child(request: Request, reader: int) -> Mounted:
                 if "mounted" in message:
                     return Mounted(**message["mounted"])
                 if "error" in message:
-                    raise _Failed(message["error"], message["exit_code"])
+                    raise NotMounted(message["error"], message["exit_code"], pid)
                 pid = message["pid"]
     except KeyboardInterrupt:
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         raise
-    raise FlashfsError(f"the daemon for {request.image} died before it was ready: --foreground shows more")
+    raise NotMounted(f"the daemon for {request.image} died before it was ready: --foreground shows more", 1, pid)
 
 
-def _serve(request: Request, cleared: list[str], ready: Callable[[Mounted], None]) -> None:
+def _serve(
+    request: Request,
+    cleared: list[str],
+    ready: Callable[[Mounted], None],
+    power_goes: Callable[[str], None] = lambda line: None,
+) -> None:
     try:
-        _open_and_serve(request, cleared, ready)
+        _open_and_serve(request, cleared, ready, power_goes)
     except BaseException as error:
         _last_words(one_line(error)[0])
         raise
     _last_words("")
 
 
-def _open_and_serve(request: Request, cleared: list[str], ready: Callable[[Mounted], None]) -> None:
+def _open_and_serve(
+    request: Request, cleared: list[str], ready: Callable[[Mounted], None], power_goes: Callable[[str], None]
+) -> None:
     # Here, because only a process that serves needs them: `umount` starts in half the time.
     import trio
 
@@ -194,6 +223,7 @@ def _open_and_serve(request: Request, cleared: list[str], ready: Callable[[Mount
         dram=request.dram,
         sync=request.sync,
         plp=request.plp,
+        front=_front(request, power_goes),
     )
     try:
         notes = keep_out_of_reclaim()
@@ -204,6 +234,22 @@ def _open_and_serve(request: Request, cleared: list[str], ready: Callable[[Mount
             signal.signal(number, signal.SIG_IGN)
         device.close(clean=True)  # also if the server failed: that fault was not the device's
     log.info("unmounted %s: checkpoint written", request.mountpoint)
+
+
+def _front(request: Request, power_goes: Callable[[str], None]) -> Any:
+    """What stands between the device and the chip: the faults asked for. A power cut ends this process."""
+    if not request.faults:
+        return None
+    from flashfs.crash import fault_words
+
+    def die(operation: int, shape: str) -> None:
+        line = f"power cut at flash operation {operation} ({shape})"
+        log.error("%s", line)
+        with suppress(OSError):  # whoever was to hear it may be gone
+            power_goes(line)
+        os.kill(os.getpid(), signal.SIGKILL)  # so that nothing runs behind it: no other thread, no exit handler
+
+    return fault_words.parse(request.faults).front(die)
 
 
 def _last_words(error: str) -> None:

@@ -26,7 +26,7 @@ REQUESTS_PER_TURN = 64  # then trio looks after signals and threads, however bus
 LINGER_MS = 1  # a program that waits for each answer before it asks again comes back well within this
 
 
-class Turns:
+class Turns(trio.abc.Instrument):
     """Which task is at the descriptor. The tasks are pyfuse3's; it starts another each time one has had a turn."""
 
     def __init__(self, descriptor: int) -> None:
@@ -79,6 +79,13 @@ class Turns:
         finally:
             self._away -= 1
 
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        """A task that ends at the descriptor leaves it to another: pyfuse3 ends one whose read found nothing but the
+        unmount, a moment after the poll had still seen a request, and the others would wait for their turn for ever."""
+        if task is self._at_descriptor:
+            self._at_descriptor = None
+            self._others.unpark()
+
     def close(self) -> None:
         """No more requests: let every waiting task end."""
         self._closed = True
@@ -92,9 +99,11 @@ class Turns:
             yield
             return
         pyfuse3._wait_fuse_readable = self.readable  # type: ignore[attr-defined]
+        trio.lowlevel.add_instrument(self)
         try:
             yield
         finally:
+            trio.lowlevel.remove_instrument(self)
             pyfuse3._wait_fuse_readable = original  # type: ignore[attr-defined]
 
 

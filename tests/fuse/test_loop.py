@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,27 @@ def test_up_and_down(chip: Path, home: Path, target: Path, ftl: str) -> None:
     assert (target / "file").read_bytes() == data
     flashfs("down", target)
     assert gone(home, target)
+
+
+@pytest.mark.parametrize("fs", ["xfs", "btrfs"])
+def test_up_with_other_file_systems(need_loop: None, tmp_path: Path, fs: str) -> None:
+    if shutil.which(f"mkfs.{fs}", path=mounts.environment()["PATH"]) is None:
+        pytest.skip(f"needs mkfs.{fs}")
+    if f"\t{fs}\n" not in Path("/proc/filesystems").read_text():
+        pytest.skip(f"needs {fs}, which this kernel has not loaded")
+    chip, target = tmp_path / "big.nand", tmp_path / "fs"
+    target.mkdir()
+    flashfs("create", chip, "--size", "320M")
+    data = random.Random(6).randbytes(3 << 20)
+    try:
+        assert f"new {fs}" in flashfs("up", chip, target, "--fs", fs).stdout
+        (target / "file").write_bytes(data)
+        flashfs("down", target)
+        assert f"{fs} on" in flashfs("up", chip, target, "--fs", fs).stdout
+        assert (target / "file").read_bytes() == data
+    finally:
+        if mounts.at(target) is not None:
+            flashfs("down", target)
 
 
 def test_after_a_kill(chip: Path, home: Path, target: Path) -> None:

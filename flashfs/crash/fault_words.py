@@ -1,0 +1,51 @@
+"""The words of ``--fault``: what goes wrong with the chip under a daemon, and when.
+
+Beside the fault menu's own (``nandimg.faults``) there is ``cut=N:SHAPE``: the power goes. Operations are counted from 1
+since the daemon began, its recovery first: each page of a program, each erase, each write to the NVRAM or the boot
+area.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from flashfs.errors import UsageError
+from nandimg import Chip, Cut, FaultyNand, Nand
+from nandimg.faults import Fault, dress
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """One life's faults: the operation at which the power goes (None: it stays), and what else goes wrong."""
+
+    cut: Cut | None = None
+    faults: tuple[Fault, ...] = ()
+
+    def front(self, on_cut: Callable[[int, str], object]) -> Callable[[Chip], Nand]:
+        """What `Device.open` puts in front of the chip; ``on_cut`` gets the operation and the shape of the cut."""
+        return lambda chip: FaultyNand(dress(chip, self.faults), (self.cut,), on_cut=on_cut)
+
+
+def parse(words: Iterable[str]) -> FaultPlan:
+    """``["cut=1234:prefix", "fail=10"]`` as a plan; UsageError names the word that does not fit."""
+    plan = FaultPlan()
+    for word in words:
+        try:
+            plan = _with(plan, word)
+        except ValueError as error:
+            raise UsageError(f"--fault {word}: {error}") from None
+    return plan
+
+
+def _with(plan: FaultPlan, word: str) -> FaultPlan:
+    """``plan`` with one word more."""
+    kind, _, value = word.partition("=")
+    if kind != "cut":
+        return replace(plan, faults=(*plan.faults, Fault.parse(word)))
+    if plan.cut is not None:
+        raise ValueError("the power goes once in a life: leave one of the cuts out")
+    at, _, shape = value.partition(":")
+    if not at.isdecimal() or int(at) < 1:
+        raise ValueError("cut=N or cut=N:SHAPE would do, with an operation's number from 1 up")
+    return replace(plan, cut=Cut(int(at), shape or "before"))

@@ -1,0 +1,176 @@
+"""The kill tier: the real daemon under a file system on a loop device, killed again and again.
+
+In each round a writer works on the file system, the daemon under it ends by SIGKILL, and what the writer had been told
+was durable must be there once the image is mounted again. All rounds are on one small image, which so ages: cleaning is
+always under way. The seed fixes what is written and when the daemon is meant to die, as far as a clock can; the image
+as a kill left it is kept when something was lost.
+
+`filesystems` says on what; a `workload` is a writer with its judge (`files`, `sqlite`, `fio`); `lives` ends the daemon;
+the `bench` holds the image and the mounts.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flashfs.crash.campaign import Result
+from flashfs.crash.kill.bench import Bench
+from flashfs.crash.kill.files import Files
+from flashfs.crash.kill.filesystems import FILE_SYSTEMS
+from flashfs.crash.kill.fio import Fio
+from flashfs.crash.kill.lives import Lost, Moments, adopting
+from flashfs.crash.kill.sqlite import Sqlite, SqliteWal
+from flashfs.crash.kill.workload import Workload
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.ftl import scheme
+from flashfs.fuse import daemon, loop, mounts
+
+__all__ = [
+    "FILE_SYSTEMS",
+    "WRITERS",
+    "Bench",
+    "KillFailure",
+    "KillResult",
+    "Lost",
+    "Moments",
+    "check_machine",
+    "run",
+    "writers",
+]
+
+WRITERS: dict[str, type[Workload]] = {
+    "files": Files,
+    "sqlite-delete": Sqlite,
+    "sqlite-wal": SqliteWal,
+    "fio": Fio,
+}
+EXPECTED = (FlashfsError, OSError, subprocess.SubprocessError)  #: what ends a run and is reported
+FAMILIES = {"sqlite": ("sqlite-delete", "sqlite-wal")}  #: names that stand for several writers
+
+
+@dataclass(frozen=True, slots=True)
+class KillFailure:
+    """What a round lost, and the command that does it again."""
+
+    why: str
+    replay: str
+
+    def __str__(self) -> str:
+        return f"{self.why}\n    {self.replay}"
+
+
+@dataclass(slots=True)
+class KillResult(Result):
+    """One scheme under one writer on one file system. ``cuts`` are the rounds survived; ``chosen`` of them ended at a
+    chosen operation. ``recoveries_killed`` are the deaths before a writer began: in a recovery, or in the replay of the
+    journal and the checks behind it."""
+
+    fs: str = ""
+    writer: str = ""
+    chosen: int = 0
+    recoveries_killed: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "ftl": self.ftl,
+            "tier": self.tier,
+            "fs": self.fs,
+            "writer": self.writer,
+            "cuts": self.cuts,
+            "chosen": self.chosen,
+            "recoveries_killed": self.recoveries_killed,
+            "failures": [{"why": failure.why, "replay": failure.replay} for failure in self.failures],
+            "seconds": round(self.seconds, 2),
+            "seed": self.seed,
+        }
+
+
+def writers(names: Iterable[str]) -> list[str]:
+    """The writers that these names stand for; UsageError if there is none of that name."""
+    out: list[str] = []
+    for name in names:
+        if name not in WRITERS and name not in FAMILIES:
+            raise UsageError(f"--writer {name}: there is {', '.join((*WRITERS, *FAMILIES))}")
+        out += [one for one in FAMILIES.get(name, (name,)) if one not in out]
+    return out
+
+
+def check_machine(fs: str, writer: str = "files") -> None:
+    """Raise unless this machine has all that the tier needs; the error names what is missing."""
+    if fs not in FILE_SYSTEMS:
+        raise UsageError(f"--fs {fs}: the kill tier knows {', '.join(FILE_SYSTEMS)}")
+    if writer not in WRITERS:
+        raise UsageError(f"--writer {writer}: there is {', '.join(WRITERS)}")
+    loop.need_root("crash --kill")
+    for device in ("/dev/fuse", "/dev/loop-control"):
+        if not os.access(device, os.R_OK | os.W_OK):
+            raise FlashfsError(f"crash --kill needs {device}, which this machine does not let us open")
+    system = FILE_SYSTEMS[fs]
+    needed = [("fusermount3", "fuse3"), ("losetup", "mount"), *WRITERS[writer].packages]
+    needed += [(command[0], system.package) for command in (system.make, system.check)]
+    for program, package in needed:
+        if shutil.which(program, path=mounts.environment()["PATH"]) is None:
+            raise FlashfsError(f"crash --kill needs {program}: install {package}")
+
+
+def warm_up(ftl: str) -> None:
+    """Import what each daemon would import: they are forked, and start in a tenth of the time so."""
+    import trio  # noqa: F401
+
+    import flashfs.device  # noqa: F401
+    from flashfs.fuse import pyfuse3_server  # noqa: F401
+
+    scheme(ftl)
+
+
+def run(
+    ftl: str, seed: int, rounds: int, *, fs: str = "ext4", writer: str = "files",
+    progress: Callable[[int], None] = lambda done: None,
+) -> KillResult:  # fmt: skip
+    """``rounds`` kills of one daemon after the other on one image; ends at the first loss. ``progress`` hears how many
+    were survived."""
+    check_machine(fs, writer)
+    result = KillResult(ftl, "kill", seed, fs=fs, writer=writer)
+    started = time.perf_counter()
+    folder = Path(tempfile.mkdtemp(prefix="flashfs-kill-"))
+
+    def work(bench: Bench) -> Workload:
+        return WRITERS[writer](bench.root, folder, str(seed), bench.writes)
+
+    def failed(error: Exception) -> None:
+        replay = f"flashfs crash --kill --fs {fs} --writer {writer} --ftl {ftl} --seed {seed} --rounds {rounds}"
+        why = f"round {bench.rounds}: {daemon.one_line(error)[0]} (the image as it was found: {bench.crashed})"
+        result.failures.append(KillFailure(why, replay))
+
+    warm_up(ftl)
+    rnd = random.Random(f"kill {ftl} {fs} {writer} {seed}")
+    with adopting():
+        bench = Bench(folder, ftl, FILE_SYSTEMS[fs], rnd, work)
+        try:
+            bench.begin()
+            for n in range(rounds):
+                bench.round()
+                progress(n + 1)
+            bench.end()
+        except EXPECTED as error:
+            failed(error)
+        finally:
+            try:
+                bench.clean_up()
+            except EXPECTED as error:
+                failed(error)
+    result.cases = result.cuts = bench.rounds
+    result.chosen, result.recoveries_killed = bench.chosen, bench.recoveries_killed
+    if not result.failures:
+        shutil.rmtree(folder)
+    result.seconds = time.perf_counter() - started
+    return result

@@ -1,0 +1,64 @@
+"""What a writer and its judge have in common: the program that works on the file system, and what it was told."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+from flashfs.crash.kill.lives import Lost
+
+PYTHON = (sys.executable, "-I", "-S")  #: a writer needs nothing but the standard library, and starts sooner so
+
+
+class Workload(ABC):
+    """A program that makes changes durable one by one, and the judge of what is left of them.
+
+    A round is: ``prepare``, ``command`` runs, the daemon dies, ``read_log``, recovery, ``judge`` on the mounted file
+    system, ``settled`` once what was found is durable. The daemon may die under ``judge`` and ``prepare`` too: then
+    both begin anew after the next recovery.
+    """
+
+    packages: tuple[tuple[str, str], ...] = ()  #: (program, package) that this writer needs beside Python
+    checked_every = 1  #: rounds from one check of the file system and its ballast to the next
+    may_end = False  #: whether the program ends by itself when it has done its share
+
+    def __init__(self, root: Path, folder: Path, seed: str, writes: Callable[[], int]) -> None:
+        """``root`` is the file system's; ``folder``, on another disk, keeps the log; ``writes`` counts the requests
+        that reached the device."""
+        self.root = root
+        self.folder = folder
+        self.seed = seed
+        self.writes = writes
+        self.log = folder / "log"
+
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
+        """What the program needs on the file system. The file system is synced behind it."""
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """The program to run now, on a file system that holds what was settled."""
+
+    def began(self) -> bool:
+        """True once a change was acknowledged: before that, there is nothing to lose."""
+        return self.log.exists() and b'"done"' in self.log.read_bytes()
+
+    def gave_up(self, code: int, said: str) -> str | None:
+        """Why the program ended for another reason than a dead device, if it did; ``said`` is its stderr."""
+        return None if code == 0 else " ".join(said.split()) or f"exit code {code}"
+
+    @abstractmethod
+    def read_log(self) -> None:
+        """Take over what was acknowledged. Once, after the program's end."""
+
+    @abstractmethod
+    def judge(self) -> None:
+        """Raise Lost unless everything acknowledged is there and the change under way is whole or absent."""
+
+    @abstractmethod
+    def settled(self) -> None:
+        """What the last ``judge`` found is durable now, and what the next round begins with."""
+
+
+__all__ = ["PYTHON", "Lost", "Workload"]
