@@ -496,6 +496,13 @@ cdef class Ssd(Engine):
                     raise DeviceFullError("cleaning gains nothing: too few healthy blocks for the pages in use")
         return 0
 
+    cdef bint affords_more(self) except -1 nogil:
+        """A crash closes half-filled blocks. One of them is made good by its victim, or is dead; were more than one
+        taken from what the next checkpoint needs, each crash would leave less, until none can be recovered from."""
+        if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:
+            self.barrier()
+        return self.pool.free_n > self.meta_floor + 1
+
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
         return self.mover.relocate(block, stream, cause)
 

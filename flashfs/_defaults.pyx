@@ -315,6 +315,9 @@ cdef class Streams(Placement):
         if slot[0] == NONE:
             if stream == STREAM_HOST:
                 self.ssd.make_room()
+            elif self.width[stream] > 1 and not self.ssd.affords_more():
+                slot = self.open_slot(stream)
+        if slot[0] == NONE:
             fresh = self.ssd.open_block(
                 -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
                 stream, stream == STREAM_WEAR,
@@ -328,6 +331,16 @@ cdef class Streams(Placement):
         if self.width[stream] > 1:
             out.n = min(out.n, self.left[stream])
         return 0
+
+    cdef uint32_t* open_slot(self, int stream) noexcept nogil:
+        """The stream's turn goes to a block that it has open; if there is none, it stays where it is."""
+        cdef uint32_t i, turn = self.turn[stream]
+        for i in range(self.width[stream]):
+            if self.open_of[stream * self.most + (turn + i) % self.width[stream]] != NONE:
+                self.turn[stream] = (turn + i) % self.width[stream]
+                self.left[stream] = self.stripe
+                break
+        return self.open_of + stream * self.most + self.turn[stream]
 
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
         cdef int stream = self.ssd.pool.stream[block]

@@ -27,6 +27,7 @@ cdef class Engine:
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
+    cdef bint affords_more(self) except -1 nogil
     cdef int program_failed(self, uint32_t block) except -1 nogil
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
 

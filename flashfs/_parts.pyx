@@ -40,6 +40,11 @@ cdef class Engine:
         with gil:
             raise NotImplementedError
 
+    cdef bint affords_more(self) except -1 nogil:
+        """Whether a stream of cleaning may open a block beside one that it has open already."""
+        with gil:
+            raise NotImplementedError
+
     cdef int program_failed(self, uint32_t block) except -1 nogil:
         """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
         with gil:

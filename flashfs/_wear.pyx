@@ -22,7 +22,7 @@ cdef class WearLevel:
             if self.ssd.pool.erases_n < self.scan_at:
                 return 0
             self.scan()
-        if self.queued == 0 or self.ssd.pool.free_n + self.ssd.pool.pending_n <= self.ssd.meta_floor:
+        if self.queued == 0 or self.ssd.pool.free_n + self.ssd.pool.pending_n <= self.ssd.meta_floor + 1:
             return 0
         self.queued -= 1
         block = self.queue[self.queued]

@@ -84,6 +84,8 @@ _ALL = [
     Preset("tiny-16", "16 blocks of 8 pages of 512 B", "small enough to enumerate", _tiny(16, 8, 56)),
     Preset("tiny-96", "96 blocks of 4 pages: neighbours outnumber their candidates' pages, so SlimFTL shares blocks",
            "for what a hash can run into", _tiny(96, 4, 300)),
+    Preset("tiny-96q", "96 blocks of 4 pages on four dies: streams as wide as the chip, and always cleaning",
+           "striping while space is short", _tiny(96, 4, 110, dies=4)),
     Preset("tiny-20p", "20 blocks of 8 pages of 512 B, in pairs two pages apart: an interrupted upper page takes its "
            "lower page along", "two bits a cell", _tiny(20, 8, 56, paired=2)),
     Preset("tiny-24d", "24 blocks of 8 pages on two dies", "striping on a small chip", _tiny(24, 8, 80, dies=2)),
