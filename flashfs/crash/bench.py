@@ -6,6 +6,8 @@ and crashes once more. A run that a cut broke off goes on in the next phase, onc
 
 from __future__ import annotations
 
+import atexit
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -49,13 +51,18 @@ class Rack:
         """A chip that holds what ``like`` does, or nothing."""
         key = (geometry, oob_bytes)
         if key not in self.blank:
-            self.blank[key], self.free[key] = self._make(geometry, oob_bytes), []
-        chip = self.free[key].pop() if self.free[key] else self._make(geometry, oob_bytes)
+            self.blank[key] = self._make(geometry, oob_bytes)
+        chip = self.free[key].pop() if self.free.get(key) else self._make(geometry, oob_bytes)
         chip.become(like or self.blank[key])
         return chip
 
     def give(self, chip: Chip) -> None:
-        self.free[chip.geometry, chip.oob_bytes].append(chip)
+        self.free.setdefault((chip.geometry, chip.oob_bytes), []).append(chip)
+
+    def clear(self) -> None:
+        """Let them all go: a process that was forked off must not write to the chips of its parent."""
+        self.blank.clear()
+        self.free.clear()
 
     @staticmethod
     def _make(geometry: Geometry, oob_bytes: int) -> Chip:
@@ -65,6 +72,8 @@ class Rack:
 
 
 RACK = Rack()
+os.register_at_fork(after_in_child=RACK.clear)
+atexit.register(RACK.clear)  # while there still is an interpreter to close their files
 
 
 def geometry_of(case: Case) -> Geometry:

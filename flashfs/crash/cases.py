@@ -64,7 +64,7 @@ class Case:
         if case.preset not in PRESETS:
             raise UsageError(f"replay line: no preset is called {case.preset!r}")
         if case.keeps and len(case.keeps) != len(case.cuts):
-            raise UsageError("replay line: some cuts say what the host's disk kept, others do not; all or none would do")
+            raise UsageError("replay line: some cuts say what the host's disk kept, some do not; all or none would do")
         scheme(case.ftl)
         pages = PRESETS[case.preset].geometry.lpas
         for _, lpa, n in parse_program(case.program):

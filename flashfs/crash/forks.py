@@ -26,6 +26,7 @@ class Tally:
     cuts: int = 0
     cases: int = 0
     failed: int = 0
+    first: int = 0  # the number of the cut that the first failure had
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, outcome: Outcome, cuts: int) -> None:
@@ -33,6 +34,7 @@ class Tally:
         self.cases += 1
         if outcome.failure:
             self.failed += 1
+            self.first = self.first or max(1, self.cuts)
             if len(self.failures) < KEPT:
                 self.failures.append(outcome.failure)
 
@@ -102,5 +104,3 @@ class Stem:
 
     def before_sync(self, nand: WatchedNand) -> None:
         """Nothing is lost at a sync that was not lost before."""
-
-

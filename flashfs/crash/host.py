@@ -69,7 +69,7 @@ class HostBench(Bench):
         self.mark = None
 
     def keep(self) -> str:
-        """What this life leaves. After the last cut there is only the crash at the end, which leaves nothing unsynced."""
+        """What this life leaves. Behind the last cut only the crash at the end is left; it keeps nothing unsynced."""
         return self.case.keeps[self.life] if self.life < len(self.case.keeps) else "none"
 
     def power_on(self) -> None:
