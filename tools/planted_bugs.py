@@ -54,7 +54,7 @@ def measure(name: str, ftl: str, path: str | None) -> dict[str, int | None]:
     environment = {**os.environ, **({"PYTHONPATH": path} if path else {})}
     command = [sys.executable, __file__, "--catch", name, "--ftl", ftl]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TRY_S)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TRY_S, cwd=path)
     except subprocess.TimeoutExpired:
         return {"never ends": 1}
     if done.returncode < 0:

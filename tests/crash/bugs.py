@@ -173,24 +173,28 @@ BUGS: dict[str, Bug] = {
               "self.barrier()"),
     ),
     "a barrier that logs no trims": Bug(
-        "core", Patch("flashfs/_core", "        self.meta.log_trims()\n        self.sync_image()\n        self.syncs += 1",
-                      "        self.sync_image()\n        self.syncs += 1")
+        "core",
+        Patch("flashfs/_core", "        self.meta.log_trims()\n        self.sync_image()\n        self.syncs += 1",
+              "        self.sync_image()\n        self.syncs += 1"),
     ),
     "a checkpoint that is not synced before the last one is given up": Bug(
         "core", Patch("flashfs/_core", "self.mounts, clean)\n        self.sync_image()\n",
                       "self.mounts, clean)\n")
     ),
     "a dead block that is free before the next sync": Bug(
-        "pool", Patch("flashfs/_pool", "        self.state[block] = STATE_PENDING\n        self.ready_ns[block] = ready_ns\n"
-                      "        self.pending[self.pending_n] = block\n        self.pending_n += 1\n        return 0",
-                      "        self.ready_ns[block] = ready_ns\n        self.push(block)\n        return 0")
+        "pool",
+        Patch("flashfs/_pool",
+              "        self.state[block] = STATE_PENDING\n        self.ready_ns[block] = ready_ns\n"
+              "        self.pending[self.pending_n] = block\n        self.pending_n += 1\n        return 0",
+              "        self.ready_ns[block] = ready_ns\n        self.push(block)\n        return 0"),
     ),
     "a block that failed and is not marked bad": Bug(
         "pool", Patch("flashfs/_pool", "        self.nand.retire(block)\n        self.state[block] = STATE_BAD",
                       "        self.state[block] = STATE_BAD")
     ),
     "a protected slot that is written over": Bug(
-        "write buffer", Patch("flashfs/_buffer", "                if not self.in_nvram:\n", "                if True:\n")
+        "write buffer",
+        Patch("flashfs/_buffer", "                if not self.in_nvram:\n", "                if True:\n"),
     ),
     "an NVRAM slot whose checksum is not asked": Bug(
         "write buffer",
@@ -201,8 +205,9 @@ BUGS: dict[str, Bug] = {
                        "order = self.ssd.pool.order[self.olds[0] // self.pages_per_block]")
     ),
     "a stream that opens a block without making room": Bug(
-        "placement", Patch("flashfs/_defaults", "            if stream == STREAM_HOST:\n                self.ssd.make_room()\n",
-                           ""), ("pagemap",)
+        "placement",
+        Patch("flashfs/_defaults", "            if stream == STREAM_HOST:\n                self.ssd.make_room()\n", ""),
+        ("pagemap",),
     ),
     "a page table that loads one entry too few": Bug(
         "pagemap", Patch("flashfs/_defaults", "memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))",

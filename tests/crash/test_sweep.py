@@ -1,9 +1,11 @@
-"""Twenty-five thousand distinct cuts and more for each FTL, in parts that run side by side; and what makes them quick."""
+"""Twenty-five thousand distinct cuts for each FTL, in parts that run side by side; and what makes them quick."""
 
 from __future__ import annotations
 
 import json
 import random
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from flashfs import cli
 from flashfs.crash import Case, campaign, run_case, tiers
 from flashfs.crash.forks import Forks
-from flashfs.errors import FlashfsError, UsageError
+from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import SCHEMES
 
 PARTS = 8
@@ -264,7 +266,9 @@ def test_bad_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
     assert err.count("\n") == 1
 
 
-def test_a_failure_is_reported_with_its_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_reported_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from flashfs import _recovery
 
     records = _recovery.trim_records
@@ -276,3 +280,42 @@ def test_a_failure_is_reported_with_its_line(monkeypatch: pytest.MonkeyPatch, ca
     assert all(failure["replay"].startswith("flashfs crash replay '") for failure in row["failures"])
     assert cli.run(line) == 1
     assert row["failures"][0]["replay"] in capsys.readouterr().out
+
+
+# --- a scheme that is not ours
+
+
+def test_a_foreign_scheme_goes_through_every_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whatever name it is found: in worker processes, and in the lines of its failures."""
+    from flashfs import _recovery
+
+    name = "some.package:Odd Name"
+    monkeypatch.setitem(SCHEMES, name, replace(SCHEMES["pagemap"], name=name))
+    for tier in tiers.TIERS:
+        bound = 1 if tier == "every" else 100
+        result = campaign.run(name, tier, 1, bound, jobs=2)
+        must_survive(result, 100)
+    records = _recovery.trim_records
+    monkeypatch.setattr(_recovery, "trim_records", lambda raw: records(raw)[:-1])
+    failure = campaign.run(name, "random", 1, 1_000, jobs=2).failures[0]
+    *command, line = shlex.split(failure.replay)
+    assert command == ["flashfs", "crash", "replay"]
+    again = run_case(Case.parse(line)).failure
+    assert again is not None
+    assert again.why == failure.why
+
+
+def test_a_chip_that_is_too_small_for_a_scheme_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pagemap = SCHEMES["pagemap"]
+
+    def build(ssd: Any, options: dict[str, Any]) -> Any:
+        if ssd.nand.blocks < 16:
+            raise BindError("greedy: it wants sixteen blocks")
+        return pagemap.build(ssd, options)
+
+    monkeypatch.setitem(SCHEMES, "wide", replace(pagemap, name="wide", build=build))
+    assert tiers.presets_for("wide") == ("tiny-16", "tiny-24d")
+    assert {scene.preset for scene in tiers.scenes("wide", 1)} == {"tiny-16"}
+    must_survive(campaign.run("wide", "sweep", 1, 300), 300)
+    with pytest.raises(FlashfsError, match="wide runs on none of tiny-8: greedy"):
+        tiers.presets_for("wide", ("tiny-8",))
