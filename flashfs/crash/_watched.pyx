@@ -17,9 +17,9 @@ cdef enum:
 
 
 cdef class WatchedNand(FaultyNand):
-    """As a FaultyNand. ``watcher`` (or None) has two methods: ``before_operation(nand)`` is called before each operation
-    that counts (the next one is number ``operations + 1``), ``before_sync(nand)`` before each sync. In the first,
-    ``perform_on`` may be called, any number of times."""
+    """As a FaultyNand. ``watcher`` (or None) has two methods: ``before_operation(nand)``, called before each operation
+    that counts (the next one is number ``operations + 1``), and ``before_sync(nand)``. In the first, ``perform_on`` may
+    be called, any number of times."""
     cdef public object watcher
     cdef int pending
     cdef uint32_t block, page
