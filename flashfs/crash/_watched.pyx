@@ -5,8 +5,8 @@ the operation happen on copies of the chip that lose their power in it, recovers
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from nandimg._chip cimport Chip
 from nandimg._faults cimport FaultyNand
+from nandimg._nand cimport Nand
 
 cdef enum:
     NOTHING = 0
@@ -29,9 +29,14 @@ cdef class WatchedNand(FaultyNand):
     cdef int64_t t_ns
     cdef uint64_t offset, n
 
-    def __init__(self, Chip chip, cuts=(), failing=(), on_sync=None, watcher=None):
-        super().__init__(chip, cuts, failing, on_sync)
+    def __init__(self, Nand inner not None, cuts=(), failing=(), on_sync=None, watcher=None):
+        super().__init__(inner, cuts, failing, on_sync)
         self.watcher = watcher
+
+    def inherit(self, FaultyNand other not None):
+        """What a cut of ``other`` left beside its chip is left here too: erases that did not hold."""
+        self.unstable = {block: set(pages) for block, pages in other.unstable.items()}
+        self.any_unstable = other.any_unstable
 
     @property
     def still_failing(self):

@@ -126,6 +126,7 @@ class Bench:
         other.outcome = Outcome()
         chip = RACK.take(self.geometry, self.nand.oob_bytes, like=self.nand.chip)
         other.nand = WatchedNand(chip, (Cut(1, shape),), self.nand.still_failing)
+        other.nand.inherit(self.nand)
         try:
             self.nand.perform_on(other.nand)
         except PowerCut:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Outcome
 from flashfs.crash.cases import Case, Failure
-from nandimg._faults import SHAPES
+from nandimg._faults import BASIC_SHAPES, SHAPES
 
+RARE = SHAPES[len(BASIC_SHAPES) :]  #: variations: of most operations they leave what a basic one does
 KEPT = 20  #: failures of one unit that are kept; a broken device has thousands
 SPAN = 4  #: operations behind a recovery at which a second cut is tried too
 
@@ -45,14 +46,15 @@ Hear = Callable[[Bench, Outcome], None]
 
 @dataclass(slots=True)
 class Forks:
-    """Every operation of ``case`` cut in every shape. ``tail`` words of the program follow most cuts, all of it one in
-    five (None: always). ``first`` is the first phase that is cut. With ``depth`` 2 each recovery is cut as well, at
+    """Every operation of ``case`` cut in every basic shape; and, if ``rare``, in one of the others, in turn. ``tail``
+    words of the program follow most cuts, all of it one at each operation (None: every one). ``first`` is the first phase that is cut. With ``depth`` 2 each recovery is cut as well, at
     each of its operations and ``SPAN`` more."""
 
     case: Case
     tail: int | None = None
     first: int = 0
     depth: int = 1
+    rare: bool = False
     tally: Tally = field(default_factory=Tally)
     hear: Hear | None = None
 
@@ -68,10 +70,10 @@ class Forks:
         return self.tally
 
     def cut(self, bench: Bench, depth: int) -> None:
-        """The operation that is about to happen on ``bench``, in every shape."""
+        """Cut the operation that is about to happen on ``bench``."""
         at = bench.nand.operations + 1
-        for turn, shape in enumerate(SHAPES):
-            whole = self.tail is None or turn == at % len(SHAPES)
+        for turn, shape in enumerate((*BASIC_SHAPES, RARE[at % len(RARE)]) if self.rare else BASIC_SHAPES):
+            whole = self.tail is None or turn == at % len(BASIC_SHAPES)
             fork = bench.fork(shape, None if whole else self.tail)
             if depth < self.depth:
                 fork.nand.watcher = Stem(self, fork, depth + 1)

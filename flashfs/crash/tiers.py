@@ -19,7 +19,7 @@ from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut
 from nandimg._faults import SHAPES
 
-TINY = ("tiny-8", "tiny-16", "tiny-24d")
+TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p")
 CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
 TAIL = 3  #: words that follow most cuts of a sweep
 SCATTERED = 25  #: cases in a unit of tier random
@@ -106,7 +106,7 @@ def sweep_base(ftl: str, seed: int, unit: int) -> Case:
 
 
 def _sweep(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
-    return Forks(sweep_base(ftl, seed, unit), TAIL, depth=depth).run()
+    return Forks(sweep_base(ftl, seed, unit), TAIL, depth=depth, rare=True).run()
 
 
 # --- random

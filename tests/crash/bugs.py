@@ -159,7 +159,7 @@ BUGS: dict[str, Bug] = {
         Patch("flashfs/_recovery", "    if a.seq != b.seq:\n        return a.seq < b.seq\n", ""),
     ),
     "a recovery that believes a torn last page": Bug(
-        "recovery", Patch("flashfs/_recovery", "if last != NONE and last == page - 1:", "if False:")
+        "recovery", Patch("flashfs/_scan", "if last != NONE and last == page - 1:", "if False:")
     ),
     "a recovery that lets the original win over its copy": Bug(
         "recovery", Patch("flashfs/_recovery", "return a.order < b.order", "return a.order > b.order")
@@ -174,7 +174,13 @@ BUGS: dict[str, Bug] = {
     ),
     "a barrier that logs no trims": Bug(
         "core",
-        Patch("flashfs/_core", "        self.meta.log_trims()\n        self.sync_image()\n        self.syncs += 1",
+        Patch("flashfs/_core",
+              "        self.meta.log_trims()\n        self.pad_pairs()\n        self.sync_image()\n        self.syncs += 1",
+              "        self.pad_pairs()\n        self.sync_image()\n        self.syncs += 1"),
+    ),
+    "a sync that leaves groups of paired pages half filled": Bug(
+        "core",
+        Patch("flashfs/_core", "        self.pad_pairs()\n        self.sync_image()\n        self.syncs += 1",
               "        self.sync_image()\n        self.syncs += 1"),
     ),
     "a checkpoint that is not synced before the last one is given up": Bug(

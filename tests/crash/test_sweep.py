@@ -89,7 +89,9 @@ def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, sp
     failed = 0
     for unit in range(4 // depth):
         base = tiers.sweep_base(ftl, 3, unit)
-        runs = forked(base, tail=tiers.TAIL, depth=depth, first=len(base.program.split()) - 6 if depth > 1 else 0)
+        runs = forked(
+            base, tail=tiers.TAIL, depth=depth, rare=True, first=len(base.program.split()) - 6 if depth > 1 else 0
+        )
         assert len({case.line() for case, _ in runs}) == len(runs), "two forks have one line"
         broken = [run for run in runs if run[1]]
         for case, why in [*rnd.sample(runs, min(30, len(runs))), *rnd.sample(broken, min(10, len(broken)))]:
@@ -104,7 +106,7 @@ def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, sp
 @ALL
 def test_a_fork_with_failing_operations_agrees(ftl: str) -> None:
     base = Case(ftl, "w0+9 w3+9 f t1 w4+20 w2+20 f w0+30 w7+9 f", "tiny-16", fail=(9, 40))
-    runs = forked(base)
+    runs = forked(base, rare=True)
     assert len(runs) > 300
     for case, why in random.Random(1).sample(runs, 80):
         outcome = run_case(Case.parse(case.line()))
@@ -314,7 +316,7 @@ def test_a_chip_that_is_too_small_for_a_scheme_is_left_out(monkeypatch: pytest.M
         return pagemap.build(ssd, options)
 
     monkeypatch.setitem(SCHEMES, "wide", replace(pagemap, name="wide", build=build))
-    assert tiers.presets_for("wide") == ("tiny-16", "tiny-24d")
+    assert tiers.presets_for("wide") == ("tiny-16", "tiny-24d", "tiny-20p")
     assert {scene.preset for scene in tiers.scenes("wide", 1)} == {"tiny-16"}
     must_survive(campaign.run("wide", "sweep", 1, 300), 300)
     with pytest.raises(FlashfsError, match="wide runs on none of tiny-8: greedy"):
