@@ -46,9 +46,12 @@ Hear = Callable[[Bench, Outcome], None]
 
 @dataclass(slots=True)
 class Forks:
-    """Every operation of ``case`` cut in every basic shape; and, if ``rare``, in one of the others, in turn. ``tail``
-    words of the program follow most cuts, all of it one at each operation (None: every one). ``first`` is the first phase that is cut. With ``depth`` 2 each recovery is cut as well, at
-    each of its operations and ``SPAN`` more."""
+    """Every operation of ``case`` cut in every basic shape; and, if ``rare``, in one of the others, in turn.
+
+    ``tail`` words of the program follow most cuts, all of it one cut of each operation (None: every one). ``first`` is
+    the first phase that is cut. With ``depth`` 2 each recovery is cut as well, at each of its operations and ``SPAN``
+    more.
+    """
 
     case: Case
     tail: int | None = None
