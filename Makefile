@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard nandimg/*.pyx nandimg/*.pxd nandimg/*.h flashfs/*.pyx flashfs/*.pxd \
 	flashfs/*/*.pyx flashfs/*/*.pxd flashfs/*/*.h)
 WORKERS ?= 2
-CAMPAIGN_CUTS ?= 100000
+CAMPAIGN_CUTS ?= 1000000
+CAMPAIGN_STATE ?= campaign.json
 CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 
@@ -46,10 +47,15 @@ lint: setup
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint nandimg flashfs  # it calls pycodestyle by name
 
-## campaign: many more power cuts than `make test` has time for, then kills of the daemon under file systems (needs root)
+## campaign: many more power cuts than `make test` has time for, then kills of the daemon under file systems (needs root).
+## Broken off, the power cuts go on where they stood: CAMPAIGN_STATE says where that is
 campaign: setup
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests || test $$? -eq 5  # 5: no test is marked so
-	$(BIN)/flashfs crash --cuts $(CAMPAIGN_CUTS)
+	$(BIN)/flashfs crash --tier sweep --cuts $(CAMPAIGN_CUTS) --state $(CAMPAIGN_STATE)
+	$(BIN)/flashfs crash --tier random,host --cuts $$(($(CAMPAIGN_CUTS) / 20)) --state $(CAMPAIGN_STATE)
+	$(BIN)/flashfs crash --every --length 4 --state $(CAMPAIGN_STATE)
+	$(BIN)/flashfs crash --every --length 2 --depth 2 --state $(CAMPAIGN_STATE)
+	rm -f $(CAMPAIGN_STATE)
 	$(BIN)/flashfs crash --kill --fs ext4,xfs,btrfs --writer files,fio --rounds $(CAMPAIGN_ROUNDS)
 	$(BIN)/flashfs crash --kill --fs ext4 --writer sqlite --rounds $(CAMPAIGN_COMMITS)
 

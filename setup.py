@@ -27,6 +27,7 @@ MODULES = [
     "flashfs._recovery",
     "flashfs._fsck",
     "flashfs.ftl.slimftl",
+    "flashfs.crash._watched",
 ]
 
 

@@ -7,16 +7,19 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from flashfs.cli import options, show
 from flashfs.errors import UsageError
 
 if TYPE_CHECKING:
-    from flashfs.crash.campaign import Result
+    from flashfs.crash.campaign import Result, State
+
+SHOWN = 10  #: failures of one campaign that are printed; --json has more
 
 app = typer.Typer(help="Cut the power, judge what is left.", invoke_without_command=True)
 
@@ -26,11 +29,14 @@ def command(
     context: typer.Context,
     ftl: Annotated[str | None, typer.Option(metavar="A,B,...", help="Which FTLs. Default: all.")] = None,
     tier: Annotated[
-        str, typer.Option(metavar="sweep|random|every|kill,...", help="Kinds of campaign; see docs/crash.md.")
-    ] = "sweep,random",
-    cuts: Annotated[int, typer.Option(min=1, metavar="N", help="Cuts per FTL, in tiers sweep and random.")] = 10_000,
+        str, typer.Option(metavar="sweep|random|host|every|kill,...", help="Kinds of campaign; see docs/crash.md.")
+    ] = "sweep,random,host",
+    cuts: Annotated[int, typer.Option(min=1, metavar="N", help="Cuts per FTL and tier: sweep, random, host.")] = 10_000,
     every: Annotated[bool, typer.Option("--every", help="Tier every: all programs up to --length, no chance.")] = False,
-    length: Annotated[int, typer.Option(min=1, max=8, metavar="N", help="Longest program of tier every.")] = 3,
+    length: Annotated[int, typer.Option(min=0, max=8, metavar="N", help="Longest program of tier every.")] = 3,
+    depth: Annotated[
+        int, typer.Option(min=1, max=2, metavar="1|2", help="2: every recovery is cut too, in sweep and every.")
+    ] = 1,
     kill: Annotated[
         bool, typer.Option("--kill", help="Tier kill: kill -9 of the daemon under a file system. Needs root.")
     ] = False,
@@ -42,6 +48,12 @@ def command(
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="The same seed, the same cuts. Default: a new one.")
     ] = None,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep what was done in FILE, and go on from there next time.")
+    ] = None,
+    start: Annotated[
+        int, typer.Option("--from", min=0, metavar="ID", help="Begin with this unit: a failure names its own.")
+    ] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one a core.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -52,15 +64,21 @@ def command(
     from flashfs.crash import kill as kills
     from flashfs.ftl import SCHEMES, scheme
 
-    names = [scheme(name).name for name in ftl.split(",")] if ftl else list(SCHEMES)
+    names = ftl.split(",") if ftl else list(SCHEMES)
+    for name in names:
+        scheme(name)
     tiers = ["every"] * every + ["kill"] * kill or tier.split(",")
     for name in tiers:
         if name not in (*campaign.TIERS, "kill"):
             raise UsageError(f"--tier {name}: there is {', '.join(campaign.TIERS)}, kill")
+    if state is not None and start:
+        raise UsageError("--state and --from: both say where to begin; one would do")
     benches = [(system, work) for system in fs.split(",") for work in kills.writers(writer.split(","))]
     for system, work in benches if "kill" in tiers else ():
         kills.check_machine(system, work)
-    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    kept = campaign.State(state) if state else None
+    if seed is None:
+        seed = kept.seed if kept and kept.seed is not None else random.SystemRandom().randrange(2**32)
     jobs = jobs or len(os.sched_getaffinity(0))
     results: list[Result] = []
     for name in names:
@@ -69,11 +87,31 @@ def command(
                 for system, work in benches:
                     with bar(f"{name} {system} {work}", rounds) as progress:
                         results.append(kills.run(name, seed, rounds, fs=system, writer=work, progress=progress))
-                continue
-            with bar(f"{name} {one}", None if one == "every" else cuts) as progress:
+            else:
                 bound = length if one == "every" else cuts
-                results.append(campaign.run(name, one, seed, bound, jobs=jobs, progress=progress))
+                begin = kept.find(name, one, seed, depth) if kept else campaign.Result(name, one, seed, next=start)
+                results.append(run_tier(begin, bound, depth, jobs, kept))
     report(results, as_json)
+
+
+def run_tier(begin: Result, bound: int, depth: int, jobs: int, kept: State | None) -> Result:
+    """One tier on one FTL, from where ``begin`` stands, under a progress bar."""
+    from flashfs.crash import campaign
+
+    programs = campaign.units_count(begin.tier, begin.ftl, bound, depth)
+    before = (begin.cuts, begin.seconds)
+    with bar(f"{begin.ftl} {begin.tier}", programs or bound, "programs" if programs else "cuts") as move:
+
+        def progress(result: Result) -> None:
+            rate = (result.cuts - before[0]) / max(result.seconds - before[1], 1e-9)
+            lost = f"  [red]{result.failed:,} failed[/red]" if result.failed else ""
+            total = f"{result.cuts:,} cuts, " if programs else ""
+            move(result.next if programs else min(result.cuts, bound), f"{total}{rate:,.0f} cuts/s{lost}")
+
+        return campaign.run(
+            begin.ftl, begin.tier, begin.seed, bound, depth=depth, jobs=jobs, start=begin, progress=progress,
+            save=(lambda result: kept.save(result, depth)) if kept else lambda result: None,
+        )  # fmt: skip
 
 
 def report(results: list[Result], as_json: bool) -> None:
@@ -81,26 +119,45 @@ def report(results: list[Result], as_json: bool) -> None:
     if as_json:
         show.result([result.as_dict() for result in results], as_json=True)
     else:
-        rows: list[dict[str, Any]] = [result.as_dict() for result in results]
-        show.rows([{**row, "failures": len(row["failures"]), "seed": str(row["seed"])} for row in rows])
+        show.rows([row(result) for result in results])
         for result in results:
-            for failure in result.failures:
+            for failure in result.failures[:SHOWN]:
                 show.line(str(failure))
+            if len(result.failures) > SHOWN or result.failed > len(result.failures):
+                more = max(result.failed, len(result.failures)) - min(SHOWN, len(result.failures))
+                show.line(f"{result.ftl} {result.tier}: {more:,} further failures")
     if any(result.failures for result in results):
         raise typer.Exit(1)
 
 
+def row(result: Result) -> dict[str, Any]:
+    """One line of the table."""
+    out = result.as_dict()
+    rate = result.cuts / result.seconds if result.seconds else 0
+    return {
+        **{name: out[name] for name in ("ftl", "tier", "cuts", "cases")},
+        "failures": out["failed"],
+        "seconds": out["seconds"],
+        "cuts/s": round(rate),
+        "seed": str(result.seed),
+    }
+
+
 @contextmanager
-def bar(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr; yields what moves it. It has no thread of its own: campaigns fork."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+def bar(text: str, total: int | None, what: str = "rounds") -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr; yields what moves it: (done, further text). It has no thread of its own: campaigns
+    fork."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn(what),
+        TextColumn("{task.fields[more]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
     with Progress(
         *columns, console=show.console(stderr=True), auto_refresh=False, transient=True, disable=not sys.stderr.isatty()
     ) as progress:
-        task = progress.add_task(text, total=total)
+        task = progress.add_task(text, total=total, more="")
 
-        def move(done: int) -> None:
-            progress.update(task, completed=done, refresh=True)
+        def move(done: int, more: str = "") -> None:
+            progress.update(task, completed=done, more=more, refresh=True)
 
         yield move
 

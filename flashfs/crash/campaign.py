@@ -1,35 +1,35 @@
-"""Campaigns: cases by the thousand, over all cores, each failure with the line that replays it.
+"""Campaigns: the units of a tier over all cores, in order, each failure with the line that replays it.
 
-*Sweep*: small random programs, a cut at every operation in every shape. *Random*: longer programs, one to three cuts
-(so that a recovery is cut too) and failing operations. Both are a function of the seed alone. *Every*: no chance at
-all, but each program up to a length, each cut at every operation in every shape.
+What a campaign finds is a function of its seed alone, however many processes work on it, and it can be broken off and
+gone on with: results are taken up in the order of the units, so the number of the next one says where it stands.
 """
 
 from __future__ import annotations
 
-import itertools
+import gc
+import json
 import multiprocessing
-import random
+import os
 import signal
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
-from flashfs.crash.cases import Case, Failure, run_case
-from flashfs.ftl import scheme
-from nandimg import PRESETS, Cut
-from nandimg._faults import SHAPES
+from flashfs.crash.forks import Tally
+from flashfs.crash.tiers import TIERS, TINY, Unit, random_program, random_setting, units, units_count
+from flashfs.errors import FlashfsError, UsageError
 
-TINY = ("tiny-8", "tiny-16", "tiny-24d")
-CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
-BATCH = 200  #: cases that a worker takes at once
-AHEAD = 4  #: batches made ahead of each worker: cases are made faster than they run
-EVERY_LENGTH = 3  #: words of the exhaustive tier's programs, unless told otherwise
-EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
-#: what goes before: nothing; or cold pages among hot ones, until the next write has to clean and to move
-EVERY_PROLOGUES = ("", "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f")
+__all__ = ["TIERS", "TINY", "Loss", "Result", "State", "random_program", "random_setting", "run", "units_count"]
+
+AHEAD = 4  #: units given out ahead of each worker
+KEPT = 200  #: failures that a result keeps; a broken device has thousands, and the first ones say enough
+SAVE_S = 2.0  #: seconds between saves of a state file
 
 
 class Loss(Protocol):
@@ -42,9 +42,22 @@ class Loss(Protocol):
     def replay(self) -> str: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A failure, and the number of the unit that found it."""
+
+    why: str
+    replay: str
+    unit: int
+
+    def __str__(self) -> str:
+        return f"unit {self.unit}: {self.why}\n    {self.replay}"
+
+
 @dataclass(slots=True)
 class Result:
-    """One scheme's campaign."""
+    """One tier on one scheme so far. ``failed`` counts failures, ``failures`` are the first of them; ``next`` is the
+    first unit that is not in it."""
 
     ftl: str
     tier: str
@@ -53,6 +66,8 @@ class Result:
     cases: int = 0
     seconds: float = 0.0
     failures: list[Loss] = field(default_factory=list)
+    failed: int = 0
+    next: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -60,164 +75,119 @@ class Result:
             "tier": self.tier,
             "cuts": self.cuts,
             "cases": self.cases,
-            "failures": [{"why": failure.why, "replay": failure.replay} for failure in self.failures],
+            "failures": [_failure(failure) for failure in self.failures],
+            "failed": max(self.failed, len(self.failures)),
             "seconds": round(self.seconds, 2),
             "seed": self.seed,
+            "next": self.next,
         }
 
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Result:
+        failures: list[Loss] = [Noted(**failure) for failure in saved["failures"]]
+        return cls(**{**saved, "failures": failures})
 
-def random_program(rnd: random.Random, pages: int, length: int) -> str:
-    """Mostly writes, of few pages and often the same ones; trims, flushes, idle moments, remounts."""
-    words = []
-    hot = [rnd.randrange(pages) for _ in range(3)]
-    for _ in range(length):
-        lpa = rnd.choice(hot) if rnd.random() < 0.3 else rnd.randrange(pages)
-        span = rnd.randint(1, min(4, pages - lpa))
-        words.append(
-            rnd.choices((f"w{lpa}", f"w{lpa}+{span}", f"t{lpa}+{span}", "f", "i", "r"), weights=(55, 10, 10, 13, 6, 6))[
-                0
-            ]
-        )
-    return " ".join(words)
+    def add(self, unit: int, tally: Tally) -> None:
+        self.cuts += tally.cuts
+        self.cases += tally.cases
+        self.failed += tally.failed
+        self.failures += [Noted(one.why, one.replay, unit) for one in tally.failures[: KEPT - len(self.failures)]]
+        self.next = unit + 1
 
 
-def random_setting(rnd: random.Random, ftl: str, preset: str) -> Case:
-    """A program on that chip with some choice of options, the scheme's own included; no cut yet."""
-    program = random_program(rnd, PRESETS[preset].geometry.lpas, rnd.choice((12, 24, 40, 90)))
-    if preset == CROWDED:
-        program = f"w0+{rnd.choice((256, 300))} {program}"
-    plp = rnd.random() < 0.15
-    options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
-    if rnd.random() < 0.2:
-        options.append(("wear_spread", 2))
-    if rnd.random() < 0.2:
-        options.append(("checkpoint_every", rnd.choice((4, 9))))
-    for option in scheme(ftl).options:
-        if rnd.random() < 0.3 and (option.choices or option.high <= 16):
-            options.append((option.name, rnd.choice(option.choices or range(option.low, option.high + 1))))
-    return Case(ftl, program, preset, options=tuple(options), plp=plp)
+def _failure(failure: Loss) -> dict[str, Any]:
+    out: dict[str, Any] = {"why": failure.why, "replay": failure.replay}
+    return {**out, "unit": failure.unit} if isinstance(failure, Noted) else out
 
 
-def sweep(ftl: str, seed: int, cuts: int) -> Iterator[Case]:
-    """``cuts`` distinct cases or a few more: programs in turn, each cut at every one of its operations and shapes."""
-    rnd = random.Random(f"sweep {ftl} {seed}")
-    made = 0
-    seen: set[Case] = set()
-    while made < cuts:
-        base = random_setting(rnd, ftl, TINY[len(seen) % len(TINY)])
-        if base in seen:
-            continue
-        seen.add(base)
-        operations = run_case(base).operations
-        yield base
-        for at in range(1, (operations[-1] if operations else 0) + 1):
-            for shape in SHAPES:
-                yield Case(base.ftl, base.program, base.preset, (Cut(at, shape),), base.options, (), base.plp)
-                made += 1
+class State:
+    """The results of campaigns in a file, by FTL, tier, seed and depth, so that the same command goes on with them."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.results: dict[str, dict[str, Any]] = {}
+        self.seed: int | None = None
+        if path.exists():
+            try:
+                saved = json.loads(path.read_text())
+                self.seed, self.results = saved["seed"], saved["results"]
+            except (ValueError, KeyError, TypeError, OSError) as error:
+                raise UsageError(f"--state {path}: no state of a campaign ({error}); another name would do") from None
 
-def scattered(ftl: str, seed: int, cuts: int) -> Iterator[Case]:
-    """Random cases until they plan ``cuts`` cuts: up to three lives, and operations that fail."""
-    rnd = random.Random(f"random {ftl} {seed}")
-    made = 0
-    while made < cuts:
-        base = random_setting(rnd, ftl, CROWDED if rnd.random() < 0.1 else rnd.choice(TINY))
-        filled = 900 if base.preset == CROWDED else 0  # operations that the fill takes, or nearly
-        lives = tuple(
-            Cut(at + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
-            for at, mean in ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
-        )
-        fail = (filled + rnd.randrange(3, 60),) if rnd.random() < 0.15 and base.preset != "tiny-8" else ()
-        made += len(lives)
-        yield Case(base.ftl, base.program, base.preset, lives, base.options, fail, base.plp)
+    def find(self, ftl: str, tier: str, seed: int, depth: int) -> Result:
+        """Where that campaign stands: at its beginning if the file does not know it."""
+        saved = self.results.get(f"{ftl} {tier} {seed} {depth}")
+        return Result.from_dict(saved) if saved else Result(ftl, tier, seed)
 
-
-def programs(length: int) -> Iterator[list[str]]:
-    """All programs of 1 to ``length`` words, up to the names of the pages: page 1 comes only after page 0."""
-    for n in range(1, length + 1):
-        for words in itertools.product(EVERY_WORDS, repeat=n):
-            named = list(dict.fromkeys(word[1] for word in words if len(word) == 2))
-            if named == sorted(named) and (not named or int(named[-1]) == len(named) - 1):
-                yield list(words)
-
-
-def every(ftl: str, length: int) -> Iterator[Case]:
-    """Each program up to ``length`` words behind each prologue on tiny-8, with and without a write buffer, cut at each
-    of its own operations in every shape. The prologue's operations are cut once, behind an empty program."""
-    for prologue, buffer in itertools.product(EVERY_PROLOGUES, (0, 2)):
-        base = Case(ftl, prologue, "tiny-8", options=(("buffer", buffer),))
-        before = run_case(base).operations[-1]
-        yield from _cut_everywhere(base, 1, before)
-        for words in programs(length):
-            case = replace(base, program=" ".join([*prologue.split(), *words]))
-            operations = run_case(case).operations
-            yield case
-            yield from _cut_everywhere(case, before + 1, operations[-1] if operations else 0)
-
-
-def _cut_everywhere(case: Case, first: int, last: int) -> Iterator[Case]:
-    for at, shape in itertools.product(range(first, last + 1), SHAPES):
-        yield replace(case, cuts=(Cut(at, shape),))
-
-
-#: name -> (FTL, seed, cuts or, for `every`, the programs' length) -> cases
-TIERS: dict[str, Callable[[str, int, int], Iterator[Case]]] = {
-    "sweep": sweep,
-    "random": scattered,
-    "every": lambda ftl, seed, length: every(ftl, length),
-}
-
-
-def _run_batch(batch: list[Case]) -> tuple[int, int, list[Failure]]:
-    outcomes = [run_case(case) for case in batch]
-    failures = [outcome.failure for outcome in outcomes if outcome.failure]
-    return len(batch), sum(outcome.cuts_hit for outcome in outcomes), failures
-
-
-def _batches(cases: Iterator[Case]) -> Iterator[list[Case]]:
-    batch: list[Case] = []
-    for case in cases:
-        batch.append(case)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    def save(self, result: Result, depth: int) -> None:
+        """In one piece, or not at all."""
+        self.seed = result.seed
+        self.results[f"{result.ftl} {result.tier} {result.seed} {depth}"] = result.as_dict()
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        try:
+            draft.write_text(json.dumps({"seed": self.seed, "results": self.results}, indent=1))
+            draft.replace(self.path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise FlashfsError(f"--state {self.path}: {error.strerror}") from None
 
 
 def run(
-    ftl: str, tier: str, seed: int, cuts: int, *, jobs: int = 1, progress: Callable[[int], None] = lambda done: None
-) -> Result:
-    """Run one tier on one scheme; ``cuts`` is the length of the programs in tier `every`. ``progress`` hears how many
-    cuts were survived so far. The count is of cuts that really happened, not of those that were planned."""
-    result = Result(ftl, tier, seed)
-    started = time.perf_counter()
-    batches = _batches(TIERS[tier](ftl, seed, cuts))
-    if jobs > 1:
-        room = threading.Semaphore(jobs * AHEAD)  # imap alone would make the whole campaign first
-        with multiprocessing.get_context("fork").Pool(jobs, _leave_interrupts) as pool:
-            parts = pool.imap_unordered(_run_batch, (batch for batch in batches if room.acquire()))
-            _collect(result, _releasing(room, parts), progress)
-    else:
-        _collect(result, map(_run_batch, batches), progress)
-    result.seconds = time.perf_counter() - started
+    ftl: str, tier: str, seed: int, bound: int, *, depth: int = 1, jobs: int = 1, start: Result | None = None,
+    progress: Callable[[Result], None] = lambda result: None,
+    save: Callable[[Result], None] = lambda result: None,
+) -> Result:  # fmt: skip
+    """Run one tier on one scheme until it has ``bound`` cuts; in tier `every`, all programs of up to ``bound`` words.
+    ``start`` is a result to go on with. ``progress`` hears after each unit, ``save`` now and then and at the end,
+    however that comes. Cuts are counted that really happened, not those that were planned."""
+    result = start or Result(ftl, tier, seed)
+    row = units(tier, ftl, seed, bound, depth, result.next)
+    before, started, saved = result.seconds, time.perf_counter(), time.perf_counter()
+    try:
+        if tier == "every" or result.cuts < bound:
+            for number, tally in _run_here(row) if jobs == 1 else _run_pool(row, jobs):
+                result.add(number, tally)
+                result.seconds = before + time.perf_counter() - started
+                progress(result)
+                if time.perf_counter() - saved > SAVE_S:
+                    save(result)
+                    saved = time.perf_counter()
+                if tier != "every" and result.cuts >= bound:
+                    break
+    finally:
+        save(result)
     return result
 
 
-def _releasing(room: threading.Semaphore, parts: Iterator[Any]) -> Iterator[Any]:
-    for part in parts:
-        room.release()
-        yield part
+def _run_here(row: Iterator[Unit]) -> Iterator[tuple[int, Tally]]:
+    for unit in row:
+        yield unit.number, unit.run()
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is the parent's business: it ends the workers, who then need not say where they were."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _run_pool(row: Iterator[Unit], jobs: int) -> Iterator[tuple[int, Tally]]:
+    """In the order of the units, whoever is quicker. A worker that dies takes no unit with it in silence."""
+    waiting: deque[Any] = deque()
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), _begin_worker)
+    oldest = 0
+    try:
+        for unit in row:
+            waiting.append((unit.number, pool.submit(unit.run)))
+            if len(waiting) >= jobs * AHEAD:
+                oldest, future = waiting.popleft()
+                yield oldest, future.result()
+        while waiting:
+            oldest, future = waiting.popleft()
+            yield oldest, future.result()
+    except BrokenProcessPool:
+        raise FlashfsError(
+            f"a worker process died behind unit {oldest}: `--jobs 1 --from {oldest}` shows where"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _collect(result: Result, parts: Any, progress: Callable[[int], None]) -> None:
-    for cases, cuts, failures in parts:
-        result.cases += cases
-        result.cuts += cuts
-        result.failures += failures
-        progress(result.cuts)
+def _begin_worker() -> None:
+    """Ctrl-C is the parent's business. What was there before the fork is no rubbish, and need not be looked through."""
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()

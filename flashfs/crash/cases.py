@@ -1,4 +1,4 @@
-"""One case: a chip, a scheme, a program of host requests, cuts. It runs in this process, in memory, in milliseconds.
+"""One case: a chip, a scheme, a program of host requests, cuts; and the line that says all this.
 
 A program is a text such as ``w3 w4 f t3 w3+4 i r w5``:
 
@@ -10,25 +10,27 @@ A program is a text such as ``w3 w4 f t3 w3+4 i r w5``:
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from flashfs import _recovery
-from flashfs._fsck import cross_check
-from flashfs.crash.judge import Judge
-from flashfs.device import ENGINE_OOB, build_ssd
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
-from nandimg import PRESETS, Cut, FaultyNand, PowerCut, memory_image
+from nandimg import PRESETS, Cut
+
+#: what is left of the image's sectors that changed since the last sync, when the host dies with the power:
+#: all or none of them, those of one region alone, the first or the last in the order of writing, the toss of a coin
+KEEPS = re.compile(r"all|none|tables|data|(first|last|coin)\.\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """Everything that one run needs. ``cuts`` are for one life each: power goes at the first cut's operation, then,
-    counted from the next power-up, at the second's, and so on. ``fail`` are operations that the chip reports failed."""
+    counted from the next power-up, at the second's, and so on. ``fail`` are operations that the chip reports failed.
+    ``keeps``, one for each cut, make it a case of the host tier: the host dies at each cut, and of what it had not
+    synced that much is left."""
 
     ftl: str
     program: str
@@ -37,14 +39,16 @@ class Case:
     options: tuple[tuple[str, Any], ...] = ()
     fail: tuple[int, ...] = ()
     plp: bool = False
+    keeps: tuple[str, ...] = ()
 
     def line(self) -> str:
         """The one line that replays it."""
-        parts = [f"ftl={self.ftl}", f"preset={self.preset}"]
+        parts = [f"ftl={shlex.quote(self.ftl)}", f"preset={self.preset}"]
         parts += [f"opt.{name}={value}" for name, value in self.options]
         parts += ["plp"] if self.plp else []
         parts += [f"fail={','.join(map(str, self.fail))}"] if self.fail else []
-        parts += [f"cut={cut.at}:{cut.shape}" for cut in self.cuts]
+        keeps = [f":{keep}" for keep in self.keeps] or [""] * len(self.cuts)
+        parts += [f"cut={cut.at}:{cut.shape}{keep}" for cut, keep in zip(self.cuts, keeps, strict=True)]
         return " ".join([*parts, f"program={shlex.quote(self.program)}"])
 
     @classmethod
@@ -59,6 +63,8 @@ class Case:
                 raise UsageError(f"replay line: {word!r} is not understood; see docs/crash.md") from None
         if case.preset not in PRESETS:
             raise UsageError(f"replay line: no preset is called {case.preset!r}")
+        if case.keeps and len(case.keeps) != len(case.cuts):
+            raise UsageError("replay line: some cuts say what the host's disk kept, some do not; all or none would do")
         scheme(case.ftl)
         pages = PRESETS[case.preset].geometry.lpas
         for _, lpa, n in parse_program(case.program):
@@ -69,8 +75,11 @@ class Case:
 
 def _with(case: Case, key: str, value: str) -> Case:
     if key == "cut":
-        at, _, shape = value.partition(":")
-        return replace(case, cuts=(*case.cuts, Cut(int(at), shape or "before")))
+        at, shape, keep, *_ = [*value.split(":", 2), "", ""]
+        if keep and not KEEPS.fullmatch(keep):
+            raise ValueError(keep)
+        keeps = (*case.keeps, keep) if keep else case.keeps
+        return replace(case, cuts=(*case.cuts, Cut(int(at), shape or "before")), keeps=keeps)
     if key == "fail":
         return replace(case, fail=tuple(int(part) for part in value.split(",")))
     if key == "plp":
@@ -111,150 +120,3 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.why}\n    {self.replay}"
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How a case ended: operations per life (the last life's last), what recovery cost, and the failure if any."""
-
-    operations: list[int] = field(default_factory=list)
-    cuts_hit: int = 0
-    failure: Failure | None = None
-
-
-#: hears (what happened, operations in this life so far) for whoever wants to watch a replay
-Tell = Callable[[str, int], None]
-
-
-def _nobody(what: str, operations: int) -> None:
-    """Nobody watches."""
-
-
-class Wrong(Exception):
-    """The judge or a check says no."""
-
-
-class Bench:
-    """A chip on a bench, whose power somebody keeps cutting."""
-
-    def __init__(self, case: Case, tell: Tell = _nobody) -> None:
-        self.case = case
-        self.tell = tell
-        self.scheme = scheme(case.ftl)
-        self.geometry = PRESETS[case.preset].geometry
-        self.options = self.scheme.resolve({"buffer": 2, **dict(case.options)})
-        image = memory_image(self.geometry)
-        build_ssd(self.scheme, self.options, image.chip, plp=case.plp)  # derives what is fixed at binding
-        image.bind(case.ftl, {}, ENGINE_OOB + self.scheme.scheme_oob)
-        self.nand = FaultyNand(image.chip, case.cuts, case.fail)
-        self.judge = Judge(self.geometry.lpas, self.geometry.page_bytes)
-        self.outcome = Outcome()
-        self.ssd = self.build()
-
-    def build(self) -> Any:
-        return build_ssd(self.scheme, dict(self.options), self.nand, plp=self.case.plp)
-
-    def format(self) -> None:
-        self.ssd.format()
-
-    def mount(self) -> None:
-        """Power is there: recover, and check everything."""
-        self.ssd = self.build()
-        report = _recovery.Recovery(self.ssd).run()
-        self.tell(f"mounted {report.summary()}", self.nand.operations)
-
-    def survive(self) -> None:
-        """The power went. Switch it on until a recovery gets through, then judge what it found."""
-        while True:
-            self.outcome.operations.append(self.nand.operations)
-            self.outcome.cuts_hit += 1
-            self.tell("power cut", self.nand.operations)
-            self.nand.power_on()
-            try:
-                self.mount()
-            except PowerCut:
-                continue
-            break
-        self.examine()
-
-    def attempt(self, action: Callable[[], None]) -> None:
-        """Do it; if the power goes, recover and go on (what was cut may have happened or not)."""
-        try:
-            action()
-        except PowerCut:
-            self.survive()
-
-    def read(self, lpa: int) -> bytes:
-        into = bytearray(self.geometry.page_bytes)
-        self.ssd.read_range(lpa * self.geometry.page_bytes, into)
-        return bytes(into)
-
-    def examine(self) -> None:
-        for lpa in range(self.geometry.lpas):
-            wrong = self.judge.crashed(lpa, self.read(lpa))
-            if wrong:
-                raise Wrong(f"after recovery: {wrong}")
-        self.sound("after recovery")
-
-    def sound(self, when: str) -> None:
-        problems = self.ssd.check() + cross_check(self.ssd)
-        if problems:
-            raise Wrong(f"{when}: {problems[0]}")
-
-    def step(self, operation: str, lpa: int, n: int) -> None:
-        judge, page = self.judge, self.geometry.page_bytes
-        if operation == "w":
-            data = b"".join(judge.will_write(x) for x in range(lpa, lpa + n))
-            self.ssd.write_range(lpa * page, data)
-            if self.case.plp:
-                for x in range(lpa, lpa + n):
-                    judge.settle(x)
-        elif operation == "t":
-            judge.will_trim(lpa, n)
-            self.ssd.trim_pages(lpa, n)
-        elif operation == "f":
-            self.ssd.sync_now()
-            judge.flushed()
-        elif operation == "i":
-            self.ssd.idle()
-        elif operation == "r":
-            self.ssd.sync_now()
-            judge.flushed()
-            self.ssd.checkpoint(True)
-            self.mount()
-
-    def finish(self) -> None:
-        """What is there now must be the newest; and after one more crash, still."""
-        for lpa in range(self.geometry.lpas):
-            if self.read(lpa) != self.judge.newest(lpa):
-                raise Wrong(f"at the end: LPA {lpa} does not read what was written last")
-        self.sound("at the end")
-        self.ssd.sync_now()
-        self.judge.flushed()
-        self.nand.power_on()
-        self.mount()
-        self.examine()
-
-
-def run_case(case: Case, tell: Tell = _nobody) -> Outcome:
-    """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
-    bench = Bench(case, tell)
-    steps = list(parse_program(case.program))
-    try:
-        bench.attempt(bench.format)
-        tell("formatted", bench.nand.operations)
-        for word, (operation, lpa, n) in zip(case.program.split(), steps, strict=True):
-            bench.attempt(partial(bench.step, operation, lpa, n))
-            tell(word, bench.nand.operations)
-        bench.outcome.operations.append(bench.nand.operations)
-        while True:
-            try:
-                bench.finish()
-                break
-            except PowerCut:
-                bench.survive()
-    except Wrong as wrong:
-        bench.outcome.failure = Failure(case, str(wrong))
-    except Exception as error:
-        bench.outcome.failure = Failure(case, f"{type(error).__name__}: {error}")
-    return bench.outcome

@@ -2,124 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import bugs
 import pytest
 
-from flashfs import _recovery
-from flashfs.crash import campaign
-from flashfs.crash.cases import Bench, Case, run_case
+from flashfs.crash import Case, campaign, run_case, tiers
+from flashfs.crash.bench import Bench
 from flashfs.ftl import SCHEMES
 
-CUTS = 1_500  #: at most; most bugs show within the first hundred
-
-Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def skip_step(name: str) -> Plant:
-    """A recovery that leaves one of its steps out."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        steps = tuple(step for step in _recovery.Recovery.STEPS if step[0] != name)
-        assert len(steps) == len(_recovery.Recovery.STEPS) - 1
-        patch.setattr(_recovery.Recovery, "STEPS", steps)
-
-    return plant
+SEED = 11
+#: what is asked, in this order, until a tier catches it: cuts, or the programs' length in tier every
+BOUNDS = {"sweep": 4_000, "random": 2_000, "every": 1, "host": 1_000}
+PATCHES = {name: bug for name, bug in bugs.BUGS.items() if isinstance(bug.how, bugs.Patch)}
+PLANTS = {name: bug for name, bug in bugs.BUGS.items() if name not in PATCHES}
+QUICK = "a protected slot that is written over"  #: its module is the quickest to build
+#: what a process does that has the patched modules: it makes sure that it has them
+CHILD = """
+import json, sys, flashfs, test_planted
+assert flashfs.__file__.startswith(sys.argv[2]), flashfs.__file__
+print(json.dumps(test_planted.caught_by(sys.argv[1])))
+"""
 
 
-def after_recovery(change: Callable[[Any, Any], None]) -> Plant:
-    """A recovery that spoils one thing once it is done: ``change(ssd, report)``."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        class Planted(_recovery.Recovery):  # type: ignore[misc, name-defined]
-            def __init__(self, ssd: Any, readonly: bool = False) -> None:
-                super().__init__(ssd, readonly)
-                self.ssd = ssd
-
-            def run(self) -> Any:
-                report = super().run()
-                change(self.ssd, report)
-                return report
-
-        patch.setattr(_recovery, "Recovery", Planted)
-
-    return plant
-
-
-def forget_mount_mark(ssd: Any, report: Any) -> None:
-    """After a clean mount, nothing is programmed behind the checkpoint to say that it is clean no more."""
-    if report.clean:
-        ssd.resume(ssd.seq, ssd.mounts, False)
-
-
-def restart_sequence(ssd: Any, report: Any) -> None:
-    """Sequence numbers begin again after a recovery, so new pages look older than old ones."""
-    ssd.resume(0, ssd.mounts, report.clean)
-
-
-def empty_flush(patch: pytest.MonkeyPatch) -> None:
-    """A flush that is acknowledged and does nothing."""
-    step = Bench.step
-    patch.setattr(Bench, "step", lambda b, op, lpa, n: b.judge.flushed() if op == "f" else step(b, op, lpa, n))
-
-
-def lost_newest_trim(patch: pytest.MonkeyPatch) -> None:
-    """The last record of each trim page is overlooked."""
-    records = _recovery.trim_records
-    patch.setattr(_recovery, "trim_records", lambda raw: records(raw)[:-1])
-
-
-def trimmed_pages_come_back(patch: pytest.MonkeyPatch) -> None:
-    """A trim that reaches the mapping, but for its last page."""
-    step = Bench.step
-
-    def planted(bench: Bench, operation: str, lpa: int, n: int) -> None:
-        if operation == "t":
-            bench.judge.will_trim(lpa, n)
-            if n > 1:
-                bench.ssd.trim_pages(lpa, n - 1)
-        else:
-            step(bench, operation, lpa, n)
-
-    patch.setattr(Bench, "step", planted)
-
-
-BUGS: dict[str, tuple[str, Plant]] = {
-    "a flush that does nothing": ("sweep", empty_flush),
-    "a trim that forgets its last page": ("sweep", trimmed_pages_come_back),
-    "a recovery that reads no trims": ("sweep", skip_step("trims")),
-    "a recovery that overlooks the newest trim": ("sweep", lost_newest_trim),
-    "a recovery that scans no pages": ("sweep", skip_step("scan")),
-    "a recovery that takes no winners": ("sweep", skip_step("resolve")),
-    "a recovery that takes no checkpoint": ("sweep", skip_step("checkpoint")),
-    "a recovery that leaves the NVRAM alone": ("protected", skip_step("nvram")),
-    "a recovery that does not commit": ("random", skip_step("commit")),
-    "a clean mount that leaves no mark": ("sweep", after_recovery(forget_mount_mark)),
-    "sequence numbers that begin again": ("random", after_recovery(restart_sequence)),
-}
-
-
-def protected(ftl: str) -> Iterator[Case]:
-    """A sweep in which each device has its write buffer in NVRAM."""
-    for case in campaign.sweep(ftl, 11, CUTS):
-        yield replace(case, options=(("buffer", 2),), plp=True)
+def caught_by(ftl: str) -> str | None:
+    """The first tier that notices; None if none does."""
+    for tier, bound in BOUNDS.items():
+        cuts = 0
+        for unit in tiers.units(tier, ftl, SEED, bound):
+            tally = unit.run()
+            cuts += tally.cuts
+            if tally.failures:
+                return tier
+            if tier != "every" and cuts >= bound:
+                break
+    return None
 
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", PLANTS)
 def test_is_caught(monkeypatch: pytest.MonkeyPatch, ftl: str, bug: str) -> None:
-    tier, plant = BUGS[bug]
-    cases = list(protected(ftl) if tier == "protected" else campaign.TIERS[tier](ftl, 11, CUTS))
-    plant(monkeypatch)
-    caught = next((n for n, case in enumerate(cases) if run_case(case).failure), None)
-    assert caught is not None, f"{bug}: {len(cases)} cases did not notice"
+    tiers.presets_for(ftl)  # before anything is spoilt
+    tiers.presets_for(ftl, ("tiny-8", "tiny-16"))
+    how = PLANTS[bug].how
+    assert not isinstance(how, bugs.Patch)
+    how(monkeypatch)
+    assert caught_by(ftl) is not None, f"{bug}: no tier noticed"
+
+
+@pytest.mark.parametrize("bug", PATCHES)
+def test_a_patch_fits_its_module(bug: str) -> None:
+    """Exactly once: a patch that fits nowhere plants nothing."""
+    how = PATCHES[bug].how
+    assert isinstance(how, bugs.Patch)
+    assert (bugs.ROOT / f"{how.module}.pyx").read_text().count(how.old) == 1
+    assert how.old != how.new
+
+
+@pytest.mark.parametrize("bug", [pytest.param(b, marks=() if b == QUICK else pytest.mark.slow) for b in PATCHES])
+def test_a_patch_is_caught(bug: str, tmp_path: Path) -> None:
+    """In a copy of the sources, in a process of its own; one that dies of it has noticed, too."""
+    how = PATCHES[bug].how
+    assert isinstance(how, bugs.Patch)
+    path = how.build(tmp_path / "source")
+    for ftl in PATCHES[bug].of:
+        environment = bugs.environment(path)
+        environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parent)
+        command = [sys.executable, "-c", CHILD, ftl, str(path)]
+        done = subprocess.run(command, cwd=path, env=environment, capture_output=True, text=True, timeout=500)
+        assert done.returncode <= 0, done.stderr
+        assert done.returncode < 0 or json.loads(done.stdout) is not None, f"{bug} in {ftl}: no tier noticed"
+
+
+def test_there_are_bugs_in_every_part() -> None:
+    assert len(bugs.BUGS) >= 16
+    assert {bug.where for bug in bugs.BUGS.values()} >= {
+        "recovery", "metadata log", "core", "mover", "pool", "write buffer", "placement", *SCHEMES
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
-def test_without_a_bug_the_same_cases_pass(ftl: str) -> None:
-    assert not [case for case in campaign.sweep(ftl, 11, 200) if run_case(case).failure]
+def test_without_a_bug_the_same_units_pass(ftl: str) -> None:
+    assert not campaign.run(ftl, "sweep", SEED, 500).failures
 
 
 def test_an_exception_of_the_device_is_a_failure_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,281 @@
+"""The bench: a chip in memory whose power somebody keeps cutting, under a scheme that has to bear it and a judge.
+
+A run has phases: 0 formats, 1 to n are the words of the program, n + 1 is the end, at which everything is looked at
+and crashes once more. A run that a cut broke off goes on in the next phase, once a recovery got through.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flashfs import _recovery
+from flashfs._fsck import cross_check
+from flashfs.crash._watched import WatchedNand
+from flashfs.crash.cases import Case, Failure, parse_program
+from flashfs.crash.judge import Judge
+from flashfs.device import ENGINE_OOB, build_ssd
+from flashfs.ftl import scheme
+from nandimg import PRESETS, Cut, Geometry, PowerCut, memory_image
+from nandimg._chip import Chip
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a case ended: operations per life (the last life's last), what recovery cost, and the failure if any."""
+
+    operations: list[int] = field(default_factory=list)
+    cuts_hit: int = 0
+    failure: Failure | None = None
+
+
+#: hears (what happened, operations in this life so far) for whoever wants to watch a replay
+Tell = Callable[[str, int], None]
+
+
+class Wrong(Exception):
+    """The judge or a check says no."""
+
+
+class Rack:
+    """Chips in memory, made once and used again and again: to make one costs more than to run a case on it."""
+
+    def __init__(self) -> None:
+        self.blank: dict[tuple[Geometry, int], Chip] = {}
+        self.free: dict[tuple[Geometry, int], list[Chip]] = {}
+
+    def take(self, geometry: Geometry, oob_bytes: int, like: Chip | None = None) -> Chip:
+        """A chip that holds what ``like`` does, or nothing."""
+        key = (geometry, oob_bytes)
+        if key not in self.blank:
+            self.blank[key] = self._make(geometry, oob_bytes)
+        chip = self.free[key].pop() if self.free.get(key) else self._make(geometry, oob_bytes)
+        chip.become(like or self.blank[key])
+        return chip
+
+    def give(self, chip: Chip) -> None:
+        self.free.setdefault((chip.geometry, chip.oob_bytes), []).append(chip)
+
+    def clear(self) -> None:
+        """Let them all go: a process that was forked off must not write to the chips of its parent."""
+        self.blank.clear()
+        self.free.clear()
+
+    @staticmethod
+    def _make(geometry: Geometry, oob_bytes: int) -> Chip:
+        image = memory_image(geometry)
+        image.bind("crash", {}, oob_bytes)  # the layout depends on the OOB that is kept, not on the name
+        return image.chip
+
+
+RACK = Rack()
+os.register_at_fork(after_in_child=RACK.clear)
+atexit.register(RACK.clear)  # while there still is an interpreter to close their files
+
+
+def geometry_of(case: Case) -> Geometry:
+    """The preset's; without power-loss protection it has no NVRAM, because looking for pages in an empty one is a
+    quarter of what a recovery of so small a chip costs."""
+    geometry = PRESETS[case.preset].geometry
+    return geometry if case.plp else replace(geometry, nvram_bytes=0)
+
+
+class Bench:
+    """One case being run. ``cuts`` are those that made it what it is: the case's, or those of a fork."""
+
+    def __init__(self, case: Case, tell: Tell | None = None, watcher: Any = None) -> None:
+        self.case = case
+        self.tell = tell
+        self.scheme = scheme(case.ftl)
+        self.geometry = geometry_of(case)
+        self.options = self.scheme.resolve({"buffer": 2, **dict(case.options)})
+        self.words = case.program.split()
+        self.steps = list(parse_program(case.program))
+        self.cuts = case.cuts
+        self.phase = 0
+        self.recovering = self.closing = False
+        self.judge = Judge(self.geometry.lpas, self.geometry.page_bytes)
+        self.outcome = Outcome()
+        self.nand = self.power_up(watcher)
+        self.ssd = build_ssd(self.scheme, self.options, self.nand, plp=case.plp)  # derives what is fixed at binding
+
+    def power_up(self, watcher: Any) -> WatchedNand:
+        """The chip, and the first life's power."""
+        chip = RACK.take(self.geometry, ENGINE_OOB + self.scheme.scheme_oob)
+        return WatchedNand(chip, self.case.cuts, self.case.fail, watcher=watcher)
+
+    def release(self) -> None:
+        """Give the chip back; the bench is of no more use."""
+        RACK.give(self.nand.chip)
+
+    def fork(self, shape: str, tail: int | None) -> Bench:
+        """Another bench, on which the power goes in the operation that is about to happen on this one, and of whose
+        program at most ``tail`` words follow. To be called from the watcher of this one."""
+        other = object.__new__(type(self))
+        other.case, other.tell, other.scheme = self.case, None, self.scheme
+        other.geometry, other.options = self.geometry, self.options
+        end = len(self.steps) if tail is None else self.phase + tail
+        other.words, other.steps = self.words[:end], self.steps[:end]
+        other.cuts = (*self.cuts, Cut(self.nand.operations + 1, shape))
+        other.phase = self.phase
+        other.recovering = other.closing = False
+        other.judge = self.judge.fork()
+        other.outcome = Outcome()
+        chip = RACK.take(self.geometry, self.nand.oob_bytes, like=self.nand.chip)
+        other.nand = WatchedNand(chip, (Cut(1, shape),), self.nand.still_failing)
+        other.nand.inherit(self.nand)
+        try:
+            self.nand.perform_on(other.nand)
+        except PowerCut:
+            return other
+        raise AssertionError("a chip survived a cut")
+
+    def as_case(self) -> Case:
+        """The case that runs as this bench did."""
+        return replace(self.case, program=" ".join(self.words), cuts=self.cuts)
+
+    # --- running
+
+    def play(self, *, forked: bool = False) -> Outcome:
+        """Run to the end, from the start or, ``forked``, from the power cut that has just happened. Never raises for
+        a device's fault."""
+        try:
+            if forked:
+                self.survive()
+                self.phase += self.phase <= len(self.steps)
+            while self.phase <= len(self.steps):
+                self.attempt(self.format if self.phase == 0 else self.next_step)
+                self.say(self.words[self.phase - 1] if self.phase else "formatted")
+                self.phase += 1
+            self.outcome.operations.append(self.nand.operations)
+            while not self.attempt(self.finish):
+                pass
+        except Wrong as wrong:
+            self.fail(str(wrong))
+        except Exception as error:
+            self.fail(f"{type(error).__name__}: {error}")
+        return self.outcome
+
+    def fail(self, why: str) -> None:
+        self.outcome.failure = Failure(self.as_case(), why)
+
+    def say(self, what: str) -> None:
+        if self.tell is not None:
+            self.tell(what, self.nand.operations)
+
+    def attempt(self, action: Callable[[], None]) -> bool:
+        """Do it; if the power goes, recover and go on (what was cut may have happened or not)."""
+        try:
+            action()
+        except PowerCut:
+            self.survive()
+            return False
+        return True
+
+    def survive(self) -> None:
+        """The power went. Switch it on until a recovery gets through, then judge what it found."""
+        self.recovering = True
+        while True:
+            self.outcome.operations.append(self.nand.operations)
+            self.outcome.cuts_hit += 1
+            self.say("power cut")
+            self.power_on()
+            try:
+                self.mount()
+            except PowerCut:
+                continue
+            break
+        self.recovering = False
+        self.examine()
+
+    def power_on(self) -> None:
+        self.nand.power_on()
+
+    def format(self) -> None:
+        self.ssd.format()
+
+    def mount(self) -> None:
+        """Power is there: recover, and check everything."""
+        self.ssd = build_ssd(self.scheme, dict(self.options), self.nand, plp=self.case.plp)
+        report = _recovery.Recovery(self.ssd).run()
+        if self.tell is not None:
+            self.say(f"mounted {report.summary()}")
+
+    def next_step(self) -> None:
+        self.step(*self.steps[self.phase - 1])
+
+    def step(self, operation: str, lpa: int, n: int) -> None:
+        judge, page = self.judge, self.geometry.page_bytes
+        if operation == "w":
+            data = b"".join([judge.will_write(x) for x in range(lpa, lpa + n)])
+            self.ssd.write_range(lpa * page, data)
+            if self.case.plp:
+                self.protected(lpa, n)
+        elif operation == "t":
+            judge.will_trim(lpa, n)
+            self.ssd.trim_pages(lpa, n)
+        elif operation == "f":
+            self.flush()
+        elif operation == "i":
+            self.ssd.idle()
+        elif operation == "r":
+            self.flush()
+            self.ssd.checkpoint(True)
+            self.mount()
+
+    def flush(self) -> None:
+        self.ssd.sync_now()
+        self.judge.flushed()
+
+    def protected(self, lpa: int, n: int) -> None:
+        """An acknowledged write with power-loss protection is safe."""
+        for x in range(lpa, lpa + n):
+            self.judge.settle(x)
+
+    # --- judging
+
+    def read_all(self) -> bytearray:
+        into = bytearray(self.geometry.logical_bytes)
+        self.ssd.read_range(0, into)
+        return into
+
+    def examine(self) -> None:
+        wrong = self.judge.all_crashed(self.read_all())
+        if wrong:
+            raise Wrong(f"after recovery: {wrong}")
+        self.sound("after recovery")
+
+    def must_be_newest(self, when: str) -> None:
+        lpa = self.judge.not_newest(self.read_all())
+        if lpa is not None:
+            raise Wrong(f"{when}: LPA {lpa} does not read what was written last")
+        self.sound(when)
+
+    def sound(self, when: str) -> None:
+        problems = self.ssd.check() + cross_check(self.ssd)
+        if problems:
+            raise Wrong(f"{when}: {problems[0]}")
+
+    def finish(self) -> None:
+        """What is there now must be the newest; and after one more crash, still."""
+        self.closing = False
+        self.must_be_newest("at the end")
+        self.flush()
+        self.closing = True
+        self.power_on()
+        self.mount()
+        self.examine()
+
+
+def run_case(case: Case, tell: Tell | None = None) -> Outcome:
+    """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
+    from flashfs.crash.host import HostBench
+
+    bench = HostBench(case, tell) if case.keeps else Bench(case, tell)
+    try:
+        return bench.play()
+    finally:
+        bench.release()

@@ -1,0 +1,111 @@
+"""Cuts by forking: a program runs once, and at each operation copies of the chip lose their power in it.
+
+Each copy then recovers under a judge of its own, goes on with the program, and ends as any case does; nothing of the
+engine is shared or saved. So a cut costs what follows it and not what went before, and is still the very run that
+``run_case`` makes of its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from flashfs.crash._watched import WatchedNand
+from flashfs.crash.bench import Bench, Outcome
+from flashfs.crash.cases import Case, Failure
+from nandimg._faults import BASIC_SHAPES, SHAPES
+
+RARE = SHAPES[len(BASIC_SHAPES) :]  #: variations: of most operations they leave what a basic one does
+KEPT = 20  #: failures of one unit that are kept; a broken device has thousands
+SPAN = 4  #: operations behind a recovery at which a second cut is tried too
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one unit of a campaign came to: distinct cuts, runs (with and without a cut), failures."""
+
+    cuts: int = 0
+    cases: int = 0
+    failed: int = 0
+    first: int = 0  # the number of the cut that the first failure had
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, outcome: Outcome, cuts: int) -> None:
+        self.cuts += cuts
+        self.cases += 1
+        if outcome.failure:
+            self.failed += 1
+            self.first = self.first or max(1, self.cuts)
+            if len(self.failures) < KEPT:
+                self.failures.append(outcome.failure)
+
+
+#: hears of each run that a fork made, in the order in which they ended
+Hear = Callable[[Bench, Outcome], None]
+
+
+@dataclass(slots=True)
+class Forks:
+    """Every operation of ``case`` cut in every basic shape; and, if ``rare``, in one of the others, in turn.
+
+    ``tail`` words of the program follow most cuts, all of it one cut of each operation (None: every one). ``first`` is
+    the first phase that is cut. With ``depth`` 2 each recovery is cut as well, at each of its operations and ``SPAN``
+    more.
+    """
+
+    case: Case
+    tail: int | None = None
+    first: int = 0
+    depth: int = 1
+    rare: bool = False
+    tally: Tally = field(default_factory=Tally)
+    hear: Hear | None = None
+
+    def run(self) -> Tally:
+        bench = Bench(self.case)
+        bench.nand.watcher = Stem(self, bench)
+        try:
+            self.tally.add(bench.play(), 0)
+        finally:
+            bench.release()
+        if self.hear:
+            self.hear(bench, bench.outcome)
+        return self.tally
+
+    def cut(self, bench: Bench, depth: int) -> None:
+        """Cut the operation that is about to happen on ``bench``."""
+        at = bench.nand.operations + 1
+        for turn, shape in enumerate((*BASIC_SHAPES, RARE[at % len(RARE)]) if self.rare else BASIC_SHAPES):
+            whole = self.tail is None or turn == at % len(BASIC_SHAPES)
+            fork = bench.fork(shape, None if whole else self.tail)
+            if depth < self.depth:
+                fork.nand.watcher = Stem(self, fork, depth + 1)
+            outcome = fork.play(forked=True)
+            fork.release()
+            self.tally.add(outcome, 1)
+            if self.hear:
+                self.hear(fork, outcome)
+
+
+class Stem:
+    """Watches one run of which others fork: one whose power has not gone yet, or, in depth 2, has gone once."""
+
+    def __init__(self, forks: Forks, bench: Bench, depth: int = 1) -> None:
+        self.forks = forks
+        self.bench = bench
+        self.depth = depth
+        self.left = SPAN
+
+    def before_operation(self, nand: WatchedNand) -> None:
+        bench = self.bench
+        if bench.closing or bench.phase < self.forks.first:
+            return
+        if self.depth > 1 and not bench.recovering:
+            if self.left == 0:
+                nand.watcher = None
+                return
+            self.left -= 1
+        self.forks.cut(bench, self.depth)
+
+    def before_sync(self, nand: WatchedNand) -> None:
+        """Nothing is lost at a sync that was not lost before."""

@@ -1,0 +1,284 @@
+"""The tiers that run in memory. Each is a row of units, numbered from 0; a unit is a function of its number, the FTL,
+the seed and the tier's bound alone, so units can run anywhere, in any order, and an interrupted campaign can go on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from flashfs.crash.bench import Bench, run_case
+from flashfs.crash.cases import Case
+from flashfs.crash.forks import Forks, Tally
+from flashfs.errors import BindError, FlashfsError
+from flashfs.ftl import scheme
+from nandimg import PRESETS, Cut
+from nandimg._faults import SHAPES
+
+TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p")
+CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
+TAIL = 3  #: words that follow most cuts of a sweep
+SCATTERED = 25  #: cases in a unit of tier random
+OPTION_HIGH = 16
+
+# --- programs and settings
+
+
+def random_program(rnd: random.Random, pages: int, length: int) -> str:
+    """Mostly writes, of few pages and often the same ones; trims, flushes, idle moments, remounts."""
+    words = []
+    hot = [rnd.randrange(pages) for _ in range(3)]
+    for _ in range(length):
+        lpa = rnd.choice(hot) if rnd.random() < 0.3 else rnd.randrange(pages)
+        span = rnd.randint(1, min(4, pages - lpa))
+        kinds = (f"w{lpa}", f"w{lpa}+{span}", f"t{lpa}+{span}", "f", "i", "r")
+        words.append(rnd.choices(kinds, weights=(55, 10, 10, 13, 6, 6))[0])
+    return " ".join(words)
+
+
+def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
+    """Some choice of the engine's options, and of the scheme's own where they are few."""
+    options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
+    if rnd.random() < 0.2:
+        options.append(("wear_spread", 2))
+    if rnd.random() < 0.2:
+        options.append(("checkpoint_every", rnd.choice((4, 9))))
+    if rnd.random() < 0.1:
+        options.append(("gc_reserve", rnd.randint(1, 3)))
+    for option in scheme(ftl).options:
+        if rnd.random() >= 0.3:
+            continue
+        if option.choices or option.high <= OPTION_HIGH:
+            options.append((option.name, rnd.choice(option.choices or range(option.low, option.high + 1))))
+        elif not option.fixed:
+            options.append((option.name, rnd.choice((option.low, option.low + 1, option.default))))
+    return tuple(options)
+
+
+def random_setting(rnd: random.Random, ftl: str, preset: str) -> Case:
+    """A program on that chip with some choice of options, the scheme's own included; no cut yet."""
+    program = random_program(rnd, PRESETS[preset].geometry.lpas, rnd.choice((12, 24, 40, 90)))
+    if preset == CROWDED:
+        program = f"w0+{rnd.choice((256, 300))} {program}"
+    plp = rnd.random() < 0.15
+    case = Case(ftl, program, preset, options=random_options(rnd, ftl, plp), plp=plp)
+    if "gc_reserve" in dict(case.options) and not fits(case):
+        case = replace(case, options=tuple(pair for pair in case.options if pair[0] != "gc_reserve"))
+    return case
+
+
+def fits(case: Case) -> bool:
+    """Whether its options leave the chip large enough for its FTL."""
+    try:
+        Bench(case).release()
+    except BindError:
+        return False
+    return True
+
+
+@lru_cache
+def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
+    """Those that the FTL can be bound to; FlashfsError if there is none."""
+    found = []
+    for preset in among:
+        try:
+            Bench(Case(ftl, "", preset)).release()
+        except BindError as error:
+            why = error
+        else:
+            found.append(preset)
+    if not found:
+        raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")
+    return tuple(found)
+
+
+# --- sweep
+
+
+def sweep_base(ftl: str, seed: int, unit: int) -> Case:
+    """The program of a unit of tier sweep."""
+    presets = presets_for(ftl)
+    return random_setting(random.Random(f"sweep {ftl} {seed} {unit}"), ftl, presets[unit % len(presets)])
+
+
+def _sweep(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
+    return Forks(sweep_base(ftl, seed, unit), TAIL, depth=depth, rare=True).run()
+
+
+# --- random
+
+
+def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
+    """The cases of a unit of tier random: up to three lives, options, operations that fail."""
+    rnd = random.Random(f"random {ftl} {seed} {unit}")
+    tiny, crowded = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED))
+    for _ in range(SCATTERED):
+        preset = CROWDED if CROWDED in crowded and rnd.random() < 0.1 else rnd.choice(tiny)
+        base = random_setting(rnd, ftl, preset)
+        filled = 900 if preset == CROWDED else 0  # operations that the fill takes, or nearly
+        lives = tuple(
+            Cut(at + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
+            for at, mean in ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
+        )
+        fail = (filled + rnd.randrange(3, 60),) if rnd.random() < 0.15 and preset != "tiny-8" else ()
+        yield replace(base, cuts=lives, fail=fail)
+
+
+def _random(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
+    return _run_all(scattered(ftl, seed, unit))
+
+
+def _run_all(cases: Iterator[Case]) -> Tally:
+    tally = Tally()
+    for case in cases:
+        outcome = run_case(case)
+        tally.add(outcome, outcome.cuts_hit)
+    return tally
+
+
+# --- host
+
+#: whether the host also dies on devices with a protected write buffer. Not yet: the engine reuses an NVRAM slot before
+#: the page that it held is durable in flash, so the host's death can take a page that was flushed.
+HOST_PLP = False
+
+
+def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
+    """The cases of a unit of tier host: up to four lives, each ended by the host's death."""
+    rnd = random.Random(f"host {ftl} {seed} {unit}")
+    presets = presets_for(ftl)
+    for _ in range(SCATTERED):
+        base = random_setting(rnd, ftl, rnd.choice(presets))
+        means = (30, 12, 12, 12)[: rnd.randint(1, 4)]
+        lives = tuple(Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means)
+        fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
+        yield replace(base, cuts=lives, keeps=tuple(_keep(rnd) for _ in lives), fail=fail, plp=base.plp and HOST_PLP)
+
+
+def _ending(rnd: random.Random) -> str:
+    """Half of the deaths leave the operation whole: the host died, the chip did not lose its power."""
+    return "after" if rnd.random() < 0.5 else rnd.choice(SHAPES)
+
+
+def _keep(rnd: random.Random) -> str:
+    keep: str = rnd.choices(
+        ("coin", "none", "all", "tables", "data", "first", "last"), weights=(48, 10, 6, 8, 8, 10, 10)
+    )[0]
+    if keep == "coin":
+        return f"coin.{rnd.randrange(10**6)}"
+    return f"{keep}.{rnd.randint(1, 12)}" if keep in ("first", "last") else keep
+
+
+def _host(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
+    return _run_all(dying(ftl, seed, unit))
+
+
+# --- every
+
+EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
+#: cold pages among hot ones, until the next write has to clean and to move
+AGED_8 = "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f"
+AGED_16 = "w0+56 w0+4 w8+4 w16+4 w24+4 w32+4 w40+4 w48+4 w0+4 w8+4 f"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a program of tier every finds: a chip, a write buffer, and what was done before."""
+
+    preset: str
+    prologue: str
+    buffer: int
+    plp: bool = False
+
+    def case(self, ftl: str, words: tuple[str, ...]) -> Case:
+        program = " ".join((*self.prologue.split(), *words))
+        return Case(ftl, program, self.preset, options=(("buffer", self.buffer),), plp=self.plp)
+
+
+SCENES = (
+    Scene("tiny-8", "", 0),
+    Scene("tiny-8", "", 2),
+    Scene("tiny-8", AGED_8, 0),
+    Scene("tiny-8", AGED_8, 2),
+    Scene("tiny-8", AGED_8, 2, plp=True),
+    Scene("tiny-16", AGED_16, 2),
+)
+
+
+def programs(length: int) -> Iterator[tuple[str, ...]]:
+    """All programs of up to ``length`` words, the empty one first, up to the names of the pages: page 1 comes only
+    after page 0. A longer ``length`` only adds some at the end."""
+    for n in range(length + 1):
+        for words in itertools.product(EVERY_WORDS, repeat=n):
+            named = list(dict.fromkeys(word[1] for word in words if len(word) == 2))
+            if named == sorted(named) and (not named or int(named[-1]) == len(named) - 1):
+                yield words
+
+
+def programs_count(length: int) -> int:
+    """How many they are. After k pages are named, 3 + 2k words name no new one and 2 do."""
+    named = [1, 0, 0, 0]
+    total = 1
+    for _ in range(length):
+        named = [n * (3 + 2 * k) + (2 * named[k - 1] if k else 0) for k, n in enumerate(named)]
+        total += sum(named)
+    return total
+
+
+def scenes(ftl: str, depth: int) -> tuple[Scene, ...]:
+    """Those that the FTL can be bound to; in depth 2 only the smallest chip."""
+    presets = presets_for(ftl, ("tiny-8", "tiny-16"))
+    return tuple(scene for scene in SCENES if scene.preset in presets and (depth == 1 or scene.preset == presets[0]))
+
+
+def every_case(ftl: str, words: tuple[str, ...], scene: Scene, depth: int) -> Tally:
+    """One program in one scene, every operation cut. The prologue's are cut once, with the empty program."""
+    first = len(scene.prologue.split()) + 1 if words or depth > 1 else 0
+    return Forks(scene.case(ftl, words), first=first, depth=depth).run()
+
+
+# --- all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One unit: what a worker is given. ``words`` and ``scene`` are for tier every, which counts them out."""
+
+    tier: str
+    ftl: str
+    seed: int
+    number: int
+    bound: int
+    depth: int = 1
+    words: tuple[str, ...] = ()
+    scene: Scene | None = None
+
+    def run(self) -> Tally:
+        if self.scene is not None:
+            return every_case(self.ftl, self.words, self.scene, self.depth)
+        return _RUN[self.tier](self.ftl, self.seed, self.number, self.bound, self.depth)
+
+
+_RUN: dict[str, Callable[[str, int, int, int, int], Tally]] = {"sweep": _sweep, "random": _random, "host": _host}
+
+TIERS = ("sweep", "every", "random", "host")
+
+
+def units(tier: str, ftl: str, seed: int, bound: int, depth: int = 1, start: int = 0) -> Iterator[Unit]:
+    """From number ``start`` on: without end, but for tier every, where ``bound`` is the programs' length."""
+    if tier != "every":
+        for number in itertools.count(start):
+            yield Unit(tier, ftl, seed, number, bound, depth)
+    where = scenes(ftl, depth)
+    pairs = itertools.islice(itertools.product(programs(bound), where), start, None)
+    for number, (words, scene) in enumerate(pairs, start):
+        yield Unit(tier, ftl, seed, number, bound, depth, words, scene)
+
+
+def units_count(tier: str, ftl: str, bound: int, depth: int = 1) -> int | None:
+    """How many there are, if there is an end."""
+    return programs_count(bound) * len(scenes(ftl, depth)) if tier == "every" else None
