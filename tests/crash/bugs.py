@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from flashfs import _recovery
+from flashfs import _recovery, _scan
 from flashfs.crash.bench import Bench
 from flashfs.ftl import SCHEMES
 
@@ -79,8 +79,8 @@ def empty_flush(patch: pytest.MonkeyPatch) -> None:
 
 def lost_newest_trim(patch: pytest.MonkeyPatch) -> None:
     """The last record of each trim page is overlooked."""
-    records = _recovery.trim_records
-    patch.setattr(_recovery, "trim_records", lambda raw: records(raw)[:-1])
+    records = _scan.trim_records
+    patch.setattr(_scan, "trim_records", lambda raw: records(raw)[:-1])
 
 
 def trimmed_pages_come_back(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import bugs
 import pytest
 
 from flashfs import cli
@@ -81,10 +82,7 @@ def forked(case: Case, **how: Any) -> list[tuple[Case, str | None]]:
 def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, spoilt: bool, depth: int) -> None:
     """Failure for failure, word for word: on the engine as it is, and on one whose recovery forgets the trims."""
     if spoilt:
-        from flashfs import _recovery
-
-        records = _recovery.trim_records
-        monkeypatch.setattr(_recovery, "trim_records", lambda raw: records(raw)[:-1])
+        bugs.lost_newest_trim(monkeypatch)
     rnd = random.Random(f"{ftl} {depth}")
     failed = 0
     for unit in range(4 // depth):
@@ -161,10 +159,7 @@ def test_units_go_on_from_any_number() -> None:
 @pytest.mark.parametrize("tier", ["sweep", "every", "random", "host"])
 def test_two_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
     """In the same order too: on an engine that fails now and then, the same failures."""
-    from flashfs import _recovery
-
-    records = _recovery.trim_records
-    monkeypatch.setattr(_recovery, "trim_records", lambda raw: records(raw)[:-1])
+    bugs.lost_newest_trim(monkeypatch)
     bound = 1 if tier == "every" else 300
     heard: list[int] = []
     one = campaign.run("pagemap", tier, 5, bound)
@@ -271,10 +266,7 @@ def test_bad_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
 def test_a_failure_is_reported_with_its_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from flashfs import _recovery
-
-    records = _recovery.trim_records
-    monkeypatch.setattr(_recovery, "trim_records", lambda raw: records(raw)[:-1])
+    bugs.lost_newest_trim(monkeypatch)
     line = ["crash", "--ftl", "pagemap", "--tier", "sweep", "--cuts", "1500", "--seed", "1", "--jobs", "1"]
     assert cli.run([*line, "--json"]) == 1
     row = json.loads(capsys.readouterr().out)[0]
@@ -289,16 +281,13 @@ def test_a_failure_is_reported_with_its_line(
 
 def test_a_foreign_scheme_goes_through_every_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """By whatever name it is found: in worker processes, and in the lines of its failures."""
-    from flashfs import _recovery
-
     name = "some.package:Odd Name"
     monkeypatch.setitem(SCHEMES, name, replace(SCHEMES["pagemap"], name=name))
     for tier in tiers.TIERS:
         bound = 1 if tier == "every" else 100
         result = campaign.run(name, tier, 1, bound, jobs=2)
         must_survive(result, 100)
-    records = _recovery.trim_records
-    monkeypatch.setattr(_recovery, "trim_records", lambda raw: records(raw)[:-1])
+    bugs.lost_newest_trim(monkeypatch)
     failure = campaign.run(name, "random", 1, 1_000, jobs=2).failures[0]
     *command, line = shlex.split(failure.replay)
     assert command == ["flashfs", "crash", "replay"]
