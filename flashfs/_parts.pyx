@@ -122,11 +122,6 @@ cdef class Mapping:
         checkpoint says of them."""
         return ()
 
-    def recovery_exact(self):
-        """Whether ``locate`` needs no flash read to be right, so that what a recovery found superseded is all that
-        was."""
-        return True
-
     def recovery_reopens(self):
         """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
         return False

@@ -204,27 +204,14 @@ cdef class Worker(Scanner):
             self.trimmed = self.paint_trims([self.entries[i].lpa for i in range(self.n_entries)])
         while True:
             self.resolve_once()
-            erased = (set(self.ssd.mapping.recovery_erased()) | self.superseded_after_all()) - self.reopened
+            erased = set(self.ssd.mapping.recovery_erased()) - self.reopened
             conflicts = set(self.ssd.mapping.recovery_conflicts()) - self.excluded if not erased else set()
             if not erased and not conflicts:
                 break
             self.reopened |= erased
             self.excluded |= conflicts
             self.load_base()
-        self.missing_pages()
         return f"{len(self.winners)} pages changed place, {self.figures['undone_moves']} moves undone"
-
-    cdef superseded_after_all(self):
-        """Of blocks that could not be read at all: those of which nothing counts any more were being erased. A mapping
-        that must read flash to know where a page was cannot tell, and takes it for granted. Any other is a loss."""
-        gone = set()
-        for block in self.mute:
-            if self.ssd.validity.count(block) == 0 or not self.ssd.mapping.recovery_exact():
-                gone.add(block)
-            else:
-                self.alarm(f"block {block}: {self.ssd.validity.count(block)} pages that count cannot be read")
-        self.mute -= gone
-        return gone
 
     cdef resolve_once(self):
         cdef uint32_t block, i, k, lpa
@@ -351,6 +338,8 @@ cdef class Worker(Scanner):
             was_open = block in self.next_page and not (self.heads[block] is None)
             if self.heads[block] is not None:
                 ssd.pool.stream[block] = self.heads[block][2]
+            if block in self.whole:
+                ssd.nand.vouch(block, self.whole[block])
             if ssd.nand.health(block):
                 ssd.pool.state[block] = STATE_BAD
             elif block in keep or self.is_log(block):

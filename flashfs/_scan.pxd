@@ -15,10 +15,9 @@ cdef class Scanner:
     cdef readonly list alarms
     cdef object base                       # LoadedCheckpoint or None
     cdef list heads                        # per block: None or (kind, order, stream, scheme bytes)
-    cdef set headless                      # blocks whose first page cannot be read and a later one can
-    cdef set mute                          # blocks of the checkpoint of which nothing at all can be read
     cdef list descriptors, trim_pages, records, meta_blocks
-    cdef list gaps                         # (block, page): whole at a sync, and not any more
+    cdef list gaps                         # (block, page) of the metadata log: whole at a sync, and not any more
+    cdef dict whole                        # of the blocks that were scanned: pages from the first that can be read
     cdef dict next_page                    # of the blocks that were scanned
     cdef set reopened, torn_in
     cdef Entry* entries
@@ -32,8 +31,7 @@ cdef class Scanner:
     cdef load_base(self)
     cdef head_of(self, uint32_t block)
     cdef missing_metadata(self)
-    cdef bint still_stands(self, uint32_t block) except -1
     cdef scan_block(self, uint32_t block, uint32_t page)
     cdef miss(self, uint32_t block, uint32_t page, uint32_t durable)
-    cdef missing_pages(self)
+    cdef missing(self, uint32_t block, uint32_t page)
     cdef int add_entry(self, const Oob* oob, uint32_t ppa) except -1

@@ -43,14 +43,13 @@ cdef class Scanner:
         self.figures = {"torn": 0, "pages_found": 0, "undone_moves": 0}
         self.alarms = []
         self.heads = []
-        self.headless = set()
-        self.mute = set()
         self.descriptors = []
         self.trim_pages = []
         self.records = []
         self.meta_blocks = []
         self.gaps = []
         self.next_page = {}
+        self.whole = {}
         self.reopened = set()
         self.torn_in = set()
         self.stamps = bytearray()
@@ -151,15 +150,15 @@ cdef class Scanner:
         """(kind, order, stream, scheme bytes) of a block's first page. Where that cannot be read, though the block had
         pages at a sync, any later one does: all of them say when the block was opened and for what."""
         cdef Oob oob
-        cdef uint32_t page = 0
+        cdef uint32_t page = 0, durable = self.ssd.nand.synced(block)
         cdef int status = self.spare_read(block, 0, &oob)
+        if status != PAGE_OK and durable:
+            self.alarm(f"block {block}: its first page was flushed and cannot be read")
         while status != PAGE_OK:
             page += 1
-            if page >= self.ssd.nand.synced(block):
+            if page >= durable:
                 return None
             status = self.spare_read(block, page, &oob)
-        if page:
-            self.headless.add(block)
         return oob.kind, oob.order, oob.stream, bytes(self.ssd.read_oobs[OOB_ENGINE:self.ssd.oob_bytes])
 
     def metadata(self):
@@ -247,7 +246,6 @@ cdef class Scanner:
         cdef uint32_t block
         order = self.base.order if self.base is not None else 0
         self.load_base()
-        doubtful = []
         for block, head in enumerate(self.heads):
             state = self.ssd.pool.state[block]
             known = state == STATE_OPEN or state == STATE_CLOSED
@@ -256,45 +254,13 @@ cdef class Scanner:
                     self.reopened.add(block)
                 if head[2] != STREAM_META:
                     self.scan_block(block, 0)
-            elif known and (head is None or block in self.headless):
-                doubtful.append(block)
+            elif known and head is None and self.ssd.nand.synced(block) == 0:
+                self.reopened.add(block)  # erased, or its erase was begun, after all in it had been superseded
             elif state == STATE_OPEN:
                 self.scan_block(block, self.ssd.pool.next_page[block])
-        for block in doubtful:
-            if self.still_stands(block):
-                self.alarm(f"block {block}: its first page cannot be read")
-                if self.ssd.pool.state[block] == STATE_OPEN:
-                    self.scan_block(block, self.ssd.pool.next_page[block])
-            elif block not in self.mute:
-                self.reopened.add(block)  # erased, or its erase was begun, after all in it had been superseded
         self.figures["blocks_scanned"] = len(self.next_page)
         self.figures["pages_found"] = self.n_entries
         return f"{len(self.next_page)} blocks, {self.n_entries} pages"
-
-    cdef bint still_stands(self, uint32_t block) except -1:
-        """Whether a block whose first page is gone holds pages that nothing has superseded since the checkpoint. An
-        erase that was cut short only ever hit a block in which nothing counted any more."""
-        cdef Oob oob
-        cdef uint32_t i, page
-        cdef int status
-        alive = {}
-        readable = False
-        for page in self.ssd.validity.live_in(block):
-            status = self.spare_read(block, page, &oob)
-            if status == PAGE_ERASED:
-                return False
-            if status == PAGE_OK and oob.kind == KIND_USER:
-                readable = True
-                alive[oob.lpa] = oob.seq
-        if not readable and self.ssd.validity.count(block):
-            self.mute.add(block)  # not a word to go by: `resolve` finds out
-        for i in range(self.n_entries):
-            if alive.get(self.entries[i].lpa, self.entries[i].seq + 1) <= self.entries[i].seq:
-                del alive[self.entries[i].lpa]
-        for seq, first, n in self.records:
-            for lpa in [lpa for lpa in alive if first <= lpa < first + n and alive[lpa] < seq]:
-                del alive[lpa]
-        return bool(alive)
 
     cdef scan_block(self, uint32_t block, uint32_t page):
         """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
@@ -324,22 +290,20 @@ cdef class Scanner:
                 if last >= durable:
                     self.n_entries -= 1  # else it was whole once: its LPA gives EIO, not what it held before
         if page < durable:
-            self.gaps.append((block, page))
+            self.missing(block, page)
         self.next_page[block] = page
+        self.whole[block] = min(page, self.whole.get(block, page))
 
     cdef miss(self, uint32_t block, uint32_t page, uint32_t durable):
         self.figures["torn"] += 1
         self.torn_in.add(block)
+        self.whole[block] = min(page, self.whole.get(block, page))
         if page < durable:
-            self.gaps.append((block, page))
+            self.missing(block, page)
 
-    cdef missing_pages(self):
-        """Alarms for pages that were whole at a sync, in blocks of which some pages count: those were not being
-        erased. Asked for once validity stands."""
-        for block, page in self.gaps:
-            if self.ssd.validity.count(block):
-                self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page that was flushed cannot be read: "
-                           "its LPA may show an older version")
+    cdef missing(self, uint32_t block, uint32_t page):
+        self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page that was flushed cannot be read: "
+                   "its LPA may show an older version")
 
     cdef int add_entry(self, const Oob* oob, uint32_t ppa) except -1:
         cdef Entry* entry

@@ -297,6 +297,11 @@ cdef class Chip(Nand):
     cdef uint32_t synced(self, uint32_t block) noexcept nogil:
         return (self.table[block] >> 32) & 0xFFFF
 
+    cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
+        if not self.readonly and self.health(block) == BLOCK_GOOD and pages > self.synced(block):
+            self.write_entry(block, self.erases(block), pages, BLOCK_GOOD)
+        return 0
+
     cdef int32_t find_next(self, uint32_t block) noexcept nogil:
         """The page after the last one that is not erased. Pages before it that look erased are holes, left by a host
         that died with records unwritten: they count as torn."""

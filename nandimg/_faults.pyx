@@ -138,6 +138,7 @@ cdef class FaultyNand(NandFilter):
         if self.cut_at == 0 and not self.has_failing and not self.any_unstable:
             self.operations += n
             return self.inner.program(block, page, n, data, oob, cause, t_ns, done)
+        self.inner.announce(n)
         for i in range(n):
             self.operations += 1
             if self.operations == self.cut_at:

@@ -69,6 +69,12 @@ cdef class NandFilter(Nand):
     cdef uint32_t synced(self, uint32_t block) noexcept nogil:
         return self.inner.synced(block)
 
+    cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
+        return self.inner.vouch(block, pages)
+
+    cdef int announce(self, uint32_t pages) except -1 nogil:
+        return self.inner.announce(pages)
+
     cdef int retire(self, uint32_t block) except -1 nogil:
         return self.inner.retire(block)
 

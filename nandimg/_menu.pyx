@@ -58,6 +58,7 @@ cdef class Mishap(NandFilter):
             self.operations += n
             return self.inner.program(block, page, n, data, oob, cause, t_ns, done)
         done[0] = 0
+        self.inner.announce(n)
         for i in range(n):
             self.operations += 1
             one = 0
@@ -285,28 +286,34 @@ cdef class HostErrors(Mishap):
             self.struck.append((self.operations, -1, -1))
             raise OSError(self.code, os.strerror(self.code))
 
-    cdef int pass_by(self, uint32_t n) except -1 nogil:
-        """``n`` operations are about to be done."""
+    cdef int announce(self, uint32_t pages) except -1 nogil:
+        """Whether one of the next operations is to fail; the whole run does then."""
         cdef uint32_t i
         if self.armed:
             with gil:
-                for i in range(1, n + 1):
+                for i in range(1, pages + 1):
                     if self.operations + i in self.at:
                         self.at.discard(self.operations + i)
                         self.due = True
-        self.operations += n
-        return 0
+        if self.due:
+            self.operations += pages
+            self.fail_now()
+        return self.inner.announce(pages)
 
     cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
                          int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
-        self.pass_by(n)
         done[0] = 0
-        if self.due:
-            self.fail_now()
+        self.announce(n)
+        self.operations += n
         return self.inner.program(block, page, n, data, oob, cause, t_ns, done)
 
     cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
-        self.pass_by(1)
+        self.operations += 1
+        if self.armed:
+            with gil:
+                if self.operations in self.at:  # an erase writes nothing to the host's file: what does next, fails
+                    self.at.discard(self.operations)
+                    self.due = True
         return self.inner.erase(block, cause, t_ns, ok)
 
     cdef int sync(self, bint durable) except -1 nogil:

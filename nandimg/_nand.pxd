@@ -58,6 +58,8 @@ cdef class Nand:
     cdef uint32_t erases(self, uint32_t block) noexcept nogil
     cdef int health(self, uint32_t block) noexcept nogil
     cdef uint32_t synced(self, uint32_t block) noexcept nogil
+    cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil
+    cdef int announce(self, uint32_t pages) except -1 nogil
     cdef int retire(self, uint32_t block) except -1 nogil
     cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil
     cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil

@@ -52,8 +52,17 @@ cdef class Nand:
         return BLOCK_GROWN_BAD
 
     cdef uint32_t synced(self, uint32_t block) noexcept nogil:
-        """Pages from the block's first that were whole at a durable sync since its last erase: no power cut, and no
-        death of the host, can have spoilt them. An interrupted erase can."""
+        """Pages from the block's first that were whole at a durable sync since an erase of it last began: no power
+        cut, and no death of the host, can have spoilt them."""
+        return 0
+
+    cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
+        """Whoever has read them since the last durable sync says that so many pages from the block's first are whole."""
+        return 0
+
+    cdef int announce(self, uint32_t pages) except -1 nogil:
+        """A run of so many programs is about to be done piece by piece: what would refuse it as a whole must do so
+        now."""
         return 0
 
     cdef int retire(self, uint32_t block) except -1 nogil:
@@ -163,6 +172,13 @@ cdef class Nand:
         cdef uint8_t[64] raw
         self.boot_read(slot, raw)
         return raw[:64]
+
+    def write_boot_slot(self, int slot, const uint8_t[::1] raw not None):
+        """Replace the 64 bytes of a boot slot."""
+        self.require_open()
+        if raw.shape[0] != 64:
+            raise ValueError(f"{raw.shape[0]} bytes: a boot slot takes 64")
+        self.boot_write(slot, &raw[0])
 
     def nvram(self, uint64_t offset, uint64_t n):
         """``n`` bytes of the NVRAM region."""

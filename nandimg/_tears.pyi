@@ -1,1 +1,3 @@
-# Compiled callers only: nandimg._faults.
+from nandimg._chip import Chip
+
+def spoil(chip: Chip, block: int, page: int) -> None: ...

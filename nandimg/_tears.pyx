@@ -85,9 +85,11 @@ cdef int half_data(Chip chip, uint32_t ppa, const uint8_t* data, int shape) noex
 
 
 cdef int tear_erase(Chip chip, uint32_t block, int shape) except -1 nogil:
-    """Leave the block as an interrupted erase would; its erase count does not move."""
+    """Leave the block as an interrupted erase would; its erase count does not move. None of its pages counts as synced
+    from the moment the erase begins."""
     cdef uint32_t page, epoch = chip.erases(block) + 1
     cdef uint32_t half = chip.pages_per_block // 2
+    chip.write_entry(block, chip.erases(block), 0, chip.health(block))
     for page in range(chip.pages_per_block):
         if ((shape == TEAR_HEAD_GONE and page < half) or (shape == TEAR_TAIL_GONE and page >= half)
                 or shape == TEAR_UNSTABLE):
@@ -107,6 +109,14 @@ cdef int spoil_page(Chip chip, uint32_t block, uint32_t page) except -1 nogil:
     if epoch == chip.erases(block) + 1:
         memset(rec + 4, SPOILT, chip.stride - 4)
     return 0
+
+
+def spoil(Chip chip not None, uint32_t block, uint32_t page):
+    """As ``spoil_page``, for tools and tests."""
+    chip.require_open()
+    if block >= chip.blocks or page >= chip.pages_per_block:
+        raise ValueError(f"block {block} page {page}: the chip has {chip.blocks} blocks of {chip.pages_per_block}")
+    spoil_page(chip, block, page)
 
 
 cdef int skip_page(Chip chip, uint32_t block, uint32_t page) except -1 nogil:

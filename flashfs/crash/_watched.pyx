@@ -77,6 +77,7 @@ cdef class WatchedNand(FaultyNand):
         if self.watcher is None:
             return FaultyNand.program(self, block, page, n, data, oob, cause, t_ns, done)
         done[0] = 0
+        self.inner.announce(n)
         for i in range(n):
             self.block = block
             self.page = page + i

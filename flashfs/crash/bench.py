@@ -201,8 +201,14 @@ class Bench:
         """Power is there: recover, and check everything."""
         self.ssd = build_ssd(self.scheme, dict(self.options), self.nand, plp=self.case.plp)
         report = _recovery.Recovery(self.ssd).run()
+        self.heard(report.alarms)
         if self.tell is not None:
             self.say(f"mounted {report.summary()}")
+
+    def heard(self, alarms: list[str]) -> None:
+        """What a power cut leaves is recovered from in silence."""
+        if alarms:
+            raise Wrong(f"after recovery: an alarm, and nothing but the power had failed: {alarms[0]}")
 
     def next_step(self) -> None:
         self.step(*self.steps[self.phase - 1])
@@ -273,8 +279,9 @@ class Bench:
 def run_case(case: Case, tell: Tell | None = None) -> Outcome:
     """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
     from flashfs.crash.host import HostBench
+    from flashfs.crash.hurt import HurtBench
 
-    bench = HostBench(case, tell) if case.keeps else Bench(case, tell)
+    bench = (HostBench if case.keeps else HurtBench if case.hurts else Bench)(case, tell)
     try:
         return bench.play()
     finally:

@@ -6,6 +6,9 @@ A program is a text such as ``w3 w4 f t3 w3+4 i r w5``:
     tL    trim page L           tL+N  trim N pages
     f     flush                 i     idle: nothing, but housekeeping may run
     r     clean unmount and mount again
+
+    xc    a page of the newest checkpoint is spoilt, xd its descriptor, xt a page of trims, xb the boot hints,
+    xh    the first page of a block with live pages, xp a live page; each with the power gone as well
 """
 
 from __future__ import annotations
@@ -18,19 +21,23 @@ from typing import Any
 
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
-from nandimg import PRESETS, Cut
+from nandimg import PRESETS, Cut, Fault
 
 #: what is left of the image's sectors that changed since the last sync, when the host dies with the power:
 #: all or none of them, those of one region alone, the first or the last in the order of writing, the toss of a coin
 KEEPS = re.compile(r"all|none|tables|data|(first|last|coin)\.\d+")
 
 
+#: words that spoil something in flash that no power cut could
+SPOILS = ("xc", "xd", "xt", "xb", "xh", "xp")
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """Everything that one run needs. ``cuts`` are for one life each: power goes at the first cut's operation, then,
-    counted from the next power-up, at the second's, and so on. ``fail`` are operations that the chip reports failed.
-    ``keeps``, one for each cut, make it a case of the host tier: the host dies at each cut, and of what it had not
-    synced that much is left."""
+    counted from the next power-up, at the second's, and so on. ``fail`` are operations that the chip reports failed;
+    ``faults`` are what else goes wrong (nandimg.faults). ``keeps``, one for each cut, make it a case of the host tier:
+    the host dies at each cut, and of what it had not synced that much is left."""
 
     ftl: str
     program: str
@@ -40,6 +47,7 @@ class Case:
     fail: tuple[int, ...] = ()
     plp: bool = False
     keeps: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     def line(self) -> str:
         """The one line that replays it."""
@@ -47,9 +55,15 @@ class Case:
         parts += [f"opt.{name}={value}" for name, value in self.options]
         parts += ["plp"] if self.plp else []
         parts += [f"fail={','.join(map(str, self.fail))}"] if self.fail else []
+        parts += [f"fault={fault}" for fault in self.faults]
         keeps = [f":{keep}" for keep in self.keeps] or [""] * len(self.cuts)
         parts += [f"cut={cut.at}:{cut.shape}{keep}" for cut, keep in zip(self.cuts, keeps, strict=True)]
         return " ".join([*parts, f"program={shlex.quote(self.program)}"])
+
+    @property
+    def hurts(self) -> bool:
+        """Whether more goes wrong in it than the power."""
+        return bool(self.faults) or any(word.startswith("x") for word in self.program.split())
 
     @classmethod
     def parse(cls, line: str) -> Case:
@@ -63,6 +77,8 @@ class Case:
                 raise UsageError(f"replay line: {word!r} is not understood; see docs/crash.md") from None
         if case.preset not in PRESETS:
             raise UsageError(f"replay line: no preset is called {case.preset!r}")
+        if case.keeps and case.hurts:
+            raise UsageError("replay line: the host's death and other faults are cases of different tiers")
         if case.keeps and len(case.keeps) != len(case.cuts):
             raise UsageError("replay line: some cuts say what the host's disk kept, some do not; all or none would do")
         scheme(case.ftl)
@@ -82,6 +98,8 @@ def _with(case: Case, key: str, value: str) -> Case:
         return replace(case, cuts=(*case.cuts, Cut(int(at), shape or "before")), keeps=keeps)
     if key == "fail":
         return replace(case, fail=tuple(int(part) for part in value.split(",")))
+    if key == "fault":
+        return replace(case, faults=(*case.faults, Fault.parse(value)))
     if key == "plp":
         return replace(case, plp=True)
     if key.startswith("opt."):
@@ -100,10 +118,10 @@ def parse_program(text: str) -> Iterator[tuple[str, int, int]]:
     for word in text.split():
         operation, where = word[0], word[1:]
         first, plus, count = where.partition("+")
-        valid = (operation in "wt" and first.isdigit() and (not plus or count.isdigit())) or word in ("f", "i", "r")
-        if not valid:
-            raise UsageError(f"program word {word!r}: wL, wL+N, tL, tL+N, f, i or r would do")
-        yield operation, int(first or 0), int(count or 1)
+        ranged = operation in "wt" and first.isdigit() and (not plus or count.isdigit())
+        if not ranged and word not in ("f", "i", "r", *SPOILS):
+            raise UsageError(f"program word {word!r}: wL, wL+N, tL, tL+N, f, i, r, {' or '.join(SPOILS)} would do")
+        yield (word, 0, 1) if operation == "x" else (operation, int(first or 0), int(count or 1))
 
 
 @dataclass(slots=True)

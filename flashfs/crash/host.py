@@ -68,6 +68,11 @@ class HostBench(Bench):
         self.since = 0
         self.mark = None
 
+    def heard(self, alarms: list[str]) -> None:
+        """An erase that the power cut short, and whose beginning the host's disk lost, looks like damage."""
+        if all(cut.shape in ("before", "after") for cut in self.cuts):
+            super().heard(alarms)
+
     def keep(self) -> str:
         """What this life leaves. Behind the last cut only the crash at the end is left; it keeps nothing unsynced."""
         return self.case.keeps[self.life] if self.life < len(self.case.keeps) else "none"

@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import Any
 
 from flashfs.crash.bench import Bench, run_case
-from flashfs.crash.cases import Case
+from flashfs.crash.cases import SPOILS, Case
 from flashfs.crash.forks import Forks, Tally
 from flashfs.errors import BindError, FlashfsError
 from flashfs.ftl import scheme
-from nandimg import PRESETS, Cut
+from nandimg import PRESETS, Cut, Fault
 from nandimg._faults import SHAPES
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p")
@@ -142,9 +142,6 @@ def _run_all(cases: Iterator[Case]) -> Tally:
 
 # --- host
 
-#: whether the host also dies on devices with a protected write buffer. Not yet: the engine reuses an NVRAM slot before
-#: the page that it held is durable in flash, so the host's death can take a page that was flushed.
-HOST_PLP = False
 
 
 def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
@@ -156,7 +153,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         means = (30, 12, 12, 12)[: rnd.randint(1, 4)]
         lives = tuple(Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means)
         fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
-        yield replace(base, cuts=lives, keeps=tuple(_keep(rnd) for _ in lives), fail=fail, plp=base.plp and HOST_PLP)
+        yield replace(base, cuts=lives, keeps=tuple(_keep(rnd) for _ in lives), fail=fail)
 
 
 def _ending(rnd: random.Random) -> str:
@@ -175,6 +172,46 @@ def _keep(rnd: random.Random) -> str:
 
 def _host(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
     return _run_all(dying(ftl, seed, unit))
+
+
+# --- faults
+
+FAULT_KINDS = ("fail", "silent", "misdirect", "flip", "wear", "eio", "enospc")
+
+
+def random_fault(rnd: random.Random) -> Fault:
+    """One mishap within the first operations of a small chip."""
+    kind = rnd.choice(FAULT_KINDS)
+    sticky = kind in ("fail", "eio", "enospc") and rnd.random() < 0.3
+    if kind == "wear":
+        return Fault(kind, rnd.randint(3, 12))
+    if kind == "flip":
+        return Fault(kind, rnd.randint(2, 120), False, rnd.choice((4, 12, 40)), rnd.choice(("fade", "stuck", "pass")))
+    return Fault(kind, rnd.randint(2, 120), sticky)
+
+
+def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
+    """The cases of a unit of tier faults: the fault menu and spoilt pages, with power cuts between."""
+    rnd = random.Random(f"faults {ftl} {seed} {unit}")
+    presets = presets_for(ftl, tuple(preset for preset in TINY if preset != "tiny-8"))
+    for _ in range(SCATTERED):
+        base = random_setting(rnd, ftl, rnd.choice(presets))
+        words = base.program.split()
+        faults = tuple(random_fault(rnd) for _ in range(rnd.choice((0, 1, 1, 1, 2))))
+        for _ in range(rnd.choice((0, 0, 1, 2)) if faults else 1):
+            words.insert(rnd.randrange(len(words)), rnd.choice(SPOILS))
+        power = range(rnd.choice((0, 0, 1, 2)))
+        lives = tuple(Cut(int(rnd.expovariate(1 / 40)) + 1, rnd.choice(SHAPES)) for _ in power)
+        yield replace(base, program=" ".join(words), faults=faults, cuts=lives)
+
+
+def _faults(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
+    """Counted are the cuts, and of a case without one the fault."""
+    tally = Tally()
+    for case in hurt(ftl, seed, unit):
+        outcome = run_case(case)
+        tally.add(outcome, max(1, outcome.cuts_hit))
+    return tally
 
 
 # --- every
@@ -263,9 +300,11 @@ class Unit:
         return _RUN[self.tier](self.ftl, self.seed, self.number, self.bound, self.depth)
 
 
-_RUN: dict[str, Callable[[str, int, int, int, int], Tally]] = {"sweep": _sweep, "random": _random, "host": _host}
+_RUN: dict[str, Callable[[str, int, int, int, int], Tally]] = {
+    "sweep": _sweep, "random": _random, "host": _host, "faults": _faults,
+}  # fmt: skip
 
-TIERS = ("sweep", "every", "random", "host")
+TIERS = ("sweep", "every", "random", "host", "faults")
 
 
 def units(tier: str, ftl: str, seed: int, bound: int, depth: int = 1, start: int = 0) -> Iterator[Unit]:

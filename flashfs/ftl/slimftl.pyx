@@ -319,9 +319,6 @@ cdef class SlimMapping(Mapping):
         superseded. Only a scheme that must read flash to know where a page was can stumble on one."""
         return self.half_erased
 
-    def recovery_exact(self):
-        return all(self.vbt[vba] >> 24 == 0 for vba in range(self.virtual_blocks))
-
     def recovery_reopens(self):
         return True
 

@@ -1,0 +1,232 @@
+"""A bench on which more goes wrong than the power: the fault menu (nandimg.faults) and pages that are spoilt.
+
+Some of it a device must bear as it bears a power cut: failures that the chip reports, an upper page that takes its
+lower one along, blocks that wear out, an image whose disk fails. Some of it costs data that nobody can bring back. Then
+the rule is: an LPA gives EIO, or what it should; an older version only after a recovery that raised an alarm; another
+LPA's page, or a torn one, never. And the device must go on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from flashfs import _recovery
+from flashfs.crash._watched import WatchedNand
+from flashfs.crash.bench import Bench, Wrong
+from flashfs.crash.judge import Judge
+from flashfs.device import ENGINE_OOB, build_ssd
+from flashfs.errors import DeviceFullError, UncorrectableError
+from nandimg import NandFilter, dress
+from nandimg._menu import HostErrors
+from nandimg._tears import spoil
+
+CHECKPOINT, TRIM, LAST = 4, 5, 2  #: kinds of metadata pages, and the flag of a descriptor (SPEC.md, section 8)
+
+
+class HurtJudge(Judge):
+    """A judge who also knows every version that an LPA ever had, and which writes were refused."""
+
+    __slots__ = ("ever", "unsure")
+
+    def __init__(self, pages: int, page_bytes: int) -> None:
+        super().__init__(pages, page_bytes)
+        self.ever: list[set[int]] = [{0} for _ in range(pages)]
+        self.unsure: set[int] = set()  #: LPAs of which the last write or trim was refused: it may have happened
+
+    def _add(self, lpa: int, version: int) -> bytes:
+        self.ever[lpa].add(version)
+        return super()._add(lpa, version)
+
+    def flushed(self) -> None:
+        for lpa in [lpa for lpa in self._open if lpa not in self.unsure]:
+            del self._open[lpa]
+
+    def allows(self, lpa: int, found: bytes) -> bool:
+        """Whether ``found`` is what the LPA reads as while nothing crashes."""
+        versions = self._open[lpa] if lpa in self.unsure and lpa in self._open else [self._versions[lpa]]
+        return any(found == self.content(lpa, version) for version in versions)
+
+    def take_older(self, lpa: int, found: bytes) -> bool:
+        """Whether ``found`` is some older version; if so, it is what the LPA holds from now on."""
+        for version in self.ever[lpa]:
+            if found == self.content(lpa, version):
+                self._open.pop(lpa, None)
+                self._set(lpa, version)
+                return True
+        return False
+
+
+class HurtBench(Bench):
+    """One case with faults. It does not fork."""
+
+    judge: HurtJudge
+
+    def __init__(self, case: Any, tell: Any = None, watcher: Any = None) -> None:
+        super().__init__(case, tell, watcher)
+        self.judge = HurtJudge(self.geometry.lpas, self.geometry.page_bytes)
+        self.damaging = any(fault.damaging for fault in case.faults)
+        self.alarms: list[str] = []
+        self.lost: set[int] = set()  #: LPAs that gave EIO when they were last looked at
+        self.worn_out = False  #: no change is possible any more
+
+    def power_up(self, watcher: Any) -> WatchedNand:
+        from flashfs.crash.bench import RACK
+
+        chip = RACK.take(self.geometry, ENGINE_OOB + self.scheme.scheme_oob)
+        front = dress(chip, self.case.faults, self.case.line())
+        return WatchedNand(front, self.case.cuts, self.case.fail, watcher=watcher)
+
+    def heard(self, alarms: list[str]) -> None:
+        if alarms and not self.damaging:
+            super().heard(alarms)
+        self.alarms += alarms
+
+    # --- requests may be refused
+
+    def attempt(self, action: Callable[[], None]) -> bool:
+        try:
+            return super().attempt(action)
+        except DeviceFullError:
+            self.wear_out()
+        except OSError as error:  # EIO and ENOSPC, from the image's disk or from a device that stopped
+            self.refused(error)
+        return True
+
+    def refused(self, error: OSError) -> None:
+        """A request was: what it would have changed may be so or so. If the device stopped, it is mounted again."""
+        hosts = any(fault.kind in ("eio", "enospc") for fault in self.case.faults)
+        if isinstance(error, UncorrectableError) or not hosts:
+            raise Wrong(f"a request was refused: {error}")
+        self.say(f"refused: {error}")
+        if 0 < self.phase <= len(self.steps):
+            operation, lpa, n = self.steps[self.phase - 1]
+            self.judge.unsure |= set(range(lpa, lpa + n)) if operation in "wt" else set()
+        if self.ssd.failed or self.phase == 0 or self.phase > len(self.steps):
+            self.mend()
+            self.survive()
+        else:
+            self.look("after a refusal", crashed=False)
+
+    def mend(self) -> None:
+        """The image's disk works again."""
+        nand: Any = self.nand
+        while isinstance(nand, NandFilter):
+            if isinstance(nand, HostErrors):
+                nand.mend()
+            nand = nand.inner
+
+    def mount(self) -> None:
+        try:
+            super().mount()
+        except OSError as error:
+            if isinstance(error, UncorrectableError):
+                raise
+            self.say(f"not mounted: {error}")
+            self.mend()
+            self.power_on()
+            self.mount()
+        except DeviceFullError:
+            self.wear_out()
+
+    def wear_out(self) -> None:
+        """Too few blocks are left to change anything. What was flushed must be there to read."""
+        if not any(fault.kind in ("wear", "fail") for fault in self.case.faults) and not self.case.fail:
+            raise Wrong("the device is full, and no block went bad")
+        self.say("worn out")
+        self.worn_out = True
+        self.nand.power_on()
+        self.ssd = build_ssd(self.scheme, dict(self.options), self.nand, readonly=True)
+        self.heard(_recovery.Recovery(self.ssd, True).run().alarms)
+        self.look("worn out", crashed=True)
+        self.phase = len(self.steps) + 1
+
+    def finish(self) -> None:
+        if not self.worn_out:
+            super().finish()
+
+    def step(self, operation: str, lpa: int, n: int) -> None:
+        if operation.startswith("x"):
+            self.spoil(operation)
+            return
+        super().step(operation, lpa, n)
+        if operation in "wt":
+            self.judge.unsure -= set(range(lpa, lpa + n))
+            self.lost -= set(range(lpa, lpa + n))
+
+    # --- judging
+
+    def read_page(self, lpa: int) -> bytes | None:
+        """None: EIO."""
+        page = bytearray(self.geometry.page_bytes)
+        try:
+            self.ssd.read_range(lpa * self.geometry.page_bytes, page)
+        except UncorrectableError:
+            return None
+        return bytes(page)
+
+    def look(self, when: str, *, crashed: bool) -> None:
+        """Every LPA."""
+        for lpa in range(self.geometry.lpas):
+            found = self.read_page(lpa)
+            if found is None:
+                if not self.damaging:
+                    raise Wrong(f"{when}: LPA {lpa} cannot be read")
+                self.lost.add(lpa)
+            elif crashed:
+                wrong = self.judge.crashed(lpa, found)
+                if wrong and not (self.damaging and self.alarms and self.judge.take_older(lpa, found)):
+                    raise Wrong(f"{when}: {wrong}" + ", and no alarm was raised" * self.damaging)
+                self.judge.unsure.discard(lpa)
+            elif not self.judge.allows(lpa, found):
+                raise Wrong(f"{when}: LPA {lpa} does not read what was written last")
+        self.sound(when)
+
+    def examine(self) -> None:
+        if not self.worn_out:
+            self.look("after recovery", crashed=True)
+
+    def must_be_newest(self, when: str) -> None:
+        self.look(when, crashed=False)
+
+    def sound(self, when: str) -> None:
+        """Where pages were lost, mapping and flash cannot agree; the engine's own structures must."""
+        if not self.damaging:
+            super().sound(when)
+            return
+        problems = self.ssd.pool.check() + self.ssd.validity.check() + self.ssd.buffer.check()
+        if problems:
+            raise Wrong(f"{when}: {problems[0]}")
+
+    # --- what no power cut does
+
+    def spoil(self, word: str) -> None:
+        """Spoil what ``word`` names, if there is such a thing, and let the power go."""
+        rnd = random.Random(f"{self.case.line()} {self.phase}")
+        if word == "xb":
+            for slot in (0, 1):
+                self.nand.chip.write_boot_slot(slot, rnd.randbytes(64))
+        places = self.places(word)
+        if places:
+            block, page = rnd.choice(places)
+            self.say(f"block {block} page {page} is spoilt")
+            spoil(self.nand.chip, block, page)
+        self.damaging = True
+        self.survive()
+
+    def places(self, word: str) -> list[tuple[int, int]]:
+        """(block, page) of all that ``word`` may mean."""
+        if word in ("xh", "xp"):
+            live = [(block, self.ssd.validity.live_in(block)) for block in range(self.geometry.blocks)]
+            return [(block, 0 if word == "xh" else page) for block, pages in live for page in pages]
+        kind = {"xc": CHECKPOINT, "xd": CHECKPOINT, "xt": TRIM}.get(word)
+        found = []
+        for block in self.ssd.meta.blocks:
+            for page in range(self.geometry.pages_per_block):
+                status, oob = self.nand.chip.read_spare_area(block, page)
+                descriptor = bool(oob[7] & LAST)
+                if status == 1 and oob[6] == kind and (kind == TRIM or descriptor == (word == "xd")):
+                    found.append((block, page))
+        return found
+
