@@ -142,10 +142,6 @@ def _run_all(cases: Iterator[Case]) -> Tally:
 
 # --- host
 
-#: whether the host also dies on devices with a protected write buffer. Not yet: the engine reuses an NVRAM slot before
-#: the page that it held is durable in flash, so the host's death can take a page that was flushed.
-HOST_PLP = False
-
 
 def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier host: up to four lives, each ended by the host's death."""
@@ -156,7 +152,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         means = (30, 12, 12, 12)[: rnd.randint(1, 4)]
         lives = tuple(Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means)
         fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
-        yield replace(base, cuts=lives, keeps=tuple(_keep(rnd) for _ in lives), fail=fail, plp=base.plp and HOST_PLP)
+        yield replace(base, cuts=lives, keeps=tuple(_keep(rnd) for _ in lives), fail=fail)
 
 
 def _ending(rnd: random.Random) -> str:
