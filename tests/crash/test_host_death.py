@@ -115,7 +115,6 @@ def test_a_bad_line_names_the_word(line: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="an NVRAM slot is used again before the page it held is durable in flash")
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_a_protected_buffer_outlives_the_host_too(ftl: str) -> None:
     line = f"ftl={ftl} preset=tiny-8 opt.buffer=1 plp cut=7:after:last.1 program='w0 f w1 w2'"
