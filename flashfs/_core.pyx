@@ -252,8 +252,11 @@ cdef class Ssd(Engine):
                 memset(into, 0, <uint64_t> run * self.page_bytes)
             for k in range(run):
                 oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
-                if self.status[k] != PAGE_OK or oob.lpa != lpas[i + k] or oob.flags & FLAG_LOST:
-                    what = UNREADABLE if self.status[k] != PAGE_OK else LOST if oob.lpa == lpas[i + k] else OTHER
+                if (self.status[k] != PAGE_OK or oob.lpa != lpas[i + k] or oob.kind != KIND_USER
+                        or oob.flags & FLAG_LOST):
+                    what = UNREADABLE if self.status[k] != PAGE_OK else LOST
+                    if what == LOST and (oob.lpa != lpas[i + k] or oob.kind != KIND_USER):
+                        what = OTHER
                     one = max(one, self.read_again(lpas[i + k], ppas[i + k], what,
                               <uint8_t*> NULL if into == NULL else into + <uint64_t> k * self.page_bytes, one))
             end = max(end, one)
@@ -262,21 +265,26 @@ cdef class Ssd(Engine):
 
     cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, uint8_t* data, int64_t t_ns) except -1 nogil:
         """What was ``found`` at ``ppa`` (NONE: there is no page) is not what was asked for. OTHER: follow the scheme's
-        next guesses, one dependent read after another. UNREADABLE: try once more first."""
+        next guesses, one dependent read after another. UNREADABLE: try once more first; and then it may be another
+        LPA's page that is in the way."""
+        cdef int why
         if found == UNREADABLE and ppa != NONE:
             self.retried_reads += 1
             t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
-        while found == OTHER:
+        why = found
+        while ppa != NONE and (found == OTHER or found == UNREADABLE):
             ppa = self.mapping.after_miss(lpa, ppa)
             if ppa == NONE:
                 break
             self.extra_reads += 1
             t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
+            if found == LOST or why == OTHER:
+                why = found
         if found == HERE:
             return t_ns
         self.unreadable += 1
         with gil:
-            raise UncorrectableError(lpa, WHY[found])
+            raise UncorrectableError(lpa, WHY[why])
 
     cdef int64_t read_one(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns, int* found) except -1 nogil:
         """One page for that LPA; what was found there is HERE, OTHER, UNREADABLE or LOST."""

@@ -7,6 +7,7 @@ from flashfs._parts cimport Cleaning, Extent, Mapping, Placement, Validity
 
 cdef class PageTable(Mapping):
     cdef uint32_t* table
+    cdef int require_range(self) except -1
 
 
 cdef class PageBitmap(Validity):

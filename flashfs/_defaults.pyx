@@ -9,6 +9,7 @@ from flashfs._pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
     CAUSE_WEAR,
+    KIND_USER,
     NONE,
     STATE_CLOSED,
     STATE_OPEN,
@@ -69,6 +70,15 @@ cdef class PageTable(Mapping):
             self.table[lpas[i]] = news[i]
         return 0
 
+    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                     uint8_t* yes) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            if i + AHEAD < n and lpas[i + AHEAD] < self.ssd.lpas:
+                prefetch(self.table + lpas[i + AHEAD], 1)
+            yes[i] = kinds[i] == KIND_USER and lpas[i] < self.ssd.lpas and self.table[lpas[i]] == ppas[i]
+        return 0
+
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         memcpy(olds, self.table + lpa, n * sizeof(uint32_t))
         memset(self.table + lpa, 0xFF, n * sizeof(uint32_t))
@@ -83,7 +93,42 @@ cdef class PageTable(Mapping):
 
     def load(self, sections):
         cdef const uint8_t[::1] saved = sections["map"]
+        if <uint64_t> saved.shape[0] != <uint64_t> self.ssd.lpas * 4:
+            raise ValueError(f"map section of {saved.shape[0]} bytes: {self.ssd.lpas * 4} are needed")
         memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))
+        self.require_range()
+
+    cdef int require_range(self) except -1:
+        cdef uint32_t lpa, pages = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
+        for lpa in range(self.ssd.lpas):
+            if self.table[lpa] != NONE and self.table[lpa] >= pages:
+                raise ValueError(f"LPA {lpa} is at PPA {self.table[lpa]}: the chip has {pages} pages")
+        return 0
+
+    def verify(self):
+        """Each mapped page is live, no two LPAs share one, and no other page is live: cleaning would carry it along,
+        and a recovery then take it for the newest."""
+        cdef uint32_t lpa, ppa, block
+        cdef uint64_t mapped = 0, live = 0
+        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
+        cdef uint64_t* seen = <uint64_t*> calloc(pages // 64 + 1, 8)
+        if seen == NULL:
+            raise MemoryError
+        try:
+            for lpa in range(self.ssd.lpas):
+                ppa = self.table[lpa]
+                if ppa == NONE:
+                    continue
+                if seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
+                    raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
+                seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+                mapped += 1
+        finally:
+            free(seen)
+        for block in range(self.ssd.nand.blocks):
+            live += self.ssd.validity.count(block)
+        if live != mapped:
+            raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
 
     def reset(self):
         memset(self.table, 0xFF, self.ssd.lpas * sizeof(uint32_t))
@@ -153,8 +198,11 @@ cdef class PageBitmap(Validity):
         cdef uint32_t block = self.block_of(ppa)
         cdef uint32_t page = ppa - block * self.pages_per_block, i
         cdef uint64_t* word = self.bits + <uint64_t> block * self.words
+        cdef uint64_t bit
         for i in range(page, page + n):
-            word[i >> 6] |= <uint64_t> 1 << (i & 63)
+            bit = <uint64_t> 1 << (i & 63)
+            n -= (word[i >> 6] & bit) != 0      # the count must stay that of the bits, whatever a damaged image says
+            word[i >> 6] |= bit
         if self.listed[block]:
             self.unlink(block, self.bvc[block])
             self.link(block, self.bvc[block] + n)
@@ -163,6 +211,7 @@ cdef class PageBitmap(Validity):
 
     cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
         cdef uint32_t i, block, page, count
+        cdef uint64_t* word
         for i in range(n):
             if i + AHEAD < n and ppas[i + AHEAD] != NONE:
                 block = self.block_of(ppas[i + AHEAD])
@@ -172,7 +221,10 @@ cdef class PageBitmap(Validity):
                 continue
             block = self.block_of(ppas[i])
             page = ppas[i] - block * self.pages_per_block
-            self.bits[<uint64_t> block * self.words + (page >> 6)] &= ~(<uint64_t> 1 << (page & 63))
+            word = self.bits + <uint64_t> block * self.words + (page >> 6)
+            if not word[0] >> (page & 63) & 1:
+                continue
+            word[0] &= ~(<uint64_t> 1 << (page & 63))
             count = self.bvc[block]
             self.bvc[block] = count - 1
             if self.listed[block]:
@@ -238,14 +290,18 @@ cdef class PageBitmap(Validity):
 
     def load(self, sections):
         cdef const uint8_t[::1] saved = sections["pvb"]
-        cdef uint32_t block, w, count
+        cdef uint32_t block, w, count, odd = self.pages_per_block & 63
         self.reset()
+        if <uint64_t> saved.shape[0] != self.n_words * 8:
+            raise ValueError(f"pvb section of {saved.shape[0]} bytes: {self.n_words * 8} are needed")
         memcpy(self.bits, &saved[0], self.n_words * 8)
         for block in range(self.ssd.nand.blocks):
             count = 0
             for w in range(self.words):
                 count += popcount64(self.bits[<uint64_t> block * self.words + w])
             self.bvc[block] = count
+            if odd and self.bits[<uint64_t> (block + 1) * self.words - 1] >> odd:
+                raise ValueError(f"block {block}: live pages beyond its {self.pages_per_block}")
 
     def tables(self):
         n = self.ssd.nand.blocks

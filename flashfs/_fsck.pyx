@@ -4,8 +4,44 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
 from flashfs._core cimport Ssd
-from flashfs._pool cimport CAUSE_RECOVERY, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack
+from flashfs._pool cimport (
+    CAUSE_RECOVERY,
+    FLAG_LOST,
+    KIND_USER,
+    NONE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_OPEN,
+    Oob,
+    oob_unpack,
+)
 from nandimg._nand cimport PAGE_OK
+
+
+def admit(Ssd ssd, log):
+    """A loaded checkpoint, before anything leans on it: mapping, validity and pool against each other, and against the
+    blocks ``log`` that hold the checkpoint itself. It was whole, but whoever wrote it need not have been us. Reads no
+    flash. ValueError names the first thing that cannot be."""
+    cdef uint32_t block, n
+    cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
+    if pages == NULL:
+        raise MemoryError
+    try:
+        for block in range(ssd.nand.blocks):
+            n = ssd.validity.pages(block, pages)
+            if n == 0:
+                continue
+            if (ssd.pool.state[block] != STATE_OPEN and ssd.pool.state[block] != STATE_CLOSED
+                    and ssd.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
+                raise ValueError(f"block {block} holds {n} live pages and is neither open nor closed")
+            if ssd.pool.state[block] == STATE_OPEN and pages[n - 1] >= ssd.pool.next_page[block]:
+                raise ValueError(f"block {block}: page {pages[n - 1]} is live and not programmed yet")
+    finally:
+        free(pages)
+    for block in log:
+        if ssd.validity.count(block) or ssd.pool.state[block] == STATE_OPEN:
+            raise ValueError(f"block {block} holds the checkpoint, and the checkpoint says it is in use")
+    ssd.mapping.verify()
 
 
 def cross_check(Ssd ssd, uint32_t most=100):

@@ -23,6 +23,7 @@ from flashfs._pool cimport (
     STREAM_META,
     Oob,
     oob_pack,
+    runs_out,
 )
 
 import struct
@@ -51,6 +52,30 @@ def sealed(raw):
 
 def is_sealed(raw):
     return struct.unpack_from("<I", raw, 4)[0] == checksum(bytes(raw[8:]))
+
+
+def parse_descriptor(raw):
+    """(id, seq, order, stream bytes, flags, number of sections, of extents, last index PPA, mounts), [(section, bytes,
+    checksum)] and [(PPA, pages)] of a descriptor, sealed or not; None if it is none or claims more than fits a page."""
+    if raw[:4] != MAGIC_DESCRIPTOR:
+        return None
+    head = DESCRIPTOR.unpack_from(raw)[2:]
+    n_sections, n_extents = head[5:7]
+    at = DESCRIPTOR.size + n_sections * SECTION.size
+    if at + n_extents * EXTENT.size > len(raw):
+        return None
+    table = [SECTION.unpack_from(raw, DESCRIPTOR.size + i * SECTION.size) for i in range(n_sections)]
+    return head, table, [EXTENT.unpack_from(raw, at + i * EXTENT.size) for i in range(n_extents)]
+
+
+def parse_index(raw):
+    """[(PPA, pages)] of an index page, sealed or not; None if it is none or claims more than a page holds."""
+    if raw[:4] != MAGIC_INDEX:
+        return None
+    n = INDEX.unpack_from(raw)[2]
+    if INDEX.size + n * EXTENT.size > len(raw):
+        return None
+    return [EXTENT.unpack_from(raw, INDEX.size + i * EXTENT.size) for i in range(n)]
 
 
 cdef class MetaLog:
@@ -278,33 +303,42 @@ cdef class MetaLog:
 
 class LoadedCheckpoint:
     """A checkpoint read back and verified; ``sections`` maps names to buffers. ``read_page(ppa)`` gives the data of a
-    metadata page or None. CorruptError says what does not fit."""
+    metadata page or None. It is refused if it takes more than ``pages_most`` pages, before they are read: what a
+    descriptor claims may be anything. CorruptError says what does not fit."""
 
-    def __init__(self, read_page, descriptor_ppa, page_bytes):
+    def __init__(self, read_page, descriptor_ppa, page_bytes, pages_most):
         raw = read_page(descriptor_ppa)
-        if raw is None or raw[:4] != MAGIC_DESCRIPTOR or not is_sealed(raw):
-            raise CorruptError(f"checkpoint descriptor at PPA {descriptor_ppa}: not whole")
-        (_, _, self.identity, self.seq, self.order, self.stream_bytes, flags, n_sections, n_extents, previous,
-         self.mounts) = DESCRIPTOR.unpack_from(raw)
-        self.clean = bool(flags & FLAG_CLEAN)
         self.descriptor_ppa = descriptor_ppa
+        found = parse_descriptor(raw) if raw is not None else None
+        if found is None or not is_sealed(raw):
+            raise CorruptError(f"checkpoint descriptor at PPA {descriptor_ppa}: not whole")
+        head, table, self.extents = found
+        self.identity, self.seq, self.order, self.stream_bytes, flags, _, _, previous, self.mounts = head
+        self.clean = bool(flags & FLAG_CLEAN)
+        if runs_out(self.seq) or runs_out(self.order) or runs_out(self.identity):
+            raise CorruptError(f"checkpoint descriptor at PPA {descriptor_ppa}: id {self.identity}, sequence number "
+                               f"{self.seq}, order {self.order}: they have 48 bits")
         self.index_ppas = []
-        at = DESCRIPTOR.size
-        table = [SECTION.unpack_from(raw, at + i * SECTION.size) for i in range(n_sections)]
-        at += n_sections * SECTION.size
-        self.extents = [EXTENT.unpack_from(raw, at + i * EXTENT.size) for i in range(n_extents)]
+        self._check_extents(pages_most)
         while previous != NONE:
             previous = self._read_index(read_page, previous)
+            self._check_extents(pages_most)
         self._read_sections(read_page, table, page_bytes)
 
+    def _check_extents(self, pages_most):
+        total = sum(n for _, n in self.extents) + len(self.index_ppas)
+        if total > pages_most or not all(n for _, n in self.extents):
+            raise CorruptError(f"checkpoint {self.identity}: {total} pages in {len(self.extents)} extents: "
+                               f"{pages_most} at most would do, and none empty")
+
     def _read_index(self, read_page, ppa):
-        raw = read_page(ppa)
-        if raw is None or raw[:4] != MAGIC_INDEX or not is_sealed(raw) or ppa in self.index_ppas:
+        raw = read_page(ppa) if ppa not in self.index_ppas else None
+        extents = parse_index(raw) if raw is not None and is_sealed(raw) else None
+        if not extents:
             raise CorruptError(f"checkpoint {self.identity}: index page at PPA {ppa} is not whole")
-        _, _, n, previous = INDEX.unpack_from(raw)
-        self.extents = [EXTENT.unpack_from(raw, INDEX.size + i * EXTENT.size) for i in range(n)] + self.extents
+        self.extents = extents + self.extents
         self.index_ppas.append(ppa)
-        return previous
+        return INDEX.unpack_from(raw)[3]
 
     def _read_sections(self, read_page, table, page_bytes):
         if sum(n for _, n in self.extents) != -(-self.stream_bytes // page_bytes):
@@ -319,11 +353,11 @@ class LoadedCheckpoint:
         self.sections = {}
         at = 0
         for name, size, expected in table:
-            part = bytes(memoryview(stream)[at : at + size])
-            at += size
             key = name.rstrip(b"\0").decode(errors="replace")
+            part = bytes(memoryview(stream)[at : at + size]) if size <= self.stream_bytes - at else b""
+            at += len(part)
             if len(part) != size or checksum(part) != expected:
-                raise CorruptError(f"checkpoint {self.identity}: section {key} fails its checksum")
+                raise CorruptError(f"checkpoint {self.identity}: section {key!r} fails its checksum")
             self.sections[key] = part
 
     def blocks(self, pages_per_block):
@@ -342,10 +376,12 @@ def trim_records(raw):
 
 
 def boot_hints(slots):
-    """[(id, descriptor PPA)] of the boot slots that are whole, newest first."""
+    """[(id, descriptor PPA)] of the boot slots that are whole, newest first. Ids are counted one by one: a hint of an
+    id that no device lives to see says nothing."""
     found = []
     for raw in slots:
         if raw[:4] == MAGIC_BOOT and is_sealed(raw):
             _, _, identity, ppa = BOOT.unpack_from(raw)
-            found.append((identity, ppa))
+            if identity < 1 << 40:
+                found.append((identity, ppa))
     return sorted(found, reverse=True)

@@ -12,6 +12,7 @@ cdef class Mover:
     cdef uint8_t* read_oobs                # the victim's, in page order
     cdef uint8_t* oobs                     # those of the run being programmed
     cdef uint8_t* status
+    cdef uint8_t* confirmed
     cdef uint8_t* kinds                    # from here on in LPA order
     cdef uint32_t* pages
     cdef uint32_t* lpas
@@ -23,6 +24,7 @@ cdef class Mover:
     cdef uint8_t* data
     cdef uint8_t* gather
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
+    cdef int confirm(self, uint32_t block, uint32_t first, uint32_t n) except -1 nogil
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
     cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order, int cause) except -1 nogil
     cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil

@@ -45,6 +45,7 @@ cdef class Mover:
         self.oobs = <uint8_t*> malloc(<uint64_t> RUN * self.oob_bytes)
         self.status = <uint8_t*> malloc(pages)
         self.kinds = <uint8_t*> malloc(pages)
+        self.confirmed = <uint8_t*> malloc(pages)
         self.pages = <uint32_t*> malloc(pages * 4)
         self.lpas = <uint32_t*> malloc(pages * 4)
         self.olds = <uint32_t*> malloc(pages * 4)
@@ -52,8 +53,8 @@ cdef class Mover:
         self.keys = <uint64_t*> malloc(pages * 8)
         self.sorted = <uint64_t*> malloc(pages * 8)
         self.ready = <int64_t*> malloc(pages * 8)
-        if not (self.read_oobs and self.oobs and self.status and self.kinds and self.pages and self.lpas
-                and self.olds and self.news and self.keys and self.sorted and self.ready):
+        if not (self.read_oobs and self.oobs and self.status and self.kinds and self.confirmed and self.pages
+                and self.lpas and self.olds and self.news and self.keys and self.sorted and self.ready):
             raise MemoryError
         if ssd.nand.keeps_data:
             self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
@@ -66,6 +67,7 @@ cdef class Mover:
         free(self.oobs)
         free(self.status)
         free(self.kinds)
+        free(self.confirmed)
         free(self.pages)
         free(self.lpas)
         free(self.olds)
@@ -79,7 +81,7 @@ cdef class Mover:
     def tables(self):
         """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them."""
         pages = (self.pages_per_block + RUN) * self.page_bytes if self.data != NULL else 0
-        held = pages + self.pages_per_block * (42 + self.oob_bytes) + RUN * self.oob_bytes
+        held = pages + self.pages_per_block * (43 + self.oob_bytes) + RUN * self.oob_bytes
         return held, held
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
@@ -108,6 +110,7 @@ cdef class Mover:
             return 0
         self.ssd.nand.read_some(block, self.pages, live, self.data, self.read_oobs, self.status, cause,
                                 self.ssd.now_ns, self.ready)
+        self.confirm(block, 0, live)
         for i in range(live):
             if (self.is_readable(block, i, order, cause) or self.entomb(block, i, cause)):
                 if order == 0:
@@ -123,6 +126,17 @@ cdef class Mover:
             self.kinds[i] = oob_kind(self.read_oobs + k * self.oob_bytes)
         return n
 
+    cdef int confirm(self, uint32_t block, uint32_t first, uint32_t n) except -1 nogil:
+        """Ask the mapping whether pages ``first`` to ``first + n - 1`` of the live ones are whose they say: one that
+        lies about its LPA would take that LPA's place."""
+        cdef uint32_t i
+        for i in range(first, first + n):
+            self.kinds[i] = oob_kind(self.read_oobs + i * self.oob_bytes)
+            self.lpas[i] = oob_lpa(self.read_oobs + i * self.oob_bytes)
+            self.olds[i] = block * self.pages_per_block + self.pages[i]
+        return self.ssd.mapping.confirm(self.kinds + first, self.lpas + first, self.olds + first, n,
+                                        self.confirmed + first)
+
     cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order, int cause) except -1 nogil:
         """Whether live page ``i`` came back whole, at the second try if need be, and belongs here. All pages of a block
         say when it was opened; one that says otherwise was meant for another place. The first is asked for by LPA."""
@@ -132,7 +146,8 @@ cdef class Mover:
         if self.status[i] != PAGE_OK:
             self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.data != NULL else <uint8_t*> NULL,
                                self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ready[i])
-        if self.status[i] != PAGE_OK:
+            self.confirm(block, i, 1)
+        if self.status[i] != PAGE_OK or not self.confirmed[i]:
             return False
         oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
         if oob.order == order or oob.kind != KIND_USER:

@@ -40,6 +40,8 @@ cdef class Mapping:
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
     cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
                    uint32_t n) except -1 nogil
+    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                     uint8_t* yes) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil

@@ -82,6 +82,13 @@ cdef class Mapping:
         with gil:
             raise NotImplementedError
 
+    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                     uint8_t* yes) except -1 nogil:
+        """Whether each page of ``ppas`` is where the mapping has what its OOB says it is. Cleaning asks before it
+        moves: a page that lies about its LPA would take that LPA's place."""
+        with gil:
+            raise NotImplementedError
+
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``."""
         with gil:
@@ -140,6 +147,10 @@ cdef class Mapping:
     def load(self, sections):
         """The inverse of ``save``."""
         raise NotImplementedError
+
+    def verify(self):
+        """After a load, and again after a recovery: what the tables say, checked against validity, as far as that needs
+        no flash read. ValueError names the first thing that no power cut leaves."""
 
     def tables(self):
         """{structure: (bytes as a controller packs them, bytes allocated)}."""

@@ -58,6 +58,12 @@ cdef enum:
     STREAMS = 4
 
 
+cdef inline bint runs_out(uint64_t number) noexcept nogil:
+    """Whether a sequence number or an order is so close to the end of its 48 bits that only a lie can have brought it
+    there: 2^40 more must be left to give."""
+    return number >= (<uint64_t> 255 << 40)
+
+
 cdef struct Oob:
     uint64_t seq             # 48 bits: the host write (or checkpoint) that made the page
     uint64_t order           # 48 bits: when its block was opened
@@ -122,6 +128,7 @@ cdef class BlockPool:
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil
     cdef int close(self, uint32_t block) noexcept nogil
     cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil
+    cdef bint is_pending(self, uint32_t block) noexcept nogil
     cdef int release_pending(self) except -1 nogil
     cdef int set_bad(self, uint32_t block) except -1 nogil
     cdef int doom(self, uint32_t block) noexcept nogil

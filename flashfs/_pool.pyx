@@ -177,12 +177,24 @@ cdef class BlockPool:
         return 0
 
     cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil:
-        """The block is dead; it becomes free at the next sync, when whatever replaced its pages is durable."""
+        """The block is dead; it becomes free at the next sync, when whatever replaced its pages is durable. One that is
+        dead already is let be: to list it twice would be to write beyond the list."""
+        if self.pending_n and self.is_pending(block):
+            return 0
         self.state[block] = STATE_PENDING
         self.ready_ns[block] = ready_ns
         self.pending[self.pending_n] = block
         self.pending_n += 1
         return 0
+
+    cdef bint is_pending(self, uint32_t block) noexcept nogil:
+        cdef uint32_t i
+        if self.state[block] != STATE_PENDING:
+            return False
+        for i in range(self.pending_n):
+            if self.pending[i] == block:
+                return True
+        return False
 
     cdef int release_pending(self) except -1 nogil:
         """A sync has happened: pending blocks are free, and those that failed an operation are marked bad."""
@@ -257,8 +269,11 @@ cdef class BlockPool:
 
     def load(self, const uint8_t[::1] saved not None):
         """Take over what a checkpoint says. Metadata blocks come out free: the caller knows which still count. No
-        block is trusted to be blank: one that was may have been opened while the checkpoint was being written."""
+        block is trusted to be blank: one that was may have been opened while the checkpoint was being written.
+        ValueError for what no pool says of itself; everything else leans on these numbers."""
         cdef uint32_t block
+        if saved.shape[0] != <Py_ssize_t> self.blocks * SAVED_BYTES:
+            raise ValueError(f"pool section of {saved.shape[0]} bytes: {self.blocks * SAVED_BYTES} are needed")
         self.retiring_n = 0
         for block in range(self.blocks):
             self.state[block] = saved[10 * block] & (RETIRING - 1)
@@ -270,6 +285,12 @@ cdef class BlockPool:
             self.order[block] = 0
             memcpy(&self.next_page[block], &saved[10 * block + 2], 2)
             memcpy(&self.order[block], &saved[10 * block + 4], 6)
+            if (self.state[block] > STATE_BAD or self.stream[block] > STREAM_META
+                    or runs_out(self.order[block]) or self.next_page[block] > self.pages_per_block):
+                raise ValueError(f"block {block}: state {self.state[block]}, stream {self.stream[block]}, order "
+                                 f"{self.order[block]}, next page {self.next_page[block]}")
+            if self.state[block] == STATE_OPEN and self.stream[block] == STREAM_META:
+                raise ValueError(f"block {block}: open, and of the metadata stream")
             if self.state[block] == STATE_META or self.state[block] == STATE_PENDING:
                 self.state[block] = STATE_FREE
 

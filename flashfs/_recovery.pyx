@@ -27,6 +27,7 @@ from flashfs._pool cimport (
     STATE_OPEN,
     STREAM_META,
     Oob,
+    runs_out,
 )
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
@@ -162,7 +163,7 @@ cdef class Worker(Scanner):
                 or oob.flags != (FLAG_LAST | FLAG_CLEAN) or not self.untouched_since(ppa)):
             return f"checkpoint {identity} is not clean"
         try:
-            self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
+            self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
         except CorruptError:
             return f"checkpoint {identity} is not whole"
         self.take_clean(oob.order)
@@ -319,6 +320,8 @@ cdef class Worker(Scanner):
         trimmed = self.paint_trims([lpa for lpa, _, _ in saved])
         for lpa, seq, page in saved:
             newest = max(floor, self.winners.get(lpa, 0), trimmed.get(lpa, 0))
+            if runs_out(seq):
+                raise CorruptError(f"NVRAM: a page of LPA {lpa} with sequence number {seq}")
             if lpa < self.ssd.lpas and seq > newest and seq > back.get(lpa, (0,))[0]:
                 back[lpa] = (seq, page)
             self.seq = max(self.seq, seq)
@@ -360,6 +363,10 @@ cdef class Worker(Scanner):
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
         ssd.mapping.recovery_ends()
+        try:
+            ssd.mapping.verify()
+        except ValueError as error:
+            raise CorruptError(f"the recovered mapping cannot be: {error}") from None
         ssd.placement.attach()
         ssd.meta.skip_ids(self.newest_id)
         ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]

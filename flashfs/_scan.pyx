@@ -24,11 +24,13 @@ from flashfs._pool cimport (
     STREAM_META,
     Oob,
     oob_unpack,
+    runs_out,
 )
 from nandimg._nand cimport OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK, PAGE_TORN
 
 import time
 
+from flashfs._fsck import admit
 from flashfs._metalog import LoadedCheckpoint, trim_records
 from flashfs.errors import CorruptError
 
@@ -108,8 +110,14 @@ cdef class Scanner:
         cdef Oob oob
         if ppa >= self.ssd.nand.blocks * self.ssd.pages_per_block:
             return None
+        if self.ssd.nand.health(ppa // self.ssd.pages_per_block):
+            return None  # a bad block holds nothing that counts
         status, data = self.full_read(ppa, &oob)
         return data if status == PAGE_OK and oob.kind == KIND_CHECKPOINT else None
+
+    def checkpoint_most(self):
+        """No checkpoint of this device takes more pages, even if bad blocks tore it into many extents."""
+        return 2 * self.ssd.meta.checkpoint_pages
 
     # --- steps
 
@@ -126,6 +134,7 @@ cdef class Scanner:
             self.ssd.mapping.load(self.base.sections)
             self.ssd.validity.load(self.base.sections)
             self.ssd.pool.load(self.base.sections["pool"])
+            admit(self.ssd, self.base.blocks(self.ssd.pages_per_block))
         except (KeyError, ValueError, IndexError) as error:
             raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}") from None
         for block, head in enumerate(self.heads):  # blocks opened since are newer than it says
@@ -159,6 +168,8 @@ cdef class Scanner:
             if page >= durable:
                 return None
             status = self.spare_read(block, page, &oob)
+        if oob.stream > STREAM_META or runs_out(oob.order):
+            raise CorruptError(f"block {block}: its pages say stream {oob.stream}, order {oob.order}")
         return oob.kind, oob.order, oob.stream, bytes(self.ssd.read_oobs[OOB_ENGINE:self.ssd.oob_bytes])
 
     def metadata(self):
@@ -175,6 +186,8 @@ cdef class Scanner:
                         self.gaps.append((block, page))
                     continue
                 ppa = block * self.ssd.pages_per_block + page
+                if runs_out(oob.seq):
+                    raise CorruptError(f"PPA {ppa}: kind {oob.kind} with sequence number or id {oob.seq}")
                 if oob.kind == KIND_CHECKPOINT:
                     self.newest_id = max(self.newest_id, oob.seq)
                     if oob.flags & FLAG_LAST:
@@ -190,7 +203,7 @@ cdef class Scanner:
         problems = []
         for _, ppa in self.descriptors:
             try:
-                self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes)
+                self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
                 break
             except CorruptError as error:
                 problems.append(str(error))
@@ -234,6 +247,8 @@ cdef class Scanner:
                     self.alarm(f"PPA {ppa}: a page of trims cannot be read: what it trimmed may be back")
                 continue
             for lpa, n, at in trim_records(data):
+                if runs_out(at):
+                    raise CorruptError(f"PPA {ppa}: a trim with sequence number {at}")
                 if at > floor and lpa < self.ssd.lpas:
                     self.records.append((at, lpa, min(n, self.ssd.lpas - lpa)))
                     self.seq = max(self.seq, at)
@@ -278,6 +293,8 @@ cdef class Scanner:
                 self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
                 status = -1
             if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas:
+                if runs_out(oob.seq):
+                    raise CorruptError(f"PPA {block * per_block + page}: a page with sequence number {oob.seq}")
                 self.add_entry(&oob, block * per_block + page)
                 last = page
             elif status != PAGE_OK:

@@ -11,7 +11,7 @@ from flashfs import _recovery
 from flashfs._core import Ssd
 from flashfs._fsck import cross_check
 from flashfs._pool import SAVED_BYTES
-from flashfs.errors import BindError, UsageError
+from flashfs.errors import BindError, CorruptError, UsageError
 from flashfs.ftl import Scheme, scheme
 from nandimg import Geometry, Image
 
@@ -160,7 +160,7 @@ class Device:
                 f"{image.path}: bound to {name}, not {ftl}; `flashfs create --force {image.path}` makes it blank again"
             )
         of = scheme(name)
-        stored = dict(image.header.options or {})
+        stored = _stored_options(image, of)
         asked = of.resolve(given)
         for key, value in stored.items():
             if key in given and asked.get(key) != value:
@@ -320,6 +320,20 @@ class Device:
     def problems(self) -> list[str]:
         """Every broken invariant between mapping, OOB, validity and pool, a line each."""
         return self.ssd.check() + cross_check(self.ssd)
+
+
+def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:
+    """What was fixed at binding, as the header has it; CorruptError if it is not what binding stores."""
+    fixed = {option.name: option for option in of.options if option.fixed}
+    out: dict[str, Any] = {}
+    for name, value in (image.header.options or {}).items():
+        if name not in fixed:
+            raise CorruptError(f"{image.path}: header: {of.name} stores no option {name!r}")
+        try:
+            out[name] = fixed[name].parse(value)
+        except UsageError as error:
+            raise CorruptError(f"{image.path}: header: {error}") from None
+    return out
 
 
 def _check_dram(ssd: Ssd, dram: int | None, name: str) -> None:

@@ -56,6 +56,9 @@ cdef enum:
     READ_CHUNK = 16          # pages
     COPY_CHUNK = 4096        # bytes
 
+cdef uint32_t ERASES_MOST = 0xFFFFFFFE  # nandimg.geometry.ERASE_LIMIT
+cdef uint32_t NO_MORE_ERASES = 0xFFFFFFFF  # no epoch could follow it
+
 RULES = (
     "outside the chip",
     "the block is marked bad",
@@ -234,10 +237,11 @@ cdef class Chip(Nand):
         self.reset_volatile()
 
     def block_table_problem(self):
-        """The first block whose table entry fails its check, or None."""
+        """The first block whose table entry fails its check, or counts more erases than can be; or None."""
         cdef uint32_t block
         for block in range(self.blocks):
-            if entry_check(self.table[block]) != <uint8_t> (self.table[block] >> 56):
+            if (entry_check(self.table[block]) != <uint8_t> (self.table[block] >> 56)
+                    or self.erases(block) > ERASES_MOST):
                 return block
         return None
 
@@ -546,7 +550,7 @@ cdef class Chip(Nand):
         return self.die_free[die]
 
     cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
-        cdef uint32_t die
+        cdef uint32_t die, erases
         ok[0] = False
         if self.readonly:
             return self.breach(OP_ERASE, block, 0, RULE_READONLY)
@@ -554,7 +558,10 @@ cdef class Chip(Nand):
             return self.breach(OP_ERASE, block, 0, RULE_RANGE)
         if self.health(block) != BLOCK_GOOD:
             return self.breach(OP_ERASE, block, 0, RULE_BAD)
-        self.write_entry(block, self.erases_after(block), 0, BLOCK_GOOD)
+        erases = self.erases_after(block) if self.erases(block) < ERASES_MOST else NO_MORE_ERASES
+        if erases == NO_MORE_ERASES:
+            return t_ns                        # worn out: the count has no room for another erase
+        self.write_entry(block, erases, 0, BLOCK_GOOD)
         self.next_page[block] = 0
         self.counts[OP_ERASE][cause] += 1
         ok[0] = True

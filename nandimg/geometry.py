@@ -10,6 +10,8 @@ from nandimg.errors import GeometryError
 LPA_LIMIT = 2**32 - 16  #: addresses above are marks (none, pad); one page address fits 32 bits everywhere
 OOB_LIMIT = 2048  #: bytes; the largest spare area a geometry may have
 ERASE_LIMIT = 2**32 - 2  #: erases of one block that the image can count
+NVRAM_LIMIT = 2**32  #: bytes; every recovery reads all of it
+TIME_LIMIT_NS = 10**9  #: of one flash operation: virtual time is a signed 64-bit number, and must not run out
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,9 @@ class Geometry:
         if self.pages > LPA_LIMIT:
             raise GeometryError(f"{self.pages} pages: a page address has 32 bits, so {LPA_LIMIT} at most")
         self._bounds("lpas", 1, self.pages)
+        self._bounds("nvram_bytes", 0, NVRAM_LIMIT)
+        for name in ("read_ns", "program_ns", "erase_ns", "transfer_ns", "spare_ns"):
+            self._bounds(name, 0, TIME_LIMIT_NS)
 
     def _bounds(self, name: str, low: int, high: int) -> None:
         value = getattr(self, name)

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import struct
 import uuid as uuids
 from dataclasses import dataclass, fields, replace
@@ -119,6 +120,8 @@ def _unpack(raw: bytes, where: str) -> Header:
         raise ImageError(f"{where}: checksum does not match: the header is damaged")
     if size != HEADER_BYTES:
         raise ImageError(f"{where}: header_bytes is {size}: version {VERSION} has {HEADER_BYTES}")
+    if generation >= 2**63:
+        raise ImageError(f"{where}: generation is {generation}: it is one more at each rewrite")
     if backend >= len(BACKENDS):
         raise ImageError(f"{where}: backend is {backend}: 0 (file) and 1 (meta) are known")
     values = dict(zip(_FIELDS, _GEOMETRY.unpack_from(raw, _FIXED.size), strict=True))
@@ -131,13 +134,15 @@ def _unpack(raw: bytes, where: str) -> Header:
     start = _FIXED.size + _GEOMETRY.size
     try:
         options = json.loads(raw[start : start + n_options]) if n_options <= OPTIONS_BYTES else None
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets within brackets, a thousand deep
         options = None
     if not isinstance(options, dict):
         raise ImageError(f"{where}: options are not a JSON object of at most {OPTIONS_BYTES} bytes")
+    ftl = name.rstrip(b"\0").decode(errors="replace")
+    if not ftl.isprintable() or "\ufffd" in ftl:
+        raise ImageError(f"{where}: ftl is {name!r}: a name of printable characters would do")
     return Header(
-        geometry, BACKENDS[backend], uuids.UUID(bytes=uid), generation, version,
-        name.rstrip(b"\0").decode(errors="replace"), oob_used, options,
+        geometry, BACKENDS[backend], uuids.UUID(bytes=uid), generation, version, ftl, oob_used, options,
     )  # fmt: skip
 
 
@@ -165,14 +170,20 @@ def _write_header(fd: int, header: Header) -> None:
 
 
 def _reserve(fd: int, header: Header, path: Path) -> None:
-    """Size the file; what will be mapped gets its blocks now, because a mapped page that finds the host's disk full
-    kills the process."""
+    """Make the file long enough; what will be mapped gets its blocks now, because a mapped page that finds the host's
+    disk full kills the process. Asked first, the disk is not filled up only to find that there was too little."""
     try:
-        os.ftruncate(fd, header.layout.end)
+        held = os.fstat(fd)
+        disk = os.fstatvfs(fd)
+        if header.allocated_bytes - 512 * held.st_blocks > disk.f_bfree * disk.f_frsize:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if held.st_size < header.layout.end:  # a longer one is left alone: it is not ours to cut
+            os.ftruncate(fd, header.layout.end)
         os.posix_fallocate(fd, 0, header.allocated_bytes)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) else os.strerror(errno.EFBIG)
         need = header.allocated_bytes / 2**20
-        raise ImageError(f"{path}: {error.strerror}; the image's tables need {need:.1f} MiB on the disk") from None
+        raise ImageError(f"{path}: {why}; the image's tables need {need:.1f} MiB on the disk") from None
 
 
 def create(path: str | Path, geometry: Geometry, backend: str = "file", force: bool = False) -> Header:
@@ -180,7 +191,7 @@ def create(path: str | Path, geometry: Geometry, backend: str = "file", force: b
     path = Path(path)
     if backend not in BACKENDS:
         raise ImageError(f"backend {backend!r}: {' or '.join(BACKENDS)} would do")
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if force else os.O_EXCL)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | (0 if force else os.O_EXCL)
     try:
         fd = os.open(path, flags, 0o600)
     except FileExistsError:
@@ -189,6 +200,9 @@ def create(path: str | Path, geometry: Geometry, backend: str = "file", force: b
         raise ImageError(f"{path}: {error.strerror}") from None
     header = Header(geometry, backend, uuids.uuid4(), options={})
     try:
+        _require_file(fd, path)
+        if not force:
+            os.fchmod(fd, 0o600)  # whatever the umask: the daemon has to open it again, and nobody else
         _lock(fd, path, fcntl.LOCK_EX)
         os.ftruncate(fd, 0)
         _reserve(fd, header, path)
@@ -227,15 +241,24 @@ def _holder(fd: int) -> str:
 
 def _open_fd(path: Path, readonly: bool) -> int:
     try:
-        fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC)
+        # without O_NONBLOCK, a pipe would be waited for
+        fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         raise ImageError(f"{path}: no such image; `flashfs create {path}` makes one") from None
     except OSError as error:
         raise ImageError(f"{path}: {error.strerror}") from None
-    if not os.path.isfile(path):  # noqa: PTH113 - the answer for what fd names, a device or a folder included
+    try:
+        _require_file(fd, path)
+    except BaseException:
         os.close(fd)
-        raise ImageError(f"{path}: not a regular file")
+        raise
     return fd
+
+
+def _require_file(fd: int, path: Path) -> None:
+    """Devices, pipes and folders are refused, whatever they would say."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise ImageError(f"{path}: not a regular file")
 
 
 def inspect(path: str | Path) -> Header:

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from flashfs.cli import crash, create, down, dump, fsck, ftls, mount, presets, umount, up
+from flashfs.cli import crash, create, down, dump, fsck, ftls, mount, presets, show, umount, up
 from flashfs.fuse.daemon import one_line
 
 # typer brings its own click in some versions and needs the package in others: this is the class in both.
@@ -60,5 +60,5 @@ def run(arguments: Sequence[str]) -> int:
 
 def fail(line: str, exit_code: int) -> int:
     """Say why, in one line."""
-    print(f"flashfs: {line}", file=sys.stderr)
+    show.warn(line)
     return exit_code

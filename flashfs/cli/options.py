@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -63,7 +64,7 @@ def request(
     if sync not in ("flush", "none"):
         raise UsageError(f"--sync {sync}: flush or none would do")
     return Request(
-        image=image.resolve(),
+        image=Path(os.path.realpath(image)),  # Path.resolve() fails at a circle of links
         mountpoint=mounts.absolute(mountpoint),
         ftl=ftl,
         options=units.pairs("--opt", opt or []),
@@ -72,6 +73,6 @@ def request(
         plp=plp,
         server=server,
         allow_other=allow_other,
-        log=None if log is None else log.resolve(),
+        log=None if log is None else Path(os.path.realpath(log)),
         faults=tuple(fault or ()),
     )

@@ -73,12 +73,14 @@ def is_rows(value: Any) -> bool:
 def rows(data: Sequence[Mapping[str, Any]], title: str = "", *, head: bool = True) -> None:
     """One table; numbers to the right, columns in the order in which they first appear."""
     names = list(dict.fromkeys(name for row in data for name in row))
+    title = escape(printable(title))
     table = Table(
-        title=escape(title) or None, title_justify="left", box=box.SIMPLE_HEAD, show_header=head, pad_edge=False
+        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, show_header=head, pad_edge=False
     )
     for name in names:
         numbers = head and all(isinstance(row.get(name, 0), int | float) for row in data)
-        table.add_column(escape(name.replace("_", " ")), justify="right" if numbers else "left", overflow="fold")
+        shown = escape(printable(name.replace("_", " ")))
+        table.add_column(shown, justify="right" if numbers else "left", overflow="fold")
     for row in data:
         table.add_row(*(cell(row.get(name, "")) for name in names))
     console().print(table)
@@ -98,21 +100,29 @@ def cell(value: Any) -> str:
         return value.hex(" ")
     if isinstance(value, list | tuple):
         return ", ".join(cell(item) for item in value)
-    return escape(str(value))
+    return escape(printable(str(value)))
+
+
+def printable(text: str) -> str:
+    """``text`` with everything that a terminal would obey, and bytes of a name that are no UTF-8, written as escapes:
+    names of files and of things in an image are other people's."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def line(text: str) -> None:
     """One line for people."""
-    console().print(escape(text))
+    console().print(escape(printable(text)))
 
 
 def warn(text: str) -> None:
     """One line on stderr for something that did not stop the command."""
-    print(f"flashfs: {text}", file=sys.stderr)
+    print(f"flashfs: {printable(text)}", file=sys.stderr)
 
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Show on a terminal that ``text`` is under way, and take it away again."""
-    with console(stderr=True).status(escape(text)):
+    with console(stderr=True).status(escape(printable(text))):
         yield

@@ -69,7 +69,11 @@ class Case:
     def parse(cls, line: str) -> Case:
         """The inverse of ``line``; UsageError names the word that does not fit."""
         case = cls(ftl="pagemap", program="")
-        for word in shlex.split(line):
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise UsageError(f"replay line: {error}; see docs/crash.md") from None
+        for word in words:
             key, _, value = word.partition("=")
             try:
                 case = _with(case, key, value)
@@ -94,6 +98,8 @@ def _with(case: Case, key: str, value: str) -> Case:
         at, shape, keep, *_ = [*value.split(":", 2), "", ""]
         if keep and not KEEPS.fullmatch(keep):
             raise ValueError(keep)
+        if not 0 < int(at) < 2**63:
+            raise ValueError(at)
         keeps = (*case.keeps, keep) if keep else case.keeps
         return replace(case, cuts=(*case.cuts, Cut(int(at), shape or "before")), keeps=keeps)
     if key == "fail":

@@ -25,18 +25,18 @@ class Option:
     choices: tuple[str, ...] = ()
     fixed: bool = False
 
-    def parse(self, text: str | int) -> int | str:
-        """The value that ``text`` names; UsageError says what would do."""
+    def parse(self, text: Any) -> int | str:
+        """The value that ``text`` names, whatever type it is of; UsageError says what would do."""
         if self.choices:
             if str(text) not in self.choices:
-                raise UsageError(f"option {self.name}={text}: {' or '.join(self.choices)} would do")
+                raise UsageError(f"option {self.name}={text!s:.40}: {' or '.join(self.choices)} would do")
             return str(text)
-        try:
-            value = int(text)
+        try:  # a header's JSON may hold anything; only whole numbers and their texts are meant
+            value = int(text) if isinstance(text, int | str) and not isinstance(text, bool) else self.low - 1
         except ValueError:
             value = self.low - 1
         if not self.low <= value <= self.high:
-            raise UsageError(f"option {self.name}={text}: a whole number from {self.low} to {self.high} would do")
+            raise UsageError(f"option {self.name}={text!s:.40}: a whole number from {self.low} to {self.high} would do")
         return value
 
 

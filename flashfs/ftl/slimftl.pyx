@@ -29,7 +29,7 @@ from flashfs._pool cimport (
 )
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
-from flashfs.errors import BindError, DeviceFullError
+from flashfs.errors import BindError, CorruptError, DeviceFullError
 
 cdef extern from "ftl/md5.h" nogil:
     void md5_of_u64(uint64_t message, uint64_t* out)
@@ -183,6 +183,8 @@ cdef class SlimMapping(Mapping):
         """Linear probing (3.4): the page of the same number in the next virtual block."""
         cdef uint32_t entry = self.entry(lpa), home, k, block
         home = self.vba_of(lpa, entry >> self.ppid_bits)
+        if self.shared_from(home) == 0:
+            return NONE                    # the first guess was none
         self.probes += 1
         for k in range(self.virtual_blocks):
             block = self.block_of((home + k) % self.virtual_blocks)
@@ -258,6 +260,21 @@ cdef class SlimMapping(Mapping):
             self.set_entry(lpas[i], self.entry(lpas[i]) >> self.ppid_bits, news[i] % self.ssd.nand.pages_per_block)
         return 0
 
+    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                     uint8_t* yes) except -1 nogil:
+        """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case."""
+        cdef uint32_t i, entry, home, block_pages = self.ssd.nand.pages_per_block
+        for i in range(n):
+            yes[i] = 0
+            if kinds[i] != KIND_USER or lpas[i] >= self.ssd.lpas:
+                continue
+            entry = self.entry(lpas[i])
+            if entry >> self.ppid_bits == 0 or entry & ((1 << self.ppid_bits) - 1) != ppas[i] % block_pages:
+                continue
+            home = self.vba_of(lpas[i], entry >> self.ppid_bits)
+            yes[i] = self.shared_from(home) != 0 or self.block_of(home) == ppas[i] // block_pages
+        return 0
+
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
@@ -285,6 +302,10 @@ cdef class SlimMapping(Mapping):
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         cdef uint32_t vba, hid = scheme_oob[4]
         memcpy(&vba, scheme_oob, 4)
+        if (hid == 0 or hid > HIDS or vba >= self.virtual_blocks
+                or (self.vba_of(lpa, hid) != vba) != (scheme_oob[5] == 1)):
+            with gil:
+                raise CorruptError(f"PPA {ppa}: LPA {lpa} is stamped with HID {hid} and VBA {vba}: they do not agree")
         self.set_entry(lpa, hid, ppa % self.ssd.nand.pages_per_block)
         with gil:
             self.found.setdefault(vba, set()).add(ppa // self.ssd.nand.pages_per_block)
@@ -331,9 +352,15 @@ cdef class SlimMapping(Mapping):
                 fresh.append(blocks[0] if blocks else NONE)
             else:
                 fresh.append(self.block_of(vba))
+        standing = set()
         for vba, block in enumerate(fresh):
             if block != NONE and self.ssd.pool.state[block] not in (STATE_OPEN, STATE_CLOSED):
+                if self.ssd.validity.count(block):
+                    raise CorruptError(f"block {block}: it holds pages of VBA {vba}, and is bad or metadata")
                 block = NONE
+            if block in standing:
+                raise CorruptError(f"block {block}: its pages are stamped with VBA {vba} and with another")
+            standing |= {block} - {NONE}
             self.set_block(vba, block)
         self.recovering = False
         self.found = {}
@@ -371,6 +398,59 @@ cdef class SlimMapping(Mapping):
         self.from_nothing = False
         memcpy(self.table, &primary[0], self.table_bytes)
         memcpy(self.vbt, &vbt[0], self.virtual_blocks * 4)
+        self.require_range()
+
+    cdef int require_range(self) except -1:
+        """Every block that the VBT names exists and stands for one VBA; every PPID is a page of a block."""
+        cdef uint32_t vba, block, lpa, entry
+        standing = bytearray(self.ssd.nand.blocks)
+        cdef uint8_t[::1] seen = standing
+        for vba in range(self.virtual_blocks):
+            block = self.block_of(vba)
+            if block == NONE:
+                continue
+            if block >= self.ssd.nand.blocks or seen[block]:
+                raise ValueError(f"VBA {vba} has block {block}, which does not exist or stands for another VBA")
+            seen[block] = 1
+        for lpa in range(self.ssd.lpas):
+            entry = self.entry(lpa)
+            if entry & ((1 << self.ppid_bits) - 1) >= self.ssd.nand.pages_per_block:
+                raise ValueError(f"LPA {lpa} has PPID {entry & ((1 << self.ppid_bits) - 1)}, beyond its block")
+        return 0
+
+    def verify(self):
+        """Each LPA names a live page, and no two name one. Where pages were shared, an LPA's place is known only by
+        reading OOBs, which then decide. An entry that names a dead page is not left alone: once its virtual block is
+        cleaned, it would name another LPA's page, and the next write would kill that."""
+        cdef uint32_t lpa, hid, home, ppa, block
+        cdef uint64_t mapped = 0, live = 0, shared = 0
+        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
+        cdef uint64_t* seen = <uint64_t*> calloc(pages // 64 + 1, 8)
+        if seen == NULL:
+            raise MemoryError
+        try:
+            for lpa in range(self.ssd.lpas):
+                hid = self.entry(lpa) >> self.ppid_bits
+                if hid == 0:
+                    continue
+                mapped += 1
+                home = self.vba_of(lpa, hid)
+                block = self.block_of(home)
+                if self.shared_from(home):
+                    shared += 1
+                    continue
+                if block == NONE:
+                    raise ValueError(f"LPA {lpa} is in VBA {home}, for which no block stands")
+                ppa = block * self.ssd.nand.pages_per_block + (self.entry(lpa) & ((1 << self.ppid_bits) - 1))
+                if seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
+                    raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
+                seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+        finally:
+            free(seen)
+        for block in range(self.ssd.nand.blocks):
+            live += self.ssd.validity.count(block)
+        if live != mapped and not shared:
+            raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
 
     def tables(self):
         return {
@@ -585,8 +665,9 @@ cdef class SlimCleaning(Cleaning):
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
         cdef uint32_t vba = self.slim.vba_standing(block)
         if vba == NONE:
-            self.ssd.relocate(block, STREAM_GC, cause)
-            return 0
+            if self.ssd.validity.count(block) == 0:
+                self.ssd.relocate(block, STREAM_GC, cause)
+            return 0                       # else: what lives there could not be found again elsewhere
         return self.clean_virtual(vba, cause, cause == CAUSE_WEAR)
 
 
@@ -607,6 +688,8 @@ def build(ssd, options):
     """(mapping, placement, cleaning) for ``options`` {shift, hash, virtual_blocks}."""
     if ssd.nand.blocks >= NO_BLOCK:
         raise BindError(f"slimftl: {ssd.nand.blocks} blocks; a VBT entry has room for {NO_BLOCK - 1}")
+    if options["virtual_blocks"] > ssd.nand.blocks:
+        raise BindError(f"slimftl: {options['virtual_blocks']} virtual blocks: the chip has {ssd.nand.blocks} blocks")
     slim = SlimMapping(ssd, options["virtual_blocks"], options["shift"], options["hash"] == "md5")
     cleaning = SlimCleaning(slim)
     placement = SlimPlacement(slim, cleaning)

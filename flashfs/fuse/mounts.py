@@ -51,8 +51,8 @@ def absolute(mountpoint: Path) -> Path:
     path = Path(os.path.abspath(mountpoint))  # noqa: PTH100 - Path.resolve() asks the mountpoint itself
     try:
         return path.resolve(strict=True)
-    except OSError:
-        return path.parent.resolve() / path.name
+    except (OSError, RuntimeError):  # a circle of links is a RuntimeError, until Python 3.13
+        return Path(os.path.realpath(path.parent), path.name)
 
 
 def options(image: Path | str, *, allow_other: bool) -> list[str]:

@@ -76,7 +76,9 @@ class Handlers(pyfuse3.Operations):
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
         if fh != DISK:
-            return self._texts[fh][off : off + size]
+            if fh not in self._texts:
+                raise FUSEError(errno.EBADF)
+            return self._texts[fh][max(0, off) : max(0, off) + size]
         if off + size > self._size:
             size = self._size - off
             if size <= 0:
@@ -92,7 +94,11 @@ class Handlers(pyfuse3.Operations):
             raise failed("read", off, error) from None
 
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
+        if fh != DISK:
+            raise FUSEError(errno.EBADF)
         if off + len(buf) > self._size:
+            if not buf:
+                return 0
             buf = buf[: max(0, self._size - off)]
             if not buf:
                 raise FUSEError(errno.ENOSPC)

@@ -1,0 +1,27 @@
+"""What is in an image, offline: the views behind ``flashfs dump``, as plain dicts and lists.
+
+Nothing here changes a byte. A crashed image is recovered in memory and shown as a mount would find it; a blank one,
+and one that no recovery can make sense of, is shown as the bare chip, and the view says so. SPEC.md has the bytes.
+"""
+
+from flashfs.inspect._image import blocks, header
+from flashfs.inspect._log import log
+from flashfs.inspect._lpa import lpa
+from flashfs.inspect._page import page
+from flashfs.inspect._view import Copy, Spare, View, opened
+from flashfs.inspect._whole import problems, recovery, scheme
+
+__all__ = [
+    "Copy",
+    "Spare",
+    "View",
+    "blocks",
+    "header",
+    "log",
+    "lpa",
+    "opened",
+    "page",
+    "problems",
+    "recovery",
+    "scheme",
+]

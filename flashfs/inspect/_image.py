@@ -1,0 +1,74 @@
+"""What an image says of itself, and its block table."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import nandimg
+from flashfs._pool import KIND_NAMES, STREAM_NAMES
+from flashfs.inspect._view import BLANK, HEALTH_NAMES, TORN, WHOLE, View, _name, opened
+
+
+def header(path: str | Path) -> dict[str, Any]:
+    """What the image says of itself, where its regions lie, and how its two header copies are."""
+    found = nandimg.inspect(path)
+    geometry = found.geometry
+    layout = asdict(found.layout)
+    return {
+        "image": str(path),
+        "version": found.version,
+        "generation": found.generation,
+        "uuid": str(found.uuid),
+        "backend": found.backend,
+        "ftl": found.ftl or None,
+        "options": found.options or {},
+        "oob_used": found.oob_used,
+        "state": f"bound to {found.ftl}" if found.ftl else BLANK,
+        "logical_bytes": geometry.logical_bytes,
+        "physical_bytes": geometry.physical_bytes,
+        "op": round(geometry.op, 6),
+        "copies": _header_copies(Path(path)),
+        "geometry": geometry.as_dict(),
+        "layout": {name: layout[name] for name in layout if name not in ("backend", "oob_used")},
+    }
+
+
+def _header_copies(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    with path.open("rb") as file:
+        for copy in range(2):
+            raw = file.read(4096)
+            whole = len(raw) == 4096 and nandimg.checksum(raw[:-4]) == struct.unpack("<I", raw[-4:])[0]
+            generation = struct.unpack_from("<Q", raw, 16)[0] if whole else None
+            rows.append({"copy": copy, "state": "whole" if whole else "damaged", "generation": generation})
+    return rows
+
+
+def blocks(path: str | Path) -> list[dict[str, Any]]:
+    """The block table: what the chip keeps of each block, what its first page says, what the device makes of it."""
+    with opened(path) as view:
+        return [_block(view, block) for block in range(view.chip.blocks)]
+
+
+def _block(view: View, block: int) -> dict[str, Any]:
+    status, spare = view.spare(block * view.per_block)
+    whole = status == WHOLE
+    ssd = view.device.ssd if view.device else None
+    row = {
+        "block": block,
+        "die": block % view.chip.dies,
+        "state": ssd.pool.describe(block)["state"] if ssd else "unknown" if view.header.ftl else "blank",
+        "stream": _name(STREAM_NAMES, spare.stream) if whole else "",
+        "kind": KIND_NAMES.get(spare.kind, str(spare.kind)) if whole else "",
+        "order": spare.order if whole else None,
+        "erases": view.chip.erase_count(block),
+        "health": _name(HEALTH_NAMES, view.chip.block_health(block)),
+        "live": len(ssd.validity.live_in(block)) if ssd else None,
+        "next_page": view.programmed(block),
+    }
+    if status == TORN:
+        row["kind"] = "torn"
+    return row

@@ -1,0 +1,86 @@
+"""The metadata log: checkpoints and trims that are still in flash, boot hints, NVRAM slots."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import nandimg
+from flashfs import _metalog
+from flashfs.errors import CorruptError
+from flashfs.inspect._page import _no_trims
+from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE, Spare, View, opened
+
+
+def log(path: str | Path) -> dict[str, Any]:
+    """The metadata log: checkpoints and trim records that are still in flash, boot hints, NVRAM slots."""
+    with opened(path) as view:
+        hints = _metalog.boot_hints([view.chip.boot_slot(0), view.chip.boot_slot(1)])
+        out: dict[str, Any] = {"note": view.note} if view.note else {}
+        out["boot_hints"] = [{"checkpoint": identity, "ppa": ppa} for identity, ppa in hints]
+        out["checkpoints"] = _checkpoints(view)
+        out["trims"] = _trims(view)
+        out["nvram"] = _saved(view)
+        return out
+
+
+def _trims(view: View) -> list[dict[str, Any]]:
+    """Every trim record still in flash; one counts if it is newer than the checkpoint that a mount stands on."""
+    floor = _floor(view)
+    rows = []
+    for ppa, status, raw in view.pages(STREAM_META):
+        spare = Spare.of(raw)
+        if status != WHOLE or spare.kind != KIND_TRIM:
+            continue
+        status, data, _ = view.chip.read_page(*view.at(ppa))
+        if status != WHOLE or _no_trims(data) is not None:
+            continue
+        for first, n, seq in _metalog.trim_records(data):
+            rows.append({"seq": seq, "lpa": first, "pages": n, "ppa": ppa, "in_checkpoint": seq <= floor})
+    return sorted(rows, key=lambda row: row["seq"])
+
+
+def _floor(view: View) -> int:
+    """The sequence number of the newest whole checkpoint: what is older is in it."""
+    for found in _checkpoints(view):
+        if found["whole"]:
+            return int(found["seq"])
+    return 0
+
+
+def _checkpoints(view: View) -> list[dict[str, Any]]:
+    """Every checkpoint descriptor in flash, newest first, and whether all of it can still be read."""
+    rows = []
+    for ppa, status, raw in view.pages(STREAM_META):
+        spare = Spare.of(raw)
+        if status != WHOLE or spare.kind != KIND_CHECKPOINT or not spare.flags & 2:
+            continue
+        try:
+            page_bytes = view.header.geometry.page_bytes
+            found = _metalog.LoadedCheckpoint(view.meta_page, ppa, page_bytes, view.checkpoint_most)
+        except CorruptError as error:
+            rows.append({"checkpoint": spare.seq, "ppa": ppa, "whole": False, "note": str(error)})
+            continue
+        sizes = {name: len(part) for name, part in found.sections.items()}
+        rows.append({
+            "checkpoint": found.identity, "ppa": ppa, "whole": True, "clean": found.clean, "seq": found.seq,
+            "order": found.order, "mounts": found.mounts,
+            "sections": ", ".join(f"{name} {size}" for name, size in sizes.items()),
+        })  # fmt: skip
+    return sorted(rows, key=lambda row: -row["checkpoint"])
+
+
+def _saved(view: View) -> list[dict[str, Any]]:
+    """The NVRAM's write-buffer slots that are whole. One older than the checkpoint was programmed long ago."""
+    size = 16 + view.header.geometry.page_bytes
+    rows = []
+    if not view.chip.keeps_data or not view.header.ftl:
+        return []
+    floor = _floor(view) if view.header.geometry.nvram_bytes >= size else 0
+    for slot in range(view.header.geometry.nvram_bytes // size):
+        raw = view.chip.nvram(slot * size, size)
+        crc, lpa, seq = struct.unpack_from("<IIQ", raw)
+        if crc == nandimg.checksum(raw[4:]) and (crc or seq):
+            rows.append({"slot": slot, "lpa": lpa, "seq": seq, "counts": seq > floor})
+    return rows

@@ -1,0 +1,80 @@
+"""One logical page: its whole story."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flashfs._pool import STREAM_NAMES
+from flashfs.inspect._log import _saved, _trims
+from flashfs.inspect._page import _why_dead
+from flashfs.inspect._view import STATUS_NAMES, TORN, WHOLE, Copy, View, _name, _within, opened
+
+
+def lpa(path: str | Path, lpa: int) -> dict[str, Any]:
+    """An LPA's whole story: where it is, every copy that is still in flash, the trims that cover it, what each
+    structure says of it, and what the NVRAM holds of it. Reads every spare area."""
+    with opened(path) as view:
+        _within("LPA", lpa, view.header.geometry.lpas, path)
+        copies = view.copies(lpa)
+        live = [copy for copy in copies if copy.live]
+        now = live[0] if live else None
+        trims = [row for row in _trims(view) if row["lpa"] <= lpa < row["lpa"] + row["pages"]]
+        saved = [row for row in _saved(view) if row["lpa"] == lpa]
+        newest = max(saved, key=lambda row: row["seq"]) if saved else None
+        out: dict[str, Any] = {
+            "lpa": lpa,
+            "offset": lpa * view.header.geometry.page_bytes,
+            "reads": _reads(view, now, newest, trims),
+            "ppa": now.ppa if now else None,
+            "block": now.ppa // view.per_block if now else None,
+            "page": now.ppa % view.per_block if now else None,
+            "seq": now.spare.seq if now else None,
+        }
+        if view.note:
+            out["note"] = view.note
+        if view.device:
+            out["mapping"] = view.device.ssd.mapping.explain(lpa)
+        out["copies"] = [_copy_row(view, copy, now, trims) for copy in copies]
+        out["trims"] = trims
+        out["nvram"] = saved
+        return out
+
+
+def _reads(view: View, now: Copy | None, saved: dict[str, Any] | None, trims: list[dict[str, Any]]) -> str:
+    """What the host gets, in words."""
+    if view.device is None:
+        return view.note
+    newest = max([now.spare.seq if now else 0, *(row["seq"] for row in trims)])
+    if saved and saved["counts"] and saved["seq"] > newest:
+        return f"NVRAM slot {saved['slot']}: a mount puts it into flash"
+    if now is None:
+        return "zeros: never written, or trimmed"
+    return f"PPA {now.ppa}" if now.status == WHOLE else f"an error: PPA {now.ppa} cannot be read"
+
+
+def _copy_row(view: View, copy: Copy, now: Copy | None, trims: list[dict[str, Any]]) -> dict[str, Any]:
+    if copy.live:
+        why = "live"
+    elif copy.status == TORN:
+        why = "torn"
+    elif view.device is None:
+        why = view.note
+    elif now is None:
+        later = [row["seq"] for row in trims if row["seq"] > copy.spare.seq]
+        why = f"trimmed at sequence number {min(later)}" if later else "trimmed before the last checkpoint"
+    else:
+        why = _why_dead(copy.spare, now)
+    return {
+        "ppa": copy.ppa,
+        "block": copy.ppa // view.per_block,
+        "page": copy.ppa % view.per_block,
+        "seq": copy.spare.seq,
+        "order": copy.spare.order,
+        "stream": _name(STREAM_NAMES, copy.spare.stream),
+        "moved": copy.spare.moved,
+        "status": STATUS_NAMES[copy.status],
+        "state": "live" if copy.live else "torn" if copy.status == TORN else "dead",
+        "why": why,
+        **view.own(copy.spare),
+    }

@@ -1,0 +1,167 @@
+"""One physical page: what is in it, whether it counts, and why."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import nandimg
+from flashfs import _metalog
+from flashfs._pool import KIND_NAMES, STREAM_NAMES
+from flashfs.errors import CorruptError
+from flashfs.inspect._view import (
+    ERASED,
+    FLAG_NAMES,
+    HEX_LINES,
+    KIND_CHECKPOINT,
+    KIND_TRIM,
+    KIND_USER,
+    NO_PAGE,
+    STATUS_NAMES,
+    TORN,
+    WHOLE,
+    Copy,
+    Spare,
+    View,
+    _name,
+    _within,
+    opened,
+)
+
+
+def page(path: str | Path, ppa: int) -> dict[str, Any]:
+    """One physical page: status, record, OOB, the scheme's bytes, how it begins, whether it counts, and why."""
+    with opened(path) as view:
+        _within("PPA", ppa, view.header.geometry.pages, path)
+        block, number = view.at(ppa)
+        status, data, raw = view.chip.read_page(block, number)
+        spare = Spare.of(raw)
+        counts, why = _verdict(view, ppa, status, spare)
+        out: dict[str, Any] = {
+            "ppa": ppa, "block": block, "page": number, "die": block % view.chip.dies,
+            "status": STATUS_NAMES[status], "live": counts, "why": why,
+            "record": _record(view, ppa, status, data),
+        }  # fmt: skip
+        if status != ERASED:
+            out["oob"] = _oob(spare)
+            out["scheme_oob"] = {**view.own(spare), "bytes": spare.own.hex(" ")}
+            if status == WHOLE and spare.kind in (KIND_CHECKPOINT, KIND_TRIM):
+                out["content"] = _content(spare, data)
+            out["data"] = _hexdump(data) if view.chip.keeps_data else ["not kept: the image has the meta backend"]
+        return out
+
+
+def _oob(spare: Spare) -> dict[str, Any]:
+    return {
+        "lpa": spare.lpa if spare.kind == KIND_USER else None,
+        "seq": spare.seq,
+        "kind": KIND_NAMES.get(spare.kind, str(spare.kind)),
+        "flags": [name for bit, name in FLAG_NAMES if spare.flags & bit],
+        "order": spare.order,
+        "stream": _name(STREAM_NAMES, spare.stream),
+    }
+
+
+def _record(view: View, ppa: int, status: int, data: bytes) -> dict[str, Any]:
+    """The chip's own part of a page record, read from the file itself."""
+    layout = view.header.layout
+    with view.path.open("rb") as file:
+        file.seek(layout.spare_at + ppa * layout.stride)
+        raw = file.read(layout.record_head + layout.oob_used)
+    epoch, crc = struct.unpack_from("<II", raw)
+    sums = nandimg.checksum(raw[8:], nandimg.checksum(struct.pack("<II", ppa, epoch)))
+    current = view.chip.erase_count(view.at(ppa)[0]) + 1
+    known = {
+        "epoch": epoch,
+        "block_epoch": current,
+        "checksum": "matches" if crc == sums else "does not match",
+    }
+    if epoch < current:
+        known["checksum"] = "of a page from before the last erase" if epoch else "never programmed"
+        return known
+    if not view.chip.keeps_data:
+        return {**known, "data_checksum": "none: the meta backend keeps no data"}
+    stored = struct.unpack_from("<I", raw, 8)[0]
+    if stored == 0:
+        return {**known, "data_checksum": "none: programmed without data, reads as zeros"}
+    holds = nandimg.page_checksum(data) == stored
+    return {**known, "data_checksum": "matches" if holds else "does not match"}
+
+
+def _verdict(view: View, ppa: int, status: int, spare: Spare) -> tuple[bool, str]:
+    """(whether a page counts, why). Needs the mapping; a dead page's reason follows from what replaced it."""
+    if status == ERASED:
+        return False, "erased"
+    if view.device is None:
+        return False, view.note
+    if status == TORN:
+        return False, "torn: power went while it was programmed, a program failed, or its data were lost with the host"
+    state = view.device.ssd.pool.describe(ppa // view.per_block)["state"]
+    if spare.kind != KIND_USER:
+        if state == "meta":
+            return True, "its block belongs to the metadata log"
+        return False, f"a newer checkpoint replaced it; its block is {state}"
+    if view.live(ppa):
+        return True, "the mapping names it"
+    return False, _why_dead(spare, view.current(spare.lpa))
+
+
+def _why_dead(spare: Spare, now: Copy | None) -> str:
+    """Why a whole user page is not live, from the live page of its LPA."""
+    if now is None:
+        return "its LPA holds nothing: it was trimmed later"
+    if now.spare.seq > spare.seq:
+        return f"superseded by sequence number {now.spare.seq} at PPA {now.ppa}"
+    if now.spare.seq < spare.seq:
+        return f"never flushed and judged lost; sequence number {now.spare.seq} at PPA {now.ppa} counts"
+    if now.spare.order < spare.order:
+        return f"a copy of an unfinished move; its original at PPA {now.ppa} counts"
+    return f"moved to PPA {now.ppa} by cleaning"
+
+
+def _content(spare: Spare, data: bytes) -> dict[str, Any]:
+    """What a metadata page says."""
+    if spare.kind == KIND_TRIM:
+        if (why := _no_trims(data)) is not None:
+            return {"trims": why}
+        return {"trims": [{"lpa": lpa, "pages": n, "seq": seq} for lpa, n, seq in _metalog.trim_records(data)]}
+    if spare.flags & 2 and (found := _metalog.parse_descriptor(data)) is not None:
+        return _descriptor(data, *found)
+    if _metalog.parse_index(data) is not None and _metalog.is_sealed(data):
+        _, _, n, previous = _metalog.INDEX.unpack_from(data)
+        return {"index": "extents of a checkpoint", "extents": n, "previous": None if previous == NO_PAGE else previous}
+    return {"stream": f"page {spare.lpa} of checkpoint {spare.seq}"}
+
+
+def _no_trims(data: bytes) -> str | None:
+    """Why a page of the kind holds no trim records, or None if it does."""
+    try:
+        _metalog.trim_records(data)
+    except CorruptError as error:
+        return str(error)
+    return None
+
+
+def _descriptor(
+    data: bytes, head: tuple[int, ...], parts: list[tuple[bytes, int, int]], extents: list[tuple[int, int]]
+) -> dict[str, Any]:
+    identity, seq, order, size, flags, _, _, previous, mounts = head
+    return {
+        "checkpoint": identity, "whole": bool(_metalog.is_sealed(data)), "clean": bool(flags & 4), "seq": seq,
+        "order": order, "mounts": mounts, "stream_bytes": size, "index": None if previous == NO_PAGE else previous,
+        "sections": [
+            {"section": name.rstrip(b"\0").decode(errors="replace"), "bytes": n, "checksum": crc}
+            for name, n, crc in parts
+        ],
+        "extents": [{"ppa": first, "pages": n} for first, n in extents],
+    }  # fmt: skip
+
+
+def _hexdump(data: bytes) -> list[str]:
+    lines = []
+    for at in range(0, min(len(data), 16 * HEX_LINES), 16):
+        part = data[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:04x}  {part.hex(' ')}  |{text}|")
+    return lines

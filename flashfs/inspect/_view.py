@@ -1,0 +1,188 @@
+"""An image opened read-only, and what every view asks of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nandimg
+from flashfs.device import ENGINE_OOB, Device, saved_bytes
+from flashfs.errors import CorruptError, UsageError
+from flashfs.ftl import SCHEMES
+
+STATUS_NAMES = ("erased", "whole", "torn")
+HEALTH_NAMES = ("good", "factory bad", "grown bad")
+KIND_USER, KIND_CHECKPOINT, KIND_TRIM = 1, 4, 5
+FLAG_NAMES = ((1, "moved"), (2, "last"), (4, "clean"), (8, "lost"))
+ERASED, WHOLE, TORN = 0, 1, 2
+STREAM_META = 3
+NO_PAGE = 2**32 - 1
+HEX_LINES = 4  #: of sixteen bytes, from the start of a page
+BLANK = "blank: bound to no FTL yet; `flashfs mount` binds and formats it"
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """The engine's part of a page's OOB, decoded, and the scheme's bytes behind it."""
+
+    seq: int
+    order: int
+    lpa: int
+    kind: int
+    flags: int
+    stream: int
+    own: bytes
+
+    @classmethod
+    def of(cls, raw: bytes) -> Spare:
+        raw = raw.ljust(ENGINE_OOB, b"\xff")  # a chip that was never bound may have less room
+        word, lpa, low, high = struct.unpack_from("<QIII", raw)
+        return cls(
+            word & (2**48 - 1), low | (high & 0xFFFF) << 32, lpa, word >> 48 & 0xFF, word >> 56, high >> 16 & 0xFF,
+            raw[ENGINE_OOB:],
+        )  # fmt: skip
+
+    @property
+    def moved(self) -> bool:
+        """A copy that cleaning made."""
+        return bool(self.flags & 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A page of some LPA that a scan of the spare areas found."""
+
+    ppa: int
+    status: int
+    spare: Spare
+    live: bool
+
+
+class View:
+    """An image opened read-only: its chip, and the device over it if there is one (else ``note`` says why not)."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.header = nandimg.inspect(self.path)
+        self.device: Device | None = None
+        self.note = ""
+        self._image: nandimg.Image | None = None
+        if self.header.ftl:
+            try:
+                self.device = Device.open(self.path, readonly=True)
+            except CorruptError as error:
+                self.note = f"not recoverable: {error}"
+        else:
+            self.note = BLANK
+        if self.device is None:
+            self._image = nandimg.open_image(self.path, readonly=True)
+            self.chip: nandimg.Nand = self._image.chip
+        else:
+            self.chip = self.device.nand
+        self.per_block = self.header.geometry.pages_per_block
+        known = SCHEMES.get(self.header.ftl)
+        need = saved_bytes(known, self.header.geometry) if known else 0
+        #: no checkpoint of this device takes more pages, its index included
+        self.checkpoint_most = 2 * (-(-need // self.header.geometry.page_bytes) + 2)
+
+    def close(self) -> None:
+        if self.device:
+            self.device.close(clean=False)
+        if self._image:
+            self._image.close()
+
+    def at(self, ppa: int) -> tuple[int, int]:
+        """(block, page) of a PPA."""
+        return divmod(ppa, self.per_block)
+
+    def spare(self, ppa: int) -> tuple[int, Spare]:
+        """(status, OOB) by a spare read."""
+        status, raw = self.chip.read_spare_area(*self.at(ppa))
+        return status, Spare.of(raw)
+
+    def live(self, ppa: int) -> bool:
+        """Whether the device's validity store holds this page for live."""
+        block, page = self.at(ppa)
+        return self.device is not None and page in self.device.ssd.validity.live_in(block)
+
+    def programmed(self, block: int) -> int:
+        """Pages of a block before the first that is erased; those pages are all whole or torn. O(log pages) reads."""
+        low, high = 0, self.per_block
+        while low < high:
+            middle = (low + high) // 2
+            if self.chip.read_page(block, middle)[0] == ERASED:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def pages(self, stream: int | None = None) -> Iterator[tuple[int, int, bytes]]:
+        """(PPA, status, OOB) of every page that is not erased, in blocks of that stream alone if one is named."""
+        for block in range(self.chip.blocks):
+            if stream is not None and self.spare(block * self.per_block)[1].stream != stream:
+                continue
+            for page in range(self.per_block):
+                status, raw = self.chip.read_spare_area(block, page)
+                if status == ERASED:
+                    break
+                yield block * self.per_block + page, status, raw
+
+    def copies(self, lpa: int) -> list[Copy]:
+        """Every user page whose OOB names that LPA, oldest first."""
+        name = struct.pack("<I", lpa)
+        found = []
+        for ppa, status, raw in self.pages():
+            if raw[8:12] == name:
+                spare = Spare.of(raw)
+                if spare.kind == KIND_USER:
+                    found.append(Copy(ppa, status, spare, self.live(ppa)))
+        return sorted(found, key=lambda copy: (copy.spare.seq, copy.spare.order, copy.ppa))
+
+    def current(self, lpa: int) -> Copy | None:
+        """The live page of an LPA: where the mapping says, or, if that was a guess and a wrong one, by a scan."""
+        if self.device is None or lpa >= self.header.geometry.lpas:
+            return None
+        ppa = self.device.ssd.mapping.explain(lpa)["ppa"]
+        if ppa is None:
+            return None
+        status, spare = self.spare(ppa)
+        if spare.lpa == lpa and spare.kind == KIND_USER and self.live(ppa):
+            return Copy(ppa, status, spare, True)
+        return next((copy for copy in self.copies(lpa) if copy.live), None)
+
+    def own(self, spare: Spare) -> dict[str, Any]:
+        """The scheme's own bytes, as the scheme reads them."""
+        known = SCHEMES.get(self.header.ftl)
+        if known is None or spare.kind != KIND_USER or len(spare.own) < known.scheme_oob:
+            return {}
+        return known.describe_oob(spare.own)
+
+    def meta_page(self, ppa: int) -> bytes | None:
+        """The data of a whole checkpoint page, or None: what a checkpoint is loaded through."""
+        if ppa >= self.header.geometry.pages:
+            return None
+        status, data, raw = self.chip.read_page(*self.at(ppa))
+        return data if status == WHOLE and Spare.of(raw).kind == KIND_CHECKPOINT else None
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[View]:
+    """A View for as long as it takes."""
+    view = View(path)
+    try:
+        yield view
+    finally:
+        view.close()
+
+
+def _within(what: str, value: int, limit: int, path: str | Path) -> None:
+    if not 0 <= value < limit:
+        raise UsageError(f"{what} {value}: {path} has {what}s 0 to {limit - 1}")
+
+
+def _name(names: tuple[str, ...], index: int) -> str:
+    return names[index] if index < len(names) else str(index)

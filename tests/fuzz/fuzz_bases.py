@@ -1,0 +1,139 @@
+"""Sound images to be damaged: each scheme on small chips, in every state that an image can be found in."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import nandimg
+from flashfs.device import Device
+from flashfs.ftl import scheme
+from nandimg import PRESETS, Cut, FaultyNand, PowerCut, open_image
+from nandimg._faults import SHAPES
+
+#: (scheme, preset, backend): the smallest chips, one whose neighbours crowd, one of two dies, one that keeps no data
+SETTINGS = [
+    ("pagemap", "tiny-8", "file"),
+    ("pagemap", "tiny-16", "file"),
+    ("slimftl", "tiny-16", "file"),
+    ("slimftl", "tiny-96", "file"),
+    ("pagemap", "tiny-24d", "file"),
+    ("slimftl", "tiny-24d", "file"),
+    ("pagemap", "tiny-16", "meta"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """One sound image: its bytes, and for each LPA every page content that it ever had (a hole is always allowed)."""
+
+    name: str
+    raw: bytes = field(repr=False)
+    ftl: str
+    plp: bool
+    written: tuple[frozenset[bytes], ...] = field(repr=False)
+
+
+def content(lpa: int, version: int, page_bytes: int) -> bytes:
+    """What the host writes: no two pages and no two versions alike."""
+    return struct.pack("<QQ", lpa + 1, version + 1) * (page_bytes // 16)
+
+
+class Maker:
+    """One image on its way: what was written to it, and its bytes at any moment."""
+
+    def __init__(self, path: Path, ftl: str, preset: str, backend: str, rnd: Random) -> None:
+        self.path, self.ftl, self.preset, self.backend, self.rnd = path, ftl, preset, backend, rnd
+        self.geometry = PRESETS[preset].geometry
+        self.written: list[set[bytes]] = [set() for _ in range(self.geometry.lpas)]
+        self.version = 0
+        path.unlink(missing_ok=True)
+        nandimg.create(path, self.geometry, backend)
+
+    def take(self, state: str, plp: bool = False) -> Base:
+        """The image as it is now."""
+        name = f"{self.ftl}/{self.preset}/{self.backend}/{state}"
+        return Base(name, self.path.read_bytes(), self.ftl, plp, tuple(frozenset(one) for one in self.written))
+
+    def device(self, plp: bool = False) -> Device:
+        return Device.open(self.path, ftl=self.ftl, options={"buffer": "2"}, plp=plp)
+
+    def write(self, device: Device, lpa: int) -> None:
+        data = content(lpa, self.version, device.page_bytes)
+        self.version += 1
+        self.written[lpa].add(data if self.backend == "file" else bytes(len(data)))
+        device.write(lpa * device.page_bytes, data)
+
+    def churn(self, device: Device, writes: int, trims: int = 0) -> None:
+        """Random writes, half of them to a tenth of the LPAs, trims and flushes between them."""
+        lpas = self.geometry.lpas
+        for step in range(writes):
+            hot = self.rnd.random() < 0.5
+            self.write(device, self.rnd.randrange(max(1, lpas // 10) if hot else lpas))
+            if trims and step % max(1, writes // trims) == 0:
+                first = self.rnd.randrange(lpas)
+                device.trim(first * device.page_bytes, min(3, lpas - first) * device.page_bytes)
+            if self.rnd.random() < 0.2:
+                device.flush()
+
+    def cut(self, at: int, shape: str) -> None:
+        """Power goes at flash operation ``at`` of the next life, in the middle of writing (and so of cleaning)."""
+        image = open_image(self.path)
+        try:
+            of = scheme(self.ftl)
+            options = of.resolve({"buffer": 2, **(image.header.options or {})})
+            with suppress(PowerCut):
+                device = Device(image, FaultyNand(image.chip, [Cut(at, shape)]), of, options)
+                device.recover()
+                self.churn(device, 10 * self.geometry.pages)
+        finally:
+            image.close()
+
+
+def _of_setting(path: Path, ftl: str, preset: str, backend: str, rnd: Random) -> Iterator[Base]:
+    maker = Maker(path, ftl, preset, backend, rnd)
+    yield maker.take("blank")
+    maker.device().close(clean=False)
+    yield maker.take("formatted")
+    lpas = maker.geometry.lpas
+    with maker.device() as device:
+        maker.churn(device, lpas)
+    yield maker.take("clean")
+    device = maker.device()
+    maker.churn(device, lpas // 2)
+    device.flush()
+    maker.churn(device, 2)
+    yield maker.take("mid-write")
+    maker.churn(device, 3 * lpas)
+    yield maker.take("aged")
+    device.close(clean=False)
+    device = maker.device()
+    maker.churn(device, lpas, trims=8)
+    device.flush()
+    yield maker.take("trims")
+    device.close()
+    yield maker.take("clean-aged")
+    for index in range(5):
+        maker.cut(rnd.randrange(3, 200), SHAPES[rnd.randrange(len(SHAPES))])
+        yield maker.take(f"cut{index}")
+    if backend == "file":
+        device = maker.device(plp=True)
+        maker.churn(device, lpas, trims=3)
+        maker.write(device, 0)
+        maker.write(device, 1)
+        yield maker.take("nvram", plp=True)
+        device.close(clean=False)
+
+
+def bases(seed: int = 1) -> list[Base]:
+    """All of them; the same seed makes the same bytes but for UUIDs."""
+    made: list[Base] = []
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        for index, setting in enumerate(SETTINGS):
+            made += _of_setting(Path(folder, "base"), *setting, Random(f"{seed}/{index}"))
+    return made
