@@ -102,7 +102,7 @@ cdef class Mapping:
                 return lpa
         return NONE
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil:
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil:
         """Fill the scheme's own OOB bytes of ``n`` pages about to be programmed; ``oob`` points at the first page's,
         the next page's are ``oob_bytes`` further."""
         return 0
