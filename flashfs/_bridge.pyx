@@ -177,8 +177,8 @@ cdef class Chip:
         self.channels = ssd.nand.channels
         self.options = MappingProxyType(dict(options))
         good = sum(ssd.nand.block_health(block) != 1 for block in range(self.blocks))
-        data = -(-(self.lpas + 1) // self.pages_per_block)
-        self.spare_blocks = good - ssd.meta.checkpoint_blocks - ssd.meta_floor - data
+        data = (self.lpas + self.pages_per_block) // self.pages_per_block  # every logical page, and a dead one
+        self.spare_blocks = <int64_t> (good - data) - ssd.meta.checkpoint_blocks - ssd.meta_floor
 
     cdef int known(self, block) except -1:
         if self.plugin.ssd.validity is None:

@@ -186,7 +186,7 @@ cdef class PyMapping(Mapping):
             raise self.plugin.broke(f"bind(lpa={lpa}, ppa={ppa})", error) from error
         if self.plugin.verify:
             self.must_find(lpa, ppa, f"bind(lpa={lpa}, ppa={ppa})")
-            self.mark(lpa, True)
+        self.mark(lpa, True)
         return 0
 
     cdef int take_back(self, uint32_t lpa) except -1:
@@ -196,7 +196,7 @@ cdef class PyMapping(Mapping):
             raise self.plugin.broke(f"unbind(lpa={lpa})", error) from error
         if self.plugin.verify:
             self.must_find(lpa, NONE, f"unbind(lpa={lpa})")
-            self.mark(lpa, False)
+        self.mark(lpa, False)
         return 0
 
     # --- the interface
@@ -296,7 +296,7 @@ cdef class PyMapping(Mapping):
             raise self.plugin.broke(call, error) from error
         if self.plugin.verify:
             self.must_find(lpa, ppa, call)
-            self.mark(lpa, True)
+        self.mark(lpa, True)
         return 0
 
     def recovery_erased(self):
@@ -324,7 +324,6 @@ cdef class PyMapping(Mapping):
             ppa = self.where(lpa)
             memcpy(&out[4 * lpa], &ppa, 4)
             if (ppa != NONE) != self.is_bound(lpa):
-                self.mark(lpa, ppa == NONE)  # as `settled` tells it
                 raise self.plugin.mistake(
                     f"lookup(lpa={lpa})", "returned None, but this LPA was bound, and never unbound since"
                     if ppa == NONE else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since")
