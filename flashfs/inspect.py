@@ -17,8 +17,8 @@ import nandimg
 from flashfs import _metalog
 from flashfs._pool import KIND_NAMES, STREAM_NAMES
 from flashfs.device import ENGINE_OOB, Device
-from flashfs.errors import CorruptError, UsageError
-from flashfs.ftl import SCHEMES
+from flashfs.errors import CorruptError, FtlError, UsageError
+from flashfs.ftl import scheme as scheme_of
 
 STATUS_NAMES = ("erased", "whole", "torn")
 HEALTH_NAMES = ("good", "factory bad", "grown bad")
@@ -79,7 +79,7 @@ class View:
         if self.header.ftl:
             try:
                 self.device = Device.open(self.path, readonly=True)
-            except CorruptError as error:
+            except (CorruptError, FtlError) as error:
                 self.note = f"not recoverable: {error}"
         else:
             self.note = BLANK
@@ -157,8 +157,9 @@ class View:
 
     def own(self, spare: Spare) -> dict[str, Any]:
         """The scheme's own bytes, as the scheme reads them."""
-        known = SCHEMES.get(self.header.ftl)
-        return known.describe_oob(spare.own) if known and spare.kind == KIND_USER else {}
+        if not self.header.ftl or spare.kind != KIND_USER:
+            return {}
+        return scheme_of(self.header.ftl).describe_oob(spare.own)
 
     def meta_page(self, ppa: int) -> bytes | None:
         """The data of a whole checkpoint page, or None: what a checkpoint is loaded through."""
@@ -539,7 +540,7 @@ def scheme(path: str | Path, view_name: str | None = None) -> Any:
     with opened(path) as view:
         if view.device is None:
             return {"ftl": view.header.ftl or None, "note": view.note}
-        views = SCHEMES[view.header.ftl].views
+        views = scheme_of(view.header.ftl).views
         if view_name is None:
             return {"ftl": view.header.ftl, **{name: show(view.device) for name, show in views.items()}}
         if view_name not in views:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from flashfs.errors import UsageError
@@ -98,6 +99,14 @@ SCHEMES: dict[str, Scheme] = {}
 for _module in _MODULES:
     _scheme = import_module(_module).SCHEME
     SCHEMES[_scheme.name] = _scheme
+
+
+SEARCHED: list[str] = []  #: folders in which package.module:Class is looked for beside the Python path
+
+
+def search_here() -> None:
+    """From now on ``package.module:Class`` is looked for in the present directory too: what the command line does."""
+    SEARCHED[:] = [str(Path.cwd())]
 
 
 @cache

@@ -10,14 +10,13 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from flashfs._bridge import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
 from flashfs._bridge_map import build
 from flashfs._defaults import Greedy, PageBitmap, Streams
 from flashfs.errors import BindError, UsageError
-from flashfs.ftl import Option, Scheme
+from flashfs.ftl import SEARCHED, Option, Scheme
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
 
 NAME_BYTES = 28  #: what the header of an image has for the name of its FTL
@@ -111,38 +110,31 @@ class Cleans(Protocol):
 
 # --- from a name to a class
 
-_here: str | None = None
-
-
-def search_here() -> None:
-    """From now on ``package.module:Class`` is looked for in the present directory too, behind everything else: what is
-    installed can never be shadowed by a file that happens to lie there."""
-    global _here
-    _here = str(Path.cwd())
-
-
 def load_class(spec: str) -> type:
     """The class that ``package.module:Class`` names; UsageError says which word of it is wrong."""
     module_name, _, class_name = spec.partition(":")
-    if _here is not None and _here not in sys.path:
-        sys.path.append(_here)
+    for folder in SEARCHED:
+        if folder not in sys.path:
+            sys.path.append(folder)  # behind everything else: a file that lies there never shadows what is installed
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise UsageError(f"FTL {spec}: {module_name} needs a module {error.name}, and there is none") from error
-        where = f" (nor in {_here})" if _here else ""
+        where = "".join(f" (nor in {folder})" for folder in SEARCHED)
         raise UsageError(f"FTL {spec}: there is no module {error.name} on the Python path{where}") from None
     except Exception as error:
         text = " ".join(str(error).split())
         at = f" line {error.lineno}" if isinstance(error, SyntaxError) else where_raised(error)
         raise UsageError(f"FTL {spec}: importing {module_name} raised {type(error).__name__}: {text}{at}") from error
+    if not class_name:
+        raise UsageError(f"FTL {spec}: package.module:Class would do")
     for part in class_name.split("."):
         if not hasattr(found, part):
-            raise UsageError(f"FTL {spec}: {module_name} has no {class_name or 'class without a name'}")
+            raise UsageError(f"FTL {spec}: {module_name} has no {class_name}")
         found = getattr(found, part)
     if not isinstance(found, type):
-        raise UsageError(f"FTL {spec}: {class_name} is no class, but a {type(found).__name__}")
+        raise UsageError(f"FTL {spec}: {class_name} is no class (its type is {type(found).__name__})")
     return found
 
 
@@ -187,7 +179,7 @@ def _check_class(name: str, cls: type) -> None:
         )
     lacks = [method for method in REQUIRED if not callable(getattr(cls, method, None))]
     if lacks:
-        raise UsageError(f"FTL {name}: the class lacks {' and '.join(lacks)}; it needs lookup, bind and unbind")
+        raise UsageError(f"FTL {name}: the class lacks {', '.join(lacks)}; it needs lookup, bind and unbind")
     for has, needs in PAIRS:
         if hasattr(cls, has) and not hasattr(cls, needs):
             raise UsageError(f"FTL {name}: the class has {has}, so it needs {needs} too")
