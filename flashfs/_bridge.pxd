@@ -24,7 +24,7 @@ cdef class Plugin:
     cdef object broke(self, call, error, bint through=*)
     cdef note(self, error)
     cdef int healthy(self) except -1
-    cdef uint32_t to_ppa(self, value, call, uint32_t lpa) except? 0xFFFFFFFE
+    cdef uint32_t to_ppa(self, value, call) except? 0xFFFFFFFE
 
 
 cdef class Chip:

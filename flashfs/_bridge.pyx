@@ -121,12 +121,12 @@ cdef class Plugin:
             raise self.error
         return 0
 
-    cdef uint32_t to_ppa(self, value, call, uint32_t lpa) except? 0xFFFFFFFE:
+    cdef uint32_t to_ppa(self, value, call) except? 0xFFFFFFFE:
         """The PPA that was returned; NONE for None."""
         if value is None:
             return NONE
         if not is_whole(value) or not 0 <= index(value) < self.pages:
-            raise self.mistake(f"{call}(lpa={lpa})", f"returned {reprlib.repr(value)}: None, or a PPA from 0 to "
+            raise self.mistake(call, f"returned {reprlib.repr(value)}: None, or a PPA from 0 to "
                                f"{self.pages - 1}, would do")
         return <uint32_t> index(value)
 

@@ -15,7 +15,8 @@ cdef class PyMapping(Mapping):
     cdef uint32_t run_at, run_n            # pages just programmed, not live yet, while their LPAs are bound
     cdef uint32_t miss_lpa, misses
     cdef object half_erased
-    cdef bint watched(self)
+    cdef bint judged(self)
+    cdef object misbound(self, uint32_t lpa, uint32_t ppa)
     cdef bint is_bound(self, uint32_t lpa)
     cdef int mark(self, uint32_t lpa, bint is_bound)
     cdef bint alive(self, uint32_t ppa)
@@ -32,4 +33,5 @@ cdef class PyMapping(Mapping):
     cdef int take_back(self, uint32_t lpa) except -1
     cdef int restored(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1
     cdef rebuild(self, sections, uint64_t order)
+    cdef missed(self, uint32_t lpa)
     cdef lost(self, const uint8_t[::1] seen)

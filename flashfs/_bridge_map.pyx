@@ -42,9 +42,9 @@ cdef class PyMapping(Mapping):
 
     # --- what the bridge knows
 
-    cdef bint watched(self):
+    cdef bint judged(self):
         """Whether answers can be judged: not in the middle of a recovery, and not on a device that failed already."""
-        return self.plugin.verify and self.plugin.ssd.ready and self.ssd.failed is None
+        return self.plugin.ssd.ready and self.ssd.failed is None
 
     cdef bint is_bound(self, uint32_t lpa):
         return (self.bound[lpa >> 3] >> (lpa & 7)) & 1
@@ -96,29 +96,30 @@ cdef class PyMapping(Mapping):
             found = self.plugin.ask_lookup(lpa)
         except BaseException as error:
             raise self.plugin.broke(f"lookup(lpa={lpa})", error) from error
-        return self.plugin.to_ppa(found, "lookup", lpa)
+        if type(found) is int and 0 <= found < self.plugin.pages:  # as nearly always
+            return found
+        return self.plugin.to_ppa(found, f"lookup(lpa={lpa})")
 
     cdef uint32_t settled(self, uint32_t lpa) except? 0xFFFFFFFE:
         """What lookup says, as far as it can be judged without reading flash: a bound LPA is at a live page."""
         cdef uint32_t ppa = self.where(lpa)
-        if not self.watched():
+        if not self.judged():
             return ppa
-        if ppa == NONE:
-            if self.is_bound(lpa):
-                raise self.plugin.mistake(f"lookup(lpa={lpa})", "returned None, but this LPA was bound, and never "
-                                          "unbound since")
-            return NONE
-        if not self.is_bound(lpa):
-            raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa}, but this LPA was never bound, or was "
-                                      "unbound since; None would do")
-        if self.guesses:
-            while ppa != NONE and not self.alive(ppa):  # an older copy of this very LPA would be taken for it
+        if self.plugin.verify and (ppa != NONE) != self.is_bound(lpa):
+            raise self.misbound(lpa, ppa)
+        if self.guesses and ppa != NONE:
+            while not self.alive(ppa):  # verified or not: an older copy of this very LPA would be taken for it
                 ppa = self.next_guess(lpa, ppa)
-            if ppa == NONE:
-                raise self.plugin.mistake(f"lookup(lpa={lpa})", "no guess is a live page, and after_miss knows no other")
-        elif not self.alive(ppa):
+                if ppa == NONE:
+                    raise self.plugin.mistake(f"lookup(lpa={lpa})", "neither it nor after_miss names a live page")
+        elif self.plugin.verify and ppa != NONE and not self.alive(ppa):
             raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
         return ppa
+
+    cdef object misbound(self, uint32_t lpa, uint32_t ppa):
+        return self.plugin.mistake(
+            f"lookup(lpa={lpa})", "returned None, but this LPA was bound, and never unbound since" if ppa == NONE
+            else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since; None would do")
 
     cdef uint32_t next_guess(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE:
         """What after_miss says; guesses that go on for ever are a mistake."""
@@ -130,7 +131,7 @@ cdef class PyMapping(Mapping):
             said = self.plugin.ask_after_miss(lpa, ppa)
         except BaseException as error:
             raise self.plugin.broke(call, error) from error
-        found = self.plugin.to_ppa(said, "after_miss", lpa)
+        found = self.plugin.to_ppa(said, call)
         if found == ppa or self.misses > MOST_MISSES:
             raise self.plugin.mistake(call, f"returned PPA {found}: the guesses go round in circles; None ends them")
         return found
@@ -140,7 +141,7 @@ cdef class PyMapping(Mapping):
         cdef uint32_t ppa = self.settled(lpa)
         cdef int found
         self.misses = 0
-        if not self.guesses:
+        if not self.guesses or ppa == NONE:
             return ppa
         while ppa != NONE:
             if self.alive(ppa):
@@ -150,8 +151,8 @@ cdef class PyMapping(Mapping):
                 if found == 2 and not self.plugin.ssd.ready:
                     self.half_erased.add(ppa // self.ssd.nand.pages_per_block)
             ppa = self.next_guess(lpa, ppa)
-        if self.watched():
-            raise self.plugin.mistake(f"lookup(lpa={lpa})", "neither it nor after_miss names the page that holds it")
+        if self.judged():
+            self.missed(lpa)
         return NONE
 
     cdef uint32_t leaves(self, uint32_t lpa) except? 0xFFFFFFFE:
@@ -215,6 +216,8 @@ cdef class PyMapping(Mapping):
                 ppa = self.next_guess(lpa, ppa)
                 while ppa != NONE and not self.alive(ppa):
                     ppa = self.next_guess(lpa, ppa)
+                if ppa == NONE and self.judged():
+                    self.missed(lpa)
                 return ppa
             raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa}, {self.holds(ppa)}")
 
@@ -249,7 +252,8 @@ cdef class PyMapping(Mapping):
             self.plugin.healthy()
             for i in range(n):
                 olds[i] = self.leaves(lpa + i)
-                if olds[i] != NONE:
+                # in a recovery, the page that a guess means may be gone by now: what is trimmed is trimmed
+                if olds[i] != NONE or (not self.plugin.ssd.ready and self.where(lpa + i) != NONE):
                     self.take_back(lpa + i)
         return 0
 
@@ -324,9 +328,7 @@ cdef class PyMapping(Mapping):
             ppa = self.where(lpa)
             memcpy(&out[4 * lpa], &ppa, 4)
             if (ppa != NONE) != self.is_bound(lpa):
-                raise self.plugin.mistake(
-                    f"lookup(lpa={lpa})", "returned None, but this LPA was bound, and never unbound since"
-                    if ppa == NONE else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since")
+                raise self.misbound(lpa, ppa)
             if ppa == NONE or self.guesses:
                 continue
             if not self.ssd.validity.is_live(ppa):
@@ -340,6 +342,14 @@ cdef class PyMapping(Mapping):
         if mapped != live and not self.guesses:
             self.lost(seen)
         return table
+
+    cdef missed(self, uint32_t lpa):
+        """The guesses have come to an end. Whether the FTL is wrong or the page damaged, flash knows."""
+        cdef uint32_t ppa
+        for ppa in range(self.plugin.pages):
+            if self.ssd.validity.is_live(ppa) and self.names(ppa, lpa) == 1:
+                raise self.plugin.mistake(f"lookup(lpa={lpa})", "neither it nor after_miss names the page that holds it, "
+                                          f"PPA {ppa}")
 
     cdef lost(self, const uint8_t[::1] seen):
         """Raise for the first live page that no LPA is at."""
@@ -379,7 +389,7 @@ cdef class PyMapping(Mapping):
         for lpa in range(self.ssd.lpas):
             memcpy(&ppa, &table[4 * lpa], 4)
             try:
-                found = self.plugin.to_ppa(twin.lookup(lpa), "lookup", lpa)
+                found = self.plugin.to_ppa(twin.lookup(lpa), f"lookup(lpa={lpa})")
             except BaseException as error:
                 raise self.plugin.broke(f"lookup(lpa={lpa})", error) from error
             if found != ppa:
