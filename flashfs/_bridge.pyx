@@ -6,7 +6,7 @@ its type, its range, and whether it agrees with what the engine knows (which pag
 mistake is an FtlError of one line that names the FTL, the call, what it gave and what would have done; and the device
 then takes no more changes, so that a wrong map is never saved and the next mount finds what flash says.
 """
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -359,10 +359,11 @@ cdef class PyPlacement(Streams):
         block = chosen
         if not self.mine[block]:
             state = self.ssd.pool.describe(block)["state"]
-            raise self.plugin.mistake(call, f"returned block {block}, which is {state}: one that chip.open_block() gave, "
-                                      "and that has room, would do")
+            raise self.plugin.mistake(call, f"returned block {block}, which is {state}: one that chip.open_block() "
+                                      "gave, and that has room, would do")
         if not 1 <= count <= n:
-            raise self.plugin.mistake(call, f"returned block {block} for {reprlib.repr(count)} pages: 1 to {n} would do")
+            raise self.plugin.mistake(call, f"returned block {block} for {reprlib.repr(count)} pages: 1 to {n} would "
+                                      "do")
         room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
         out.block = block
         out.page = self.ssd.pool.next_page[block]
@@ -418,7 +419,7 @@ cdef class PyPlacement(Streams):
     def attach(self):
         """Open blocks are offered to the FTL; those that it does not keep are closed, as all are if it does not ask."""
         cdef uint32_t block, i, room = self.ssd.pool.pages_per_block
-        offered = []
+        offered = {}
         memset(self.mine, 0, self.ssd.nand.blocks)
         self.open_n[0] = self.open_n[1] = 0
         for i in range(4 * self.most):
@@ -430,13 +431,13 @@ cdef class PyPlacement(Streams):
                 if self.ssd.pool.stream[block] <= STREAM_GC and self.ssd.pool.next_page[block] < room:
                     self.mine[block] = self.ssd.pool.stream[block] + 1
                     self.open_n[self.ssd.pool.stream[block]] += 1
-                    offered.append(block)
+                    offered[block] = STREAM_NAMES[self.ssd.pool.stream[block]]
                 else:
                     self.ssd.pool.close(block)
                     self.ssd.validity.candidate(block)
         asked = getattr(self.plugin.ftl, "attach", None)
         try:
-            kept = set() if asked is None or not offered else set(asked(offered))
+            kept = set() if asked is None or not offered else set(asked(dict(offered)))
             wrong = [block for block in kept if block not in offered]
         except BaseException as error:
             raise self.plugin.broke(f"attach(blocks={reprlib.repr(offered)})", error) from error
@@ -472,13 +473,14 @@ cdef class PyCleaning(Greedy):
         except BaseException as error:
             raise self.plugin.broke("victim()", error, True) from error
         if not is_whole(said) or not 0 <= said < self.ssd.nand.blocks:
-            raise self.plugin.mistake("victim()", f"returned {reprlib.repr(said)}: one of chip.closed_blocks() would do")
+            raise self.plugin.mistake("victim()", f"returned {reprlib.repr(said)}: one of chip.closed_blocks() would "
+                                      "do")
         block = said
         if self.ssd.pool.state[block] != STATE_CLOSED:
             state = self.ssd.pool.describe(block)["state"]
             raise self.plugin.mistake("victim()", f"returned block {block}, which is {state}: one of "
                                       "chip.closed_blocks() would do")
         if self.ssd.validity.count(block) >= self.ssd.nand.pages_per_block:
-            raise self.plugin.mistake("victim()", f"returned block {block}, whose pages are all live: nothing is gained "
-                                      "by moving them")
+            raise self.plugin.mistake("victim()", f"returned block {block}, whose pages are all live: nothing is "
+                                      "gained by moving them")
         return block

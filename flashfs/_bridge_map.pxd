@@ -16,6 +16,7 @@ cdef class PyMapping(Mapping):
     cdef uint32_t miss_lpa, misses
     cdef object half_erased
     cdef bint judged(self)
+    cdef object wrong(self, uint32_t lpa, said)
     cdef object misbound(self, uint32_t lpa, uint32_t ppa)
     cdef bint is_bound(self, uint32_t lpa)
     cdef int mark(self, uint32_t lpa, bint is_bound)

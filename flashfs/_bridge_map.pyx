@@ -111,14 +111,18 @@ cdef class PyMapping(Mapping):
             while not self.alive(ppa):  # verified or not: an older copy of this very LPA would be taken for it
                 ppa = self.next_guess(lpa, ppa)
                 if ppa == NONE:
-                    raise self.plugin.mistake(f"lookup(lpa={lpa})", "neither it nor after_miss names a live page")
+                    raise self.wrong(lpa, "neither it nor after_miss names a live page")
         elif self.plugin.verify and ppa != NONE and not self.alive(ppa):
-            raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
+            raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
         return ppa
 
+    cdef object wrong(self, uint32_t lpa, said):
+        """What to raise for an answer of lookup."""
+        return self.plugin.mistake(f"lookup(lpa={lpa})", said)
+
     cdef object misbound(self, uint32_t lpa, uint32_t ppa):
-        return self.plugin.mistake(
-            f"lookup(lpa={lpa})", "returned None, but this LPA was bound, and never unbound since" if ppa == NONE
+        return self.wrong(
+            lpa, "returned None, but this LPA was bound, and never unbound since" if ppa == NONE
             else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since; None would do")
 
     cdef uint32_t next_guess(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE:
@@ -161,19 +165,21 @@ cdef class PyMapping(Mapping):
         if ppa == NONE or not self.plugin.ssd.ready:
             return ppa
         if not self.alive(ppa):
-            raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
+            raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
         if self.plugin.verify and not self.guesses and self.names(ppa, lpa) == 0:
-            raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa}, {self.holds(ppa)}")
+            raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)}")
         return ppa
 
     cdef int must_find(self, uint32_t lpa, uint32_t ppa, call) except -1:
-        """After a call: lookup leads to ``ppa``, at once or by way of other guesses."""
+        """After a call (None: before a move): lookup leads to ``ppa``, at once or by way of other guesses."""
         cdef uint32_t found = self.where(lpa), first = found
         self.misses = 0
         while found != ppa and found != NONE and ppa != NONE and self.guesses:
             found = self.next_guess(lpa, found)
         if found != ppa:
             said = "None" if first == NONE else f"PPA {first}"
+            if call is None:
+                raise self.wrong(lpa, f"returned {said}: cleaning found it at PPA {ppa}")
             raise self.plugin.mistake(call, f"lookup({lpa}) then says {said}; "
                                       f"{'None' if ppa == NONE else f'PPA {ppa}'} would do")
         return 0
@@ -219,7 +225,7 @@ cdef class PyMapping(Mapping):
                 if ppa == NONE and self.judged():
                     self.missed(lpa)
                 return ppa
-            raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa}, {self.holds(ppa)}")
+            raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)}")
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
         cdef uint32_t i
@@ -242,7 +248,7 @@ cdef class PyMapping(Mapping):
             self.plugin.healthy()
             for i in range(n):
                 if self.plugin.verify:
-                    self.must_find(lpas[i], olds[i], f"lookup(lpa={lpas[i]})")
+                    self.must_find(lpas[i], olds[i], None)
                 self.put(lpas[i], news[i])
         return 0
 
@@ -332,9 +338,9 @@ cdef class PyMapping(Mapping):
             if ppa == NONE or self.guesses:
                 continue
             if not self.ssd.validity.is_live(ppa):
-                raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
+                raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
             if bits[ppa >> 3] >> (ppa & 7) & 1:
-                raise self.plugin.mistake(f"lookup(lpa={lpa})", f"returned PPA {ppa} for a second LPA, {self.holds(ppa)}")
+                raise self.wrong(lpa, f"returned PPA {ppa} for a second LPA, {self.holds(ppa)}")
             bits[ppa >> 3] |= 1 << (ppa & 7)
             mapped += 1
         for block in range(self.ssd.nand.blocks):
@@ -348,15 +354,14 @@ cdef class PyMapping(Mapping):
         cdef uint32_t ppa
         for ppa in range(self.plugin.pages):
             if self.ssd.validity.is_live(ppa) and self.names(ppa, lpa) == 1:
-                raise self.plugin.mistake(f"lookup(lpa={lpa})", "neither it nor after_miss names the page that holds it, "
-                                          f"PPA {ppa}")
+                raise self.wrong(lpa, f"neither it nor after_miss names PPA {ppa}, which holds it")
 
     cdef lost(self, const uint8_t[::1] seen):
         """Raise for the first live page that no LPA is at."""
         cdef uint32_t ppa
         for ppa in range(self.plugin.pages):
             if self.ssd.validity.is_live(ppa) and not seen[ppa >> 3] >> (ppa & 7) & 1:
-                raise self.plugin.mistake("lookup()", f"no LPA is said to be at PPA {ppa}, {self.holds(ppa)} and is live")
+                raise self.plugin.mistake("lookup()", f"no LPA is said to be at PPA {ppa}, {self.holds(ppa)}, live")
 
     # --- checkpoints
 
@@ -373,7 +378,7 @@ cdef class PyMapping(Mapping):
             raise self.plugin.broke("save()", error) from error
         if not isinstance(raw, (bytes, bytearray)) or <uint64_t> len(raw) > self.save_most:
             what = f"{len(raw)} bytes" if isinstance(raw, (bytes, bytearray)) else reprlib.repr(raw)
-            raise self.plugin.mistake("save()", f"returned {what}: at most {self.save_most} bytes (save_bytes) would do")
+            raise self.plugin.mistake("save()", f"returned {what}: bytes, {self.save_most} at most, would do")
         if table is not None:
             self.prove(bytes(raw), table)
         return {"ftl": int(order).to_bytes(ORDER_BYTES, "little") + bytes(raw)}

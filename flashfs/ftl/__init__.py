@@ -139,7 +139,8 @@ def _installed(point: EntryPoint) -> Scheme:
         found = point.load()
     except Exception as error:
         text = " ".join(str(error).split())
-        raise UsageError(f"FTL {point.name}: {package} ({point.value}) raised {type(error).__name__}: {text}") from error
+        said = f"{type(error).__name__}: {text}"
+        raise UsageError(f"FTL {point.name}: {package} ({point.value}) raised {said}") from error
     if isinstance(found, Scheme):
         return replace(found, name=point.name, origin=package)
     if isinstance(found, type):

@@ -98,8 +98,9 @@ class Places(Protocol):
     def closed(self, block: int) -> None:
         """Optional: a block is full, or failed."""
 
-    def attach(self, blocks: list[int]) -> Iterable[int]:
-        """Optional: blocks that were open at a clean unmount; returns those that it goes on filling."""
+    def attach(self, blocks: dict[int, str]) -> Iterable[int]:
+        """Optional: the blocks that were open at a clean unmount, and for which stream; returns those that it goes on
+        filling."""
 
 
 class Cleans(Protocol):
@@ -109,6 +110,7 @@ class Cleans(Protocol):
 
 
 # --- from a name to a class
+
 
 def load_class(spec: str) -> type:
     """The class that ``package.module:Class`` names; UsageError says which word of it is wrong."""
@@ -125,8 +127,8 @@ def load_class(spec: str) -> type:
         raise UsageError(f"FTL {spec}: there is no module {error.name} on the Python path{where}") from None
     except Exception as error:
         text = " ".join(str(error).split())
-        at = f" line {error.lineno}" if isinstance(error, SyntaxError) else where_raised(error)
-        raise UsageError(f"FTL {spec}: importing {module_name} raised {type(error).__name__}: {text}{at}") from error
+        said = text if isinstance(error, SyntaxError) else f"{text}{where_raised(error)}"
+        raise UsageError(f"FTL {spec}: importing {module_name} raised {type(error).__name__}: {said}") from error
     if not class_name:
         raise UsageError(f"FTL {spec}: package.module:Class would do")
     for part in class_name.split("."):

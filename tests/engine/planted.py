@@ -121,8 +121,10 @@ class Placing(Good):
     def closed(self, block: int) -> None:
         self.open = {lane: its for lane, its in self.open.items() if its != block}
 
-    def attach(self, blocks: list[int]) -> Any:
-        self.open = dict(zip((0, 1), blocks, strict=False))
+    def attach(self, blocks: dict[int, str]) -> Any:
+        host = [block for block, stream in blocks.items() if stream == "host"]
+        self.open = dict(zip((0, 1), host, strict=False))
+        self.open.update({stream: block for block, stream in blocks.items() if stream == "gc"})
         return self.open.values()
 
 

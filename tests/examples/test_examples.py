@@ -32,9 +32,9 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("tier", ["sweep", "random"])
 @pytest.mark.parametrize("ftl", EXAMPLES)
 def test_power_cuts(ftl: str, tier: str) -> None:
-    result = campaign.run(ftl, tier, seed=2025, cuts=1_500)
+    result = campaign.run(ftl, tier, seed=2025, cuts=800)
     assert [str(failure) for failure in result.failures] == []
-    assert result.cuts > 700
+    assert result.cuts > 400
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_every_program_of_two_words(ftl: str) -> None:
 def test_over_clean_mounts_and_crashes(ftl: str, tmp_path: Path) -> None:
     path = tmp_path / "chip"
     nandimg.create(path, GEOMETRY)
-    rnd, judge = random.Random(1), Judge(GEOMETRY.lpas, PAGE)
+    rnd, judge, moved = random.Random(1), Judge(GEOMETRY.lpas, PAGE), 0
     for clean in (False, True, False, True):
         device = Device.open(path, ftl=ftl)
         wrong = [judge.crashed(lpa, device.read(lpa * PAGE, PAGE)) for lpa in range(GEOMETRY.lpas)]
@@ -63,8 +63,9 @@ def test_over_clean_mounts_and_crashes(ftl: str, tmp_path: Path) -> None:
                 device.trim(lpa * PAGE, PAGE)
         device.flush()
         judge.flushed()
+        moved += device.stats()["nand"]["by_cause"]["program"].get("gc", 0)
         device.close(clean=clean)
-    assert device.stats()["nand"]["by_cause"]["program"]["gc"] > 0
+    assert moved > 0
 
 
 def test_hot_and_cold_apart_costs_less() -> None:
