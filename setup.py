@@ -26,6 +26,8 @@ MODULES = [
     "flashfs._scan",
     "flashfs._recovery",
     "flashfs._fsck",
+    "flashfs._bridge",
+    "flashfs._bridge_map",
     "flashfs.ftl.slimftl",
     "flashfs.crash._watched",
 ]

@@ -45,7 +45,7 @@ cdef class Mapping:
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
 
 

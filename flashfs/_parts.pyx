@@ -11,7 +11,7 @@ A scheme replaces those that its paper changes. Methods work on runs (arrays), h
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
-from flashfs._pool cimport NONE
+from flashfs._pool cimport KIND_USER, NONE
 
 
 cdef class Engine:
@@ -86,8 +86,10 @@ cdef class Mapping:
                      uint8_t* yes) except -1 nogil:
         """Whether each page of ``ppas`` is where the mapping has what its OOB says it is. Cleaning asks before it
         moves: a page that lies about its LPA would take that LPA's place."""
-        with gil:
-            raise NotImplementedError
+        cdef uint32_t i
+        for i in range(n):
+            yes[i] = kinds[i] == KIND_USER and lpas[i] < self.ssd.lpas and self.locate(lpas[i]) == ppas[i]
+        return 0
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``."""
@@ -109,7 +111,7 @@ cdef class Mapping:
                 return lpa
         return NONE
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil:
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil:
         """Fill the scheme's own OOB bytes of ``n`` pages about to be programmed; ``oob`` points at the first page's,
         the next page's are ``oob_bytes`` further."""
         return 0

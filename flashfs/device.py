@@ -159,7 +159,10 @@ class Device:
             raise BindError(
                 f"{image.path}: bound to {name}, not {ftl}; `flashfs create --force {image.path}` makes it blank again"
             )
-        of = scheme(name)
+        try:
+            of = scheme(name)
+        except UsageError as error:
+            raise BindError(f"{image.path}: bound to {name}, which cannot be had: {error}") from None
         stored = _stored_options(image, of)
         asked = of.resolve(given)
         for key, value in stored.items():

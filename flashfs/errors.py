@@ -47,3 +47,13 @@ class UncorrectableError(FlashfsError, OSError):
 
     def __str__(self) -> str:
         return str(self.args[1])
+
+
+class FtlError(FlashfsError, OSError):
+    """An FTL written in Python made a mistake (EIO); the message names the FTL, the call, and what was expected."""
+
+    def __init__(self, why: str) -> None:
+        OSError.__init__(self, 5, why)
+
+    def __str__(self) -> str:
+        return str(self.args[1])

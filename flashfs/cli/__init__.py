@@ -34,6 +34,9 @@ app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 
 def main() -> None:
     """What the console script calls."""
+    from flashfs.ftl import search_here
+
+    search_here()
     sys.exit(run(sys.argv[1:]))
 
 

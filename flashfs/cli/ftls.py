@@ -2,47 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flashfs.cli import options, show
 from flashfs.errors import UsageError
 
+if TYPE_CHECKING:
+    from flashfs.ftl import Scheme
+
 
 def command(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show the options of this one.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Show the options of this one; package.module:Class works too.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the flash translation layers, or the options of one."""
-    from flashfs.ftl import SCHEMES
+    """List the flash translation layers, ours and those that other packages brought, or the options of one."""
+    from flashfs import ftl
 
-    if name is not None and name not in SCHEMES:
-        raise UsageError(f"no FTL called {name}: there is {', '.join(SCHEMES)}")
-    found = [
-        {
-            "name": scheme.name,
-            "title": scheme.title,
-            "paper": scheme.paper,
-            "about": scheme.about,
-            "replaces": list(scheme.replaces),
-            "options": [
-                {
-                    "option": option.name,
-                    "default": option.default,
-                    "values": "|".join(option.choices) or f"{option.low}..{option.high}",
-                    "fixed": option.fixed,
-                    "help": option.help,
-                }
-                for option in scheme.all_options()
-            ],
-        }
-        for scheme in SCHEMES.values()
-        if name in (None, scheme.name)
-    ]
     if name is not None:
-        show.result(found[0], as_json=as_json, title=name)
-    elif as_json:
+        show.result(row(ftl.scheme(name)), as_json=as_json, title=name)
+        return
+    found, broken = [row(scheme) for scheme in ftl.SCHEMES.values()], []
+    for other in ftl.installed():
+        try:
+            found.append(row(ftl.scheme(other)))
+        except UsageError as error:  # one that is broken is no reason not to see the others
+            broken.append(str(error))
+    if as_json:
         show.result(found, as_json=True)
     else:
-        show.rows([{key: value for key, value in row.items() if key != "options"} for row in found])
+        show.rows([{key: value for key, value in line.items() if key != "options"} for line in found])
+    for line in broken:
+        show.warn(line)
+
+
+def row(scheme: Scheme) -> dict[str, Any]:
+    """What there is to know of one, its options in rows of their own."""
+    return {
+        "name": scheme.name,
+        "title": scheme.title,
+        "paper": scheme.paper,
+        "about": scheme.about,
+        "replaces": list(scheme.replaces),
+        "from": scheme.origin,
+        "options": [
+            {
+                "option": option.name,
+                "default": option.default,
+                "values": "|".join(option.choices) or f"{option.low}..{option.high}",
+                "fixed": option.fixed,
+                "help": option.help,
+            }
+            for option in scheme.all_options()
+        ],
+    }

@@ -22,7 +22,8 @@ Ftl = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The FTL (see flashfs ftls) that a fresh image is bound to. Default: the image's own, or pagemap.",
+        help="The FTL that a fresh image is bound to: a name (see flashfs ftls), or package.module:Class. Default: "
+        "the image's own, or pagemap.",
     ),
 ]
 Opt = Annotated[

@@ -1,15 +1,23 @@
-"""The schemes by name. To add one: a module in this folder, and a line in ``_MODULES``; nothing else knows names."""
+"""The schemes by name. To add one: a module in this folder, and a line in ``_MODULES``; nothing else knows names.
+
+Others bring theirs in two ways: as an entry point of the group ``flashfs.ftl``, under a name of its own, or as
+``package.module:Class`` on the command line. Either names a class in Python, or a Scheme of compiled parts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from flashfs.errors import UsageError
 
 _MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slim")
+GROUP = "flashfs.ftl"  #: of entry points
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class Scheme:
     stored with it, such as a table's size.
 
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page, and ``views`` are its own tables
-    by name, each a function of the open device that returns plain dicts and lists.
+    by name, each a function of the open device that returns plain dicts and lists. ``origin`` says who brought it.
     """
 
     name: str
@@ -73,6 +81,7 @@ class Scheme:
     derive: Callable[[Any, dict[str, Any]], dict[str, Any]] = field(default=lambda ssd, options: {})
     describe_oob: Callable[[bytes], dict[str, Any]] = field(default=lambda raw: {})
     views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    origin: str = "flashfs"
 
     def all_options(self) -> tuple[Option, ...]:
         return self.options + ENGINE_OPTIONS
@@ -92,9 +101,48 @@ for _module in _MODULES:
     SCHEMES[_scheme.name] = _scheme
 
 
+SEARCHED: list[str] = []  #: folders in which package.module:Class is looked for beside the Python path
+
+
+def search_here() -> None:
+    """From now on ``package.module:Class`` is looked for in the present directory too: what the command line does."""
+    SEARCHED[:] = [str(Path.cwd())]
+
+
+@cache
+def installed() -> dict[str, EntryPoint]:
+    """The entry points of other packages by name; nothing is imported. None takes the name of one of ours."""
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in SCHEMES}
+
+
 def scheme(name: str) -> Scheme:
-    """The scheme of that name; UsageError names those that exist."""
-    try:
+    """The scheme of that name: one of ours, an installed one, or the class that ``package.module:Class`` names.
+    UsageError says what is wrong with the name, or with what it names."""
+    if name in SCHEMES:
         return SCHEMES[name]
-    except KeyError:
-        raise UsageError(f"no FTL is called {name!r}; there are {', '.join(SCHEMES)}") from None
+    if name in installed():
+        return _installed(installed()[name])
+    if ":" in name:
+        from flashfs.ftl import python  # here: it needs this module
+
+        return python.scheme_of(name, python.load_class(name))
+    names = ", ".join([*SCHEMES, *installed()])
+    raise UsageError(f"no FTL is called {name!r}; there are {names}, and package.module:Class for one of your own")
+
+
+def _installed(point: EntryPoint) -> Scheme:
+    """The scheme of an entry point. A broken one is told by its name."""
+    from flashfs.ftl import python
+
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+    try:
+        found = point.load()
+    except Exception as error:
+        text = " ".join(str(error).split())
+        said = f"{type(error).__name__}: {text}"
+        raise UsageError(f"FTL {point.name}: {package} ({point.value}) raised {said}") from error
+    if isinstance(found, Scheme):
+        return replace(found, name=point.name, origin=package)
+    if isinstance(found, type):
+        return python.scheme_of(point.name, found, package)
+    raise UsageError(f"FTL {point.name}: {package} ({point.value}) is a {type(found).__name__}: a class would do")

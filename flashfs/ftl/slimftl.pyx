@@ -284,7 +284,7 @@ cdef class SlimMapping(Mapping):
                 self.set_entry(lpa + i, 0, 0)
         return 0
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) noexcept nogil:
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil:
         cdef uint32_t i, vba, hid
         cdef bint moving = self.move_vba != NONE
         for i in range(n):

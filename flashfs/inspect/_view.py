@@ -11,8 +11,9 @@ from typing import Any
 
 import nandimg
 from flashfs.device import ENGINE_OOB, Device, saved_bytes
-from flashfs.errors import CorruptError, UsageError
-from flashfs.ftl import SCHEMES
+from flashfs.errors import BindError, CorruptError, FtlError, UsageError
+from flashfs.ftl import Scheme
+from flashfs.ftl import scheme as scheme_of
 
 STATUS_NAMES = ("erased", "whole", "torn")
 HEALTH_NAMES = ("good", "factory bad", "grown bad")
@@ -62,6 +63,14 @@ class Copy:
     live: bool
 
 
+def known_scheme(name: str) -> Scheme | None:
+    """The scheme that an image is bound to; None for a blank one, and for a plug-in that is not there."""
+    try:
+        return scheme_of(name) if name else None
+    except UsageError:
+        return None
+
+
 class View:
     """An image opened read-only: its chip, and the device over it if there is one (else ``note`` says why not)."""
 
@@ -74,7 +83,7 @@ class View:
         if self.header.ftl:
             try:
                 self.device = Device.open(self.path, readonly=True)
-            except CorruptError as error:
+            except (BindError, CorruptError, FtlError) as error:
                 self.note = f"not recoverable: {error}"
         else:
             self.note = BLANK
@@ -84,7 +93,7 @@ class View:
         else:
             self.chip = self.device.nand
         self.per_block = self.header.geometry.pages_per_block
-        known = SCHEMES.get(self.header.ftl)
+        known = known_scheme(self.header.ftl)
         need = saved_bytes(known, self.header.geometry) if known else 0
         #: no checkpoint of this device takes more pages, its index included
         self.checkpoint_most = 2 * (-(-need // self.header.geometry.page_bytes) + 2)
@@ -156,7 +165,7 @@ class View:
 
     def own(self, spare: Spare) -> dict[str, Any]:
         """The scheme's own bytes, as the scheme reads them."""
-        known = SCHEMES.get(self.header.ftl)
+        known = known_scheme(self.header.ftl)
         if known is None or spare.kind != KIND_USER or len(spare.own) < known.scheme_oob:
             return {}
         return known.describe_oob(spare.own)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import UsageError
-from flashfs.ftl import SCHEMES
+from flashfs.ftl import scheme as scheme_of
 from flashfs.inspect._image import header
 from flashfs.inspect._view import BLANK, WHOLE, Spare, View, opened
 
@@ -17,7 +17,7 @@ def scheme(path: str | Path, view_name: str | None = None) -> Any:
     with opened(path) as view:
         if view.device is None:
             return {"ftl": view.header.ftl or None, "note": view.note}
-        views = SCHEMES[view.header.ftl].views
+        views = scheme_of(view.header.ftl).views
         if view_name is None:
             return {"ftl": view.header.ftl, **{name: show(view.device) for name, show in views.items()}}
         if view_name not in views:

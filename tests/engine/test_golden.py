@@ -43,13 +43,13 @@ def work(device: Device, rnd: random.Random, requests: int) -> None:
             device.flush()
 
 
-def counts(ftl: str, folder: Path) -> dict[str, Any]:
+def counts(ftl: str, folder: Path, options: dict[str, str] | None = None) -> dict[str, Any]:
     """Fill, work, a clean mount, work, a crash, its recovery, work: the counts of each life."""
-    path = folder / f"{ftl}.nand"
+    path = folder / "chip.nand"
     nandimg.create(path, GEOMETRY)
     rnd = random.Random(2020)
     lives = {}
-    device = Device.open(path, ftl=ftl)
+    device = Device.open(path, ftl=ftl, options=options)
     device.write(0, bytes(760 * PAGE))
     for life, clean in (("fresh", True), ("after a clean mount", False), ("after a crash", True)):
         work(device, rnd, 700)
@@ -62,7 +62,7 @@ def counts(ftl: str, folder: Path) -> dict[str, Any]:
             "scheme": stats["scheme"],
         }
         device.close(clean=clean)
-        device = Device.open(path)
+        device = Device.open(path, options=options)
     device.close()
     return lives
 
@@ -82,5 +82,9 @@ def test_the_same_again(ftl: str, tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        found = {name: counts(name, Path(temporary)) for name in SCHEMES}
+        found = {}
+        for name in SCHEMES:
+            folder = Path(temporary, name)
+            folder.mkdir()
+            found[name] = counts(name, folder)
     GOLDEN.write_text(json.dumps(found, indent=1) + "\n")

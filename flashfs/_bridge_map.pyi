@@ -1,0 +1,19 @@
+from collections.abc import Mapping as Dict
+from typing import Any
+
+from _typeshed import ReadableBuffer
+
+from flashfs._bridge import Plugin
+from flashfs._core import Ssd
+from flashfs._parts import Mapping
+
+class PyMapping(Mapping):
+    def __init__(self, plugin: Plugin, scheme_oob: int, save_most: int, rebuilds: bool) -> None: ...
+    @property
+    def plugin(self) -> Plugin: ...
+    def audit(self) -> bytearray: ...
+    def prove(self, raw: bytes, table: ReadableBuffer) -> None: ...
+
+def build(
+    ssd: Ssd, name: str, cls: type, options: Dict[str, Any], scheme_oob: int, save_most: int
+) -> tuple[Plugin, PyMapping]: ...

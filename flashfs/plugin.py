@@ -1,0 +1,20 @@
+"""What the author of an FTL in Python may import: docs/python-ftl.md says what each is for. Nothing has to be."""
+
+from flashfs._bridge import Chip
+from flashfs.errors import DeviceFullError, FtlError
+from flashfs.ftl import Option
+from flashfs.ftl.python import Cleans, Ftl, Guesses, Places, Saves, Stamps, Validates
+
+__all__ = [
+    "Chip",
+    "Cleans",
+    "DeviceFullError",
+    "Ftl",
+    "FtlError",
+    "Guesses",
+    "Option",
+    "Places",
+    "Saves",
+    "Stamps",
+    "Validates",
+]
