@@ -530,10 +530,10 @@ cdef class Ssd(Engine):
 
     cdef int leave_clean(self) except -1 nogil:
         """The first change after a clean mount: the mark that says so is durable before anything else happens."""
-        self.mount_due = False
         with gil:
             self.meta.mark_mounted()
         self.sync_image()
+        self.mount_due = False  # only now: if the mark could not be made, whoever comes next must try again
         return 0
 
     cdef int retire_doomed(self) except -1 nogil:

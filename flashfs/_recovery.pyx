@@ -174,6 +174,10 @@ cdef class Worker(Scanner):
         if (ppa + 1) % self.ssd.pages_per_block == 0:
             return False
         status, _ = self.full_read(ppa + 1, &oob)
+        if status == PAGE_ERASED and self.ssd.nand.synced(ppa // self.ssd.pages_per_block) > (
+                (ppa + 1) % self.ssd.pages_per_block):
+            self.alarm(f"PPA {ppa + 1}: the mark of a mount was flushed and is not there")
+            return False
         return status == PAGE_ERASED
 
     cdef take_clean(self, uint64_t order):
@@ -366,7 +370,7 @@ cdef class Worker(Scanner):
         try:
             ssd.mapping.verify()
         except ValueError as error:
-            raise CorruptError(f"the recovered mapping cannot be: {error}") from None
+            self.mend(error)
         ssd.placement.attach()
         ssd.meta.skip_ids(self.newest_id)
         ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]
@@ -374,6 +378,29 @@ cdef class Worker(Scanner):
         ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False)
         census = ssd.pool.census()
         return ", ".join(f"{n} {state}" for state, n in census.items() if n)
+
+    cdef mend(self, why):
+        """What is left of the mapping after damage: LPAs that name no live page, or another LPA's, hold nothing, and
+        pages that no LPA names are dead. CorruptError if even that makes no sense."""
+        cdef uint32_t lpa, ppa, block
+        cdef Ssd ssd = self.ssd
+        self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
+        owners = {}
+        for lpa in range(ssd.lpas):
+            ppa = ssd.mapping.locate(lpa)
+            if ppa == NONE or ppa in owners or not ssd.validity.is_live(ppa):
+                ssd.mapping.unbind(lpa, 1, ssd.olds)
+            else:
+                owners[ppa] = lpa
+        for block in range(ssd.pool.blocks):
+            for page in ssd.validity.live_in(block):
+                ssd.olds[0] = block * ssd.pages_per_block + page
+                if ssd.olds[0] not in owners:
+                    ssd.validity.dead(ssd.olds, 1)
+        try:
+            ssd.mapping.verify()
+        except ValueError as error:
+            raise CorruptError(f"the recovered mapping cannot be: {error}") from None
 
     cdef bint is_log(self, uint32_t block):
         """Metadata written after the checkpoint that counts: its trims count until the next one is durable."""

@@ -179,6 +179,8 @@ cdef class Scanner:
             for page in range(self.ssd.pages_per_block):
                 status = self.spare_read(block, page, &oob)
                 if status == PAGE_ERASED:
+                    if page < self.ssd.nand.synced(block):
+                        self.gaps.append((block, page))
                     break
                 if status != PAGE_OK or oob.order != order:
                     self.figures["torn"] += 1
@@ -273,9 +275,17 @@ cdef class Scanner:
                 self.reopened.add(block)  # erased, or its erase was begun, after all in it had been superseded
             elif state == STATE_OPEN:
                 self.scan_block(block, self.ssd.pool.next_page[block])
+                self.look_behind(block)
         self.figures["blocks_scanned"] = len(self.next_page)
         self.figures["pages_found"] = self.n_entries
         return f"{len(self.next_page)} blocks, {self.n_entries} pages"
+
+    cdef look_behind(self, uint32_t block):
+        """A block that may stay open must hold the page before the one that is programmed next."""
+        cdef Oob oob
+        cdef uint32_t page = self.next_page[block]
+        if page and self.ssd.mapping.recovery_reopens() and self.spare_read(block, page - 1, &oob) == PAGE_ERASED:
+            self.miss(block, page - 1, self.ssd.nand.synced(block))
 
     cdef scan_block(self, uint32_t block, uint32_t page):
         """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
