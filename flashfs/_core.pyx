@@ -532,6 +532,7 @@ cdef class Ssd(Engine):
         """The first change after a clean mount: the mark that says so is durable before anything else happens."""
         with gil:
             self.meta.mark_mounted()
+        self.pad_pairs()
         self.sync_image()
         self.mount_due = False  # only now: if the mark could not be made, whoever comes next must try again
         return 0

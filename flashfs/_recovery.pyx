@@ -164,7 +164,9 @@ cdef class Worker(Scanner):
             return f"checkpoint {identity} is not clean"
         try:
             self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
+            self.load_base()
         except CorruptError:
+            self.base = None
             return f"checkpoint {identity} is not whole"
         self.take_clean(oob.order)
         return f"checkpoint {identity} is clean"
@@ -184,7 +186,6 @@ cdef class Worker(Scanner):
         """Stand on this checkpoint; ``order`` is that of its last block, opened after the pool was saved."""
         cdef uint32_t block, per_block = self.ssd.pages_per_block
         cdef Ssd ssd = self.ssd
-        self.load_base()
         ssd.pool.last_order = self.base.order + 1
         log = self.base.blocks(per_block)
         for block in log:

@@ -31,7 +31,6 @@ cdef class Scanner:
     cdef load_base(self)
     cdef head_of(self, uint32_t block)
     cdef missing_metadata(self)
-    cdef look_behind(self, uint32_t block)
     cdef scan_block(self, uint32_t block, uint32_t page)
     cdef miss(self, uint32_t block, uint32_t page, uint32_t durable)
     cdef missing(self, uint32_t block, uint32_t page)

@@ -206,9 +206,11 @@ cdef class Scanner:
         for _, ppa in self.descriptors:
             try:
                 self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
+                self.load_base()
                 break
             except CorruptError as error:
                 problems.append(str(error))
+                self.base = None
         self.newest_id = max(self.newest_id, self.hint_id)
         if self.base is None:
             # the first checkpoint is whole before anything is written
@@ -216,6 +218,7 @@ cdef class Scanner:
                 why = problems[0] if problems else "no descriptor is left"
                 self.alarm(f"no checkpoint is whole ({why}): all pages are read and the newest of each LPA counts, so "
                            "trimmed pages may be back")
+            self.load_base()
             return "none: everything is scanned"
         self.seq = self.base.seq
         self.order = max(self.order, self.base.order)
@@ -262,7 +265,6 @@ cdef class Scanner:
         """Blocks opened after the checkpoint from their first page, blocks open at it from where they stood."""
         cdef uint32_t block
         order = self.base.order if self.base is not None else 0
-        self.load_base()
         for block, head in enumerate(self.heads):
             state = self.ssd.pool.state[block]
             known = state == STATE_OPEN or state == STATE_CLOSED
@@ -275,17 +277,9 @@ cdef class Scanner:
                 self.reopened.add(block)  # erased, or its erase was begun, after all in it had been superseded
             elif state == STATE_OPEN:
                 self.scan_block(block, self.ssd.pool.next_page[block])
-                self.look_behind(block)
         self.figures["blocks_scanned"] = len(self.next_page)
         self.figures["pages_found"] = self.n_entries
         return f"{len(self.next_page)} blocks, {self.n_entries} pages"
-
-    cdef look_behind(self, uint32_t block):
-        """A block that may stay open must hold the page before the one that is programmed next."""
-        cdef Oob oob
-        cdef uint32_t page = self.next_page[block]
-        if page and self.ssd.mapping.recovery_reopens() and self.spare_read(block, page - 1, &oob) == PAGE_ERASED:
-            self.miss(block, page - 1, self.ssd.nand.synced(block))
 
     cdef scan_block(self, uint32_t block, uint32_t page):
         """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was

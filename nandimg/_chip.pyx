@@ -308,7 +308,8 @@ cdef class Chip(Nand):
 
     cdef int32_t find_next(self, uint32_t block) noexcept nogil:
         """The page after the last one that is not erased. Pages before it that look erased are holes, left by a host
-        that died with records unwritten: they count as torn."""
+        that died with records unwritten, or by a program that was not done: they count as torn. So do pages that a
+        sync counted."""
         cdef int32_t page = self.next_page[block]
         cdef uint32_t epoch, now = self.erases(block) + 1
         if page >= 0:
@@ -319,6 +320,7 @@ cdef class Chip(Nand):
             if epoch >= now:
                 break
             page -= 1
+        page = max(page, <int32_t> self.synced(block))
         self.next_page[block] = page
         return page
 

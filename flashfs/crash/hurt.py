@@ -151,6 +151,8 @@ class HurtBench(Bench):
             self.spoil(operation)
             return
         super().step(operation, lpa, n)
+        if operation == "r" and self.damaging:
+            self.look("after a remount", crashed=True)
         if operation in "wt":
             self.judge.unsure -= set(range(lpa, lpa + n))
             self.lost -= set(range(lpa, lpa + n))

@@ -185,8 +185,8 @@ class Image:
         for page in reversed(range(self.pages_per_block)):
             epoch = struct.unpack_from("<I", self.record(block * self.pages_per_block + page))[0]
             if epoch >= self.erases(block) + 1:
-                return page + 1
-        return 0
+                return max(page + 1, self._entry(block)[1])
+        return self._entry(block)[1]
 
     def page(self, ppa: int) -> Page:
         block, page = divmod(ppa, self.pages_per_block)
