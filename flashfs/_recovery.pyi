@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field
+from typing import Any
 
 from flashfs._core import Ssd
 
@@ -26,5 +27,6 @@ class Recovery:
     STEPS: tuple[tuple[str, str], ...]
     readonly: bool
     report: Report
+    work: Any
     def __init__(self, ssd: Ssd, readonly: bool = False) -> None: ...
     def run(self) -> Report: ...

@@ -273,8 +273,9 @@ cdef class Scanner:
                     self.reopened.add(block)
                 if head[2] != STREAM_META:
                     self.scan_block(block, 0)
-            elif known and head is None and self.ssd.nand.synced(block) == 0:
-                self.reopened.add(block)  # erased, or its erase was begun, after all in it had been superseded
+            elif known and head is None and (self.ssd.nand.health(block) or self.ssd.nand.synced(block) == 0):
+                # erased, or its erase was begun, or marked bad, after all in it had been superseded
+                self.reopened.add(block)
             elif state == STATE_OPEN:
                 self.scan_block(block, self.ssd.pool.next_page[block])
         self.figures["blocks_scanned"] = len(self.next_page)

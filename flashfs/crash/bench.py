@@ -200,8 +200,11 @@ class Bench:
     def mount(self) -> None:
         """Power is there: recover, and check everything."""
         self.ssd = build_ssd(self.scheme, dict(self.options), self.nand, plp=self.case.plp)
-        report = _recovery.Recovery(self.ssd).run()
-        self.heard(report.alarms)
+        recovery = _recovery.Recovery(self.ssd)
+        try:
+            report = recovery.run()
+        finally:  # a recovery that was cut has raised its alarms as well
+            self.heard(recovery.work.alarms)
         if self.tell is not None:
             self.say(f"mounted {report.summary()}")
 
