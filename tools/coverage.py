@@ -1,16 +1,16 @@
 """Line and branch coverage of the recovery paths, the compiled ones included: docs/coverage.md has the figures.
 
-    python tools/coverage.py [--jobs 2] [--cuts 2000] [--tests tests/engine tests/crash ...] [--keep DIR]
+    python tools/coverage.py [--jobs 2] [--cuts 500] [--tests tests/engine tests/crash ...] [--keep DIR]
 
-The modules of PATHS are translated once more, in a copy of the sources, with a mark at the beginning of each statement. The
-marks are Cython's own (``linetrace``); what they do is not: instead of calling a trace function, which takes the GIL and is
-a hundred times slower than the statement, each sets one byte of a table (line before, line) that all processes share
-through a file. So the tests run nearly as fast as ever, forked workers and killed ones count, and pairs of lines
+The modules of PATHS are translated once more, in a copy of the sources, with a mark at the beginning of each statement.
+The marks are Cython's own (``linetrace``); what they do is not: instead of calling a trace function, which takes the
+GIL and is a hundred times slower than the statement, each sets one byte of a table (line before, line) that all processes
+share through a file. So the tests run nearly as fast as ever, forked workers and killed ones count, and pairs of lines
 tell which way a branch went.
 
-A line counts if it is in the body of a function and can be marked. A branch has two outcomes: an `if`, `elif` or `while` is
-true and false; a loop has a body and an end that is no `break`. `while True` has one. An outcome that only an
-exception brought about is none. Conditions are taken whole: nothing is said of the parts of an `and`.
+A line counts if it is in the body of a function and can be marked. A branch has two outcomes: an `if`, `elif` or
+`while` is true and false; a loop has a body and an end that is no `break`. `while True` has one. An outcome that only
+an exception brought about is none. Conditions are taken whole: nothing is said of the parts of an `and`.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ PATHS: dict[str, tuple[str, ...]] = {
 
 #: campaigns, scaled down: what follows `flashfs crash`
 CAMPAIGNS = (
-    ("--tier", "sweep,random,host", "--seed", "1", "--cuts"),
+    ("--tier", "sweep,random,host,faults", "--seed", "1", "--cuts"),
     ("--every", "--length", "1", "--depth", "2"),
 )
-CUTS = 2_000  #: of each tier and FTL
+CUTS = 500  #: of each tier and FTL
 TESTS = ("tests/engine", "tests/crash", "tests/spec", "tests/nandimg")
 #: the first is more campaigns; the others compile sources or mount file systems
 LEFT_OUT = ("tests/crash/test_sweep.py", "tests/crash/test_planted.py", "tests/crash/test_kill.py",
@@ -97,7 +97,8 @@ __attribute__((constructor)) static void flashfs_marks_open(void) {
   if (flashfs_marks == MAP_FAILED) abort();
   close(fd);
 }
-#define flashfs_mark(line) do { if (seen >= 0) { flashfs_marks[seen * @LINES@ + (line)] = 1; seen = (line); } } while (0)
+#define flashfs_mark(line) \
+  do { if (seen >= 0) { flashfs_marks[seen * @LINES@ + (line)] = 1; seen = (line); } } while (0)
 #define __Pyx_TraceDeclarationsFunc int seen = -1;
 #define __Pyx_TraceDeclarationsGen int seen = -1;
 #define __Pyx_TraceStartFunc(name, file, first, offset, nogil, skip, error) \
@@ -419,7 +420,8 @@ def pytest_configure() -> None:
 
 def tracer(names: list[str]) -> Any:
     """A trace function that fills the tables of these modules."""
-    tables = {str(Path(__file__).parent / name): open_table(Path(os.environ[WHERE]) / table_name(name)) for name in names}
+    here, folder = Path(__file__).parent, Path(os.environ[WHERE])
+    tables = {str(here / name): open_table(folder / table_name(name)) for name in names}
 
     def call(frame: FrameType, event: str, argument: Any) -> Any:
         table = tables.get(frame.f_code.co_filename)
@@ -477,9 +479,9 @@ def missed(modules: dict[str, dict[str, Any]]) -> Iterator[str]:
         for function in row["functions"]:
             for line, source in function["missed_lines"].items():
                 yield f"{name}:{line} {function['function']}: never reached: {source}"
-            for branch in function["missed_branches"]:
-                if str(branch["line"]) not in function["missed_lines"]:
-                    yield f"{name}:{branch['line']} {function['function']}: never {branch['outcome']}: {branch['source']}"
+            for one in function["missed_branches"]:
+                if str(one["line"]) not in function["missed_lines"]:
+                    yield f"{name}:{one['line']} {function['function']}: never {one['outcome']}: {one['source']}"
 
 
 def main() -> None:
