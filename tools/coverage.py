@@ -5,8 +5,8 @@
 The modules of PATHS are translated once more, in a copy of the sources, with a mark at the beginning of each statement.
 The marks are Cython's own (``linetrace``); what they do is not: instead of calling a trace function, which takes the
 GIL and is a hundred times slower than the statement, each sets one byte of a table (line before, line) that all
-processes share through a file. So the tests run nearly as fast as ever, forked workers and killed ones count, and pairs of lines
-tell which way a branch went.
+processes share through a file. So the tests run nearly as fast as ever, forked workers and killed ones count, and
+pairs of lines tell which way a branch went.
 
 A line counts if it is in the body of a function and can be marked. A branch has two outcomes: an `if`, `elif` or
 `while` is true and false; a loop has a body and an end that is no `break`. `while True` has one. What only
@@ -60,7 +60,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 
 #: campaigns, scaled down: what follows `flashfs crash`
 CAMPAIGNS = (
-    ("--tier", "sweep,random,host,faults", "--seed", "1", "--cuts"),
+    ("--tier", "sweep,random,host", "--seed", "1", "--cuts"),
     ("--every", "--length", "1", "--depth", "2"),
 )
 CUTS = 500  #: of each tier and FTL
