@@ -12,7 +12,7 @@ CAMPAIGN_STATE ?= campaign.json
 CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 
-.PHONY: setup system test demo lint campaign bench clean
+.PHONY: setup system test demo lint campaign bench coverage clean
 .DELETE_ON_ERROR:
 
 ## setup: system packages (when root), .venv, the package with its compiled modules in place
@@ -64,6 +64,10 @@ bench: setup
 	$(BIN)/python tools/bench_engine.py
 	$(BIN)/python tools/bench_slimftl.py
 	$(BIN)/python tools/bench_mount.py
+
+## coverage: lines and branches of the recovery paths that tests and scaled-down campaigns reach: docs/coverage.md
+coverage: setup
+	$(BIN)/python tools/coverage.py --jobs $(WORKERS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
