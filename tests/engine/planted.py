@@ -15,12 +15,13 @@ from flashfs.plugin import Chip
 NAME = "planted:Ftl"
 
 
-def use(cls: type) -> str:
-    """From now on `planted:Ftl` is this class."""
-    module = ModuleType("planted")
-    module.Ftl = cls  # type: ignore[attr-defined]
-    sys.modules["planted"] = module
-    return NAME
+def use(cls: type, name: str = NAME) -> str:
+    """From now on `planted:Ftl`, or another name, is this class."""
+    module_name, _, class_name = name.partition(":")
+    module = ModuleType(module_name)
+    setattr(module, class_name, cls)
+    sys.modules[module_name] = module
+    return name
 
 
 class Good:

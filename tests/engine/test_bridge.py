@@ -15,6 +15,7 @@ import test_golden
 from planted import GOOD, NAME, Cleaning, Good, Guessing, Placing, Saving, Stamping, Validating, use
 
 import nandimg
+from flashfs.crash import campaign
 from flashfs.crash.judge import Judge
 from flashfs.device import Device
 from flashfs.errors import BindError, DeviceFailedError, FtlError, UsageError
@@ -87,6 +88,14 @@ def test_a_good_one_is_a_device_like_any_other(cls: type, verify: str, path: Pat
         counts = device.stats()["nand"]["by_cause"]
         assert counts["spare_read"].get("recovery", 0) > 0  # `problems` reads them
         assert device.stats()["ftl"] == NAME
+
+
+@pytest.mark.parametrize("tier", ["sweep", "random", "host"])
+@pytest.mark.parametrize("cls", GOOD)
+def test_power_cuts(cls: type, tier: str) -> None:
+    result = campaign.run(use(cls, f"cut_{cls.__name__.lower()}:Ftl"), tier, 7, 200)
+    assert [str(failure) for failure in result.failures] == []
+    assert result.cuts >= 200
 
 
 def test_replaces_says_which_parts_are_its_own() -> None:
