@@ -336,9 +336,25 @@ cdef class PyPlacement(Streams):
         # Here and not in open_block: cleaning asks place() too, which must not be called from within itself.
         if stream == STREAM_HOST and self.open_n[STREAM_HOST] < self.open_most[STREAM_HOST]:
             self.ssd.make_room()
+        # Each half-filled block costs a crash what the next recovery may need: then one that is open has to do.
+        if (stream == STREAM_GC and 0 < self.open_n[STREAM_GC] < self.open_most[STREAM_GC]
+                and not self.ssd.affords_more() and self.open_n[STREAM_GC]):
+            self.go_on(n, out)
+            return 0
         with gil:
             self.plugin.healthy()
             self.place(stream, lpas, min(n, <uint32_t> MOST_ASKED), out)
+        return 0
+
+    cdef int go_on(self, uint32_t n, Extent* out) noexcept nogil:
+        """Into a block that cleaning has open, whatever its lane."""
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if self.mine[block] == STREAM_GC + 1:
+                out.block = block
+                out.page = self.ssd.pool.next_page[block]
+                out.n = min(n, self.ssd.pool.pages_per_block - out.page)
+                break
         return 0
 
     cdef int place(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1:

@@ -14,7 +14,9 @@ cdef class PyMapping(Mapping):
     cdef uint8_t* bound                    # a bit an LPA: is it bound?
     cdef uint32_t run_at, run_n            # pages just programmed, not live yet, while their LPAs are bound
     cdef uint32_t miss_lpa, misses
-    cdef object half_erased
+    cdef object half_erased                # blocks of which a guess found a live page erased
+    cdef list unread                       # pages live at the checkpoint whose owner a rebuild could not read
+    cdef uint64_t unreadable               # how many of them were still live
     cdef bint judged(self)
     cdef object wrong(self, uint32_t lpa, said)
     cdef object misbound(self, uint32_t lpa, uint32_t ppa)
@@ -33,6 +35,7 @@ cdef class PyMapping(Mapping):
     cdef int put(self, uint32_t lpa, uint32_t ppa) except -1
     cdef int take_back(self, uint32_t lpa) except -1
     cdef int restored(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1
+    cdef int drop_unread(self) except -1
     cdef rebuild(self, sections, uint64_t order)
     cdef missed(self, uint32_t lpa)
     cdef lost(self, const uint8_t[::1] seen)

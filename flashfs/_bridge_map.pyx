@@ -31,6 +31,7 @@ cdef class PyMapping(Mapping):
         self.guesses = hasattr(plugin.cls, "after_miss")
         self.saves = hasattr(plugin.cls, "save")
         self.half_erased = set()
+        self.unread = []
         self.bound = <uint8_t*> calloc(self.ssd.lpas // 8 + 1, 1)
         self.raw = <uint8_t*> malloc(self.ssd.nand.oob_bytes)
         if not (self.bound and self.raw):
@@ -142,7 +143,7 @@ cdef class PyMapping(Mapping):
 
     cdef uint32_t sure(self, uint32_t lpa) except? 0xFFFFFFFE:
         """Where ``lpa`` is for certain; a guess is tried against the spare areas."""
-        cdef uint32_t ppa = self.settled(lpa)
+        cdef uint32_t ppa = self.settled(lpa), unread = NONE
         cdef int found
         self.misses = 0
         if not self.guesses or ppa == NONE:
@@ -154,10 +155,12 @@ cdef class PyMapping(Mapping):
                     return ppa
                 if found == 2 and not self.plugin.ssd.ready:
                     self.half_erased.add(ppa // self.ssd.nand.pages_per_block)
+                if found == 3 and unread == NONE:
+                    unread = ppa
             ppa = self.next_guess(lpa, ppa)
         if self.judged():
             self.missed(lpa)
-        return NONE
+        return unread  # a page that cannot be read cannot be told from this one
 
     cdef uint32_t leaves(self, uint32_t lpa) except? 0xFFFFFFFE:
         """Where ``lpa`` is until now: that page is about to die, so it must be the right one."""
@@ -256,6 +259,8 @@ cdef class PyMapping(Mapping):
         cdef uint32_t i
         with gil:
             self.plugin.healthy()
+            if self.unread:
+                self.drop_unread()
             for i in range(n):
                 olds[i] = self.leaves(lpa + i)
                 # in a recovery, the page that a guess means may be gone by now: what is trimmed is trimmed
@@ -265,6 +270,8 @@ cdef class PyMapping(Mapping):
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         with gil:
+            if self.unread:
+                self.drop_unread()
             return self.sure(lpa)
 
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil:
@@ -287,6 +294,8 @@ cdef class PyMapping(Mapping):
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         with gil:
+            if self.unread:
+                self.drop_unread()
             if ppa == NONE:
                 if self.where(lpa) != NONE:
                     self.take_back(lpa)
@@ -312,15 +321,22 @@ cdef class PyMapping(Mapping):
     def recovery_erased(self):
         return self.half_erased
 
+    def recovery_exact(self):
+        return not self.guesses and not self.rebuilds
+
     def recovery_ends(self):
         """Validity is final now, so the whole map can be held against it before anybody relies on it."""
         self.half_erased = set()
+        if self.unread:
+            self.drop_unread()
         if self.plugin.verify and not self.guesses:
             self.audit()
 
     def reset(self):
         self.plugin.fresh()
         self.half_erased = set()
+        self.unread = []
+        self.unreadable = 0
         memset(self.bound, 0, self.ssd.lpas // 8 + 1)
 
     def audit(self):
@@ -441,8 +457,22 @@ cdef class PyMapping(Mapping):
                     continue
                 self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_RECOVERY, self.ssd.now_ns)
                 oob_unpack(raw, &oob)
-                if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.order <= order:
+                if status != PAGE_OK:
+                    self.unread.append(block * per_block + page)
+                elif oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.order <= order:
                     self.restored(oob.lpa, block * per_block + page, raw + OOB_ENGINE)
+
+    cdef int drop_unread(self) except -1:
+        """A rebuild does not know whose these pages are. Nearly always their block was being erased, all in it
+        superseded; left live, they would have the recovery undo the very move that superseded them. Not in `rebuild`:
+        the validity store is loaded after the map."""
+        cdef uint32_t ppa
+        for ppa in self.unread:
+            if self.ssd.validity.is_live(ppa):
+                self.ssd.validity.dead(&ppa, 1)
+                self.unreadable += 1
+        self.unread = []
+        return 0
 
     # --- what a person asks
 
@@ -453,7 +483,8 @@ cdef class PyMapping(Mapping):
         return {**said, "bridge": (0, self.ssd.lpas // 8 + 1)} if self.plugin.verify else said
 
     def figures(self):
-        return dict(self.plugin.optional("figures", "figures()", dict, {}))
+        own = dict(self.plugin.optional("figures", "figures()", dict, {}))
+        return {**own, "rebuild_unreadable": self.unreadable} if self.rebuilds else own
 
     def explain(self, uint32_t lpa):
         cdef uint32_t ppa = self.where(lpa)

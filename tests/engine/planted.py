@@ -15,12 +15,13 @@ from flashfs.plugin import Chip
 NAME = "planted:Ftl"
 
 
-def use(cls: type) -> str:
-    """From now on `planted:Ftl` is this class."""
-    module = ModuleType("planted")
-    module.Ftl = cls  # type: ignore[attr-defined]
-    sys.modules["planted"] = module
-    return NAME
+def use(cls: type, name: str = NAME) -> str:
+    """From now on `planted:Ftl`, or another name, is this class."""
+    module_name, _, class_name = name.partition(":")
+    module = ModuleType(module_name)
+    setattr(module, class_name, cls)
+    sys.modules[module_name] = module
+    return name
 
 
 class Good:
@@ -107,13 +108,14 @@ class Placing(Good):
     """Even and odd LPAs in blocks of their own, which go on to be filled after a clean mount."""
 
     host_blocks = 2
+    gc_blocks = 2
 
     def __init__(self, chip: Chip) -> None:
         super().__init__(chip)
         self.open: dict[Any, int] = {}
 
     def place(self, stream: str, lpas: list[int]) -> Any:
-        lane = lpas[0] % 2 if stream == "host" else stream
+        lane = (stream, lpas[0] % 2)
         if lane not in self.open:
             self.open[lane] = self.chip.open_block(die=self.chip.dies - 1)
         return self.open[lane], 1
@@ -122,9 +124,9 @@ class Placing(Good):
         self.open = {lane: its for lane, its in self.open.items() if its != block}
 
     def attach(self, blocks: dict[int, str]) -> Any:
-        host = [block for block, stream in blocks.items() if stream == "host"]
-        self.open = dict(zip((0, 1), host, strict=False))
-        self.open.update({stream: block for block, stream in blocks.items() if stream == "gc"})
+        for wanted in ("host", "gc"):
+            mine = [block for block, stream in blocks.items() if stream == wanted]
+            self.open.update(zip(((wanted, 0), (wanted, 1)), mine, strict=False))
         return self.open.values()
 
 

@@ -29,10 +29,10 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("tier", ["sweep", "random"])
+@pytest.mark.parametrize("tier", ["sweep", "random", "host"])
 @pytest.mark.parametrize("ftl", EXAMPLES)
 def test_power_cuts(ftl: str, tier: str) -> None:
-    result = campaign.run(ftl, tier, seed=2025, cuts=800)
+    result = campaign.run(ftl, tier, 2025, 800)
     assert [str(failure) for failure in result.failures] == []
     assert result.cuts > 400
 
@@ -40,7 +40,7 @@ def test_power_cuts(ftl: str, tier: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ftl", EXAMPLES)
 def test_every_program_of_two_words(ftl: str) -> None:
-    result = campaign.run(ftl, "every", seed=0, cuts=2, jobs=2)
+    result = campaign.run(ftl, "every", 0, 2, jobs=2)
     assert [str(failure) for failure in result.failures] == []
 
 
