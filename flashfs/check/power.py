@@ -1,0 +1,182 @@
+"""When the power goes, and when the chip fails: durability, operations that fail, recoveries done again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from flashfs.check.host import Host
+from flashfs.check.setting import ROOMY, Broken, Counts, Setting, need, same
+from flashfs.crash import campaign
+from flashfs.device import Front
+from nandimg import Cut, FaultyNand, PowerCut
+from nandimg._faults import BASIC_SHAPES
+from nandimg._menu import Failures
+
+# --- durability
+
+#: tier, depth, its bound at either scale (cuts, or the programs' length of tier every), what it counts as
+CAMPAIGNS = (
+    ("sweep", 1, 2_500, 100_000, "sweep"),
+    ("random", 1, 500, 10_000, "random"),
+    ("every", 1, 1, 2, "every"),
+    ("every", 2, 1, 1, "every_depth_2"),
+    ("host", 1, 300, 5_000, "host_deaths"),
+)
+
+
+def durability(setting: Setting) -> Counts:
+    counts = {"cuts": 0, "cases": 0}
+    for tier, depth, quick, full, name in CAMPAIGNS:
+        result = campaign.run(setting.spec, tier, setting.seed, setting.some(quick, full), depth=depth)
+        for failure in result.failures[:1]:
+            more = f" ({result.failed} of {result.cases} cases fail)" if result.failed > 1 else ""
+            raise Broken(f"{name}: {failure.why}{more}", failure.replay)
+        need(result.cuts > 0, f"{name}: nothing was cut")
+        counts[name] = result.cuts
+        counts["cuts"] += result.cuts
+        counts["cases"] += result.cases
+    return counts
+
+
+# --- failing
+
+FAILURES = 3  #: blocks that go bad in one run: so many must be to spare
+
+
+def failing(setting: Setting) -> Counts:
+    counts = {"failed_programs": 0, "failed_erases": 0, "retired": 0, "mounts": 0}
+    geometry = setting.fitting(ROOMY)
+    for n in range(setting.some(16, 200)):
+        rnd = setting.chance("failing", n)
+        with Host(setting.spec, geometry, {"buffer": str(rnd.choice((0, 2)))}) as host:
+            bad: set[int] = set()
+            for life in range(3):
+                # the last life fails in what its recovery programs
+                at = rnd.sample(range(1, 40), 1) if life == 2 else rnd.sample(range(5, 900), 1)
+                bad |= _fail(host, rnd, at, counts, f"run {n}, life {life + 1}")
+                host.close(clean=life == 0 and n % 2 == 0)
+            _stay_bad(host, bad, f"run {n}, the last mount")
+            counts["retired"] += len(bad)
+            counts["mounts"] += host.mounts
+    need(counts["failed_programs"] > 0 and counts["failed_erases"] > 0, f"no operation of each kind failed: {counts}")
+    return counts
+
+
+def _fail(host: Host, rnd: Any, at: list[int], counts: Counts, when: str) -> set[int]:
+    """One life in which the operations ``at`` fail; returns the blocks that it cost."""
+    nand: Any = None
+
+    def front(chip: Any) -> Any:
+        nonlocal nand
+        nand = Failures(chip, at)
+        return nand
+
+    host.open(front=front)
+    host.look(f"{when}, at its beginning")
+    for _ in range(250):
+        host.anything(rnd)
+    host.flush()
+    host.device.ssd.idle()  # a block is retired when there is time to move what is left in it
+    host.flush()
+    host.look(f"{when}, behind a failure")
+    host.sound(f"{when}, behind a failure")
+    for operation, block, page in nand.struck:
+        counts["failed_erases" if page < 0 else "failed_programs"] += 1
+        health = host.device.nand.block_health(block)
+        need(health == 2, f"{when}: operation {operation} on block {block} failed, and the block is not retired")
+    return {block for _, block, _ in nand.struck}
+
+
+def _stay_bad(host: Host, bad: set[int], when: str) -> None:
+    """Bad blocks are not used again, and what was in them is there."""
+    device = host.open()
+    host.look(when)
+    host.sound(when)
+    same({block for block in range(device.nand.blocks) if device.nand.block_health(block)}, bad, f"{when}: bad blocks")
+    same(device.stats()["pool"]["bad"], len(bad), f"{when}: blocks that the pool calls bad")
+
+
+# --- idempotent
+
+
+@dataclass(slots=True)
+class Found:
+    """What a recovery made of an image: how it reads, what the mapping says of each LPA, the image itself."""
+
+    content: bytes
+    mapping: list[dict[str, Any]]
+    image: bytes
+
+
+def idempotent(setting: Setting) -> Counts:
+    counts = {"images": 0, "recoveries": 0, "cuts": 0}
+    for preset in setting.presets():
+        for n in range(setting.some(5, 60)):
+            rnd = setting.chance("idempotent", preset, n)
+            when = f"{preset}, image {n}"
+            with Host(setting.spec, setting.geometry(preset)) as host:
+                raw = _crashed(host, rnd)
+                once, again = _recover(host, raw, when), _recover(host, raw, f"{when}, the second time")
+                _must_agree(again, once, f"{when}, the second time")
+                same(again.image == once.image, True, f"{when}, the second time: the same image")
+                looked = _recover(host, raw, f"{when}, read-only", readonly=True)
+                same(looked.content == once.content, True, f"{when}, read-only: the same content")
+                _must_agree(_recover(host, once.image, f"{when}, and once more"), once, f"{when}, and once more")
+                counts["images"] += 1
+                counts["recoveries"] += 4
+                cuts = _cut_everywhere(host, raw, once, when, setting.some(1, len(BASIC_SHAPES)))
+                counts["cuts"] += cuts
+                counts["recoveries"] += 2 * cuts
+    return counts
+
+
+def _crashed(host: Host, rnd: Any) -> bytes:
+    """An image whose power went in some operation."""
+    cut = Cut(rnd.randrange(15, 160), rnd.choice(BASIC_SHAPES))
+    with suppress(PowerCut):
+        host.open(front=lambda chip: FaultyNand(chip, (cut,)))
+        for _ in range(200):
+            host.anything(rnd)
+    host.close(clean=False)
+    return host.image()
+
+
+def _recover(host: Host, raw: bytes, when: str, *, readonly: bool = False, front: Front | None = None) -> Found:
+    """Recover these bytes and look; PowerCut if ``front`` cuts the recovery."""
+    host.put(raw)
+    try:
+        device = host.open(readonly=readonly, front=front)
+        host.sound(when)
+        content = device.read(0, device.size)
+        mapping = [device.ssd.mapping.explain(lpa) for lpa in range(host.geometry.lpas)]
+    finally:
+        host.close(clean=False)
+    return Found(content, mapping, host.image())
+
+
+def _must_agree(found: Found, due: Found, when: str) -> None:
+    same(found.content == due.content, True, f"{when}: the same content")
+    for lpa, (one, other) in enumerate(zip(found.mapping, due.mapping, strict=True)):
+        same(one, other, f"{when}: what the mapping says of LPA {lpa}")
+
+
+def _cut_everywhere(host: Host, raw: bytes, due: Found, when: str, shapes: int) -> int:
+    """Cut the recovery of ``raw`` at each of its operations, in ``shapes`` shapes; then recover what that left."""
+    cuts = 0
+    for turn in range(shapes):
+        at = 0
+        while True:
+            at += 1
+            cut = Cut(at, BASIC_SHAPES[(at + turn) % len(BASIC_SHAPES)])
+            try:
+                _recover(host, raw, when, front=lambda chip, cut=cut: FaultyNand(chip, (cut,)))
+            except PowerCut:
+                pass
+            else:
+                break
+            found = _recover(host, host.image(), f"{when}, its recovery cut at {at}:{cut.shape}")
+            same(found.content == due.content, True, f"{when}, its recovery cut at {at}:{cut.shape}: the same content")
+            cuts += 1
+    return cuts
