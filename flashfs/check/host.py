@@ -30,6 +30,7 @@ class Host:
         self.options = options or {}
         self.page = geometry.page_bytes
         self.model = bytearray(geometry.logical_bytes)
+        self.unflushed: set[int] = set()  # LPAs that changed since the last flush that was acknowledged
         self.requests = self.mounts = 0
         self.device: Device = None  # type: ignore[assignment]  # until it is opened
         self.fd = os.memfd_create("flashfs-check", os.MFD_CLOEXEC)
@@ -74,19 +75,23 @@ class Host:
     # --- requests
 
     def write(self, offset: int, data: bytes) -> None:
-        self.requests += 1
-        # in the model first: a power cut may leave the page new
-        self.model[offset : offset + len(data)] = data
+        self._change(offset, data)
         self.device.write(offset, data)
 
     def trim(self, offset: int, length: int) -> None:
-        self.requests += 1
-        self.model[offset : offset + length] = bytes(length)
+        self._change(offset, bytes(length))
         self.device.trim(offset, length)
+
+    def _change(self, offset: int, data: bytes) -> None:
+        """Before it happens: a power cut may leave a page new."""
+        self.requests += 1
+        self.model[offset : offset + len(data)] = data
+        self.unflushed.update(range(offset // self.page, -(-(offset + len(data)) // self.page)))
 
     def flush(self) -> None:
         self.requests += 1
         self.device.flush()
+        self.unflushed.clear()
 
     def span(self, rnd: random.Random, most: int) -> tuple[int, int]:
         """(offset, length) of 1 to ``most`` whole pages somewhere."""

@@ -137,7 +137,7 @@ def breaches() -> Iterator[list[str]]:
         begin(self, *what)
         seen.append(str(self))
 
-    NandError.__init__ = noted  # type: ignore[method-assign]
+    NandError.__init__ = noted  # type: ignore[method-assign, assignment]
     try:
         yield seen
     finally:
@@ -294,8 +294,10 @@ def _browse(host: Host, of: Scheme, when: str) -> None:
     device = host.open(readonly=True)
     device.read(0, device.size)
     host.sound(when)
-    for ask in (device.stats, device.smart, device.config, *(lambda view=view: view(device) for view in of.views.values())):
+    for ask in (device.stats, device.smart, device.config):
         ask()
+    for view in of.views.values():
+        view(device)
     for change in (lambda: device.write(0, b"x"), lambda: device.trim(0, 512), device.flush, device.checkpoint):
         try:
             change()

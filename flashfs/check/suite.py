@@ -1,4 +1,4 @@
-"""The list of checks, and running them: each in a process of its own, some side by side, results in the list's order."""
+"""The list of checks, and running them: each in a process of its own, results in the order of the list."""
 
 from __future__ import annotations
 
@@ -150,10 +150,10 @@ class _Job:
             why = f"its process died of {signal.Signals(-code).name}"
         else:
             why = f"its process ended with {code}"
-        seconds = time.perf_counter() - self.started
-        return Outcome(
-            self.setting.spec, self.check.id, self.check.title, "fail", {}, why, again(self.check, self.setting), seconds
-        )
+        outcome = Outcome(self.setting.spec, self.check.id, self.check.title, "fail", why=why)
+        outcome.replay = again(self.check, self.setting)
+        outcome.seconds = time.perf_counter() - self.started
+        return outcome
 
     def end(self) -> None:
         """Let nothing of it stay."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc as python_gc
 import json
-from pathlib import Path
+import sys
 from typing import Any
 
 import numpy as np
@@ -216,6 +216,7 @@ TIGHT = 1.25
 TOUCHED = 1 << 16  #: pages that are written to an FTL in Python: a million would take longer than it shows
 SLACK_BYTES = 512 << 10  #: what the allocator, the engine's scratch and Python may take beside the tables
 SLACK_PART = 0.05
+SMALLEST = 16  #: bytes of Python's smallest object
 
 
 def dram(setting: Setting) -> Counts:
@@ -226,13 +227,14 @@ def dram(setting: Setting) -> Counts:
     modelled = in_python(device)
     pages = TOUCHED if modelled else geometry.lpas
     for first in range(0, pages, 1 << 14):
-        device.ssd.write_pages(np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32), None)
+        lpas: Any = np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32)
+        device.ssd.write_pages(lpas)
     device.flush()
     after = _held()
     counts = _tables(device)
     if modelled:
         return counts | {"measured": 0}
-    held = max(new - old for new, old in zip(after, before, strict=True))
+    held = after - before
     said, slack = counts["heap"], SLACK_BYTES + int(SLACK_PART * counts["heap"])
     need(held <= said + slack, f"{held} bytes are allocated, and the structures own up to {said}")
     need(held >= said - slack, f"{held} bytes are allocated, and the structures claim {said}")
@@ -268,20 +270,20 @@ class _Mallinfo(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_size_t)
-        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keep")
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+        )
     ]
 
 
-def _held() -> tuple[int, int]:
-    """Bytes that this process has from malloc, whether touched or not; and the memory of its own that it has touched,
-    which is also what did not come from malloc. Skipped where neither can be had."""
+def _held() -> int:
+    """Bytes that this process has from malloc, whether it has touched them or not, and at least so many in Python's
+    small objects, which have a store of their own. The chip in memory is neither. Skipped where it cannot be had."""
     try:
         mallinfo = ctypes.CDLL(None).mallinfo2
-        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    except (AttributeError, OSError) as error:
-        raise Skipped(f"what is allocated cannot be measured here: {error}") from None
+    except AttributeError:
+        raise Skipped("what is allocated cannot be measured here: the C library has no mallinfo2") from None
     python_gc.collect()
     mallinfo.restype = _Mallinfo
     info = mallinfo()
-    touched = next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))
-    return info.uordblks + info.hblkhd, touched << 10
+    return int(info.uordblks + info.hblkhd + SMALLEST * sys.getallocatedblocks())
