@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from flashfs.check.host import Host
 from flashfs.check.setting import ROOMY, Broken, Counts, Setting, need, same
@@ -53,50 +53,60 @@ def failing(setting: Setting) -> Counts:
             break
         rnd = setting.chance("failing", n)
         with Host(setting.spec, geometry, {"buffer": str(rnd.choice((0, 2)))}) as host:
-            bad: set[int] = set()
+            failed: set[int] = set()
+            retired: set[int] = set()
             for life in range(3):
                 at = rnd.randrange(1, 40) if life == 2 else rnd.randrange(5, 900)  # the last one early: in a recovery
-                bad |= _fail(host, rnd, at, counts, f"run {n}, life {life + 1}")
-                host.close(clean=life == 0 and n % 2 == 0)
-            _stay_bad(host, bad, f"run {n}, the last mount")
-            counts["retired"] += len(bad)
+                when = f"run {n}, life {life + 1}"
+                nand = _live_with(host, rnd, at, when)
+                if (n + life) % 2:  # in the other lives, a kill comes before anything was done about it
+                    retired |= _retire(host, list(nand.struck), when)
+                    for _ in range(20):
+                        host.anything(rnd)
+                    host.flush()
+                failed |= {block for _, block, _ in nand.struck}
+                erases = sum(page < 0 for _, _, page in nand.struck)
+                counts["failed_erases"] += erases
+                counts["failed_programs"] += len(nand.struck) - erases
+                host.close(clean=life == 0 and n % 4 == 1)
+            _stay_bad(host, failed, retired, f"run {n}, the last mount")
+            counts["retired"] += len(retired)
             counts["mounts"] += host.mounts
     need(counts["failed_programs"] > 0 and counts["failed_erases"] > 0, f"no operation of each kind failed: {counts}")
     return counts
 
 
-def _fail(host: Host, rnd: Any, at: int, counts: Counts, when: str) -> set[int]:
-    """One life in which operation ``at`` fails; returns the block that it cost, if it came to that."""
-    nand: Any = None
-
-    def front(chip: Any) -> Any:
-        nonlocal nand
-        nand = Failures(chip, (at,))
-        return nand
-
-    host.open(front=front)
+def _live_with(host: Host, rnd: Any, at: int, when: str) -> Failures:
+    """Some of a life in which operation ``at`` fails; returns what makes it fail, and knows what did."""
+    nand = cast(Failures, host.open(front=lambda chip: Failures(chip, (at,))).nand)
     host.look(f"{when}, at its beginning")
     for _ in range(250):
         host.anything(rnd)
     host.flush()
+    host.look(f"{when}, behind a failure")
+    host.sound(f"{when}, behind a failure")
+    return nand
+
+
+def _retire(host: Host, struck: list[tuple[int, ...]], when: str) -> set[int]:
+    """Give the device every occasion to let the blocks go; then the chip must call them bad. Returns them."""
     host.device.ssd.idle()  # a block is retired when there is time to move what is left in it,
     host.device.checkpoint()  # or, if it is one of the log's, when nothing in it counts any more;
     host.flush()  # and when what replaces it is durable
-    host.look(f"{when}, behind a failure")
-    host.sound(f"{when}, behind a failure")
-    for operation, block, page in nand.struck:
-        counts["failed_erases" if page < 0 else "failed_programs"] += 1
+    for operation, block, _ in struck:
         health = host.device.nand.block_health(block)
         need(health == 2, f"{when}: operation {operation} on block {block} failed, and the block is not retired")
-    return {block for _, block, _ in nand.struck}
+    return {block for _, block, _ in struck}
 
 
-def _stay_bad(host: Host, bad: set[int], when: str) -> None:
-    """Bad blocks are not used again, and what was in them is there."""
+def _stay_bad(host: Host, failed: set[int], retired: set[int], when: str) -> None:
+    """Bad blocks are not used again, no others are given up, and what was in them is there."""
     device = host.open()
     host.look(when)
     host.sound(when)
-    same({block for block in range(device.nand.blocks) if device.nand.block_health(block)}, bad, f"{when}: bad blocks")
+    bad = {block for block in range(device.nand.blocks) if device.nand.block_health(block)}
+    need(retired <= bad, f"{when}: blocks {sorted(retired - bad)} were retired, and are good again")
+    need(bad <= failed, f"{when}: blocks {sorted(bad - failed)} are bad, and nothing in them failed")
     same(device.stats()["pool"]["bad"], len(bad), f"{when}: blocks that the pool calls bad")
 
 
@@ -122,9 +132,9 @@ def idempotent(setting: Setting) -> Counts:
                 raw = _crashed(host, rnd)
                 once, again = _recover(host, raw, when), _recover(host, raw, f"{when}, the second time")
                 _must_agree(again, once, f"{when}, the second time")
-                same(again.image == once.image, True, f"{when}, the second time: the same image")
+                need(again.image == once.image, f"{when}, the second time: another image")
                 looked = _recover(host, raw, f"{when}, read-only", readonly=True)
-                same(looked.content == once.content, True, f"{when}, read-only: the same content")
+                need(looked.content == once.content, f"{when}: read-only, other contents")
                 _must_agree(_recover(host, once.image, f"{when}, and once more"), once, f"{when}, and once more")
                 counts["images"] += 1
                 counts["recoveries"] += 4
@@ -159,7 +169,7 @@ def _recover(host: Host, raw: bytes, when: str, *, readonly: bool = False, front
 
 
 def _must_agree(found: Found, due: Found, when: str) -> None:
-    same(found.content == due.content, True, f"{when}: the same content")
+    need(found.content == due.content, f"{when}: other contents")
     for lpa, (one, other) in enumerate(zip(found.mapping, due.mapping, strict=True)):
         same(one, other, f"{when}: what the mapping says of LPA {lpa}")
 

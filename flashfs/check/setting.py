@@ -13,8 +13,8 @@ from nandimg import PRESETS, Geometry
 
 SCALES = ("quick", "full")
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-96", "tiny-96q")
-#: small, but with room: four dies, and as many pages spare as exported
-ROOMY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=600)
+#: small, but with room: four dies, and enough blocks to spare for streams that are striped over two
+ROOMY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=440)
 
 Counts = dict[str, int]
 
