@@ -31,9 +31,9 @@ def names(setting: Setting) -> Counts:
         need("\n" not in getattr(of, field), f"{field}: more than one line")
     need(set(of.replaces) <= set(PARTS), f"replaces: {', '.join(of.replaces)}; the parts are {', '.join(PARTS)}")
     options = of.all_options()
-    names = [option.name for option in options]
-    for name in names:
-        need(names.count(name) == 1, f"option {name}: there are {names.count(name)} of that name")
+    called = [option.name for option in options]
+    for name in called:
+        need(called.count(name) == 1, f"option {name}: there are {called.count(name)} of that name")
     for option in options:
         _option(of, option)
     _unknown(of)
@@ -97,13 +97,12 @@ def _bound(setting: Setting, of: Scheme) -> None:
         stored = nandimg.inspect(host.path).options or {}
         same(set(stored), {option.name for option in of.options if option.fixed}, "options stored in the image")
         host.close()
-        for option in of.options:
-            if option.fixed:
-                others = option.choices or (option.low, option.high)
-                other = next(value for value in others if value != stored[option.name])
+        for name, value in stored.items():
+            option = next(option for option in of.options if option.name == name)
+            for other in {*(option.choices or (option.low, option.high))} - {value}:
                 with suppress(BindError):
-                    Device.open(host.path, options={option.name: str(other)}).close()
-                    raise Broken(f"option {option.name}: fixed, and changed from {stored[option.name]} to {other}")
+                    Device.open(host.path, options={name: str(other)}).close()
+                    raise Broken(f"option {name}: fixed, and changed from {value} to {other}")
 
 
 def _views(setting: Setting, of: Scheme) -> int:

@@ -57,7 +57,7 @@ class Setting:
         for part in (8, 7, 6, 5, 4, 3, 2):
             geometry = replace(base, lpas=base.lpas * part // 8)
             try:
-                Device.memory(geometry, self.spec).close(clean=False)
+                Device.memory(geometry, self.spec, backend="meta").close(clean=False)
             except BindError as error:
                 refused = error
             else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import shlex
 import signal
 import time
@@ -216,6 +215,5 @@ def _side_by_side(pairs: list[tuple[Check, Setting]], jobs: int) -> Iterator[Out
                 yield job.outcome()
     finally:
         for job in running:
-            with suppress(ProcessLookupError):
-                os.kill(job.process.pid, signal.SIGKILL)
+            job.process.kill()
             job.end()

@@ -7,9 +7,12 @@ import json
 import os
 import shlex
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import bugs
@@ -98,6 +101,17 @@ class Strange(PageTable):
 
     def save(self) -> Any:
         self.ssd.nand.read_page(0, 0, 14)
+        return super().save()
+
+
+class Relabelling(PageTable):
+    """Blames the factory for blocks that have gone bad since."""
+
+    def save(self) -> Any:
+        chip = getattr(self.ssd.nand, "chip", self.ssd.nand)
+        for block in range(chip.blocks):
+            if chip.block_health(block) == 2:
+                chip.mark_factory_bad(block)
         return super().save()
 
 
@@ -194,11 +208,6 @@ def unclean(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Device, "close", close)
 
 
-def no_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    """A checkpoint that is not written: blocks of the log that failed are not let go."""
-    patch.setattr(Device, "checkpoint", lambda device: None)
-
-
 def stats_with(change: Callable[[dict[str, Any]], Any]) -> bugs.Plant:
     """Figures of which one is wrong."""
 
@@ -258,7 +267,7 @@ BUGS = {
     "ragged ends that stay": Bug("content", no_ragged_ends, "not what was written last"),
     "a recovery that scans nothing": Bug("durability", bugs.skip_step("scan"), "it may hold"),
     "a trim that is overlooked": Bug("durability", bugs.lost_newest_trim, "it may hold"),
-    "a failing block that is kept": Bug("failing", no_checkpoint, "is not retired"),
+    "a failing block that is kept": Bug("failing", mapping_of(Relabelling), "is not retired"),
     "pages lost behind a failure": Bug("failing", bugs.skip_step("resolve"), "is not what was written last"),
     "trims that free nothing": Bug("gc", trim_by_writing, "live pages"),
     "more open blocks than there is room for": Bug("gc", scheme_with(build=crowding), "DeviceFullError"),
@@ -298,6 +307,29 @@ def test_is_noticed(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     assert BUGS[bug].said in outcome.why
     assert "\n" not in outcome.why
     assert outcome.replay.startswith("flashfs ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bug", "check"),
+    [
+        ("a block that failed and is not marked bad", "failing"),
+        ("a flush that leaves the write buffer", "content"),
+        ("a page table that loads one entry too few", "clean"),
+        ("a stream that opens a block without making room", "gc"),
+    ],
+)
+def test_a_compiled_bug_is_noticed(bug: str, check: str, tmp_path: Path) -> None:
+    """In a copy of the sources, by the command that anybody runs."""
+    how = bugs.BUGS[bug].how
+    assert isinstance(how, bugs.Patch)
+    path = how.build(tmp_path / "source")
+    command = [sys.executable, "-m", "flashfs.cli", "check", "pagemap", "--only", check, "--json"]
+    done = subprocess.run(
+        command, cwd=path, env=bugs.environment(path), capture_output=True, text=True, timeout=bugs.BUILD_S
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert json.loads(done.stdout)[0]["fail"] == 1
 
 
 def test_every_check_has_a_bug_and_a_least_count() -> None:
