@@ -86,6 +86,7 @@ def table(found: dict[str, Any]) -> None:
     show.rows(rows, found["ftl"])
     for check in found["checks"]:
         if check["result"] == "fail":
-            show.line(f"{found['ftl']} {check['id']}: {check['why']}\n    {check['replay']}")
+            show.line(f"{found['ftl']} {check['id']}: {check['why']}")
+            show.line(f"    {check['replay']}")
     skipped = f", {found['skip']} skipped" if found["skip"] else ""
     show.line(f"{found['ftl']}: {found['pass']} passed, {found['fail']} failed{skipped}")
