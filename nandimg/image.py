@@ -175,7 +175,8 @@ def _reserve(fd: int, header: Header, path: Path) -> None:
     try:
         held = os.fstat(fd)
         disk = os.fstatvfs(fd)
-        if header.allocated_bytes - 512 * held.st_blocks > disk.f_bfree * disk.f_frsize:
+        # a file system in memory may have no size, and then says that nothing of it is free
+        if disk.f_blocks and header.allocated_bytes - 512 * held.st_blocks > disk.f_bfree * disk.f_frsize:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if held.st_size < header.layout.end:  # a longer one is left alone: it is not ours to cut
             os.ftruncate(fd, header.layout.end)

@@ -1,0 +1,10 @@
+"""The conformance suite: what every FTL has to keep, ours and anybody's, as a list of named checks.
+
+``CHECKS`` is that list. Each check is a function of a Setting (which FTL, what scale, which seed) that returns counts
+of what it did, or raises; ``run`` runs each in a process of its own, so that one which crashes, hangs or spoils its
+memory takes no other with it. docs/check.md says what each one promises.
+"""
+
+from flashfs.check.suite import CHECKS, SCALES, Broken, Check, Outcome, Setting, Skipped, run
+
+__all__ = ["CHECKS", "SCALES", "Broken", "Check", "Outcome", "Setting", "Skipped", "run"]

@@ -1,0 +1,81 @@
+"""What a check is given, what it may say, and the chips it runs on."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flashfs.crash.tiers import presets_for
+from flashfs.device import Device
+from flashfs.errors import BindError
+from nandimg import PRESETS, Geometry
+
+SCALES = ("quick", "full")
+TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-96", "tiny-96q")
+#: small, but with room: four dies, and enough blocks to spare for streams that are striped over two
+ROOMY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=440)
+
+Counts = dict[str, int]
+
+
+class Broken(Exception):
+    """The FTL does not keep what the check asks. ``replay`` is the command that shows it alone, if there is one
+    shorter than the check itself."""
+
+    def __init__(self, why: str, replay: str = "") -> None:
+        super().__init__(why)
+        self.replay = replay
+
+
+class Skipped(Exception):
+    """The check cannot be made here, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Which FTL, how thoroughly, and what chance is made of."""
+
+    spec: str
+    scale: str = "quick"
+    seed: int = 0
+
+    def some(self, quick: int, full: int) -> int:
+        """How many of something at this scale."""
+        return full if self.scale == "full" else quick
+
+    def chance(self, *what: object) -> random.Random:
+        """The same for every FTL, so that all are asked the same; another for each ``what``."""
+        return random.Random(" ".join(map(str, (self.seed, *what))))
+
+    def presets(self, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
+        """The tiny chips that the FTL can be bound to; FlashfsError says why if there is none."""
+        return presets_for(self.spec, among)
+
+    def fitting(self, base: Geometry) -> Geometry:
+        """``base``, with fewer logical pages if the FTL needs more flash to spare; BindError if it never has enough."""
+        for part in (8, 7, 6, 5, 4, 3, 2):
+            geometry = replace(base, lpas=base.lpas * part // 8)
+            try:
+                Device.memory(geometry, self.spec, backend="meta").close(clean=False)
+            except BindError as error:
+                refused = error
+            else:
+                return geometry
+        raise refused
+
+    def geometry(self, preset: str) -> Geometry:
+        """A preset's chip."""
+        return PRESETS[preset].geometry
+
+
+def need(kept: bool, why: str) -> None:
+    """``why`` is what is wrong if ``kept`` is not so."""
+    if not kept:
+        raise Broken(why)
+
+
+def same(found: Any, due: Any, what: str) -> None:
+    """Two figures that must be one."""
+    if found != due:
+        raise Broken(f"{what}: {found}, and it should be {due}")

@@ -1,0 +1,289 @@
+"""What goes on behind the host's back: cleaning, wear, the accounts, the memory that it takes."""
+
+from __future__ import annotations
+
+import ctypes
+import gc as python_gc
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from flashfs._pool import CAUSE_NAMES
+from flashfs.check.host import Host
+from flashfs.check.setting import ROOMY, Broken, Counts, Setting, Skipped, need, same
+from flashfs.device import Device
+from nandimg import Geometry
+from nandimg._menu import Failures
+
+# --- gc
+
+
+def gc(setting: Setting) -> Counts:
+    counts = {"chips": 0, "overwrites": 0, "pages": 0, "erases": 0, "moved": 0}
+    for preset in setting.presets():
+        geometry = setting.geometry(preset)
+        for buffer in ("0", "3"):
+            rnd = setting.chance("gc", preset, buffer)
+            with Host(setting.spec, geometry, {"buffer": buffer}) as host:
+                device = host.open(sync="none")
+                rounds = setting.some(24, 300)
+                for n in range(rounds):
+                    for lpa in _order(n % 4, geometry.lpas, rnd):
+                        host.write(lpa * host.page, (host.requests + 1).to_bytes(8, "little") * (host.page // 8))
+                    host.flush()
+                    host.look(f"{preset}, overwrite {n + 1}")
+                host.sound(f"{preset}, full and overwritten {rounds} times")
+                _emptied(host, f"{preset}, trimmed whole")
+                by_cause = device.stats()["nand"]["by_cause"]["program"]
+                counts["chips"] += 1
+                counts["overwrites"] += rounds
+                counts["pages"] += device.ssd.host_write
+                counts["erases"] += device.stats()["nand"]["erase"]
+                counts["moved"] += by_cause.get("gc", 0)
+                need(device.ssd.pool.erases_n > 0, f"{preset}: nothing was ever erased")
+    need(counts["moved"] > 0, "nothing was ever moved: what was cleaned held nothing")
+    return counts
+
+
+def _order(kind: int, lpas: int, rnd: Any) -> list[int]:
+    """As many LPAs as there are: in order, at random, mostly a few, or with a stride."""
+    if kind == 0:
+        return list(range(lpas))
+    if kind == 1:
+        return [rnd.randrange(lpas) for _ in range(lpas)]
+    if kind == 2:
+        return [rnd.randrange(1 + lpas // 8) if rnd.random() < 0.9 else rnd.randrange(lpas) for _ in range(lpas)]
+    return [n * 7 % lpas for n in range(lpas)]
+
+
+def _emptied(host: Host, when: str) -> None:
+    """After a trim of everything nothing is live, and the device takes as much again without much to move."""
+    device, lpas = host.device, host.geometry.lpas
+    host.trim(0, host.geometry.logical_bytes)
+    host.flush()
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(device.nand.blocks))
+    same(live, 0, f"{when}: live pages")
+    before = device.stats()["nand"]["by_cause"]["program"].get("gc", 0)
+    for lpa in range(lpas):
+        host.write(lpa * host.page, b"again..." * (host.page // 8))
+    host.flush()
+    moved = device.stats()["nand"]["by_cause"]["program"].get("gc", 0) - before
+    need(moved <= lpas, f"{when}: {moved} pages moved while {lpas} were written: what is dead is not cleaned first")
+    host.look(f"{when} and written again")
+    host.sound(f"{when} and written again")
+
+
+# --- wear
+
+WORN = Geometry(page_bytes=512, pages_per_block=8, blocks=64, dies=2, channels=1, oob_bytes=64, lpas=380)
+SLACK = 8  #: erases by which the most worn block may be further ahead than was asked: levelling takes its turn
+
+
+def wear(setting: Setting) -> Counts:
+    counts = {"writes": 0, "erases": 0, "moved": 0, "spread_most": 0}
+    geometry = setting.fitting(WORN)
+    for spread in (4, 16):
+        rnd = setting.chance("wear", spread)
+        with Host(setting.spec, geometry, {"wear_spread": str(spread), "buffer": "0"}) as host:
+            device = host.open(sync="none")
+            host.write(0, b"c" * geometry.logical_bytes)
+            hot = max(1, geometry.lpas // 20)
+            for n in range(1, setting.some(30_000, 300_000) + 1):
+                lpa = rnd.randrange(hot) if rnd.random() < 0.95 else rnd.randrange(hot, geometry.lpas // 4)
+                host.write(lpa * host.page, b"x" * host.page)
+                if n % 500 == 0:
+                    counts["spread_most"] = max(counts["spread_most"], _levelled(device, spread, n))
+            erases = device.smart()["erases"]
+            need(erases["max"] > spread + SLACK, f"wear_spread {spread}: only {erases['max']} erases: nothing to level")
+            moved = device.stats()["nand"]["by_cause"]["program"].get("wear", 0)
+            need(moved > 0, f"wear_spread {spread}: no page was moved for it")
+            host.look(f"wear_spread {spread}, at the end")
+            host.sound(f"wear_spread {spread}, at the end")
+            counts["writes"] += n
+            counts["erases"] += device.stats()["nand"]["erase"]
+            counts["moved"] += moved
+    return counts
+
+
+def _levelled(device: Device, spread: int, n: int) -> int:
+    """The distance between the most and the least worn block, which must be what was asked, and little more."""
+    worn = [device.nand.erase_count(block) for block in range(device.nand.blocks)]
+    found = max(worn) - min(worn)
+    if found > spread + SLACK:
+        least = worn.index(min(worn))
+        raise Broken(
+            f"wear_spread {spread}: after {n} writes block {worn.index(max(worn))} has {max(worn)} erases and "
+            f"block {least} {min(worn)}; {spread + SLACK} more would be the most"
+        )
+    return found
+
+
+# --- accounting
+
+
+def accounting(setting: Setting) -> Counts:
+    counts = {"requests": 0, "host_pages": 0, "operations": 0, "causes": 0}
+    geometry = setting.fitting(ROOMY)
+    for buffer in (0, 8):
+        rnd = setting.chance("accounting", buffer)
+        with Host(setting.spec, geometry, {"buffer": str(buffer), "wear_spread": "4"}) as host:
+            device = host.open(front=lambda chip: Failures(chip))  # none fails: it counts, with nobody's help
+            asked = {"read": 0, "write": 0, "trim": 0}
+            for n in range(setting.some(1_500, 20_000)):
+                _account(host, rnd, asked)
+                if n % 100 == 0:
+                    _balance(device, asked, f"after {n + 1} requests")
+            host.flush()
+            _balance(device, asked, "at the end")
+            by_cause = device.stats()["nand"]["by_cause"]
+            programs = by_cause["program"]["host"]
+            if buffer == 0:
+                same(programs, asked["write"], "without a write buffer: pages programmed for the host")
+            need(programs <= asked["write"], f"{programs} pages programmed for the host, which wrote {asked['write']}")
+            if buffer == 0:
+                _reads(host)
+            counts["requests"] += host.requests
+            counts["host_pages"] += sum(asked.values())
+            counts["operations"] += sum(sum(row.values()) for row in by_cause.values())
+            counts["causes"] = max(counts["causes"], len({cause for row in by_cause.values() for cause in row}))
+    return counts
+
+
+def _account(host: Host, rnd: Any, asked: dict[str, int]) -> None:
+    """One request for whole pages, on our account too."""
+    offset, length = host.span(rnd, 12)
+    pages, kind = length // host.page, rnd.random()
+    if kind < 0.6:
+        host.write(offset, rnd.randbytes(length))
+        asked["write"] += pages
+    elif kind < 0.8:
+        host.look("a read", offset, length)
+        host.requests += 1
+        asked["read"] += pages
+    elif kind < 0.9:
+        host.trim(offset, length)
+        asked["trim"] += pages
+    else:
+        host.flush()
+
+
+def _balance(device: Device, asked: dict[str, int], when: str) -> None:
+    """The device's figures, the chip's, what a filter between them counted and what we asked for: all one."""
+    stats = device.stats()
+    nand, counted = stats["nand"], device.nand.counters()
+    for what, n in asked.items():
+        same(stats["host"][what], n, f"{when}: host {what}")
+    for operation, causes in counted.items():
+        same(nand[operation], sum(causes), f"{when}: {operation}, and the chip's counters")
+        same(sum(nand["by_cause"][operation].values()), nand[operation], f"{when}: {operation} by cause, in all")
+        strange = set(nand["by_cause"][operation]) - set(CAUSE_NAMES)
+        need(not strange, f"{when}: {operation} on account of {', '.join(strange)}: no such cause")
+    passed = device.nand.operations  # type: ignore[attr-defined]  # it is the filter
+    same(nand["program"] + nand["erase"], passed, f"{when}: programs and erases, and what passed the filter")
+    worn = sum(device.nand.erase_count(block) for block in range(device.nand.blocks))
+    same(nand["erase"], worn, f"{when}: erases, and the erase counts of all blocks")
+    waf = round(nand["program"] / asked["write"], 4) if asked["write"] else None
+    same(stats["waf"], waf, f"{when}: waf")
+    same(sum(stats["pool"].values()), device.nand.blocks, f"{when}: blocks in the pool's states")
+    try:
+        json.dumps(stats)
+    except (TypeError, ValueError) as error:
+        raise Broken(f"{when}: stats are not plain figures ({error})") from None
+
+
+def _reads(host: Host) -> None:
+    """Reading everything costs a read for each page that holds something, and those that the FTL owns up to."""
+    device, lpas = host.device, host.geometry.lpas
+
+    def reads() -> int:
+        n: int = device.stats()["nand"]["by_cause"]["read"].get("host", 0)
+        return n - device.ssd.extra_reads
+
+    before = reads()
+    host.look("a read of everything")
+    mapped = sum(device.ssd.mapped(lpa) for lpa in range(lpas))
+    same(reads() - before, mapped, "reads of everything, but for extra_reads, and the pages that hold something")
+
+
+# --- dram
+
+#: 4 GiB with 4 KiB pages: 14 bits an LPA are over a megabyte
+LARGE = Geometry(page_bytes=4096, pages_per_block=256, blocks=4864, channels=4, dies=4, oob_bytes=64, lpas=1 << 20)
+TABLE = 1 << 20  #: bytes from which on a table must be allocated as tightly as it is packed, or nearly
+TIGHT = 1.25
+TOUCHED = 1 << 16  #: pages that are written to an FTL in Python: a million would take longer than it shows
+SLACK_BYTES = 512 << 10  #: what the allocator, the engine's scratch and Python may take beside the tables
+SLACK_PART = 0.05
+SMALLEST = 16  #: bytes of Python's smallest object
+
+
+def dram(setting: Setting) -> Counts:
+    geometry = setting.fitting(LARGE)
+    Device.memory(setting.fitting(ROOMY), setting.spec, backend="meta").write(0, b"x" * 512)  # imports are done
+    before = _held()
+    device = Device.memory(geometry, setting.spec, backend="meta")
+    modelled = in_python(device)
+    pages = TOUCHED if modelled else geometry.lpas
+    for first in range(0, pages, 1 << 14):
+        lpas: Any = np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32)
+        device.ssd.write_pages(lpas)
+    device.flush()
+    after = _held()
+    counts = _tables(device)
+    if modelled:
+        return counts | {"measured": 0}
+    held = after - before
+    said, slack = counts["heap"], SLACK_BYTES + int(SLACK_PART * counts["heap"])
+    need(held <= said + slack, f"{held} bytes are allocated, and the structures own up to {said}")
+    need(held >= said - slack, f"{held} bytes are allocated, and the structures claim {said}")
+    return counts | {"measured": held}
+
+
+def _tables(device: Device) -> Counts:
+    """Each structure's own figures, and that they add up."""
+    tables, stats, large = device.ssd.dram(), device.stats(), 0
+    for name, (packed, allocated) in tables.items():
+        need(packed >= 0 and allocated >= 0, f"{name}: {packed} bytes packed, {allocated} allocated")
+        if packed > TABLE:
+            large += 1
+            need(
+                allocated <= TIGHT * packed,
+                f"{name}: {allocated} bytes allocated for {packed}; {TIGHT} times would be the most",
+            )
+    said = {name: n for name, n in stats["dram"].items() if name != "total"}
+    same(said, {name: packed for name, (packed, _) in tables.items()}, "dram by structure")
+    same(stats["dram"]["total"], sum(said.values()), "dram total, and the sum of its structures")
+    same(stats["heap"], sum(allocated for _, allocated in tables.values()), "heap, and the sum of its structures")
+    return {"structures": len(tables), "over_1_mb": large, "dram": stats["dram"]["total"], "heap": stats["heap"]}
+
+
+def in_python(device: Device) -> bool:
+    """Whether the map is a class in Python. What its objects take is no figure of a controller: such an FTL says
+    what one would hold, and that is all there is to go by."""
+    return type(device.ssd.mapping).__module__.startswith("flashfs._bridge")
+
+
+class _Mallinfo(ctypes.Structure):
+    """struct mallinfo2 of glibc."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+        )
+    ]
+
+
+def _held() -> int:
+    """Bytes that this process has from malloc, whether it has touched them or not, and at least so many in Python's
+    small objects, which have a store of their own. The chip in memory is neither. Skipped where it cannot be had."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        raise Skipped("what is allocated cannot be measured here: the C library has no mallinfo2") from None
+    python_gc.collect()
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd + SMALLEST * sys.getallocatedblocks())
