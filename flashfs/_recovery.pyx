@@ -346,8 +346,8 @@ cdef class Worker(Scanner):
             was_open = block in self.next_page and not (self.heads[block] is None)
             if self.heads[block] is not None:
                 ssd.pool.stream[block] = self.heads[block][2]
-            if block in self.whole:
-                ssd.nand.vouch(block, self.whole[block])
+            if block in self.whole:  # but not for a lower page whose upper one is still to come
+                ssd.nand.vouch(block, self.whole[block] - self.whole[block] % max(1, 2 * ssd.nand.paired_pages))
             if ssd.nand.health(block):
                 ssd.pool.state[block] = STATE_BAD
             elif block in keep or self.is_log(block):

@@ -159,9 +159,11 @@ cdef class Scanner:
         """(kind, order, stream, scheme bytes) of a block's first page. Where that cannot be read, though the block had
         pages at a sync, any later one does: all of them say when the block was opened and for what."""
         cdef Oob oob
-        cdef uint32_t page = 0, durable = self.ssd.nand.synced(block)
+        cdef uint32_t page = 0, durable = 0
         cdef int status = self.spare_read(block, 0, &oob)
-        if status != PAGE_OK and durable:
+        if status != PAGE_OK:
+            durable = self.ssd.nand.synced(block)
+        if durable:
             self.alarm(f"block {block}: its first page was flushed and cannot be read")
         while status != PAGE_OK:
             page += 1

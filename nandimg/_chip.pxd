@@ -43,6 +43,7 @@ cdef class Chip(Nand):
     cdef uint32_t channel_of(self, uint32_t die) noexcept nogil
     cdef int pread_pages(self, uint32_t ppa, uint32_t n, uint8_t* data) noexcept nogil
     cdef uint8_t* record(self, uint32_t block, uint32_t page) noexcept nogil
+    cdef uint32_t mark(self, uint32_t block) noexcept nogil
     cdef int32_t find_next(self, uint32_t block) noexcept nogil
     cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil

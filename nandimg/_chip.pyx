@@ -298,11 +298,23 @@ cdef class Chip(Nand):
     cdef int health(self, uint32_t block) noexcept nogil:
         return <int> ((self.table[block] >> 48) & 0xFF)
 
-    cdef uint32_t synced(self, uint32_t block) noexcept nogil:
+    cdef uint32_t mark(self, uint32_t block) noexcept nogil:
+        """The synced mark as the table has it."""
         return (self.table[block] >> 32) & 0xFFFF
 
+    cdef uint32_t synced(self, uint32_t block) noexcept nogil:
+        """Where a record is ahead of the block's erase count, the host died and lost an erase: nothing of what was
+        synced before it is left to miss."""
+        cdef uint32_t page, epoch, now = self.erases(block) + 1
+        if self.doubts and self.mark(block):
+            for page in range(self.pages_per_block):
+                memcpy(&epoch, self.record(block, page), 4)
+                if epoch > now:
+                    return 0
+        return self.mark(block)
+
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
-        if not self.readonly and self.health(block) == BLOCK_GOOD and pages > self.synced(block):
+        if not self.readonly and self.health(block) == BLOCK_GOOD and pages > self.mark(block):
             self.write_entry(block, self.erases(block), pages, BLOCK_GOOD)
         return 0
 
@@ -320,7 +332,7 @@ cdef class Chip(Nand):
             if epoch >= now:
                 break
             page -= 1
-        page = max(page, <int32_t> self.synced(block))
+        page = max(page, <int32_t> self.mark(block))
         self.next_page[block] = page
         return page
 
@@ -335,7 +347,7 @@ cdef class Chip(Nand):
         memcpy(&crc, rec + 4, 4)
         if epoch > now or crc != self.record_crc(block * self.pages_per_block + page, rec):
             return PAGE_ERASED if doubting and spare_is_blank(rec + 4, self.stride - 4) else PAGE_TORN
-        if doubting and self.doubts and page >= self.synced(block) and not self.is_touched[block]:
+        if doubting and self.doubts and page >= self.mark(block) and not self.is_touched[block]:
             return PAGE_OK if self.data_holds(block, page) else PAGE_TORN
         return PAGE_OK
 

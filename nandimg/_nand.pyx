@@ -57,7 +57,8 @@ cdef class Nand:
         return 0
 
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
-        """Whoever has read them since the last durable sync says that so many pages from the block's first are whole."""
+        """Whoever has read them since the last durable sync says that so many pages from the block's first are
+        whole."""
         return 0
 
     cdef int announce(self, uint32_t pages) except -1 nogil:

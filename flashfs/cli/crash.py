@@ -122,7 +122,8 @@ def report(results: list[Result], as_json: bool) -> None:
         show.rows([row(result) for result in results])
         for result in results:
             for failure in result.failures[:SHOWN]:
-                show.line(str(failure))
+                for line in str(failure).splitlines():
+                    show.line(line)
             if len(result.failures) > SHOWN or result.failed > len(result.failures):
                 more = max(result.failed, len(result.failures)) - min(SHOWN, len(result.failures))
                 show.line(f"{result.ftl} {result.tier}: {more:,} further failures")
