@@ -164,10 +164,9 @@ cdef class Worker(Scanner):
             return f"checkpoint {identity} is not clean"
         try:
             self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
-            self.load_base()
         except CorruptError:
-            self.base = None
             return f"checkpoint {identity} is not whole"
+        self.load_base()
         self.take_clean(oob.order)
         return f"checkpoint {identity} is clean"
 

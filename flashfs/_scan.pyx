@@ -208,11 +208,9 @@ cdef class Scanner:
         for _, ppa in self.descriptors:
             try:
                 self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
-                self.load_base()
                 break
             except CorruptError as error:
                 problems.append(str(error))
-                self.base = None
         self.newest_id = max(self.newest_id, self.hint_id)
         if self.base is None:
             # the first checkpoint is whole before anything is written
@@ -228,6 +226,7 @@ cdef class Scanner:
             self.alarm(f"checkpoint {self.hint_id} was complete and cannot be read: {self.base.identity} stands in for "
                        "it, so pages trimmed since may be back")
         self.missing_metadata()
+        self.load_base()  # one that is whole and does not fit is no damage: whoever wrote it meant something else
         return f"checkpoint {self.base.identity}"
 
     cdef missing_metadata(self):

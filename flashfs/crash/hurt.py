@@ -14,10 +14,10 @@ from typing import Any
 
 from flashfs import _recovery
 from flashfs.crash._watched import WatchedNand
-from flashfs.crash.bench import Bench, Wrong
+from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
 from flashfs.device import ENGINE_OOB, build_ssd
-from flashfs.errors import DeviceFullError, UncorrectableError
+from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandFilter, dress
 from nandimg._menu import HostErrors
 from nandimg._tears import spoil
@@ -70,6 +70,7 @@ class HurtBench(Bench):
         self.alarms: list[str] = []
         self.lost: set[int] = set()  #: LPAs that gave EIO when they were last looked at
         self.worn_out = False  #: no change is possible any more
+        self.shut = False  #: not even a mount is
 
     def power_up(self, watcher: Any) -> WatchedNand:
         from flashfs.crash.bench import RACK
@@ -82,6 +83,12 @@ class HurtBench(Bench):
         if alarms and not self.damaging:
             super().heard(alarms)
         self.alarms += alarms
+
+    def play(self, *, forked: bool = False) -> Outcome:
+        outcome = super().play(forked=forked)
+        if self.shut:  # damage, and the device says so instead of opening: that is loud, and nothing is left to judge
+            outcome.failure = None
+        return outcome
 
     # --- requests may be refused
 
@@ -129,6 +136,11 @@ class HurtBench(Bench):
             self.mount()
         except DeviceFullError:
             self.wear_out()
+        except CorruptError as error:
+            if not self.damaging:
+                raise
+            self.shut = True
+            raise Wrong(f"the image cannot be mounted any more: {error}") from None
 
     def wear_out(self) -> None:
         """Too few blocks are left to change anything. What was flushed must be there to read."""

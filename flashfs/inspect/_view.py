@@ -11,7 +11,7 @@ from typing import Any
 
 import nandimg
 from flashfs.device import ENGINE_OOB, Device, saved_bytes
-from flashfs.errors import BindError, CorruptError, FtlError, UsageError
+from flashfs.errors import CorruptError, FtlError, UsageError
 from flashfs.ftl import Scheme
 from flashfs.ftl import scheme as scheme_of
 
@@ -83,7 +83,7 @@ class View:
         if self.header.ftl:
             try:
                 self.device = Device.open(self.path, readonly=True)
-            except (BindError, CorruptError, FtlError) as error:
+            except (CorruptError, FtlError) as error:
                 self.note = f"not recoverable: {error}"
         else:
             self.note = BLANK

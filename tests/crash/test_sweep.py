@@ -251,7 +251,7 @@ def test_the_command_begins_with_a_unit(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--tier", "nonesuch"], "--tier nonesuch: there is sweep, every, random, host, kill"),
+        (["--tier", "nonesuch"], "--tier nonesuch: there is sweep, every, random, host, faults, kill"),
         (["--ftl", "nonesuch"], "nonesuch"),
         (["--from", "3", "--state", "x"], "--state and --from"),
     ],

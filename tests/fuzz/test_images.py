@@ -476,7 +476,7 @@ def test_a_disk_that_is_too_small_is_not_filled(tmp_path: Path, monkeypatch: pyt
 
     room = os.statvfs(tmp_path)
     monkeypatch.setattr(os, "posix_fallocate", allocate)
-    monkeypatch.setattr(os, "fstatvfs", lambda fd: SimpleNamespace(f_bfree=1, f_frsize=room.f_frsize))
+    monkeypatch.setattr(os, "fstatvfs", lambda fd: SimpleNamespace(f_blocks=9, f_bfree=1, f_frsize=room.f_frsize))
     with pytest.raises(ImageError, match="tables need"):
         nandimg.create(tmp_path / "chip", PRESETS["small-64m"].geometry)
     assert list(tmp_path.iterdir()) == []
