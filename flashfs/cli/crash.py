@@ -119,7 +119,9 @@ def report(results: list[Result], as_json: bool) -> None:
     if as_json:
         show.result([result.as_dict() for result in results], as_json=True)
     else:
-        show.rows([row(result) for result in results])
+        outs = [result.as_dict() for result in results]
+        names = [name for name in COLUMNS if any(name in out for out in outs)]
+        show.rows([row(result, out, names) for result, out in zip(results, outs, strict=True)])
         for result in results:
             for failure in result.failures[:SHOWN]:
                 for line in str(failure).splitlines():
@@ -131,15 +133,17 @@ def report(results: list[Result], as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def row(result: Result) -> dict[str, Any]:
+COLUMNS = ("ftl", "tier", "fs", "writer", "cuts", "cases", "chosen", "recoveries_killed")  #: as far as a tier has them
+
+
+def row(result: Result, out: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """One line of the table."""
-    out = result.as_dict()
     rate = result.cuts / result.seconds if result.seconds else 0
     return {
-        **{name: out[name] for name in ("ftl", "tier", "cuts", "cases")},
-        "failures": out["failed"],
+        **{name.replace("_", " "): out.get(name, "") for name in names},
+        "failures": out.get("failed", len(out["failures"])),
         "seconds": out["seconds"],
-        "cuts/s": round(rate),
+        "cuts/s": round(rate) if rate >= 10 else round(rate, 2),
         "seed": str(result.seed),
     }
 
