@@ -330,7 +330,7 @@ cdef class Ssd(Engine):
             if self.buffer.held:
                 for i in range(part):  # what NVRAM saved outlives a crash, so its trim must be on record
                     any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram
-            self.mapping.unbind(lpa, part, self.olds)
+            any_lived |= self.mapping.unbind(lpa, part, self.olds) > 0
             for i in range(part):
                 any_lived |= self.olds[i] != NONE
             if any_lived:
@@ -354,6 +354,9 @@ cdef class Ssd(Engine):
         self.chores()
         if not self.buffer.in_nvram:
             self.drain()
+        if self.checkpoint_due:
+            with gil:
+                self.checkpoint()
         self.barrier()
         self.dirty = False
         return 0
@@ -522,7 +525,7 @@ cdef class Ssd(Engine):
         if self.pool.retiring_n:
             self.retire_doomed()
         self.wear.level()
-        if (self.since_checkpoint >= self.checkpoint_every
+        if (self.checkpoint_due or self.since_checkpoint >= self.checkpoint_every
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
@@ -566,6 +569,7 @@ cdef class Ssd(Engine):
             self.pool.release(block, self.now_ns)
         self.pool.release_pending()
         self.since_checkpoint = 0
+        self.checkpoint_due = False
         self.dirty = False
 
     def saved_bytes(self):

@@ -166,6 +166,9 @@ cdef class Mover:
         oob_unpack(at, &oob)
         if (status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas
                 or self.ssd.mapping.locate(oob.lpa) != ppa):
+            # The last checkpoint calls the page live, and no recovery can tell whose it was: it would take the move for
+            # unfinished, and undo it with all that was written behind it. The next checkpoint is due now.
+            self.ssd.checkpoint_due = True
             memset(at, 0xFF, self.oob_bytes)
             oob.lpa = self.ssd.mapping.owner_of(ppa)
             if oob.lpa == NONE:

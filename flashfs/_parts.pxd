@@ -22,6 +22,7 @@ cdef class Engine:
     cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
     cdef readonly int64_t now_ns
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
+    cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
     cdef readonly object failed            # None, or why the device takes no more changes
     cdef bint stopped                      # failed, or a sync never came back: every change is refused
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil

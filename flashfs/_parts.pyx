@@ -92,7 +92,8 @@ cdef class Mapping:
         return 0
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
-        """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``."""
+        """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``. Returns more than 0 if there were some that
+        were mapped though nobody can say where any more: that they are trimmed has to be on record too."""
         with gil:
             raise NotImplementedError
 

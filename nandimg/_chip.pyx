@@ -54,6 +54,7 @@ guard_install()
 cdef enum:
     BOOT_SLOT_BYTES = 2048
     READ_CHUNK = 16          # pages
+    LOST_ERASES_MOST = 65536  # of one block, that a host's death can take at once
     COPY_CHUNK = 4096        # bytes
 
 cdef uint32_t ERASES_MOST = 0xFFFFFFFE  # nandimg.geometry.ERASE_LIMIT
@@ -591,7 +592,10 @@ cdef class Chip(Nand):
             self.is_renewed[block] = 1
             for page in range(self.pages_per_block):
                 memcpy(&epoch, self.record(block, page), 4)
-                count = max(count, epoch)
+                if epoch > count and epoch - count > LOST_ERASES_MOST:
+                    memset(self.record(block, page), 0, 4)  # damage: the count would be used up in passing it
+                else:
+                    count = max(count, epoch)
         return count
 
     cdef int sync(self, bint durable) except -1 nogil:

@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "crash")] + ([] if "PYTHONPATH" in os.environ else [str(ROOT)])
 
-BOUNDS = {"sweep": 6_000, "every": 2, "random": 3_000, "host": 2_000}  #: cuts, or the programs' length
+BOUNDS = {"sweep": 6_000, "every": 2, "random": 3_000, "host": 6_000}  #: cuts, or the programs' length
 SEED = 11
 TRY_S = 900
 

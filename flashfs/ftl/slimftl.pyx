@@ -277,12 +277,14 @@ cdef class SlimMapping(Mapping):
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         cdef uint32_t i
+        cdef int missing = 0
         for i in range(n):
             olds[i] = NONE
             if self.entry(lpa + i) >> self.ppid_bits:
                 olds[i] = self.let_go(lpa + i)
+                missing |= olds[i] == NONE
                 self.set_entry(lpa + i, 0, 0)
-        return 0
+        return missing
 
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil:
         cdef uint32_t i, vba, hid

@@ -48,6 +48,13 @@ def test_each_mutation(judge: Judge, name: str) -> None:
         judge.image(base, Random(f"{name}/{index}"), only=name)
 
 
+@pytest.mark.parametrize("number", [349, 34742, 34900, 37206, 67134, 85702, 103086, 104799])
+def test_what_a_long_run_found(judge: Judge, number: int) -> None:
+    """Inputs of `tools/fuzz.py --seed 2026` that were findings once."""
+    rnd = Random(f"2026/image/{number}")
+    judge.image(rnd.choice(MADE), rnd)
+
+
 def test_sound_images_are_sound(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge finds nothing where nothing was done: what it says of the others is then about the damage."""
     monkeypatch.setattr("fuzz_images.damaged", lambda base, rnd, only: (base.raw, ["nothing"], True))
