@@ -1,6 +1,7 @@
 """Declares the compiled modules; everything else about the project is in pyproject.toml."""
 
 import os
+import subprocess
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -23,6 +24,7 @@ MODULES = [
     "flashfs._buffer",
     "flashfs._metalog",
     "flashfs._core",
+    "flashfs._ranges",
     "flashfs._scan",
     "flashfs._recovery",
     "flashfs._fsck",
@@ -30,16 +32,30 @@ MODULES = [
     "flashfs._bridge_map",
     "flashfs.ftl.slimftl",
     "flashfs.crash._watched",
+    "flashfs.fuse._late",
+    "flashfs.fuse._native",
 ]
 
 
+#: What a module needs of the system: names that pkg-config knows.
+LIBRARIES = {"flashfs.fuse._late": "fuse3", "flashfs.fuse._native": "fuse3"}
+
+
+def pkg_config(what: str, library: str) -> list[str]:
+    """The words that the compiler or the linker is to be given; the build ends here if there is no such library."""
+    return subprocess.run(["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+
+
 def extension(name: str) -> Extension:
+    library = LIBRARIES.get(name)
     return Extension(
         name,
         [name.replace(".", "/") + ".pyx"],
         include_dirs=["nandimg", "flashfs"],
         depends=["nandimg/crc32c.h", "nandimg/guard.h", "flashfs/ftl/md5.h"],
-        extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"]
+        + (pkg_config("--cflags", library) if library else []),
+        extra_link_args=pkg_config("--libs", library) if library else [],
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACED else [],
     )
 

@@ -642,54 +642,6 @@ cdef class Ssd(Engine):
         with nogil:
             self.chores()
 
-    def write_range(self, uint64_t offset, const uint8_t[::1] data not None, int64_t t_ns=0):
-        """Bytes at any offset: whole pages as one run, the ragged ends by reading what is around them."""
-        cdef uint64_t size = data.shape[0], at = 0
-        cdef uint32_t lpa, n, skip, take, i
-        cdef uint32_t[RUN] lpas
-        cdef int64_t end = t_ns
-        with nogil:
-            while at < size:
-                lpa = <uint32_t> ((offset + at) // self.page_bytes)
-                skip = <uint32_t> ((offset + at) % self.page_bytes)
-                if skip or size - at < self.page_bytes:
-                    take = <uint32_t> min(size - at, <uint64_t> (self.page_bytes - skip))
-                    self.read(&lpa, 1, self.edge, t_ns)
-                    self.host_read -= 1        # the host did not ask for it
-                    memcpy(self.edge + skip, &data[at], take)
-                    end = max(end, self.write(&lpa, 1, self.edge, t_ns))
-                    at += take
-                    continue
-                n = <uint32_t> min((size - at) // self.page_bytes, <uint64_t> RUN)
-                for i in range(n):
-                    lpas[i] = lpa + i
-                end = max(end, self.write(lpas, n, &data[at], t_ns))
-                at += <uint64_t> n * self.page_bytes
-        return end
-
-    def read_range(self, uint64_t offset, uint8_t[::1] into not None, int64_t t_ns=0):
-        """Bytes at any offset into ``into``."""
-        cdef uint64_t size = into.shape[0], at = 0
-        cdef uint32_t lpa, n, skip, take, i
-        cdef uint32_t[RUN] lpas
-        cdef int64_t end = t_ns
-        with nogil:
-            while at < size:
-                lpa = <uint32_t> ((offset + at) // self.page_bytes)
-                skip = <uint32_t> ((offset + at) % self.page_bytes)
-                if skip or size - at < self.page_bytes:
-                    take = <uint32_t> min(size - at, <uint64_t> (self.page_bytes - skip))
-                    end = max(end, self.read(&lpa, 1, self.edge, t_ns))
-                    memcpy(&into[at], self.edge + skip, take)
-                    at += take
-                    continue
-                n = <uint32_t> min((size - at) // self.page_bytes, <uint64_t> RUN)
-                for i in range(n):
-                    lpas[i] = lpa + i
-                end = max(end, self.read(lpas, n, &into[at], t_ns))
-                at += <uint64_t> n * self.page_bytes
-        return end
-
     def mapped(self, uint32_t lpa):
         """Whether the host would read anything but a hole at ``lpa``."""
         return self.is_mapped(lpa)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs import _recovery
+from flashfs import _ranges, _recovery
 from flashfs._core import Ssd
 from flashfs._fsck import cross_check
 from flashfs._pool import SAVED_BYTES
@@ -87,6 +87,8 @@ class Device:
         self.page_bytes: int = nand.page_bytes
         self.size: int = nand.geometry.logical_bytes
         self.recovery = _recovery.Report()
+        self.now_ns = 0  #: the virtual time at which requests arrive; whoever wants time to pass sets it before each
+        self.end_ns = 0  #: the virtual end of the last one
 
     @classmethod
     def open(
@@ -187,6 +189,11 @@ class Device:
     def ftl(self) -> str:
         return self._scheme.name
 
+    @property
+    def interpreted(self) -> bool:
+        """Whether its FTL is written in Python, so that each request needs the interpreter."""
+        return self._scheme.interpreted
+
     def _span(self, offset: int, length: int) -> None:
         if self._image.chip.closed:
             raise UsageError("the device is closed")
@@ -200,37 +207,49 @@ class Device:
     def read_into(self, offset: int, into: bytearray) -> bytearray:
         """Fill ``into``."""
         self._span(offset, len(into))
-        self.ssd.read_range(offset, into)
+        self.end_ns = _ranges.read_range(self.ssd, offset, into, self.now_ns)
         return into
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> int:
         """All of ``data`` at ``offset``; durable after the next flush. Returns how many bytes."""
         self._span(offset, len(data))
         self._writable()
-        self.ssd.write_range(offset, data)
+        self.end_ns = _ranges.write_range(self.ssd, offset, data, self.now_ns)
         return len(data)
 
     def trim(self, offset: int, length: int) -> None:
         """The range reads zeros; whole pages are given back to the chip, ragged ends are overwritten."""
         self._span(offset, length)
         self._writable()
-        page = self.page_bytes
-        first, last = -(-offset // page), (offset + length) // page
-        if last <= first:
-            self._zero(offset, length)
-            return
-        self._zero(offset, first * page - offset)
-        self.ssd.trim_pages(first, last - first)
-        self._zero(last * page, offset + length - last * page)
+        self.end_ns = _ranges.trim_range(self.ssd, offset, length, self.now_ns)
 
-    def _zero(self, offset: int, length: int) -> None:
-        if length:
-            self.ssd.write_range(offset, bytes(length))
+    def copy(self, source: int, target: int, length: int) -> None:
+        """The bytes at ``source`` are at ``target`` too; UsageError if the ranges overlap."""
+        self._span(source, length)
+        self._span(target, length)
+        self._writable()
+        if abs(source - target) < length:
+            raise UsageError(f"copy of {length} bytes from {source} to {target}: the ranges overlap")
+        self.end_ns = _ranges.copy_range(self.ssd, source, target, length, self.now_ns)
+
+    def extent(self, offset: int, *, mapped: bool) -> int:
+        """The first byte from ``offset`` on whose page is ``mapped`` (or is not); the size if there is none."""
+        self._span(offset, 0)
+        return offset + _ranges.next_mapped(self.ssd, offset, self.size - offset, mapped)
 
     def flush(self) -> None:
         """Everything acknowledged before survives every later crash."""
         self._writable()
-        self.ssd.sync_now()
+        self.ssd.sync_now(self.now_ns)
+        self.end_ns = max(self.now_ns, self.quiet_at())
+
+    def quiet_at(self) -> int:
+        """The virtual time, in ns, from which on no die has anything to do."""
+        return int(max(self._image.chip.clock()["dies"], default=0))
+
+    def stay_pageable(self) -> None:
+        """The image's mappings may leave memory, even if the process has locked what it has."""
+        self._image.chip.stay_pageable()
 
     def checkpoint(self) -> None:
         self._writable()

@@ -43,6 +43,7 @@ cdef extern from "guard.h" nogil:
     int guarded_copy(void* into, const void* source, size_t n)
 
 cdef extern from "sys/mman.h" nogil:
+    int munlock(const void* addr, size_t length) nogil
     void* mmap(void* addr, size_t length, int prot, int flags, int fd, long offset)
     int munmap(void* addr, size_t length)
     int PROT_READ, PROT_WRITE, MAP_SHARED, MAP_PRIVATE, MAP_ANONYMOUS, MAP_NORESERVE
@@ -236,6 +237,13 @@ cdef class Chip(Nand):
                 if pwrite(self.fd, other.data_map + at, n, self.data_at + at) != <ssize_t> n:
                     raise OSError(errno, os.strerror(errno))
         self.reset_volatile()
+
+    def stay_pageable(self):
+        """The mappings of the image may be taken out of memory, whatever the process has locked: they are as large as
+        the image, and it has them."""
+        munlock(self.base, self.base_bytes)
+        if self.data_map != NULL:
+            munlock(self.data_map, self.data_bytes)
 
     def block_table_problem(self):
         """The first block whose table entry fails its check, or counts more erases than can be; or None."""

@@ -19,6 +19,7 @@ def command(
     server: options.Server = "auto",
     sync: options.Sync = "flush",
     plp: options.Plp = False,
+    realtime: options.Realtime = False,
     allow_other: options.AllowOther = False,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay; Ctrl-C or SIGTERM unmounts with a checkpoint.")
@@ -30,7 +31,7 @@ def command(
 ) -> None:
     """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json beside it."""
     request = options.request(
-        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, log=log,
+        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime, log=log,
         allow_other=allow_other, fault=fault,
     )  # fmt: skip
 

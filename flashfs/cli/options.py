@@ -30,11 +30,14 @@ Opt = Annotated[
     list[str] | None, typer.Option("--opt", metavar="NAME=VALUE", help="An option of the FTL; may be repeated.")
 ]
 Dram = Annotated[str | None, typer.Option(metavar="SIZE", help="The controller's DRAM, as 64M: a budget that holds.")]
-Server = Annotated[str, typer.Option(metavar="NAME", help="Who answers the kernel: auto or pyfuse3.")]
+Server = Annotated[str, typer.Option(metavar="NAME", help="Who answers the kernel: auto, native or pyfuse3.")]
 Sync = Annotated[
     str, typer.Option(metavar="flush|none", help="flush: a flush reaches the host's disk. none: only its memory.")
 ]
 Plp = Annotated[bool, typer.Option("--plp", help="Power-loss protection: the write buffer survives a cut.")]
+Realtime = Annotated[
+    bool, typer.Option("--realtime", help="Keep each reply back until its virtual end: software feels the chip.")
+]
 AllowOther = Annotated[bool, typer.Option("--allow-other", help="Let other users, root among them, use the mount.")]
 Fault = Annotated[
     list[str] | None,
@@ -57,6 +60,7 @@ def request(
     server: str,
     sync: str,
     plp: bool,
+    realtime: bool,
     log: Path | None,
     fault: list[str] | None = None,
     allow_other: bool = False,
@@ -72,6 +76,7 @@ def request(
         dram=None if dram is None else units.size("--dram", dram),
         sync=sync,
         plp=plp,
+        realtime=realtime,
         server=server,
         allow_other=allow_other,
         log=None if log is None else Path(os.path.realpath(log)),

@@ -20,13 +20,14 @@ def command(
     server: options.Server = "auto",
     sync: options.Sync = "flush",
     plp: options.Plp = False,
+    realtime: options.Realtime = False,
     log: options.Log = None,
     fault: options.Fault = None,
     verbose: options.Verbose = False,
 ) -> None:
     """Mount IMAGE, a loop device on it, and its file system (made if it is blank) at MOUNTPOINT. Needs root."""
     request = options.request(
-        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, log=log, fault=fault
+        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime, log=log, fault=fault
     )  # fmt: skip
     done = loop.up(request, fs)
     if done.mounted is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flashfs import _recovery
+from flashfs import _ranges, _recovery
 from flashfs._fsck import cross_check
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.cases import Case, Failure, parse_program
@@ -220,7 +220,7 @@ class Bench:
         judge, page = self.judge, self.geometry.page_bytes
         if operation == "w":
             data = b"".join([judge.will_write(x) for x in range(lpa, lpa + n)])
-            self.ssd.write_range(lpa * page, data)
+            _ranges.write_range(self.ssd, lpa * page, data)
             if self.case.plp:
                 self.protected(lpa, n)
         elif operation == "t":
@@ -248,7 +248,7 @@ class Bench:
 
     def read_all(self) -> bytearray:
         into = bytearray(self.geometry.logical_bytes)
-        self.ssd.read_range(0, into)
+        _ranges.read_range(self.ssd, 0, into)
         return into
 
     def examine(self) -> None:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from flashfs import _recovery
+from flashfs import _ranges, _recovery
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
@@ -175,7 +175,7 @@ class HurtBench(Bench):
         """None: EIO."""
         page = bytearray(self.geometry.page_bytes)
         try:
-            self.ssd.read_range(lpa * self.geometry.page_bytes, page)
+            _ranges.read_range(self.ssd, lpa * self.geometry.page_bytes, page)
         except UncorrectableError:
             return None
         return bytes(page)

@@ -82,6 +82,7 @@ class Scheme:
     describe_oob: Callable[[bytes], dict[str, Any]] = field(default=lambda raw: {})
     views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     origin: str = "flashfs"
+    interpreted: bool = False  # its requests need the interpreter anyway
 
     def all_options(self) -> tuple[Option, ...]:
         return self.options + ENGINE_OPTIONS

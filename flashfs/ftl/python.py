@@ -163,6 +163,7 @@ def scheme_of(name: str, cls: type, origin: str = "") -> Scheme:
         options=options,
         describe_oob=lambda raw: {"stamp": raw[:oob_bytes].hex()} if oob_bytes else {},
         views={"map": _map},
+        interpreted=True,
         origin=origin or f"{cls.__module__}:{cls.__qualname__}",
     )
 

@@ -36,19 +36,26 @@ class Server(Protocol):
         """Make ``run`` return soon: the requests under way are answered, then the mountpoint is let go of."""
 
 
-# One line adds a server; "auto" takes the first, so the fastest comes first. Imported when chosen, because a machine
-# may lack the library that one of them binds.
+# One line adds a server. Imported when chosen, because a machine may lack the library that one of them binds.
 SERVERS: dict[str, str] = {
+    "native": "flashfs.fuse.native_server:NativeServer",
     "pyfuse3": "flashfs.fuse.pyfuse3_server:Pyfuse3Server",
 }
 
 
-def make_server(name: str, device: Device, mountpoint: Path, *, allow_other: bool = False) -> Server:
-    """The server called ``name`` ("auto": the best there is) of ``device`` at ``mountpoint``, not yet mounted."""
+def make_server(
+    name: str, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False
+) -> Server:
+    """The server called ``name`` of ``device`` at ``mountpoint``, not yet mounted. "auto": the native one, unless the
+    FTL is written in Python and would have to ask for the interpreter in each request of a thread that has none.
+
+    ``realtime``: each reply waits for its virtual end.
+    """
     if name == "auto":
-        name = next(iter(SERVERS))
+        name = "pyfuse3" if device.interpreted else "native"
     if name not in SERVERS:
         raise UsageError(f"no server called {name}: there is auto, {', '.join(SERVERS)}")
     module, _, factory = SERVERS[name].partition(":")
-    server: Server = getattr(import_module(module), factory)(device, mountpoint, allow_other=allow_other)
+    made = getattr(import_module(module), factory)
+    server: Server = made(device, mountpoint, allow_other=allow_other, realtime=realtime)
     return server

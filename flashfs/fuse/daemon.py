@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PR_SET_IO_FLUSHER = 57  # linux/prctl.h
+MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT = 1, 2, 4  # sys/mman.h
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Request:
     sync: str = "flush"
     plp: bool = False
     server: str = "auto"
+    realtime: bool = False
     allow_other: bool = False
     log: Path | None = None
     faults: tuple[str, ...] = ()  # the words of --fault: what goes wrong with the chip, and when
@@ -227,6 +229,7 @@ def _open_and_serve(
     )
     try:
         notes = keep_out_of_reclaim()
+        device.stay_pageable()
         trio.run(_until_unmounted, request, device, cleared, notes, ready)
     finally:
         # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
@@ -268,7 +271,9 @@ async def _until_unmounted(
 ) -> None:
     import trio
 
-    server = make_server(request.server, device, request.mountpoint, allow_other=request.allow_other)
+    server = make_server(
+        request.server, device, request.mountpoint, allow_other=request.allow_other, realtime=request.realtime
+    )
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 
@@ -328,15 +333,20 @@ def one_line(error: BaseException) -> tuple[str, int]:
 
 
 def keep_out_of_reclaim() -> list[str]:
-    """Tell the kernel that this process is on the way to a disk, so that memory reclaim does not wait for itself.
+    """Best effort: this process is on the way to a disk, so memory reclaim must not wait for itself through it.
 
-    Returns a note if that was refused: it needs CAP_SYS_RESOURCE, which an ordinary user lacks.
+    PR_SET_IO_FLUSHER tells the kernel so; mlockall keeps what the process has touched in memory, though not what the
+    file's mappings may bring, which is the image's size. Both may be refused to an ordinary user: one note then.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0:
+    refused = []
+    if libc.prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) != 0:
+        refused.append(f"PR_SET_IO_FLUSHER ({os.strerror(ctypes.get_errno())})")
+    if libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0:
+        refused.append(f"mlockall ({os.strerror(ctypes.get_errno())})")
+    if not refused:
         return []
-    why = os.strerror(ctypes.get_errno())
-    return [f"PR_SET_IO_FLUSHER refused ({why}): a loop device over this mount may stall when memory is very short"]
+    return [f"refused: {', '.join(refused)}: a loop device over this mount may stall when memory is very short"]
 
 
 # ---- umount ----

@@ -6,8 +6,10 @@ import errno
 import os
 import re
 import subprocess
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +62,26 @@ def options(image: Path | str, *, allow_other: bool) -> list[str]:
     source = str(image).replace("\\", "\\\\").replace(",", "\\,")
     out = [f"fsname={source}", "subtype=flashfs"]
     return [*out, "allow_other"] if allow_other else out
+
+
+@contextmanager
+def telling(mountpoint: Path) -> Iterator[None]:
+    """Around the mounting of any server: what libfuse and fusermount3 say on stderr becomes the error's one line."""
+    if not Path("/dev/fuse").exists():
+        raise FlashfsError("this machine has no /dev/fuse: load the kernel's module (modprobe fuse)")
+    with tempfile.TemporaryFile() as said:
+        stderr = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except (RuntimeError, OSError) as error:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").split("\n")
+            why = "; ".join(line.strip() for line in lines if line.strip()) or str(error)
+            raise FlashfsError(f"cannot mount at {mountpoint}: {why}") from None
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def allow_requests(mountpoint: Path, count: int) -> None:

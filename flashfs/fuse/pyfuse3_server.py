@@ -9,9 +9,8 @@ and every request of the host is a request of the device; and requests are taken
 from __future__ import annotations
 
 import errno
-import logging
 import os
-import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -21,15 +20,13 @@ import pyfuse3
 import trio
 from pyfuse3 import FileHandleT, FileInfo, FileNameT, FlagT, FUSEError, InodeT, ReaddirToken, RequestContext
 
-from flashfs.errors import DeviceFullError, FlashfsError
 from flashfs.fuse import mounts
+from flashfs.fuse.answers import errno_of
 from flashfs.fuse.tree import DISK, ROOT, Attr, Tree
 from flashfs.fuse.turns import Turns, open_sessions
 
 if TYPE_CHECKING:
     from flashfs.device import Device
-
-log = logging.getLogger(__name__)
 
 # Each task of pyfuse3 keeps a buffer of 1 MiB. One works while nothing blocks; the others answer for the texts while a
 # flush is under way and the writes behind it wait.
@@ -200,6 +197,38 @@ class Handlers(pyfuse3.Operations):
         return data
 
 
+class RealtimeHandlers(Handlers):
+    """The same, each reply kept back until its virtual end. Others are read and done meanwhile."""
+
+    def __init__(self, device: Device, tree: Tree) -> None:
+        super().__init__(device, tree)
+        self._zero_ns = time.monotonic_ns() - device.quiet_at()
+
+    async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
+        if fh != DISK:
+            return await super().read(fh, off, size)
+        async with self._felt():
+            return bytes(await super().read(fh, off, size))  # its own: the buffer is the next request's
+
+    async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
+        async with self._felt():
+            return await super().write(fh, off, buf)
+
+    async def fsync(self, fh: FileHandleT, datasync: bool) -> None:
+        async with self._felt():
+            await super().fsync(fh, datasync)
+
+    @asynccontextmanager
+    async def _felt(self) -> AsyncIterator[None]:
+        """The device is told when the request came, and says when it ends."""
+        with self.turns.away() if self.turns else nullcontext():
+            self._device.now_ns = time.monotonic_ns() - self._zero_ns
+            yield
+            late_ns = self._device.end_ns + self._zero_ns - time.monotonic_ns()
+            if late_ns > 0:
+                await trio.sleep(late_ns / 1e9)
+
+
 def entry(attr: Attr, timeout_s: float) -> pyfuse3.EntryAttributes:
     """``attr`` as pyfuse3 wants it; the kernel may believe it for ``timeout_s``."""
     out = pyfuse3.EntryAttributes()
@@ -214,15 +243,8 @@ def entry(attr: Attr, timeout_s: float) -> pyfuse3.EntryAttributes:
 
 
 def failed(operation: str, offset: int, error: Exception) -> FUSEError:
-    """The errno that the host sees for ``error``: its own if it has one, else EIO and one line in the log."""
-    if isinstance(error, DeviceFullError):
-        code = errno.ENOSPC
-    elif isinstance(error, OSError) and error.errno:
-        code = error.errno
-    else:
-        code = errno.EIO
-    log.error("%s at byte %d: %s: %s", operation, offset, type(error).__name__, " ".join(str(error).split()))
-    return FUSEError(code)
+    """What a handler raises for ``error``."""
+    return FUSEError(errno_of(operation, offset, error))
 
 
 class Pyfuse3Server:
@@ -230,8 +252,11 @@ class Pyfuse3Server:
 
     name = "pyfuse3"
 
-    def __init__(self, device: Device, mountpoint: Path, *, allow_other: bool = False) -> None:
+    def __init__(
+        self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False
+    ) -> None:
         self._device = device
+        self._realtime = realtime
         self._mountpoint = mountpoint
         self._allow_other = allow_other
         self._turns: Turns | None = None  # while it serves
@@ -239,7 +264,7 @@ class Pyfuse3Server:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other)
-        handlers = Handlers(self._device, tree)
+        handlers = (RealtimeHandlers if self._realtime else Handlers)(self._device, tree)
         others = open_sessions()
         mount(handlers, self._mountpoint, mounts.options(self._device.path or "memory", allow_other=self._allow_other))
         try:
@@ -247,7 +272,7 @@ class Pyfuse3Server:
             self._turns = handlers.turns = Turns(descriptor)
             with self._turns.installed():
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(pyfuse3.main, 1, TASKS_MAX)
+                    nursery.start_soon(pyfuse3.main, 1, REQUESTS_UNDER_WAY_MAX if self._realtime else TASKS_MAX)
                     nursery.start_soon(self._announce, handlers, task_status)
         finally:
             self._turns = None
@@ -268,19 +293,5 @@ class Pyfuse3Server:
 
 
 def mount(handlers: Handlers, mountpoint: Path, options: Sequence[str]) -> None:
-    """Mount, without a word on stderr: what libfuse and fusermount3 print there becomes the error's one line."""
-    if not Path("/dev/fuse").exists():
-        raise FlashfsError("this machine has no /dev/fuse: load the kernel's module (modprobe fuse)")
-    with tempfile.TemporaryFile() as said:
-        stderr = os.dup(2)
-        os.dup2(said.fileno(), 2)
-        try:
-            pyfuse3.init(handlers, str(mountpoint), {*pyfuse3.default_options, *options})
-        except RuntimeError as error:
-            said.seek(0)
-            lines = said.read().decode(errors="replace").split("\n")
-            why = "; ".join(line.strip() for line in lines if line.strip()) or str(error)
-            raise FlashfsError(f"cannot mount at {mountpoint}: {why}") from None
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
+    with mounts.telling(mountpoint):
+        pyfuse3.init(handlers, str(mountpoint), {*pyfuse3.default_options, *options})

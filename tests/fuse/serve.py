@@ -1,19 +1,14 @@
-"""A process that serves a RamDevice: ``serve.py SERVER MOUNTPOINT SIZE [OPERATION=ERRNO ...]``, e.g. ``write=ENOSPC``.
-
-Prints "ready" once `disk` answers. ``slow_flush=SECONDS`` makes each flush take that long.
-"""
+"""A process that serves a device in memory: ``serve.py SERVER MOUNTPOINT SIZE [FAULT ...]``; for the faults see
+memory_device.py. Prints "ready" once `disk` answers, and at the end what reached the device."""
 
 from __future__ import annotations
 
-import errno
 import signal
 import sys
-import time
-from functools import partial
 from pathlib import Path
 
+import memory_device
 import trio
-from ram_device import RamDevice
 
 from flashfs.fuse import Server, make_server
 
@@ -34,19 +29,9 @@ async def serve(server: Server) -> None:
 
 def main() -> None:
     name, mountpoint, size, *faults = sys.argv[1:]
-    device = RamDevice(int(size))
-    for fault in faults:
-        operation, _, value = fault.partition("=")
-        if operation == "slow_flush":
-            delay_s = float(value)
-            device.flush = partial(time.sleep, delay_s)  # type: ignore[method-assign]
-        elif value == "bug":
-            device.fail[operation] = ValueError("an error\nof two lines")
-        else:
-            code = getattr(errno, value)
-            device.fail[operation] = OSError(code, "injected")
-    trio.run(serve, make_server(name, device, Path(mountpoint)))  # type: ignore[arg-type]
-    print(device.calls, flush=True)
+    device = memory_device.make(int(size), faults)
+    trio.run(serve, make_server(name, device, Path(mountpoint)))
+    print(device.calls(), flush=True)
 
 
 main()

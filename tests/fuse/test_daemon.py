@@ -196,7 +196,7 @@ def test_umount_says_when_no_checkpoint_was_written(
     monkeypatch.setattr(device, "recovery", recovery, raising=False)
     opener = SimpleNamespace(open=lambda *_, **__: device)
     monkeypatch.setitem(sys.modules, "flashfs.device", SimpleNamespace(Device=opener))  # type: ignore[arg-type]
-    mounted = daemon.mount(daemon.Request(chip, mountpoint))
+    mounted = daemon.mount(daemon.Request(chip, mountpoint, server="pyfuse3"))
     assert (mounted.summary, mounted.size) == ("fresh", 1 << 20)
     done = daemon.unmount(mountpoint)
     assert not running(mounted.pid)

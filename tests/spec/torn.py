@@ -9,7 +9,7 @@ from typing import Any
 
 import reader
 
-from flashfs import _recovery
+from flashfs import _ranges, _recovery
 from flashfs.crash.cases import Case, parse_program
 from flashfs.device import Device, build_ssd
 from flashfs.ftl import scheme
@@ -55,7 +55,7 @@ def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
 def _step(ssd: Any, mount: Any, operation: str, lpa: int, n: int, page: int) -> Any:
     if operation == "w":  # the sequence number tells one version from another
         data = b"".join(struct.pack("<QQ", x, ssd.seq) * (page // 16) for x in range(lpa, lpa + n))
-        ssd.write_range(lpa * page, data)
+        _ranges.write_range(ssd, lpa * page, data)
     elif operation == "t":
         ssd.trim_pages(lpa, n)
     elif operation == "f":

@@ -1,0 +1,3 @@
+class LateReplies:
+    @property
+    def waiting(self) -> int: ...

@@ -1,0 +1,669 @@
+"""The native server's session: libfuse's low-level interface, answered by the engine without the interpreter.
+
+One thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare
+(names, attributes, the texts beside `disk`) does, and asks flashfs.fuse.tree as the other server does. The thread waits
+for requests in read(2) itself, which is one system call a request; with ``--realtime``, where an answer may be due
+before the next request comes, in ppoll(2).
+"""
+cimport cython
+from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException
+from cpython.ref cimport PyObject, Py_XDECREF
+from libc.errno cimport (
+    EACCES,
+    EAGAIN,
+    EBADF,
+    EINTR,
+    EINVAL,
+    EIO,
+    EISDIR,
+    ENOENT,
+    ENOSPC,
+    ENOTDIR,
+    ENOTTY,
+    ENXIO,
+    EOPNOTSUPP,
+    EPERM,
+    errno,
+)
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+from posix.fcntl cimport F_GETFL, F_SETFL, O_ACCMODE, O_NONBLOCK, O_RDONLY, O_TRUNC, fcntl
+from posix.stat cimport struct_stat
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.types cimport off_t
+
+from flashfs._core cimport Ssd
+from flashfs._ranges cimport copy_bytes, read_bytes, seek_mapped, trim_bytes, write_bytes
+from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer
+from flashfs.fuse.includes.libfuse cimport *
+
+import os
+import threading
+
+from flashfs.errors import FlashfsError
+from flashfs.fuse.answers import errno_of
+from flashfs.fuse.tree import DISK as TREE_DISK
+from flashfs.fuse.tree import ROOT as TREE_ROOT
+
+cdef extern from *:
+    """
+    #include <linux/falloc.h>
+    #include <linux/fs.h>
+    #include <poll.h>
+    #include <pthread.h>
+    #include <signal.h>
+    #include <sys/ioctl.h>
+
+    /* A thread that waits in read(2) is woken by a signal that does nothing else. */
+    static void wake_handler(int number) { (void) number; }
+    static int wake_signal(void) { return SIGRTMIN + 5; }
+    static int wake_install(void) {
+        struct sigaction action = {0};
+        action.sa_handler = wake_handler;   /* no SA_RESTART: read(2) has to return */
+        return sigaction(wake_signal(), &action, NULL);
+    }
+
+    struct flashfs_span { uint64_t source, target, bytes; };
+    #define FLASHFS_IOC_CHECKPOINT _IO(0xF5, 1)
+    #define FLASHFS_IOC_COPY _IOW(0xF5, 2, struct flashfs_span)
+    """
+    int wake_signal() nogil
+    int wake_install() nogil
+    struct flashfs_span:
+        uint64_t source, target, bytes
+    const unsigned int FLASHFS_IOC_CHECKPOINT, FLASHFS_IOC_COPY
+    const int FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, SEEK_DATA, SEEK_HOLE
+    struct pollfd:
+        int fd
+        short events
+    const short POLLIN
+    int ppoll(pollfd*, unsigned long, const timespec*, void*) nogil
+
+cdef enum:
+    ROOT = 1
+    DISK = 2
+    REQUEST_BYTES = 1 << 20   # the kernel's largest
+    COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest
+    UNDER_WAY = 64            # requests that the kernel may have under way without anybody waiting for them
+
+assert (ROOT, DISK) == (TREE_ROOT, TREE_DISK)
+cdef double FOREVER_S = 86400.0   # names and the size of `disk` never change
+
+# What each operation counts as in `traffic`.
+cdef enum:
+    READ = 0
+    WRITE = 1
+    TRIM = 2
+    FLUSH = 3
+NAMES = ("read", "write", "trim", "flush")
+cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "copy", "seek")
+cdef enum:
+    COPY = 4
+    SEEK = 5
+
+# The engine's functions raise, and libfuse's handlers cannot: they are called as if they did not, and -1 says that an
+# exception is waiting. A `try` would take the GIL for each request.
+ctypedef int64_t (*Quiet)(Session, uint64_t, uint64_t, uint64_t, uint8_t*, int64_t) noexcept nogil
+
+
+cdef int64_t do_read(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* into,
+                     int64_t t_ns) except -1 nogil:
+    return read_bytes(self.ssd, offset, size, into, t_ns)
+
+
+cdef int64_t do_write(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* data,
+                      int64_t t_ns) except -1 nogil:
+    return write_bytes(self.ssd, offset, size, data, t_ns)
+
+
+cdef int64_t do_trim(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* __,
+                     int64_t t_ns) except -1 nogil:
+    return trim_bytes(self.ssd, offset, size, t_ns)
+
+
+cdef int64_t do_flush(Session self, uint64_t _, uint64_t __, uint64_t ___, uint8_t* ____,
+                      int64_t t_ns) except -1 nogil:
+    self.ssd.flush(t_ns)
+    if self.realtime:
+        with gil:
+            t_ns = max(t_ns, max(self.ssd.nand.clock()["dies"]))
+    return t_ns
+
+
+cdef int64_t do_copy(Session self, uint64_t source, uint64_t size, uint64_t target, uint8_t* scratch,
+                     int64_t t_ns) except -1 nogil:
+    return copy_bytes(self.ssd, source, target, size, scratch, REQUEST_BYTES, t_ns)
+
+
+cdef int64_t do_seek(Session self, uint64_t offset, uint64_t size, uint64_t mapped, uint8_t* _,
+                     int64_t __) except -1 nogil:
+    return <int64_t> seek_mapped(self.ssd, offset, size, <bint> mapped)
+
+
+@cython.final
+cdef class Session:
+    """A mount and its one loop. ``serve`` runs in a thread of its own; ``stop`` makes it return."""
+    cdef fuse_session* session
+    cdef Ssd ssd
+    cdef object tree, ready
+    cdef dict texts
+    cdef uint64_t size, handles
+    cdef uint32_t page_bytes
+    cdef bint writable, realtime, stopping
+    cdef int64_t zero_ns          # when virtual time was 0
+    cdef LateReplies late
+    cdef uint8_t* buffer
+    cdef struct_stat disk_stat
+    cdef uint64_t[4] requests
+    cdef uint64_t[4] moved
+    cdef readonly object thread   # that serves, while it does
+
+    def __cinit__(self, device, tree, *, bint realtime=False):
+        self.ssd = device.ssd
+        self.tree = tree
+        self.ready = None
+        self.texts = {}
+        self.size = device.size
+        self.page_bytes = device.page_bytes
+        self.writable = not device.readonly
+        self.handles = DISK
+        self.realtime = realtime
+        self.late = LateReplies()
+        self.buffer = <uint8_t*> malloc(REQUEST_BYTES)
+        if self.buffer == NULL:
+            raise MemoryError
+        fill_stat(&self.disk_stat, tree.attr(DISK))
+
+    def __dealloc__(self):
+        if self.session != NULL:
+            fuse_session_destroy(self.session)
+        free(self.buffer)
+
+    def mount(self, mountpoint, options):
+        """Raises OSError if libfuse cannot; why is on stderr."""
+        cdef fuse_args args
+        memset(&args, 0, sizeof(args))
+        for word in ("flashfs", "-o", ",".join(("default_permissions", *options))):
+            if fuse_opt_add_arg(&args, os.fsencode(word)):
+                raise MemoryError
+        self.session = fuse_session_new(&args, &OPS, sizeof(OPS), <void*> self)
+        fuse_opt_free_args(&args)
+        if self.session == NULL:
+            raise OSError("libfuse makes no session")
+        if fuse_session_mount(self.session, os.fsencode(mountpoint)):
+            raise OSError("libfuse does not mount")
+
+    def unmount(self):
+        """After ``serve``. Whoever still waits for an answer gets ENOTCONN or ECONNABORTED."""
+        fuse_session_unmount(self.session)
+
+    def traffic(self):
+        """What the kernel asked for so far."""
+        return {
+            "requests": {name: self.requests[i] for i, name in enumerate(NAMES)},
+            "bytes": {name: self.moved[i] for i, name in enumerate(NAMES[:3])},
+        }
+
+    # --- the loop
+
+    def serve(self, ready):
+        """Answer requests until the mount is gone or ``stop`` was called; ``ready()`` is called, from here, once the
+        kernel has said hello."""
+        cdef int result
+        self.ready = ready
+        self.thread = threading.get_ident()
+        if wake_install() != 0:
+            raise OSError(errno, os.strerror(errno))
+        if self.realtime:
+            self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+        try:
+            with nogil:
+                result = self.answer_realtime() if self.realtime else self.answer_all()
+        finally:
+            self.thread = None
+        if result < 0:
+            raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
+
+    def stop(self):
+        """Make ``serve`` return soon, after the request under way. To be repeated until it has: a signal that comes
+        just before its thread begins to wait is lost."""
+        self.stopping = True
+        if self.session != NULL:
+            fuse_session_exit(self.session)
+        thread = self.thread
+        if thread is not None:
+            pthread_wake(thread)
+
+    cdef int answer_all(self) noexcept nogil:
+        """0, or a negative errno."""
+        cdef fuse_buf request
+        cdef int got = 0
+        memset(&request, 0, sizeof(request))
+        while not fuse_session_exited(self.session) and not self.stopping:
+            got = fuse_session_receive_buf(self.session, &request)
+            if got == -EINTR:
+                continue
+            if got <= 0:
+                break
+            fuse_session_process_buf(self.session, &request)
+        free(request.mem)
+        return 0 if got == -EINTR or got > 0 else got
+
+    cdef int answer_realtime(self) noexcept nogil:
+        """As ``answer_all``, with answers that fall due in between."""
+        cdef fuse_buf request
+        cdef pollfd wait
+        cdef timespec left
+        cdef timespec* until
+        cdef int64_t due
+        cdef int got = 0
+        memset(&request, 0, sizeof(request))
+        wait.fd = fuse_session_fd(self.session)
+        wait.events = POLLIN
+        fcntl(wait.fd, F_SETFL, fcntl(wait.fd, F_GETFL) | O_NONBLOCK)
+        while not fuse_session_exited(self.session) and not self.stopping:
+            self.late.send_due(now_ns())
+            got = fuse_session_receive_buf(self.session, &request)
+            if got == -EAGAIN:
+                due = self.late.next_due()
+                until = NULL
+                if due >= 0:
+                    due = max(<int64_t> 0, due - now_ns())
+                    left.tv_sec = due // 1000000000
+                    left.tv_nsec = due % 1000000000
+                    until = &left
+                ppoll(&wait, 1, until, NULL)
+                continue
+            if got == -EINTR:
+                continue
+            if got <= 0:
+                break
+            fuse_session_process_buf(self.session, &request)
+        self.late.send_due(INT64_MAX)
+        free(request.mem)
+        return 0 if got == -EINTR or got == -EAGAIN or got > 0 else got
+
+    # --- requests of `disk`
+
+    cdef int64_t t_ns(self) noexcept nogil:
+        """The virtual time of a request: that of its arrival, if virtual time is real, and else none."""
+        return now_ns() - self.zero_ns if self.realtime else 0
+
+    cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
+        if end_ns < 0:
+            return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
+        if self.realtime and end_ns + self.zero_ns > now_ns():
+            return self.late.add(end_ns + self.zero_ns, req, kind, data, size)
+        return answer(req, kind, data, size)
+
+    cdef int fail(self, fuse_req_t req, int operation, uint64_t offset) noexcept nogil:
+        """Answer with the error that an exception means."""
+        cdef PyObject* kind = NULL
+        cdef PyObject* value = NULL
+        cdef PyObject* trace = NULL
+        cdef int code = EIO
+        with gil:
+            PyErr_Fetch(&kind, &value, &trace)
+            PyErr_NormalizeException(&kind, &value, &trace)
+            if value != NULL:
+                code = errno_of(OPERATIONS[operation], offset, <object> value)
+            Py_XDECREF(kind)
+            Py_XDECREF(value)
+            Py_XDECREF(trace)
+        return fuse_reply_err(req, code)
+
+    cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
+                 uint8_t* data, int kind) noexcept nogil:
+        """Do it, count it, answer."""
+        cdef int64_t end
+        end = function(self, offset, size, other, data, self.t_ns())
+        if end < 0:
+            return self.fail(req, operation, offset)
+        if operation < COPY:
+            self.requests[operation] += 1
+            self.moved[operation] += size
+        return self.reply(req, end, kind, data, size)
+
+    cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
+        if ino != DISK:
+            return self.read_text(req, handle, offset, size)
+        if offset >= self.size:
+            return fuse_reply_buf(req, NULL, 0)
+        size = min(min(size, self.size - offset), <uint64_t> REQUEST_BYTES)
+        return self.run(req, READ, <Quiet> do_read, offset, size, 0, self.buffer, REPLY_DATA)
+
+    cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,
+                   uint64_t offset) noexcept nogil:
+        if ino != DISK:
+            return fuse_reply_err(req, EBADF)
+        if size and offset >= self.size:
+            return fuse_reply_err(req, ENOSPC)
+        size = min(size, self.size - offset) if size else 0
+        return self.run(req, WRITE, <Quiet> do_write, offset, size, 0, <uint8_t*> data, REPLY_WRITTEN)
+
+    cdef int sync(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
+        """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
+        if ino != DISK and ino != ROOT:
+            return fuse_reply_err(req, 0)
+        return self.run(req, FLUSH, <Quiet> do_flush, 0, 0, 0, NULL, REPLY_DONE)
+
+    cdef int allocate(self, fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length) noexcept nogil:
+        """Punching and zeroing are both a trim: the range reads zeros and takes no room. There is always room for the
+        rest, and never for more than the device has."""
+        cdef uint64_t end
+        if ino != DISK:
+            return fuse_reply_err(req, EACCES)
+        if offset < 0 or length <= 0 or length > INT64_MAX - offset:
+            return fuse_reply_err(req, EINVAL)
+        end = <uint64_t> (offset + length)
+        if mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE):
+            return fuse_reply_err(req, EOPNOTSUPP)
+        if end > self.size and not mode & FALLOC_FL_KEEP_SIZE:
+            return fuse_reply_err(req, ENOSPC)
+        if not mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) or <uint64_t> offset >= self.size:
+            return fuse_reply_err(req, 0)
+        end = min(end, self.size)
+        return self.run(req, TRIM, <Quiet> do_trim, offset, end - offset, 0, NULL, REPLY_DONE)
+
+    cdef int copy(self, fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_ino_t target_ino, off_t target,
+                  uint64_t size) noexcept nogil:
+        if source_ino != DISK or target_ino != DISK:
+            return fuse_reply_err(req, EBADF)
+        if source < 0 or target < 0:
+            return fuse_reply_err(req, EINVAL)
+        if <uint64_t> source >= self.size:
+            return fuse_reply_write(req, 0)
+        if <uint64_t> target >= self.size:
+            return fuse_reply_err(req, ENOSPC)
+        size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))
+        if <uint64_t> abs(source - target) < size:
+            return fuse_reply_err(req, EINVAL)
+        return self.run(req, COPY, <Quiet> do_copy, source, size, target, self.buffer, REPLY_WRITTEN)
+
+    cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:
+        cdef int64_t found
+        if ino != DISK or (whence != SEEK_DATA and whence != SEEK_HOLE):
+            return fuse_reply_err(req, EINVAL)
+        if offset < 0 or <uint64_t> offset >= self.size:
+            return fuse_reply_err(req, ENXIO)
+        found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+        if found < 0:
+            return self.fail(req, SEEK, offset)
+        if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:
+            return fuse_reply_err(req, ENXIO)
+        return fuse_reply_lseek(req, offset + found)
+
+    cdef int command(self, fuse_req_t req, fuse_ino_t ino, unsigned int number, const void* data,
+                     uint64_t size) noexcept nogil:
+        """ioctl(2): the device's own commands; see flashfs.fuse.commands."""
+        cdef flashfs_span span
+        cdef int failed = 0
+        if ino != DISK:
+            return fuse_reply_err(req, ENOTTY)
+        if number == FLASHFS_IOC_CHECKPOINT:
+            with gil:
+                try:
+                    self.ssd.checkpoint()
+                except Exception as error:
+                    failed = errno_of("checkpoint", 0, error)
+            return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
+        if number != FLASHFS_IOC_COPY or size < sizeof(span):
+            return fuse_reply_err(req, ENOTTY)
+        memcpy(&span, data, sizeof(span))
+        if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes
+                or max(span.source, span.target) - min(span.source, span.target) < span.bytes):
+            return fuse_reply_err(req, EINVAL)
+        if (<Quiet> do_copy)(self, span.source, span.bytes, span.target, self.buffer, self.t_ns()) < 0:
+            return self.fail(req, COPY, span.source)
+        return fuse_reply_ioctl(req, 0, NULL, 0)
+
+    # --- names and texts: rare, and with the interpreter
+
+    cdef int read_text(self, fuse_req_t req, uint64_t handle, uint64_t offset, uint64_t size) noexcept nogil:
+        with gil:
+            text = self.texts.get(handle)
+            if text is None:
+                return fuse_reply_err(req, EBADF)
+            part = text[offset:offset + size]
+            return fuse_reply_buf(req, <const char*> part, len(part))
+
+    cdef int open(self, fuse_req_t req, fuse_ino_t ino, int flags) noexcept nogil:
+        """With direct I/O: every request of the host is a request of the device; and a cached text would be cut at the
+        size that some earlier one had."""
+        cdef fuse_open_out out
+        cdef int failed = 0
+        memset(&out, 0, sizeof(out))
+        out.fh = DISK
+        out.open_flags = FOPEN_DIRECT_IO
+        if ino == DISK:
+            if flags & O_TRUNC:
+                return fuse_reply_err(req, EPERM)
+            # libfuse 3.14 knows no name for it: requests that write need not wait for each other.
+            out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
+            return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+        with gil:
+            try:
+                if not self.tree.is_text(ino):
+                    failed = EISDIR if ino == ROOT else ENOENT
+                elif flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC:
+                    failed = EACCES
+                else:
+                    text = self.tree.text(ino)
+                    self.handles += 1
+                    self.texts[self.handles] = text
+                    out.fh = self.handles
+            except Exception as error:
+                failed = errno_of("open", 0, error)
+        if failed:
+            return fuse_reply_err(req, failed)
+        return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+
+    cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:
+        if handle != DISK:
+            with gil:
+                self.texts.pop(handle, None)
+        return fuse_reply_err(req, 0)
+
+    cdef int lookup(self, fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:
+        cdef fuse_entry_param entry
+        cdef bint found = False
+        memset(&entry, 0, sizeof(entry))
+        with gil:
+            inode = self.tree.inode(<bytes> name) if parent == ROOT else None
+            if inode is not None:
+                found = True
+                entry.ino = inode
+                fill_stat(&entry.attr, self.tree.attr(inode))
+                entry.attr_timeout = 0.0 if self.tree.is_text(inode) else FOREVER_S
+                entry.entry_timeout = FOREVER_S
+        return fuse_reply_entry(req, &entry) if found else fuse_reply_err(req, ENOENT)
+
+    cdef int attributes(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
+        cdef struct_stat out
+        cdef double timeout = FOREVER_S
+        if ino == DISK:
+            return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
+        with gil:
+            attr = self.tree.attr(ino)
+            if attr is None:
+                return fuse_reply_err(req, ENOENT)
+            fill_stat(&out, attr)
+            timeout = 0.0 if self.tree.is_text(ino) else FOREVER_S
+        return fuse_reply_attr(req, &out, timeout)
+
+    cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what) noexcept nogil:
+        """Times are accepted and forgotten. An SSD has one size and one owner."""
+        if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
+            return fuse_reply_err(req, EPERM)
+        if what & FUSE_SET_ATTR_SIZE and (ino != DISK or <uint64_t> attr.st_size != self.size):
+            return fuse_reply_err(req, EPERM)
+        return self.attributes(req, ino)
+
+    cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
+        cdef char* at = <char*> self.buffer
+        cdef size_t used = 0, need
+        cdef uint64_t index = 0
+        cdef struct_stat attr
+        size = min(size, <uint64_t> REQUEST_BYTES)
+        with gil:
+            for name, inode in self.tree.entries():
+                index += 1
+                if index <= start:
+                    continue
+                fill_stat(&attr, self.tree.attr(inode))
+                need = fuse_add_direntry(req, at + used, size - used, <const char*> (<bytes> name), &attr, index)
+                if need > size - used:
+                    break
+                used += need
+        return fuse_reply_buf(req, at, used)
+
+    cdef int space(self, fuse_req_t req) noexcept nogil:
+        """f_bsize is what a loop device takes for the granularity of its discards."""
+        cdef statvfs_t out
+        memset(&out, 0, sizeof(out))
+        out.f_bsize = out.f_frsize = self.page_bytes
+        out.f_blocks = self.size // self.page_bytes
+        out.f_namemax = 255
+        with gil:
+            out.f_files = len(list(self.tree.entries()))
+        return fuse_reply_statfs(req, &out)
+
+
+cdef int fill_stat(struct_stat* out, attr) except -1:
+    """What flashfs.fuse.tree says of a node, as stat(2) has it."""
+    memset(out, 0, sizeof(struct_stat))
+    out.st_ino = attr.inode
+    out.st_mode = attr.mode
+    out.st_nlink = attr.links
+    out.st_uid = attr.uid
+    out.st_gid = attr.gid
+    out.st_size = attr.size
+    out.st_blksize = attr.block_bytes
+    out.st_blocks = attr.blocks
+    out.st_atim.tv_sec = out.st_mtim.tv_sec = out.st_ctim.tv_sec = attr.time_ns // 1_000_000_000
+    out.st_atim.tv_nsec = out.st_mtim.tv_nsec = out.st_ctim.tv_nsec = attr.time_ns % 1_000_000_000
+    return 0
+
+
+cdef int64_t now_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec * <int64_t> 1000000000 + now.tv_nsec
+
+
+def pthread_wake(thread):
+    """Interrupt what the thread waits for. It may have ended meanwhile."""
+    import signal
+    try:
+        signal.pthread_kill(thread, wake_signal())
+    except ProcessLookupError:
+        pass
+
+
+# --- libfuse's table. A handler's session is what was given to fuse_session_new; it outlives its requests.
+
+cdef void on_init(void* self, fuse_conn_info* conn) noexcept nogil:
+    conn.want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA  # what was acknowledged has reached the device
+                   | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE)
+    conn.max_write = REQUEST_BYTES
+    conn.max_background = UNDER_WAY
+    conn.congestion_threshold = UNDER_WAY * 3 // 4
+    with gil:
+        (<Session> self).ready()
+
+
+cdef void on_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).lookup(req, parent, name)
+
+
+cdef void on_getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* _) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).attributes(req, ino)
+
+
+cdef void on_setattr(fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what, fuse_file_info* _) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).set_attributes(req, ino, attr, what)
+
+
+cdef void on_open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).open(req, ino, info.flags)
+
+
+cdef void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fuse_file_info* info) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).read(req, ino, size, offset, info.fh)
+
+
+cdef void on_write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t offset,
+                   fuse_file_info* _) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset)
+
+
+cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept nogil:
+    fuse_reply_err(req, 0)  # close(2) promises nothing on a block device either
+
+
+cdef void on_release(fuse_req_t req, fuse_ino_t _, fuse_file_info* info) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).release(req, info.fh)
+
+
+cdef void on_fsync(fuse_req_t req, fuse_ino_t ino, int _, fuse_file_info* __) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).sync(req, ino)
+
+
+cdef void on_opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
+    if ino != ROOT:
+        fuse_reply_err(req, ENOTDIR)
+    else:
+        fuse_reply_open(req, info)
+
+
+cdef void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t start, fuse_file_info* _) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).list_names(req, ino, size, start)
+
+
+cdef void on_statfs(fuse_req_t req, fuse_ino_t _) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).space(req)
+
+
+cdef void on_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int number, void* _, fuse_file_info* __, unsigned ___,
+                   const void* data, size_t size, size_t ____) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).command(req, ino, number, data, size)
+
+
+cdef void on_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+                       fuse_file_info* _) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).allocate(req, ino, mode, offset, length)
+
+
+cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file_info* _, fuse_ino_t target_ino,
+                  off_t target, fuse_file_info* __, size_t size, int flags) noexcept nogil:
+    if flags:
+        fuse_reply_err(req, EINVAL)
+    else:
+        (<Session> fuse_req_userdata(req)).copy(req, source_ino, source, target_ino, target, size)
+
+
+cdef void on_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_info* _) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).seek(req, ino, offset, whence)
+
+
+cdef fuse_lowlevel_ops OPS
+memset(&OPS, 0, sizeof(OPS))
+OPS.init = on_init
+OPS.lookup = on_lookup
+OPS.getattr = on_getattr
+OPS.setattr = on_setattr
+OPS.open = on_open
+OPS.read = on_read
+OPS.write = on_write
+OPS.flush = on_flush
+OPS.release = on_release
+OPS.fsync = on_fsync
+OPS.fsyncdir = on_fsync
+OPS.opendir = on_opendir
+OPS.readdir = on_readdir
+OPS.statfs = on_statfs
+OPS.ioctl = on_ioctl
+OPS.fallocate = on_fallocate
+OPS.copy_file_range = on_copy
+OPS.lseek = on_lseek

@@ -1,0 +1,22 @@
+"""What the host is told of an error, the same by each server."""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+from flashfs.errors import DeviceFullError
+
+log = logging.getLogger(__name__)
+
+
+def errno_of(operation: str, offset: int, error: BaseException) -> int:
+    """The errno that the host sees for ``error``: its own if it has one, else EIO; and one line in the log."""
+    if isinstance(error, DeviceFullError):
+        code = errno.ENOSPC
+    elif isinstance(error, OSError) and error.errno:
+        code = error.errno
+    else:
+        code = errno.EIO
+    log.error("%s at byte %d: %s: %s", operation, offset, type(error).__name__, " ".join(str(error).split()))
+    return code

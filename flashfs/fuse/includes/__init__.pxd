@@ -1,0 +1,1 @@
+# Declarations of C libraries, and nothing else.

@@ -1,0 +1,77 @@
+"""The native server: libfuse's low-level interface in a thread of its own, which answers `disk` without the interpreter.
+
+flashfs.fuse._native has the session; this is its life under trio, which keeps the signals and whatever else the process
+does. The session's thread is the only one that touches the device while it runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from flashfs.fuse import mounts
+from flashfs.fuse._native import Session
+from flashfs.fuse.tree import Tree
+
+if TYPE_CHECKING:
+    from flashfs.device import Device
+
+WAKE_S = 0.01  # between two signals to a thread that was asked to end
+
+
+class NativeServer:
+    """A process can run any number of these."""
+
+    name = "native"
+
+    def __init__(
+        self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False
+    ) -> None:  # fmt: skip
+        self._device = device
+        self._mountpoint = mountpoint
+        self._allow_other = allow_other
+        self._realtime = realtime
+        self._stop = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other)
+        session = Session(self._device, tree, realtime=self._realtime)
+        self._mount(session)
+        token = trio.lowlevel.current_trio_token()
+        hello = trio.Event()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._announce, hello, task_status)
+                nursery.start_soon(self._wake, session)
+                try:
+                    # Not to be abandoned: while the thread runs, the device is its own.
+                    await trio.to_thread.run_sync(session.serve, lambda: token.run_sync_soon(hello.set))
+                finally:
+                    nursery.cancel_scope.cancel()
+        finally:
+            session.unmount()
+
+    async def _announce(self, hello: trio.Event, task_status: trio.TaskStatus[None]) -> None:
+        await hello.wait()
+        task_status.started()
+
+    async def _wake(self, session: Session) -> None:
+        """Ends the loop when asked to, or when this task is cancelled before it has ended."""
+        try:
+            await self._stop.wait()
+        finally:
+            with trio.CancelScope(shield=True):
+                session.stop()
+                while session.thread is not None:
+                    session.stop()
+                    await trio.sleep(WAKE_S)
+
+    def _mount(self, session: Session) -> None:
+        source = self._device.path or "memory"
+        with mounts.telling(self._mountpoint):
+            session.mount(self._mountpoint, mounts.options(source, allow_other=self._allow_other))
+
+    def request_stop(self) -> None:
+        self._stop.set()
