@@ -25,6 +25,7 @@ MODULES = [
     "flashfs._metalog",
     "flashfs._core",
     "flashfs._ranges",
+    "flashfs._views",
     "flashfs._scan",
     "flashfs._recovery",
     "flashfs._fsck",

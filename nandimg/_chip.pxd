@@ -45,6 +45,9 @@ cdef class Chip(Nand):
     cdef uint8_t* record(self, uint32_t block, uint32_t page) noexcept nogil
     cdef uint32_t mark(self, uint32_t block) noexcept nogil
     cdef int32_t find_next(self, uint32_t block) noexcept nogil
+    cdef int64_t view(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t** data, uint8_t* oob, int cause,
+                      int64_t t_ns) except -1 nogil
+    cdef int64_t count_read(self, uint32_t block, uint32_t n, int cause, int64_t t_ns) noexcept nogil
     cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil
     cdef uint32_t erases_after(self, uint32_t block) noexcept nogil

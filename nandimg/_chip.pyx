@@ -41,6 +41,7 @@ cdef extern from "crc32c.h" nogil:
 cdef extern from "guard.h" nogil:
     void guard_install()
     int guarded_copy(void* into, const void* source, size_t n)
+    int guarded_holds(const uint8_t* pages, size_t page_bytes, uint32_t n, const uint8_t* records, size_t stride)
 
 cdef extern from "sys/mman.h" nogil:
     int munlock(const void* addr, size_t length) nogil
@@ -467,8 +468,7 @@ cdef class Chip(Nand):
 
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil:
-        cdef uint32_t i, _, die, channel
-        cdef int64_t die_at, channel_at
+        cdef uint32_t i
         cdef int error = 0
         if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
             return self.breach(OP_READ, block, page, RULE_RANGE)
@@ -483,9 +483,33 @@ cdef class Chip(Nand):
                 oob += self.oob_bytes
             if data != NULL:
                 data += self.page_bytes
-        self.counts[OP_READ][cause] += n
-        die = self.die_of(block)
+        return self.count_read(block, n, cause, t_ns)
+
+    cdef int64_t view(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t** data, uint8_t* oob, int cause,
+                      int64_t t_ns) except -1 nogil:
+        """A read of whole, programmed pages without copying them: where they are mapped, and that is theirs until the
+        next program. ``data[0]`` NULL, and nothing was done, if any of them is not such a page: read them then."""
+        cdef uint32_t i
+        data[0] = NULL
+        if (self.data_map == NULL or block >= self.blocks or n == 0 or page >= self.pages_per_block
+                or n > self.pages_per_block - page):
+            return t_ns
+        for i in range(n):
+            if self.judge_spare(block, page + i, False) != PAGE_OK:
+                return t_ns
+            copy_oob(oob + i * self.oob_bytes, self.record(block, page + i) + self.record_head, self.oob_bytes)
+        data[0] = self.data_map + (<uint64_t> block * self.pages_per_block + page) * self.page_bytes
+        if not guarded_holds(data[0], self.page_bytes, n, self.record(block, page), self.stride):
+            data[0] = NULL
+            return t_ns
+        return self.count_read(block, n, cause, t_ns)
+
+    cdef int64_t count_read(self, uint32_t block, uint32_t n, int cause, int64_t t_ns) noexcept nogil:
+        """The counters and the time of ``n`` page reads of a block."""
+        cdef uint32_t _, die = self.die_of(block), channel
+        cdef int64_t die_at, channel_at
         channel = self.channel_of(die)
+        self.counts[OP_READ][cause] += n
         die_at = self.die_free[die]
         channel_at = self.channel_free[channel]
         for _ in range(n):

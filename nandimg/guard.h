@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "crc32c.h"
+
 static __thread sigjmp_buf guard_back;
 static __thread volatile sig_atomic_t guard_on;
 
@@ -39,6 +41,22 @@ static int guarded_copy(void *into, const void *from, size_t n)
     memcpy(into, from, n);
     guard_on = 0;
     return 0;
+}
+
+/* Whether the sums of n mapped pages are those of their records (at byte 8 of each; 0: programmed without data, and
+ * mapped nowhere). A page that cannot be read has no sum. */
+static int guarded_holds(const uint8_t *pages, size_t page_bytes, uint32_t n, const uint8_t *records, size_t stride)
+{
+    volatile int holds = 1;
+    uint32_t i, sum;
+    if (sigsetjmp(guard_back, 0)) return 0;
+    guard_on = 1;
+    for (i = 0; i < n && holds; i++) {
+        memcpy(&sum, records + i * stride + 8, 4);
+        holds = sum != 0 && crc32c_page(pages + i * page_bytes, page_bytes) == sum;
+    }
+    guard_on = 0;
+    return holds;
 }
 
 #endif

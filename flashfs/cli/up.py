@@ -27,7 +27,8 @@ def command(
 ) -> None:
     """Mount IMAGE, a loop device on it, and its file system (made if it is blank) at MOUNTPOINT. Needs root."""
     request = options.request(
-        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime, log=log, fault=fault
+        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime,
+        log=log, fault=fault,
     )  # fmt: skip
     done = loop.up(request, fs)
     if done.mounted is not None:

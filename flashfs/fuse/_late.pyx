@@ -11,7 +11,7 @@ from flashfs.fuse.includes.libfuse cimport fuse_reply_buf, fuse_reply_err, fuse_
 
 
 cdef int answer(fuse_req_t req, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
-    """To the kernel, now. It takes no answer if whoever asked was killed meanwhile: nothing is to be done about that."""
+    """To the kernel, now. It takes none if whoever asked was killed meanwhile: nothing is to be done about that."""
     if kind == REPLY_DATA:
         return fuse_reply_buf(req, <const char*> data, size)
     if kind == REPLY_WRITTEN:

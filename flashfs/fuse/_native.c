@@ -1321,6 +1321,11 @@ static int __Pyx_init_tpflags_variables(void) {
         return sigaction(wake_signal(), &action, NULL);
     }
 
+    /* What a thread copies through, a request at a time. */
+    static __thread unsigned char *my_buffer;
+    static unsigned char *get_buffer(void) { return my_buffer; }
+    static void set_buffer(unsigned char *buffer) { my_buffer = buffer; }
+
     struct flashfs_span { uint64_t source, target, bytes; };
     #define FLASHFS_IOC_CHECKPOINT _IO(0xF5, 1)
     #define FLASHFS_IOC_COPY _IOW(0xF5, 2, struct flashfs_span)
@@ -1553,6 +1558,8 @@ static const char* const __pyx_f[] = {
   "flashfs/_mover.pxd",
   "flashfs/_wear.pxd",
   "flashfs/_core.pxd",
+  "nandimg/_chip.pxd",
+  "flashfs/_views.pxd",
   "flashfs/fuse/_late.pxd",
 };
 /* #### Code section: utility_code_proto_before_types ### */
@@ -1754,6 +1761,8 @@ struct __pyx_obj_7flashfs_8_metalog_MetaLog;
 struct __pyx_obj_7flashfs_6_mover_Mover;
 struct __pyx_obj_7flashfs_5_wear_WearLevel;
 struct __pyx_obj_7flashfs_5_core_Ssd;
+struct __pyx_obj_7nandimg_5_chip_Chip;
+struct __pyx_obj_7flashfs_6_views_Views;
 struct __pyx_obj_7flashfs_4fuse_5_late_LateReplies;
 struct __pyx_obj_7flashfs_4fuse_7_native_Session;
 
@@ -1980,6 +1989,30 @@ struct __pyx_t_7flashfs_8_metalog_TrimRecord {
 enum  {
   __pyx_e_7flashfs_5_core_RUN = 0x100
 };
+
+/* "nandimg/_chip.pxd":7
+ * from nandimg._nand cimport CAUSES, OP_COUNT, Nand
+ * 
+ * cdef enum:             # <<<<<<<<<<<<<<
+ *     LAST_FAILED = 2          # is_touched: the block's last program failed, and its page is spoilt
+ * 
+*/
+enum  {
+  __pyx_e_7nandimg_5_chip_LAST_FAILED = 2
+};
+struct __pyx_t_7flashfs_6_views_Piece;
+
+/* "flashfs/_views.pxd":8
+ * 
+ * 
+ * cdef struct Piece:             # <<<<<<<<<<<<<<
+ *     const uint8_t* data
+ *     uint64_t size
+*/
+struct __pyx_t_7flashfs_6_views_Piece {
+  uint8_t const *data;
+  uint64_t size;
+};
 struct __pyx_t_7flashfs_4fuse_5_late_Late;
 
 /* "flashfs/fuse/_late.pxd":7
@@ -2011,7 +2044,7 @@ struct __pyx_t_7flashfs_4fuse_5_late_Late {
   uint64_t size;
 };
 
-/* "flashfs/fuse/_native.pyx":83
+/* "flashfs/fuse/_native.pyx":108
  *     int ppoll(pollfd*, unsigned long, const timespec*, void*) nogil
  * 
  * cdef enum:             # <<<<<<<<<<<<<<
@@ -2020,10 +2053,10 @@ struct __pyx_t_7flashfs_4fuse_5_late_Late {
 */
 enum  {
 
-  /* "flashfs/fuse/_native.pyx":87
- *     DISK = 2
+  /* "flashfs/fuse/_native.pyx":113
  *     REQUEST_BYTES = 1 << 20   # the kernel's largest
- *     COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest             # <<<<<<<<<<<<<<
+ *     COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest
+ *     LONG_BYTES = 64 << 10     # of a request that is worth another thread             # <<<<<<<<<<<<<<
  *     UNDER_WAY = 64            # requests that the kernel may have under way without anybody waiting for them
  * 
 */
@@ -2031,10 +2064,11 @@ enum  {
   __pyx_e_7flashfs_4fuse_7_native_DISK = 2,
   __pyx_e_7flashfs_4fuse_7_native_REQUEST_BYTES = (1 << 20),
   __pyx_e_7flashfs_4fuse_7_native_COPY_BYTES = (4 << 20),
+  __pyx_e_7flashfs_4fuse_7_native_LONG_BYTES = (64 << 10),
   __pyx_e_7flashfs_4fuse_7_native_UNDER_WAY = 64
 };
 
-/* "flashfs/fuse/_native.pyx":94
+/* "flashfs/fuse/_native.pyx":120
  * 
  * # What each operation counts as in `traffic`.
  * cdef enum:             # <<<<<<<<<<<<<<
@@ -2048,7 +2082,7 @@ enum  {
   __pyx_e_7flashfs_4fuse_7_native_FLUSH = 3
 };
 
-/* "flashfs/fuse/_native.pyx":101
+/* "flashfs/fuse/_native.pyx":127
  * NAMES = ("read", "write", "trim", "flush")
  * cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "copy", "seek")
  * cdef enum:             # <<<<<<<<<<<<<<
@@ -2060,7 +2094,7 @@ enum  {
   __pyx_e_7flashfs_4fuse_7_native_SEEK = 5
 };
 
-/* "flashfs/fuse/_native.pyx":107
+/* "flashfs/fuse/_native.pyx":133
  * # The engine's functions raise, and libfuse's handlers cannot: they are called as if they did not, and -1 says that an
  * # exception is waiting. A `try` would take the GIL for each request.
  * ctypedef int64_t (*Quiet)(Session, uint64_t, uint64_t, uint64_t, uint8_t*, int64_t) noexcept nogil             # <<<<<<<<<<<<<<
@@ -2068,6 +2102,15 @@ enum  {
  * 
 */
 typedef int64_t (*__pyx_t_7flashfs_4fuse_7_native_Quiet)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t, uint64_t, uint8_t *, int64_t);
+
+/* "flashfs/fuse/_native.pyx":136
+ * 
+ * 
+ * ctypedef int64_t (*Showing)(Session, uint64_t, uint64_t) noexcept nogil             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+typedef int64_t (*__pyx_t_7flashfs_4fuse_7_native_Showing)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t);
 
 /* "nandimg/_nand.pxd":42
  * 
@@ -2358,6 +2401,69 @@ struct __pyx_obj_7flashfs_5_core_Ssd {
 };
 
 
+/* "nandimg/_chip.pxd":11
+ * 
+ * 
+ * @cython.final             # <<<<<<<<<<<<<<
+ * cdef class Chip(Nand):
+ *     cdef readonly object path
+*/
+struct __pyx_obj_7nandimg_5_chip_Chip {
+  struct __pyx_obj_7nandimg_5_nand_Nand __pyx_base;
+  PyObject *path;
+  uint32_t stride;
+  int readonly;
+  int fd;
+  uint32_t record_head;
+  uint8_t *base;
+  uint64_t base_bytes;
+  uint8_t *boot;
+  uint64_t *table;
+  uint8_t *nvram;
+  uint64_t nvram_bytes;
+  uint8_t *spare;
+  uint64_t data_at;
+  uint8_t const *data_map;
+  uint64_t data_bytes;
+  int32_t *next_page;
+  uint32_t *touched;
+  uint8_t *is_touched;
+  uint8_t *is_renewed;
+  uint32_t touched_n;
+  int doubts;
+  uint32_t die_mask;
+  uint32_t channel_mask;
+  int die_mask_works;
+  int unsummed;
+  int64_t read_ns;
+  int64_t program_ns;
+  int64_t erase_ns;
+  int64_t transfer_ns;
+  int64_t spare_ns;
+  int64_t *die_free;
+  int64_t *channel_free;
+  uint64_t counts[__pyx_e_7nandimg_5_nand_OP_COUNT][__pyx_e_7nandimg_5_nand_CAUSES];
+};
+
+
+/* "flashfs/_views.pxd":13
+ * 
+ * 
+ * cdef class Views:             # <<<<<<<<<<<<<<
+ *     cdef Ssd ssd
+ *     cdef Chip chip
+*/
+struct __pyx_obj_7flashfs_6_views_Views {
+  PyObject_HEAD
+  struct __pyx_vtabstruct_7flashfs_6_views_Views *__pyx_vtab;
+  struct __pyx_obj_7flashfs_5_core_Ssd *ssd;
+  struct __pyx_obj_7nandimg_5_chip_Chip *chip;
+  uint8_t *zeros;
+  uint32_t pieces_n;
+  struct __pyx_t_7flashfs_6_views_Piece *pieces;
+};
+
+
 /* "flashfs/fuse/_late.pxd":22
  * 
  * 
@@ -2375,12 +2481,12 @@ struct __pyx_obj_7flashfs_4fuse_5_late_LateReplies {
 };
 
 
-/* "flashfs/fuse/_native.pyx":144
+/* "flashfs/fuse/_native.pyx":177
  * 
  * 
  * @cython.final             # <<<<<<<<<<<<<<
  * cdef class Session:
- *     """A mount and its one loop. ``serve`` runs in a thread of its own; ``stop`` makes it return."""
+ *     """A mount. ``serve`` runs in ``threads_wanted`` threads; ``stop`` makes it return in each."""
 */
 struct __pyx_obj_7flashfs_4fuse_7_native_Session {
   PyObject_HEAD
@@ -2398,11 +2504,15 @@ struct __pyx_obj_7flashfs_4fuse_7_native_Session {
   int stopping;
   int64_t zero_ns;
   struct __pyx_obj_7flashfs_4fuse_5_late_LateReplies *late;
-  uint8_t *buffer;
+  pthread_mutex_t place;
+  pthread_mutex_t device;
+  struct __pyx_obj_7flashfs_6_views_Views *views;
+  int views_held;
+  pthread_cond_t no_views;
   struct stat disk_stat;
   uint64_t requests[4];
   uint64_t moved[4];
-  PyObject *thread;
+  PyObject *threads;
 };
 
 
@@ -2667,6 +2777,55 @@ struct __pyx_vtabstruct_7flashfs_5_core_Ssd {
 static struct __pyx_vtabstruct_7flashfs_5_core_Ssd *__pyx_vtabptr_7flashfs_5_core_Ssd;
 
 
+/* "nandimg/_chip.pxd":11
+ * 
+ * 
+ * @cython.final             # <<<<<<<<<<<<<<
+ * cdef class Chip(Nand):
+ *     cdef readonly object path
+*/
+
+struct __pyx_vtabstruct_7nandimg_5_chip_Chip {
+  struct __pyx_vtabstruct_7nandimg_5_nand_Nand __pyx_base;
+  PyObject *(*release)(struct __pyx_obj_7nandimg_5_chip_Chip *);
+  uint32_t (*die_of)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t);
+  uint32_t (*channel_of)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t);
+  int (*pread_pages)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, uint8_t *);
+  uint8_t *(*record)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t);
+  uint32_t (*mark)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t);
+  int32_t (*find_next)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t);
+  int64_t (*view)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, uint32_t, uint8_t const **, uint8_t *, int, int64_t);
+  int64_t (*count_read)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, int, int64_t);
+  uint8_t (*take_page)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, uint8_t *, uint8_t *);
+  uint32_t (*record_crc)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint8_t const *);
+  uint32_t (*erases_after)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t);
+  int (*write_data)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, uint8_t const *);
+  int (*write_record)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, uint8_t const *, uint8_t const *);
+  int (*write_entry)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, uint32_t, int);
+  uint8_t (*judge_spare)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, int);
+  uint8_t (*take_again)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t, uint8_t *, uint8_t *);
+  int (*data_holds)(struct __pyx_obj_7nandimg_5_chip_Chip *, uint32_t, uint32_t);
+  int64_t (*breach)(struct __pyx_obj_7nandimg_5_chip_Chip *, int, uint32_t, uint32_t, int);
+};
+static struct __pyx_vtabstruct_7nandimg_5_chip_Chip *__pyx_vtabptr_7nandimg_5_chip_Chip;
+
+
+/* "flashfs/_views.pxd":13
+ * 
+ * 
+ * cdef class Views:             # <<<<<<<<<<<<<<
+ *     cdef Ssd ssd
+ *     cdef Chip chip
+*/
+
+struct __pyx_vtabstruct_7flashfs_6_views_Views {
+  int64_t (*see)(struct __pyx_obj_7flashfs_6_views_Views *, uint32_t const *, uint32_t, uint32_t, int64_t);
+  int (*add)(struct __pyx_obj_7flashfs_6_views_Views *, uint8_t const *, uint64_t);
+  int64_t (*find)(struct __pyx_obj_7flashfs_6_views_Views *, uint64_t, uint64_t, int64_t);
+};
+static struct __pyx_vtabstruct_7flashfs_6_views_Views *__pyx_vtabptr_7flashfs_6_views_Views;
+
+
 /* "flashfs/fuse/_late.pxd":22
  * 
  * 
@@ -2684,20 +2843,23 @@ struct __pyx_vtabstruct_7flashfs_4fuse_5_late_LateReplies {
 static struct __pyx_vtabstruct_7flashfs_4fuse_5_late_LateReplies *__pyx_vtabptr_7flashfs_4fuse_5_late_LateReplies;
 
 
-/* "flashfs/fuse/_native.pyx":144
+/* "flashfs/fuse/_native.pyx":177
  * 
  * 
  * @cython.final             # <<<<<<<<<<<<<<
  * cdef class Session:
- *     """A mount and its one loop. ``serve`` runs in a thread of its own; ``stop`` makes it return."""
+ *     """A mount. ``serve`` runs in ``threads_wanted`` threads; ``stop`` makes it return in each."""
 */
 
 struct __pyx_vtabstruct_7flashfs_4fuse_7_native_Session {
+  int (*is_over)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *);
   int (*answer_all)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *);
   int (*answer_realtime)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *);
   int64_t (*t_ns)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *);
   int (*reply)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int64_t, int, uint8_t const *, uint64_t);
   int (*fail)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int, uint64_t);
+  int (*take_device)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, int);
+  int (*show)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, uint64_t, uint64_t);
   int (*run)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int, __pyx_t_7flashfs_4fuse_7_native_Quiet, uint64_t, uint64_t, uint64_t, uint8_t *, int);
   int (*read)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, fuse_ino_t, uint64_t, uint64_t, uint64_t);
   int (*write)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, fuse_ino_t, char const *, uint64_t, uint64_t);
@@ -2716,11 +2878,14 @@ struct __pyx_vtabstruct_7flashfs_4fuse_7_native_Session {
   int (*space)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t);
 };
 static struct __pyx_vtabstruct_7flashfs_4fuse_7_native_Session *__pyx_vtabptr_7flashfs_4fuse_7_native_Session;
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_is_over(struct __pyx_obj_7flashfs_4fuse_7_native_Session *);
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_all(struct __pyx_obj_7flashfs_4fuse_7_native_Session *);
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx_obj_7flashfs_4fuse_7_native_Session *);
 static int64_t __pyx_f_7flashfs_4fuse_7_native_7Session_t_ns(struct __pyx_obj_7flashfs_4fuse_7_native_Session *);
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_reply(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int64_t, int, uint8_t const *, uint64_t);
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int, uint64_t);
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_take_device(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, int);
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_show(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, uint64_t, uint64_t);
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_run(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int, __pyx_t_7flashfs_4fuse_7_native_Quiet, uint64_t, uint64_t, uint64_t, uint8_t *, int);
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, fuse_ino_t, uint64_t, uint64_t, uint64_t);
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, fuse_ino_t, char const *, uint64_t, uint64_t);
@@ -3326,6 +3491,13 @@ static CYTHON_INLINE PyObject* __Pyx_PyObject_GetSlice(
         PyObject** py_start, PyObject** py_stop, PyObject** py_slice,
         int has_cstart, int has_cstop, int wraparound);
 
+/* ListAppend.proto */
+#if CYTHON_USE_PYLIST_INTERNALS && CYTHON_ASSUME_SAFE_MACROS && CYTHON_ASSUME_SAFE_SIZE
+static CYTHON_INLINE int __Pyx_PyList_Append(PyObject* list, PyObject* x);
+#else
+#define __Pyx_PyList_Append(L,x) PyList_Append(L,x)
+#endif
+
 /* PyObjectVectorcallKwds.proto */
 #if CYTHON_VECTORCALL
 #define __Pyx_Object_VectorcallKwds PyObject_Vectorcall
@@ -3344,6 +3516,38 @@ CYTHON_UNUSED static int __Pyx_CheckVectorcallKwarg(PyObject **kwnames, Py_ssize
 #define __Pyx_PyNumber_Subtract_int_object(op1, op2)  __Pyx__PyNumber_Subtract_int_object(op1, op2, 0)
 #define __Pyx_PyNumber_InPlaceSubtract_int_object(op1, op2)  __Pyx__PyNumber_Subtract_int_object(op1, op2, 1)
 static CYTHON_INLINE PyObject* __Pyx__PyNumber_Subtract_int_object(PyObject *op1, PyObject *op2, int inplace);
+#endif
+
+/* GetException.proto */
+#if CYTHON_FAST_THREAD_STATE
+#define __Pyx_GetException(type, value, tb)  __Pyx__GetException(__pyx_tstate, type, value, tb)
+static int __Pyx__GetException(PyThreadState *tstate, PyObject **type, PyObject **value, PyObject **tb);
+#else
+static int __Pyx_GetException(PyObject **type, PyObject **value, PyObject **tb);
+#endif
+
+/* SwapException.proto */
+#if CYTHON_FAST_THREAD_STATE
+#define __Pyx_ExceptionSwap(type, value, tb)  __Pyx__ExceptionSwap(__pyx_tstate, type, value, tb)
+static CYTHON_INLINE void __Pyx__ExceptionSwap(PyThreadState *tstate, PyObject **type, PyObject **value, PyObject **tb);
+#else
+static CYTHON_INLINE void __Pyx_ExceptionSwap(PyObject **type, PyObject **value, PyObject **tb);
+#endif
+
+/* GetTopmostException.proto (used by SaveResetException) */
+#if CYTHON_USE_EXC_INFO_STACK && CYTHON_FAST_THREAD_STATE
+static _PyErr_StackItem * __Pyx_PyErr_GetTopmostException(PyThreadState *tstate);
+#endif
+
+/* SaveResetException.proto */
+#if CYTHON_FAST_THREAD_STATE
+#define __Pyx_ExceptionSave(type, value, tb)  __Pyx__ExceptionSave(__pyx_tstate, type, value, tb)
+static CYTHON_INLINE void __Pyx__ExceptionSave(PyThreadState *tstate, PyObject **type, PyObject **value, PyObject **tb);
+#define __Pyx_ExceptionReset(type, value, tb)  __Pyx__ExceptionReset(__pyx_tstate, type, value, tb)
+static CYTHON_INLINE void __Pyx__ExceptionReset(PyThreadState *tstate, PyObject *type, PyObject *value, PyObject *tb);
+#else
+#define __Pyx_ExceptionSave(type, value, tb)   PyErr_GetExcInfo(type, value, tb)
+#define __Pyx_ExceptionReset(type, value, tb)  PyErr_SetExcInfo(type, value, tb)
 #endif
 
 /* PyObjectFormatSimple.proto */
@@ -3373,38 +3577,6 @@ static void __Pyx_WriteUnraisable(const char *name, int clineno,
 
 /* PyException_Check.proto */
 #define __Pyx_PyExc_Exception_Check(obj)  __Pyx_TypeCheck(obj, PyExc_Exception)
-
-/* GetTopmostException.proto (used by SaveResetException) */
-#if CYTHON_USE_EXC_INFO_STACK && CYTHON_FAST_THREAD_STATE
-static _PyErr_StackItem * __Pyx_PyErr_GetTopmostException(PyThreadState *tstate);
-#endif
-
-/* SaveResetException.proto */
-#if CYTHON_FAST_THREAD_STATE
-#define __Pyx_ExceptionSave(type, value, tb)  __Pyx__ExceptionSave(__pyx_tstate, type, value, tb)
-static CYTHON_INLINE void __Pyx__ExceptionSave(PyThreadState *tstate, PyObject **type, PyObject **value, PyObject **tb);
-#define __Pyx_ExceptionReset(type, value, tb)  __Pyx__ExceptionReset(__pyx_tstate, type, value, tb)
-static CYTHON_INLINE void __Pyx__ExceptionReset(PyThreadState *tstate, PyObject *type, PyObject *value, PyObject *tb);
-#else
-#define __Pyx_ExceptionSave(type, value, tb)   PyErr_GetExcInfo(type, value, tb)
-#define __Pyx_ExceptionReset(type, value, tb)  PyErr_SetExcInfo(type, value, tb)
-#endif
-
-/* GetException.proto */
-#if CYTHON_FAST_THREAD_STATE
-#define __Pyx_GetException(type, value, tb)  __Pyx__GetException(__pyx_tstate, type, value, tb)
-static int __Pyx__GetException(PyThreadState *tstate, PyObject **type, PyObject **value, PyObject **tb);
-#else
-static int __Pyx_GetException(PyObject **type, PyObject **value, PyObject **tb);
-#endif
-
-/* SwapException.proto */
-#if CYTHON_FAST_THREAD_STATE
-#define __Pyx_ExceptionSwap(type, value, tb)  __Pyx__ExceptionSwap(__pyx_tstate, type, value, tb)
-static CYTHON_INLINE void __Pyx__ExceptionSwap(PyThreadState *tstate, PyObject **type, PyObject **value, PyObject **tb);
-#else
-static CYTHON_INLINE void __Pyx_ExceptionSwap(PyObject **type, PyObject **value, PyObject **tb);
-#endif
 
 /* dict_getitem_default.proto */
 static PyObject* __Pyx_PyDict_GetItemDefault(PyObject* d, PyObject* key, PyObject* default_value);
@@ -3836,6 +4008,9 @@ static CYTHON_INLINE PyObject* __Pyx_PyLong_From_int(int value);
 /* CIntFromPy.proto */
 static CYTHON_INLINE int __Pyx_PyLong_As_int(PyObject *);
 
+/* CIntToPy.proto */
+static CYTHON_INLINE PyObject* __Pyx_PyLong_From_uint32_t(uint32_t value);
+
 /* CIntFromPy.proto */
 static CYTHON_INLINE ino_t __Pyx_PyLong_As_ino_t(PyObject *);
 
@@ -3959,11 +4134,14 @@ static int __Pyx_State_RemoveModule(void*);
 #define __PYX_ABI_MODULE_NAME "_cython_" CYTHON_ABI
 #define __PYX_TYPE_MODULE_PREFIX __PYX_ABI_MODULE_NAME "."
 
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_is_over(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto*/
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_all(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto*/
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto*/
 static int64_t __pyx_f_7flashfs_4fuse_7_native_7Session_t_ns(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto*/
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_reply(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, fuse_req_t __pyx_v_req, int64_t __pyx_v_end_ns, int __pyx_v_kind, uint8_t const *__pyx_v_data, uint64_t __pyx_v_size); /* proto*/
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, fuse_req_t __pyx_v_req, int __pyx_v_operation, uint64_t __pyx_v_offset); /* proto*/
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_take_device(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, int __pyx_v_to_change); /* proto*/
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_show(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, fuse_req_t __pyx_v_req, uint64_t __pyx_v_offset, uint64_t __pyx_v_size); /* proto*/
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_run(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, fuse_req_t __pyx_v_req, int __pyx_v_operation, __pyx_t_7flashfs_4fuse_7_native_Quiet __pyx_v_function, uint64_t __pyx_v_offset, uint64_t __pyx_v_size, uint64_t __pyx_v_other, uint8_t *__pyx_v_data, int __pyx_v_kind); /* proto*/
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, uint64_t __pyx_v_size, uint64_t __pyx_v_offset, uint64_t __pyx_v_handle); /* proto*/
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, char const *__pyx_v_data, uint64_t __pyx_v_size, uint64_t __pyx_v_offset); /* proto*/
@@ -4038,6 +4216,10 @@ static int64_t (*__pyx_f_7flashfs_7_ranges_trim_bytes)(struct __pyx_obj_7flashfs
 static int64_t (*__pyx_f_7flashfs_7_ranges_copy_bytes)(struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, uint64_t, uint8_t *, uint64_t, int64_t); /*proto*/
 static uint64_t (*__pyx_f_7flashfs_7_ranges_seek_mapped)(struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, int); /*proto*/
 
+/* Module declarations from "nandimg._chip" */
+
+/* Module declarations from "flashfs._views" */
+
 /* Module declarations from "flashfs.fuse.includes.libfuse" */
 
 /* Module declarations from "flashfs.fuse._late" */
@@ -4047,12 +4229,14 @@ static int (*__pyx_f_7flashfs_4fuse_5_late_answer)(fuse_req_t, int, uint8_t cons
 static double __pyx_v_7flashfs_4fuse_7_native_FOREVER_S;
 static PyObject *__pyx_v_7flashfs_4fuse_7_native_OPERATIONS = 0;
 static struct fuse_lowlevel_ops __pyx_v_7flashfs_4fuse_7_native_OPS;
+static int64_t __pyx_f_7flashfs_4fuse_7_native_find_views(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t); /*proto*/
 static int64_t __pyx_f_7flashfs_4fuse_7_native_do_read(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t, uint64_t, uint8_t *, int64_t); /*proto*/
 static int64_t __pyx_f_7flashfs_4fuse_7_native_do_write(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t, uint64_t, uint8_t *, int64_t); /*proto*/
 static int64_t __pyx_f_7flashfs_4fuse_7_native_do_trim(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t, uint64_t, uint8_t *, int64_t); /*proto*/
 static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t, uint64_t, uint8_t *, int64_t); /*proto*/
 static int64_t __pyx_f_7flashfs_4fuse_7_native_do_copy(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t, uint64_t, uint8_t *, int64_t); /*proto*/
 static int64_t __pyx_f_7flashfs_4fuse_7_native_do_seek(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, uint64_t, uint64_t, uint64_t, uint8_t *, int64_t); /*proto*/
+static int __pyx_f_7flashfs_4fuse_7_native_takes_long(struct fuse_buf const *); /*proto*/
 static int __pyx_f_7flashfs_4fuse_7_native_fill_stat(struct stat *, PyObject *); /*proto*/
 static int64_t __pyx_f_7flashfs_4fuse_7_native_now_ns(void); /*proto*/
 static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *, struct fuse_conn_info *); /*proto*/
@@ -4083,16 +4267,17 @@ int __pyx_module_is_main_flashfs__fuse___native = 0;
 static PyObject *__pyx_builtin_max;
 static PyObject *__pyx_builtin_enumerate;
 /* #### Code section: string_decls ### */
-static const char __pyx_k_The_native_server_s_session_libf[] = "The native server\047s session: libfuse\047s low-level interface, answered by the engine without the interpreter.\n\nOne thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare\n(names, attributes, the texts beside `disk`) does, and asks flashfs.fuse.tree as the other server does. The thread waits\nfor requests in read(2) itself, which is one system call a request; with ``--realtime``, where an answer may be due\nbefore the next request comes, in ppoll(2).\n";
+static const char __pyx_k_The_native_server_s_session_libf[] = "The native server\047s session: libfuse\047s low-level interface, answered by the engine without the interpreter.\n\nA thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare\n(names, attributes, the texts beside `disk`) does, and asks flashfs.fuse.tree as the other server does.\n\nThere are two threads, of which one is at the kernel: it waits in read(2) itself, one system call a request, and does\nsmall requests on the spot. When it gets one that takes long (much data, a flush) it leaves its place to the other and\ndoes that, so that copying between the kernel and one request goes on beside the device\047s work for another. Small\nrequests never cross threads: to wake one costs more than they do. The device itself is behind one lock, taken before\nthe GIL wherever both are. With ``--realtime``, where an answer may be due before the next request comes, there is one\nthread, and it waits in ppoll(2).\n";
 /* #### Code section: decls ### */
 static int __pyx_pf_7flashfs_4fuse_7_native_7Session___cinit__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, PyObject *__pyx_v_device, PyObject *__pyx_v_tree, int __pyx_v_realtime); /* proto */
 static void __pyx_pf_7flashfs_4fuse_7_native_7Session_2__dealloc__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, PyObject *__pyx_v_mountpoint, PyObject *__pyx_v_options); /* proto */
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_6unmount(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto */
+static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_14threads_wanted___get__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_10serve(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, PyObject *__pyx_v_ready); /* proto */
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_12stop(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto */
-static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_6thread___get__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto */
+static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_7threads___get__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_14__reduce_cython__(CYTHON_UNUSED struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_16__setstate_cython__(CYTHON_UNUSED struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, CYTHON_UNUSED PyObject *__pyx_v___pyx_state); /* proto */
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_thread); /* proto */
@@ -4155,6 +4340,8 @@ namespace {
     PyTypeObject *__pyx_ptype_7flashfs_6_mover_Mover;
     PyTypeObject *__pyx_ptype_7flashfs_5_wear_WearLevel;
     PyTypeObject *__pyx_ptype_7flashfs_5_core_Ssd;
+    PyTypeObject *__pyx_ptype_7nandimg_5_chip_Chip;
+    PyTypeObject *__pyx_ptype_7flashfs_6_views_Views;
     PyTypeObject *__pyx_ptype_7flashfs_4fuse_5_late_LateReplies;
     PyObject *__pyx_type_7flashfs_4fuse_7_native_Session;
     PyTypeObject *__pyx_ptype_7flashfs_4fuse_7_native_Session;
@@ -4165,8 +4352,8 @@ namespace {
     PyObject *__pyx_slice[1];
     PyObject *__pyx_tuple[3];
     PyObject *__pyx_codeobj_tab[8];
-    PyObject *__pyx_string_tab[126];
-    PyObject *__pyx_number_tab[4];
+    PyObject *__pyx_string_tab[128];
+    PyObject *__pyx_number_tab[5];
 /* #### Code section: module_state_contents ### */
 /* PyFrozenDict.module_state_decls */
 #if CYTHON_COMPILING_IN_LIMITED_API
@@ -4266,85 +4453,88 @@ static __pyx_mstatetype * const __pyx_mstate_global = &__pyx_mstate_global_stati
 #define __pyx_n_u_attr __pyx_string_tab[48]
 #define __pyx_n_u_block_bytes __pyx_string_tab[49]
 #define __pyx_n_u_blocks __pyx_string_tab[50]
-#define __pyx_n_u_bytes __pyx_string_tab[51]
-#define __pyx_n_u_checkpoint __pyx_string_tab[52]
-#define __pyx_n_u_cline_in_traceback __pyx_string_tab[53]
-#define __pyx_n_u_clock __pyx_string_tab[54]
-#define __pyx_n_u_copy __pyx_string_tab[55]
-#define __pyx_n_u_default __pyx_string_tab[56]
-#define __pyx_n_u_default_permissions __pyx_string_tab[57]
-#define __pyx_n_u_device __pyx_string_tab[58]
-#define __pyx_n_u_dies __pyx_string_tab[59]
-#define __pyx_n_u_entries __pyx_string_tab[60]
-#define __pyx_n_u_enumerate __pyx_string_tab[61]
-#define __pyx_n_u_errno_of __pyx_string_tab[62]
-#define __pyx_n_u_flashfs __pyx_string_tab[63]
-#define __pyx_n_u_flashfs_errors __pyx_string_tab[64]
-#define __pyx_n_u_flashfs_fuse__native __pyx_string_tab[65]
-#define __pyx_n_u_flashfs_fuse_answers __pyx_string_tab[66]
-#define __pyx_n_u_flashfs_fuse_tree __pyx_string_tab[67]
-#define __pyx_n_u_flush __pyx_string_tab[68]
-#define __pyx_n_u_fsencode __pyx_string_tab[69]
-#define __pyx_n_u_get __pyx_string_tab[70]
-#define __pyx_n_u_get_ident __pyx_string_tab[71]
-#define __pyx_n_u_gid __pyx_string_tab[72]
-#define __pyx_n_u_i __pyx_string_tab[73]
-#define __pyx_n_u_inode __pyx_string_tab[74]
-#define __pyx_n_u_is_text __pyx_string_tab[75]
-#define __pyx_n_u_items __pyx_string_tab[76]
-#define __pyx_n_u_links __pyx_string_tab[77]
-#define __pyx_n_u_max __pyx_string_tab[78]
-#define __pyx_n_u_mode __pyx_string_tab[79]
-#define __pyx_n_u_mount __pyx_string_tab[80]
-#define __pyx_n_u_mountpoint __pyx_string_tab[81]
-#define __pyx_n_u_name_2 __pyx_string_tab[82]
-#define __pyx_n_u_open __pyx_string_tab[83]
-#define __pyx_n_u_options __pyx_string_tab[84]
-#define __pyx_n_u_os __pyx_string_tab[85]
-#define __pyx_n_u_page_bytes __pyx_string_tab[86]
-#define __pyx_n_u_pop __pyx_string_tab[87]
-#define __pyx_n_u_pthread_kill __pyx_string_tab[88]
-#define __pyx_n_u_pthread_wake __pyx_string_tab[89]
-#define __pyx_n_u_read __pyx_string_tab[90]
-#define __pyx_n_u_readonly __pyx_string_tab[91]
-#define __pyx_n_u_ready __pyx_string_tab[92]
-#define __pyx_n_u_realtime __pyx_string_tab[93]
-#define __pyx_n_u_requests __pyx_string_tab[94]
-#define __pyx_n_u_result __pyx_string_tab[95]
-#define __pyx_n_u_seek __pyx_string_tab[96]
-#define __pyx_n_u_self __pyx_string_tab[97]
-#define __pyx_n_u_serve __pyx_string_tab[98]
-#define __pyx_n_u_setdefault __pyx_string_tab[99]
-#define __pyx_n_u_signal __pyx_string_tab[100]
-#define __pyx_n_u_size __pyx_string_tab[101]
-#define __pyx_n_u_ssd __pyx_string_tab[102]
-#define __pyx_n_u_stop __pyx_string_tab[103]
-#define __pyx_n_u_strerror __pyx_string_tab[104]
-#define __pyx_n_u_text __pyx_string_tab[105]
-#define __pyx_n_u_thread __pyx_string_tab[106]
-#define __pyx_n_u_threading __pyx_string_tab[107]
-#define __pyx_n_u_time_ns __pyx_string_tab[108]
-#define __pyx_n_u_traffic __pyx_string_tab[109]
-#define __pyx_n_u_tree __pyx_string_tab[110]
-#define __pyx_n_u_trim __pyx_string_tab[111]
-#define __pyx_n_u_uid __pyx_string_tab[112]
-#define __pyx_n_u_unmount __pyx_string_tab[113]
-#define __pyx_n_u_values __pyx_string_tab[114]
-#define __pyx_n_u_word __pyx_string_tab[115]
-#define __pyx_n_u_write __pyx_string_tab[116]
-#define __pyx_kp_b_int_fuse_req_t_int_uint8_t_const __pyx_string_tab[117]
-#define __pyx_kp_b_int64_t_struct___pyx_obj_7flashf __pyx_string_tab[118]
-#define __pyx_kp_b_iso88591_Q __pyx_string_tab[119]
-#define __pyx_kp_b_iso88591_m1HKq __pyx_string_tab[120]
-#define __pyx_kp_b_iso88591_A_t9AS_Cxy_QfD_as_c_5 __pyx_string_tab[121]
-#define __pyx_kp_b_iso88591_A_AT __pyx_string_tab[122]
-#define __pyx_kp_b_iso88591_A_L_4y_1_Qd_Q_7 __pyx_string_tab[123]
-#define __pyx_kp_b_iso88591_A_aq_c_HA_c_b0H_q_r_1_K_q_q_WF_1 __pyx_string_tab[124]
-#define __pyx_kp_b_iso88591_A_IQ_Jiz_s_Q_9AQ_4q_6_Bc_d_vRq_Q __pyx_string_tab[125]
+#define __pyx_n_u_buffer __pyx_string_tab[51]
+#define __pyx_n_u_bytes __pyx_string_tab[52]
+#define __pyx_n_u_checkpoint __pyx_string_tab[53]
+#define __pyx_n_u_cline_in_traceback __pyx_string_tab[54]
+#define __pyx_n_u_clock __pyx_string_tab[55]
+#define __pyx_n_u_copy __pyx_string_tab[56]
+#define __pyx_n_u_default __pyx_string_tab[57]
+#define __pyx_n_u_default_permissions __pyx_string_tab[58]
+#define __pyx_n_u_device __pyx_string_tab[59]
+#define __pyx_n_u_dies __pyx_string_tab[60]
+#define __pyx_n_u_entries __pyx_string_tab[61]
+#define __pyx_n_u_enumerate __pyx_string_tab[62]
+#define __pyx_n_u_errno_of __pyx_string_tab[63]
+#define __pyx_n_u_flashfs __pyx_string_tab[64]
+#define __pyx_n_u_flashfs_errors __pyx_string_tab[65]
+#define __pyx_n_u_flashfs_fuse__native __pyx_string_tab[66]
+#define __pyx_n_u_flashfs_fuse_answers __pyx_string_tab[67]
+#define __pyx_n_u_flashfs_fuse_tree __pyx_string_tab[68]
+#define __pyx_n_u_flush __pyx_string_tab[69]
+#define __pyx_n_u_fsencode __pyx_string_tab[70]
+#define __pyx_n_u_get __pyx_string_tab[71]
+#define __pyx_n_u_get_ident __pyx_string_tab[72]
+#define __pyx_n_u_gid __pyx_string_tab[73]
+#define __pyx_n_u_i __pyx_string_tab[74]
+#define __pyx_n_u_inode __pyx_string_tab[75]
+#define __pyx_n_u_is_text __pyx_string_tab[76]
+#define __pyx_n_u_items __pyx_string_tab[77]
+#define __pyx_n_u_links __pyx_string_tab[78]
+#define __pyx_n_u_max __pyx_string_tab[79]
+#define __pyx_n_u_mode __pyx_string_tab[80]
+#define __pyx_n_u_mount __pyx_string_tab[81]
+#define __pyx_n_u_mountpoint __pyx_string_tab[82]
+#define __pyx_n_u_name_2 __pyx_string_tab[83]
+#define __pyx_n_u_open __pyx_string_tab[84]
+#define __pyx_n_u_options __pyx_string_tab[85]
+#define __pyx_n_u_os __pyx_string_tab[86]
+#define __pyx_n_u_page_bytes __pyx_string_tab[87]
+#define __pyx_n_u_pop __pyx_string_tab[88]
+#define __pyx_n_u_pthread_kill __pyx_string_tab[89]
+#define __pyx_n_u_pthread_wake __pyx_string_tab[90]
+#define __pyx_n_u_read __pyx_string_tab[91]
+#define __pyx_n_u_readonly __pyx_string_tab[92]
+#define __pyx_n_u_ready __pyx_string_tab[93]
+#define __pyx_n_u_realtime __pyx_string_tab[94]
+#define __pyx_n_u_remove __pyx_string_tab[95]
+#define __pyx_n_u_requests __pyx_string_tab[96]
+#define __pyx_n_u_result __pyx_string_tab[97]
+#define __pyx_n_u_seek __pyx_string_tab[98]
+#define __pyx_n_u_self __pyx_string_tab[99]
+#define __pyx_n_u_serve __pyx_string_tab[100]
+#define __pyx_n_u_setdefault __pyx_string_tab[101]
+#define __pyx_n_u_signal __pyx_string_tab[102]
+#define __pyx_n_u_size __pyx_string_tab[103]
+#define __pyx_n_u_ssd __pyx_string_tab[104]
+#define __pyx_n_u_stop __pyx_string_tab[105]
+#define __pyx_n_u_strerror __pyx_string_tab[106]
+#define __pyx_n_u_text __pyx_string_tab[107]
+#define __pyx_n_u_thread __pyx_string_tab[108]
+#define __pyx_n_u_threading __pyx_string_tab[109]
+#define __pyx_n_u_time_ns __pyx_string_tab[110]
+#define __pyx_n_u_traffic __pyx_string_tab[111]
+#define __pyx_n_u_tree __pyx_string_tab[112]
+#define __pyx_n_u_trim __pyx_string_tab[113]
+#define __pyx_n_u_uid __pyx_string_tab[114]
+#define __pyx_n_u_unmount __pyx_string_tab[115]
+#define __pyx_n_u_values __pyx_string_tab[116]
+#define __pyx_n_u_word __pyx_string_tab[117]
+#define __pyx_n_u_write __pyx_string_tab[118]
+#define __pyx_kp_b_int_fuse_req_t_int_uint8_t_const __pyx_string_tab[119]
+#define __pyx_kp_b_int64_t_struct___pyx_obj_7flashf __pyx_string_tab[120]
+#define __pyx_kp_b_iso88591_Q __pyx_string_tab[121]
+#define __pyx_kp_b_iso88591_m1HKq __pyx_string_tab[122]
+#define __pyx_kp_b_iso88591_A_t9AS_Cxy_QfD_as_c_5 __pyx_string_tab[123]
+#define __pyx_kp_b_iso88591_A_AT __pyx_string_tab[124]
+#define __pyx_kp_b_iso88591_A_L_4y_1_Qd_Jd_4q __pyx_string_tab[125]
+#define __pyx_kp_b_iso88591_A_aq_c_HA_c_b0H_q_r_1_K_q_q_WF_1 __pyx_string_tab[126]
+#define __pyx_kp_b_iso88591_A_7_Q_IQ_HG1IZq_3c_gQgRy_t1_KvS __pyx_string_tab[127]
 #define __pyx_int_0 __pyx_number_tab[0]
 #define __pyx_int_1 __pyx_number_tab[1]
-#define __pyx_int_3 __pyx_number_tab[2]
-#define __pyx_int_1000000000 __pyx_number_tab[3]
+#define __pyx_int_2 __pyx_number_tab[2]
+#define __pyx_int_3 __pyx_number_tab[3]
+#define __pyx_int_1000000000 __pyx_number_tab[4]
 /* #### Code section: module_state_clear ### */
 #if CYTHON_USE_MODULE_STATE
 static CYTHON_SMALL_CODE int __pyx_m_clear(PyObject *m) {
@@ -4372,6 +4562,8 @@ static CYTHON_SMALL_CODE int __pyx_m_clear(PyObject *m) {
   Py_CLEAR(clear_module_state->__pyx_ptype_7flashfs_6_mover_Mover);
   Py_CLEAR(clear_module_state->__pyx_ptype_7flashfs_5_wear_WearLevel);
   Py_CLEAR(clear_module_state->__pyx_ptype_7flashfs_5_core_Ssd);
+  Py_CLEAR(clear_module_state->__pyx_ptype_7nandimg_5_chip_Chip);
+  Py_CLEAR(clear_module_state->__pyx_ptype_7flashfs_6_views_Views);
   Py_CLEAR(clear_module_state->__pyx_ptype_7flashfs_4fuse_5_late_LateReplies);
   Py_CLEAR(clear_module_state->__pyx_ptype_7flashfs_4fuse_7_native_Session);
   Py_CLEAR(clear_module_state->__pyx_type_7flashfs_4fuse_7_native_Session);
@@ -4382,8 +4574,8 @@ static CYTHON_SMALL_CODE int __pyx_m_clear(PyObject *m) {
   for (int i=0; i<1; ++i) { Py_CLEAR(clear_module_state->__pyx_slice[i]); }
   for (int i=0; i<3; ++i) { Py_CLEAR(clear_module_state->__pyx_tuple[i]); }
   for (int i=0; i<8; ++i) { Py_CLEAR(clear_module_state->__pyx_codeobj_tab[i]); }
-  for (int i=0; i<126; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
-  for (int i=0; i<4; ++i) { Py_CLEAR(clear_module_state->__pyx_number_tab[i]); }
+  for (int i=0; i<128; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
+  for (int i=0; i<5; ++i) { Py_CLEAR(clear_module_state->__pyx_number_tab[i]); }
 /* #### Code section: module_state_clear_contents ### */
 /* CommonTypesMetaclass.module_state_clear */
 Py_CLEAR(clear_module_state->__pyx_CommonTypesMetaclassType);
@@ -4419,6 +4611,8 @@ static CYTHON_SMALL_CODE int __pyx_m_traverse(PyObject *m, visitproc visit, void
   Py_VISIT(traverse_module_state->__pyx_ptype_7flashfs_6_mover_Mover);
   Py_VISIT(traverse_module_state->__pyx_ptype_7flashfs_5_wear_WearLevel);
   Py_VISIT(traverse_module_state->__pyx_ptype_7flashfs_5_core_Ssd);
+  Py_VISIT(traverse_module_state->__pyx_ptype_7nandimg_5_chip_Chip);
+  Py_VISIT(traverse_module_state->__pyx_ptype_7flashfs_6_views_Views);
   Py_VISIT(traverse_module_state->__pyx_ptype_7flashfs_4fuse_5_late_LateReplies);
   Py_VISIT(traverse_module_state->__pyx_ptype_7flashfs_4fuse_7_native_Session);
   Py_VISIT(traverse_module_state->__pyx_type_7flashfs_4fuse_7_native_Session);
@@ -4429,8 +4623,8 @@ static CYTHON_SMALL_CODE int __pyx_m_traverse(PyObject *m, visitproc visit, void
   for (int i=0; i<1; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_slice[i]); }
   for (int i=0; i<3; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_tuple[i]); }
   for (int i=0; i<8; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_codeobj_tab[i]); }
-  for (int i=0; i<126; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
-  for (int i=0; i<4; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_number_tab[i]); }
+  for (int i=0; i<128; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
+  for (int i=0; i<5; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_number_tab[i]); }
 /* #### Code section: module_state_traverse_contents ### */
 /* CommonTypesMetaclass.module_state_traverse */
 Py_VISIT(traverse_module_state->__pyx_CommonTypesMetaclassType);
@@ -4770,7 +4964,54 @@ static CYTHON_INLINE void __pyx_f_7flashfs_5_pool_oob_moved(uint8_t *__pyx_v_at,
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":110
+/* "flashfs/fuse/_native.pyx":139
+ * 
+ * 
+ * cdef int64_t find_views(Session self, uint64_t offset, uint64_t size) except -1 nogil:             # <<<<<<<<<<<<<<
+ *     return self.views.find(offset, size, 0)
+ * 
+*/
+
+static int64_t __pyx_f_7flashfs_4fuse_7_native_find_views(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, uint64_t __pyx_v_offset, uint64_t __pyx_v_size) {
+  int64_t __pyx_r;
+  int64_t __pyx_t_1;
+  int __pyx_lineno = 0;
+  const char *__pyx_filename = NULL;
+  int __pyx_clineno = 0;
+  PyGILState_STATE __pyx_gilstate_save;
+
+  /* "flashfs/fuse/_native.pyx":140
+ * 
+ * cdef int64_t find_views(Session self, uint64_t offset, uint64_t size) except -1 nogil:
+ *     return self.views.find(offset, size, 0)             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+  __pyx_t_1 = ((struct __pyx_vtabstruct_7flashfs_6_views_Views *)__pyx_v_self->views->__pyx_vtab)->find(__pyx_v_self->views, __pyx_v_offset, __pyx_v_size, 0); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 140, __pyx_L1_error)
+  {
+    __pyx_r = __pyx_t_1;
+  }
+  goto __pyx_L0;
+
+  /* "flashfs/fuse/_native.pyx":139
+ * 
+ * 
+ * cdef int64_t find_views(Session self, uint64_t offset, uint64_t size) except -1 nogil:             # <<<<<<<<<<<<<<
+ *     return self.views.find(offset, size, 0)
+ * 
+*/
+
+  /* function exit code */
+  __pyx_L1_error:;
+  __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
+  __Pyx_AddTraceback("flashfs.fuse._native.find_views", __pyx_clineno, __pyx_lineno, __pyx_filename);
+  __pyx_r = -1L;
+  __Pyx_PyGILState_Release(__pyx_gilstate_save);
+  __pyx_L0:;
+  return __pyx_r;
+}
+
+/* "flashfs/fuse/_native.pyx":143
  * 
  * 
  * cdef int64_t do_read(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* into,             # <<<<<<<<<<<<<<
@@ -4786,20 +5027,20 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_read(struct __pyx_obj_7flashfs
   int __pyx_clineno = 0;
   PyGILState_STATE __pyx_gilstate_save;
 
-  /* "flashfs/fuse/_native.pyx":112
+  /* "flashfs/fuse/_native.pyx":145
  * cdef int64_t do_read(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* into,
  *                      int64_t t_ns) except -1 nogil:
  *     return read_bytes(self.ssd, offset, size, into, t_ns)             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_read_bytes(__pyx_v_self->ssd, __pyx_v_offset, __pyx_v_size, __pyx_v_into, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 112, __pyx_L1_error)
+  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_read_bytes(__pyx_v_self->ssd, __pyx_v_offset, __pyx_v_size, __pyx_v_into, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 145, __pyx_L1_error)
   {
     __pyx_r = __pyx_t_1;
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":110
+  /* "flashfs/fuse/_native.pyx":143
  * 
  * 
  * cdef int64_t do_read(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* into,             # <<<<<<<<<<<<<<
@@ -4817,7 +5058,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_read(struct __pyx_obj_7flashfs
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":115
+/* "flashfs/fuse/_native.pyx":148
  * 
  * 
  * cdef int64_t do_write(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* data,             # <<<<<<<<<<<<<<
@@ -4833,20 +5074,20 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_write(struct __pyx_obj_7flashf
   int __pyx_clineno = 0;
   PyGILState_STATE __pyx_gilstate_save;
 
-  /* "flashfs/fuse/_native.pyx":117
+  /* "flashfs/fuse/_native.pyx":150
  * cdef int64_t do_write(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* data,
  *                       int64_t t_ns) except -1 nogil:
  *     return write_bytes(self.ssd, offset, size, data, t_ns)             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_write_bytes(__pyx_v_self->ssd, __pyx_v_offset, __pyx_v_size, __pyx_v_data, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 117, __pyx_L1_error)
+  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_write_bytes(__pyx_v_self->ssd, __pyx_v_offset, __pyx_v_size, __pyx_v_data, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 150, __pyx_L1_error)
   {
     __pyx_r = __pyx_t_1;
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":115
+  /* "flashfs/fuse/_native.pyx":148
  * 
  * 
  * cdef int64_t do_write(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* data,             # <<<<<<<<<<<<<<
@@ -4864,7 +5105,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_write(struct __pyx_obj_7flashf
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":120
+/* "flashfs/fuse/_native.pyx":153
  * 
  * 
  * cdef int64_t do_trim(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* __,             # <<<<<<<<<<<<<<
@@ -4880,20 +5121,20 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_trim(struct __pyx_obj_7flashfs
   int __pyx_clineno = 0;
   PyGILState_STATE __pyx_gilstate_save;
 
-  /* "flashfs/fuse/_native.pyx":122
+  /* "flashfs/fuse/_native.pyx":155
  * cdef int64_t do_trim(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* __,
  *                      int64_t t_ns) except -1 nogil:
  *     return trim_bytes(self.ssd, offset, size, t_ns)             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_trim_bytes(__pyx_v_self->ssd, __pyx_v_offset, __pyx_v_size, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 122, __pyx_L1_error)
+  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_trim_bytes(__pyx_v_self->ssd, __pyx_v_offset, __pyx_v_size, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 155, __pyx_L1_error)
   {
     __pyx_r = __pyx_t_1;
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":120
+  /* "flashfs/fuse/_native.pyx":153
  * 
  * 
  * cdef int64_t do_trim(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* __,             # <<<<<<<<<<<<<<
@@ -4911,7 +5152,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_trim(struct __pyx_obj_7flashfs
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":125
+/* "flashfs/fuse/_native.pyx":158
  * 
  * 
  * cdef int64_t do_flush(Session self, uint64_t _, uint64_t __, uint64_t ___, uint8_t* ____,             # <<<<<<<<<<<<<<
@@ -4937,17 +5178,17 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
   __Pyx_RefNannySetupContext("do_flush", 1);
 
 
-  /* "flashfs/fuse/_native.pyx":127
+  /* "flashfs/fuse/_native.pyx":160
  * cdef int64_t do_flush(Session self, uint64_t _, uint64_t __, uint64_t ___, uint8_t* ____,
  *                       int64_t t_ns) except -1 nogil:
  *     self.ssd.flush(t_ns)             # <<<<<<<<<<<<<<
  *     if self.realtime:
  *         with gil:
 */
-  __pyx_t_1 = ((struct __pyx_vtabstruct_7flashfs_5_core_Ssd *)__pyx_v_self->ssd->__pyx_base.__pyx_vtab)->flush(__pyx_v_self->ssd, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 127, __pyx_L1_error)
+  __pyx_t_1 = ((struct __pyx_vtabstruct_7flashfs_5_core_Ssd *)__pyx_v_self->ssd->__pyx_base.__pyx_vtab)->flush(__pyx_v_self->ssd, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 160, __pyx_L1_error)
 
 
-  /* "flashfs/fuse/_native.pyx":128
+  /* "flashfs/fuse/_native.pyx":161
  *                       int64_t t_ns) except -1 nogil:
  *     self.ssd.flush(t_ns)
  *     if self.realtime:             # <<<<<<<<<<<<<<
@@ -4956,7 +5197,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
 */
   if (__pyx_v_self->realtime) {
 
-    /* "flashfs/fuse/_native.pyx":129
+    /* "flashfs/fuse/_native.pyx":162
  *     self.ssd.flush(t_ns)
  *     if self.realtime:
  *         with gil:             # <<<<<<<<<<<<<<
@@ -4967,7 +5208,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
         PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
         /*try:*/ {
 
-          /* "flashfs/fuse/_native.pyx":130
+          /* "flashfs/fuse/_native.pyx":163
  *     if self.realtime:
  *         with gil:
  *             t_ns = max(t_ns, max(self.ssd.nand.clock()["dies"]))             # <<<<<<<<<<<<<<
@@ -4982,10 +5223,10 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
             PyObject *__pyx_callargs[2] = {__pyx_t_5, NULL};
             __pyx_t_4 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_clock, __pyx_callargs+__pyx_t_6, (1-__pyx_t_6) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
             __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
-            if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 130, __pyx_L5_error)
+            if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 163, __pyx_L5_error)
             __Pyx_GOTREF(__pyx_t_4);
           }
-          __pyx_t_5 = __Pyx_PyObject_Dict_GetItem(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_dies); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 130, __pyx_L5_error)
+          __pyx_t_5 = __Pyx_PyObject_Dict_GetItem(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_dies); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 163, __pyx_L5_error)
           __Pyx_GOTREF(__pyx_t_5);
           __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
           __pyx_t_6 = 1;
@@ -4994,32 +5235,32 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
             __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)__pyx_builtin_max, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
             __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
             __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-            if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 130, __pyx_L5_error)
+            if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 163, __pyx_L5_error)
             __Pyx_GOTREF(__pyx_t_2);
           }
 
           __pyx_t_7 = __pyx_v_t_ns;
-          __pyx_t_3 = __Pyx_PyLong_From_int64_t(__pyx_t_7); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 130, __pyx_L5_error)
+          __pyx_t_3 = __Pyx_PyLong_From_int64_t(__pyx_t_7); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 163, __pyx_L5_error)
           __Pyx_GOTREF(__pyx_t_3);
-          __pyx_t_8 = __Pyx_PyObject_CompareBoolGt_object_int(__pyx_t_2, __pyx_t_3, Py_GT); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 130, __pyx_L5_error)
+          __pyx_t_8 = __Pyx_PyObject_CompareBoolGt_object_int(__pyx_t_2, __pyx_t_3, Py_GT); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 163, __pyx_L5_error)
           __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
           if (__pyx_t_8) {
             __Pyx_INCREF(__pyx_t_2);
             __pyx_t_5 = __pyx_t_2;
           } else {
-            __pyx_t_3 = __Pyx_PyLong_From_int64_t(__pyx_t_7); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 130, __pyx_L5_error)
+            __pyx_t_3 = __Pyx_PyLong_From_int64_t(__pyx_t_7); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 163, __pyx_L5_error)
             __Pyx_GOTREF(__pyx_t_3);
             __pyx_t_5 = __pyx_t_3;
             __pyx_t_3 = 0;
           }
 
           __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-          __pyx_t_7 = __Pyx_PyLong_As_int64_t(__pyx_t_5); if (unlikely((__pyx_t_7 == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 130, __pyx_L5_error)
+          __pyx_t_7 = __Pyx_PyLong_As_int64_t(__pyx_t_5); if (unlikely((__pyx_t_7 == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 163, __pyx_L5_error)
           __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
           __pyx_v_t_ns = __pyx_t_7;
         }
 
-        /* "flashfs/fuse/_native.pyx":129
+        /* "flashfs/fuse/_native.pyx":162
  *     self.ssd.flush(t_ns)
  *     if self.realtime:
  *         with gil:             # <<<<<<<<<<<<<<
@@ -5039,7 +5280,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
         }
     }
 
-    /* "flashfs/fuse/_native.pyx":128
+    /* "flashfs/fuse/_native.pyx":161
  *                       int64_t t_ns) except -1 nogil:
  *     self.ssd.flush(t_ns)
  *     if self.realtime:             # <<<<<<<<<<<<<<
@@ -5048,7 +5289,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":131
+  /* "flashfs/fuse/_native.pyx":164
  *         with gil:
  *             t_ns = max(t_ns, max(self.ssd.nand.clock()["dies"]))
  *     return t_ns             # <<<<<<<<<<<<<<
@@ -5061,7 +5302,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":125
+  /* "flashfs/fuse/_native.pyx":158
  * 
  * 
  * cdef int64_t do_flush(Session self, uint64_t _, uint64_t __, uint64_t ___, uint8_t* ____,             # <<<<<<<<<<<<<<
@@ -5085,7 +5326,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_flush(struct __pyx_obj_7flashf
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":134
+/* "flashfs/fuse/_native.pyx":167
  * 
  * 
  * cdef int64_t do_copy(Session self, uint64_t source, uint64_t size, uint64_t target, uint8_t* scratch,             # <<<<<<<<<<<<<<
@@ -5101,20 +5342,20 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_copy(struct __pyx_obj_7flashfs
   int __pyx_clineno = 0;
   PyGILState_STATE __pyx_gilstate_save;
 
-  /* "flashfs/fuse/_native.pyx":136
+  /* "flashfs/fuse/_native.pyx":169
  * cdef int64_t do_copy(Session self, uint64_t source, uint64_t size, uint64_t target, uint8_t* scratch,
  *                      int64_t t_ns) except -1 nogil:
  *     return copy_bytes(self.ssd, source, target, size, scratch, REQUEST_BYTES, t_ns)             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_copy_bytes(__pyx_v_self->ssd, __pyx_v_source, __pyx_v_target, __pyx_v_size, __pyx_v_scratch, __pyx_e_7flashfs_4fuse_7_native_REQUEST_BYTES, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 136, __pyx_L1_error)
+  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_copy_bytes(__pyx_v_self->ssd, __pyx_v_source, __pyx_v_target, __pyx_v_size, __pyx_v_scratch, __pyx_e_7flashfs_4fuse_7_native_REQUEST_BYTES, __pyx_v_t_ns); if (unlikely(__pyx_t_1 == ((int64_t)-1L))) __PYX_ERR(0, 169, __pyx_L1_error)
   {
     __pyx_r = __pyx_t_1;
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":134
+  /* "flashfs/fuse/_native.pyx":167
  * 
  * 
  * cdef int64_t do_copy(Session self, uint64_t source, uint64_t size, uint64_t target, uint8_t* scratch,             # <<<<<<<<<<<<<<
@@ -5132,7 +5373,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_copy(struct __pyx_obj_7flashfs
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":139
+/* "flashfs/fuse/_native.pyx":172
  * 
  * 
  * cdef int64_t do_seek(Session self, uint64_t offset, uint64_t size, uint64_t mapped, uint8_t* _,             # <<<<<<<<<<<<<<
@@ -5148,14 +5389,14 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_seek(struct __pyx_obj_7flashfs
   int __pyx_clineno = 0;
   PyGILState_STATE __pyx_gilstate_save;
 
-  /* "flashfs/fuse/_native.pyx":141
+  /* "flashfs/fuse/_native.pyx":174
  * cdef int64_t do_seek(Session self, uint64_t offset, uint64_t size, uint64_t mapped, uint8_t* _,
  *                      int64_t __) except -1 nogil:
  *     return <int64_t> seek_mapped(self.ssd, offset, size, <bint> mapped)             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_seek_mapped(__pyx_v_self->ssd, __pyx_v_offset, __pyx_v_size, (__pyx_v_mapped != 0)); if (unlikely(__pyx_t_1 == ((uint64_t)0xFFFFFFFFFFFFFFFF) && __Pyx_ErrOccurredWithGIL())) __PYX_ERR(0, 141, __pyx_L1_error)
+  __pyx_t_1 = __pyx_f_7flashfs_7_ranges_seek_mapped(__pyx_v_self->ssd, __pyx_v_offset, __pyx_v_size, (__pyx_v_mapped != 0)); if (unlikely(__pyx_t_1 == ((uint64_t)0xFFFFFFFFFFFFFFFF) && __Pyx_ErrOccurredWithGIL())) __PYX_ERR(0, 174, __pyx_L1_error)
   {
 
     __pyx_r = ((int64_t)__pyx_t_1);
@@ -5163,7 +5404,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_seek(struct __pyx_obj_7flashfs
 
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":139
+  /* "flashfs/fuse/_native.pyx":172
  * 
  * 
  * cdef int64_t do_seek(Session self, uint64_t offset, uint64_t size, uint64_t mapped, uint8_t* _,             # <<<<<<<<<<<<<<
@@ -5181,8 +5422,8 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_do_seek(struct __pyx_obj_7flashfs
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":162
- *     cdef readonly object thread   # that serves, while it does
+/* "flashfs/fuse/_native.pyx":199
+ *     cdef readonly list threads    # that serve
  * 
  *     def __cinit__(self, device, tree, *, bint realtime=False):             # <<<<<<<<<<<<<<
  *         self.ssd = device.ssd
@@ -5229,44 +5470,44 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_device,&__pyx_mstate_global->__pyx_n_u_tree,&__pyx_mstate_global->__pyx_n_u_realtime,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL_TPNEW(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 162, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 199, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 162, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 199, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 162, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 199, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__cinit__", 0) < (0)) __PYX_ERR(0, 162, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__cinit__", 0) < (0)) __PYX_ERR(0, 199, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 2; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, i); __PYX_ERR(0, 162, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, i); __PYX_ERR(0, 199, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 2)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 162, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 199, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 162, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 199, __pyx_L3_error)
     }
     __pyx_v_device = values[0];
     __pyx_v_tree = values[1];
     if (values[2]) {
-      __pyx_v_realtime = __Pyx_PyObject_IsTrue(values[2]); if (unlikely((__pyx_v_realtime == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 162, __pyx_L3_error)
+      __pyx_v_realtime = __Pyx_PyObject_IsTrue(values[2]); if (unlikely((__pyx_v_realtime == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 199, __pyx_L3_error)
     } else {
       __pyx_v_realtime = ((int)0);
     }
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 162, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 199, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -5304,22 +5545,22 @@ static int __pyx_pf_7flashfs_4fuse_7_native_7Session___cinit__(struct __pyx_obj_
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("__cinit__", 0);
 
-  /* "flashfs/fuse/_native.pyx":163
+  /* "flashfs/fuse/_native.pyx":200
  * 
  *     def __cinit__(self, device, tree, *, bint realtime=False):
  *         self.ssd = device.ssd             # <<<<<<<<<<<<<<
  *         self.tree = tree
  *         self.ready = None
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_ssd); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 163, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_ssd); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 200, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  if (!(likely(((__pyx_t_1) == Py_None) || likely(__Pyx_TypeTest(__pyx_t_1, __pyx_mstate_global->__pyx_ptype_7flashfs_5_core_Ssd))))) __PYX_ERR(0, 163, __pyx_L1_error)
+  if (!(likely(((__pyx_t_1) == Py_None) || likely(__Pyx_TypeTest(__pyx_t_1, __pyx_mstate_global->__pyx_ptype_7flashfs_5_core_Ssd))))) __PYX_ERR(0, 200, __pyx_L1_error)
   __Pyx_GIVEREF(__pyx_t_1);
   __Pyx_GOTREF((PyObject *)__pyx_v_self->ssd);
   __Pyx_DECREF_SET(__pyx_v_self->ssd, ((struct __pyx_obj_7flashfs_5_core_Ssd *)__pyx_t_1));
   __pyx_t_1 = 0;
 
-  /* "flashfs/fuse/_native.pyx":164
+  /* "flashfs/fuse/_native.pyx":201
  *     def __cinit__(self, device, tree, *, bint realtime=False):
  *         self.ssd = device.ssd
  *         self.tree = tree             # <<<<<<<<<<<<<<
@@ -5331,7 +5572,7 @@ static int __pyx_pf_7flashfs_4fuse_7_native_7Session___cinit__(struct __pyx_obj_
   __Pyx_GOTREF(__pyx_v_self->tree);
   __Pyx_DECREF_SET(__pyx_v_self->tree, __pyx_v_tree);
 
-  /* "flashfs/fuse/_native.pyx":165
+  /* "flashfs/fuse/_native.pyx":202
  *         self.ssd = device.ssd
  *         self.tree = tree
  *         self.ready = None             # <<<<<<<<<<<<<<
@@ -5343,61 +5584,61 @@ static int __pyx_pf_7flashfs_4fuse_7_native_7Session___cinit__(struct __pyx_obj_
   __Pyx_GOTREF(__pyx_v_self->ready);
   __Pyx_DECREF_SET(__pyx_v_self->ready, Py_None);
 
-  /* "flashfs/fuse/_native.pyx":166
+  /* "flashfs/fuse/_native.pyx":203
  *         self.tree = tree
  *         self.ready = None
  *         self.texts = {}             # <<<<<<<<<<<<<<
  *         self.size = device.size
  *         self.page_bytes = device.page_bytes
 */
-  __pyx_t_1 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 166, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 203, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_GIVEREF(__pyx_t_1);
   __Pyx_GOTREF(__pyx_v_self->texts);
   __Pyx_DECREF_SET(__pyx_v_self->texts, ((PyObject*)__pyx_t_1));
   __pyx_t_1 = 0;
 
-  /* "flashfs/fuse/_native.pyx":167
+  /* "flashfs/fuse/_native.pyx":204
  *         self.ready = None
  *         self.texts = {}
  *         self.size = device.size             # <<<<<<<<<<<<<<
  *         self.page_bytes = device.page_bytes
  *         self.writable = not device.readonly
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_size); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 167, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_size); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 204, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyLong_As_uint64_t(__pyx_t_1); if (unlikely((__pyx_t_2 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 167, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_As_uint64_t(__pyx_t_1); if (unlikely((__pyx_t_2 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 204, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_self->size = __pyx_t_2;
 
-  /* "flashfs/fuse/_native.pyx":168
+  /* "flashfs/fuse/_native.pyx":205
  *         self.texts = {}
  *         self.size = device.size
  *         self.page_bytes = device.page_bytes             # <<<<<<<<<<<<<<
  *         self.writable = not device.readonly
  *         self.handles = DISK
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_page_bytes); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 168, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_page_bytes); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 205, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_3 = __Pyx_PyLong_As_uint32_t(__pyx_t_1); if (unlikely((__pyx_t_3 == ((uint32_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 168, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_As_uint32_t(__pyx_t_1); if (unlikely((__pyx_t_3 == ((uint32_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 205, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_self->page_bytes = __pyx_t_3;
 
-  /* "flashfs/fuse/_native.pyx":169
+  /* "flashfs/fuse/_native.pyx":206
  *         self.size = device.size
  *         self.page_bytes = device.page_bytes
  *         self.writable = not device.readonly             # <<<<<<<<<<<<<<
  *         self.handles = DISK
  *         self.realtime = realtime
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_readonly); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 169, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_readonly); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 206, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_4 = __Pyx_PyObject_IsTrue(__pyx_t_1); if (unlikely((__pyx_t_4 < 0))) __PYX_ERR(0, 169, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyObject_IsTrue(__pyx_t_1); if (unlikely((__pyx_t_4 < 0))) __PYX_ERR(0, 206, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_self->writable = (!__pyx_t_4);
 
 
-  /* "flashfs/fuse/_native.pyx":170
+  /* "flashfs/fuse/_native.pyx":207
  *         self.page_bytes = device.page_bytes
  *         self.writable = not device.readonly
  *         self.handles = DISK             # <<<<<<<<<<<<<<
@@ -5406,21 +5647,21 @@ static int __pyx_pf_7flashfs_4fuse_7_native_7Session___cinit__(struct __pyx_obj_
 */
   __pyx_v_self->handles = __pyx_e_7flashfs_4fuse_7_native_DISK;
 
-  /* "flashfs/fuse/_native.pyx":171
+  /* "flashfs/fuse/_native.pyx":208
  *         self.writable = not device.readonly
  *         self.handles = DISK
  *         self.realtime = realtime             # <<<<<<<<<<<<<<
  *         self.late = LateReplies()
- *         self.buffer = <uint8_t*> malloc(REQUEST_BYTES)
+ *         self.threads = []
 */
   __pyx_v_self->realtime = __pyx_v_realtime;
 
-  /* "flashfs/fuse/_native.pyx":172
+  /* "flashfs/fuse/_native.pyx":209
  *         self.handles = DISK
  *         self.realtime = realtime
  *         self.late = LateReplies()             # <<<<<<<<<<<<<<
- *         self.buffer = <uint8_t*> malloc(REQUEST_BYTES)
- *         if self.buffer == NULL:
+ *         self.threads = []
+ *         pthread_mutex_init(&self.place, NULL)
 */
   __pyx_t_5 = NULL;
   __pyx_t_6 = 1;
@@ -5428,7 +5669,7 @@ static int __pyx_pf_7flashfs_4fuse_7_native_7Session___cinit__(struct __pyx_obj_
     PyObject *__pyx_callargs[2] = {__pyx_t_5, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_5_late_LateReplies, __pyx_callargs+__pyx_t_6, (1-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 172, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 209, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __Pyx_GIVEREF((PyObject *)__pyx_t_1);
@@ -5436,71 +5677,97 @@ static int __pyx_pf_7flashfs_4fuse_7_native_7Session___cinit__(struct __pyx_obj_
   __Pyx_DECREF_SET(__pyx_v_self->late, ((struct __pyx_obj_7flashfs_4fuse_5_late_LateReplies *)__pyx_t_1));
   __pyx_t_1 = 0;
 
-  /* "flashfs/fuse/_native.pyx":173
+  /* "flashfs/fuse/_native.pyx":210
  *         self.realtime = realtime
  *         self.late = LateReplies()
- *         self.buffer = <uint8_t*> malloc(REQUEST_BYTES)             # <<<<<<<<<<<<<<
- *         if self.buffer == NULL:
- *             raise MemoryError
+ *         self.threads = []             # <<<<<<<<<<<<<<
+ *         pthread_mutex_init(&self.place, NULL)
+ *         pthread_mutex_init(&self.device, NULL)
 */
-  __pyx_v_self->buffer = ((uint8_t *)malloc(__pyx_e_7flashfs_4fuse_7_native_REQUEST_BYTES));
+  __pyx_t_1 = PyList_New(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 210, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_1);
+  __Pyx_GIVEREF(__pyx_t_1);
+  __Pyx_GOTREF(__pyx_v_self->threads);
+  __Pyx_DECREF_SET(__pyx_v_self->threads, ((PyObject*)__pyx_t_1));
+  __pyx_t_1 = 0;
 
-  /* "flashfs/fuse/_native.pyx":174
+  /* "flashfs/fuse/_native.pyx":211
  *         self.late = LateReplies()
- *         self.buffer = <uint8_t*> malloc(REQUEST_BYTES)
- *         if self.buffer == NULL:             # <<<<<<<<<<<<<<
- *             raise MemoryError
+ *         self.threads = []
+ *         pthread_mutex_init(&self.place, NULL)             # <<<<<<<<<<<<<<
+ *         pthread_mutex_init(&self.device, NULL)
+ *         pthread_cond_init(&self.no_views, NULL)
+*/
+  (void)(pthread_mutex_init((&__pyx_v_self->place), NULL));
+
+  /* "flashfs/fuse/_native.pyx":212
+ *         self.threads = []
+ *         pthread_mutex_init(&self.place, NULL)
+ *         pthread_mutex_init(&self.device, NULL)             # <<<<<<<<<<<<<<
+ *         pthread_cond_init(&self.no_views, NULL)
+ *         self.views = Views(device.ssd)
+*/
+  (void)(pthread_mutex_init((&__pyx_v_self->device), NULL));
+
+  /* "flashfs/fuse/_native.pyx":213
+ *         pthread_mutex_init(&self.place, NULL)
+ *         pthread_mutex_init(&self.device, NULL)
+ *         pthread_cond_init(&self.no_views, NULL)             # <<<<<<<<<<<<<<
+ *         self.views = Views(device.ssd)
  *         fill_stat(&self.disk_stat, tree.attr(DISK))
 */
-  __pyx_t_4 = (__pyx_v_self->buffer == NULL);
+  (void)(pthread_cond_init((&__pyx_v_self->no_views), NULL));
 
-  if (unlikely(__pyx_t_4)) {
-
-
-    /* "flashfs/fuse/_native.pyx":175
- *         self.buffer = <uint8_t*> malloc(REQUEST_BYTES)
- *         if self.buffer == NULL:
- *             raise MemoryError             # <<<<<<<<<<<<<<
+  /* "flashfs/fuse/_native.pyx":214
+ *         pthread_mutex_init(&self.device, NULL)
+ *         pthread_cond_init(&self.no_views, NULL)
+ *         self.views = Views(device.ssd)             # <<<<<<<<<<<<<<
  *         fill_stat(&self.disk_stat, tree.attr(DISK))
  * 
 */
-    PyErr_NoMemory(); __PYX_ERR(0, 175, __pyx_L1_error)
-
-    /* "flashfs/fuse/_native.pyx":174
- *         self.late = LateReplies()
- *         self.buffer = <uint8_t*> malloc(REQUEST_BYTES)
- *         if self.buffer == NULL:             # <<<<<<<<<<<<<<
- *             raise MemoryError
- *         fill_stat(&self.disk_stat, tree.attr(DISK))
-*/
+  __pyx_t_5 = NULL;
+  __pyx_t_7 = __Pyx_PyObject_GetAttrStr(__pyx_v_device, __pyx_mstate_global->__pyx_n_u_ssd); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 214, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_7);
+  __pyx_t_6 = 1;
+  {
+    PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_t_7};
+    __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_7flashfs_6_views_Views, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+    __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
+    __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 214, __pyx_L1_error)
+    __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
+  __Pyx_GIVEREF((PyObject *)__pyx_t_1);
+  __Pyx_GOTREF((PyObject *)__pyx_v_self->views);
+  __Pyx_DECREF_SET(__pyx_v_self->views, ((struct __pyx_obj_7flashfs_6_views_Views *)__pyx_t_1));
+  __pyx_t_1 = 0;
 
-  /* "flashfs/fuse/_native.pyx":176
- *         if self.buffer == NULL:
- *             raise MemoryError
+  /* "flashfs/fuse/_native.pyx":215
+ *         pthread_cond_init(&self.no_views, NULL)
+ *         self.views = Views(device.ssd)
  *         fill_stat(&self.disk_stat, tree.attr(DISK))             # <<<<<<<<<<<<<<
  * 
  *     def __dealloc__(self):
 */
-  __pyx_t_5 = __pyx_v_tree;
-  __Pyx_INCREF(__pyx_t_5);
-  __pyx_t_7 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_7flashfs_4fuse_7_native_DISK); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 176, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_7);
+  __pyx_t_7 = __pyx_v_tree;
+  __Pyx_INCREF(__pyx_t_7);
+  __pyx_t_5 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_7flashfs_4fuse_7_native_DISK); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 215, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_5);
   __pyx_t_6 = 0;
   {
-    PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_t_7};
+    PyObject *__pyx_callargs[2] = {__pyx_t_7, __pyx_t_5};
     __pyx_t_1 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_attr, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-    __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
-    __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 176, __pyx_L1_error)
+    __Pyx_XDECREF(__pyx_t_7); __pyx_t_7 = 0;
+    __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 215, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
-  __pyx_t_8 = __pyx_f_7flashfs_4fuse_7_native_fill_stat((&__pyx_v_self->disk_stat), __pyx_t_1); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 176, __pyx_L1_error)
+  __pyx_t_8 = __pyx_f_7flashfs_4fuse_7_native_fill_stat((&__pyx_v_self->disk_stat), __pyx_t_1); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 215, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
 
 
-  /* "flashfs/fuse/_native.pyx":162
- *     cdef readonly object thread   # that serves, while it does
+  /* "flashfs/fuse/_native.pyx":199
+ *     cdef readonly list threads    # that serve
  * 
  *     def __cinit__(self, device, tree, *, bint realtime=False):             # <<<<<<<<<<<<<<
  *         self.ssd = device.ssd
@@ -5522,7 +5789,7 @@ static int __pyx_pf_7flashfs_4fuse_7_native_7Session___cinit__(struct __pyx_obj_
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":178
+/* "flashfs/fuse/_native.pyx":217
  *         fill_stat(&self.disk_stat, tree.attr(DISK))
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -5546,46 +5813,64 @@ static void __pyx_pw_7flashfs_4fuse_7_native_7Session_3__dealloc__(PyObject *__p
 static void __pyx_pf_7flashfs_4fuse_7_native_7Session_2__dealloc__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self) {
   int __pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":179
+  /* "flashfs/fuse/_native.pyx":218
  * 
  *     def __dealloc__(self):
  *         if self.session != NULL:             # <<<<<<<<<<<<<<
  *             fuse_session_destroy(self.session)
- *         free(self.buffer)
+ *         pthread_mutex_destroy(&self.place)
 */
   __pyx_t_1 = (__pyx_v_self->session != NULL);
 
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":180
+    /* "flashfs/fuse/_native.pyx":219
  *     def __dealloc__(self):
  *         if self.session != NULL:
  *             fuse_session_destroy(self.session)             # <<<<<<<<<<<<<<
- *         free(self.buffer)
- * 
+ *         pthread_mutex_destroy(&self.place)
+ *         pthread_mutex_destroy(&self.device)
 */
     fuse_session_destroy(__pyx_v_self->session);
 
-    /* "flashfs/fuse/_native.pyx":179
+    /* "flashfs/fuse/_native.pyx":218
  * 
  *     def __dealloc__(self):
  *         if self.session != NULL:             # <<<<<<<<<<<<<<
  *             fuse_session_destroy(self.session)
- *         free(self.buffer)
+ *         pthread_mutex_destroy(&self.place)
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":181
+  /* "flashfs/fuse/_native.pyx":220
  *         if self.session != NULL:
  *             fuse_session_destroy(self.session)
- *         free(self.buffer)             # <<<<<<<<<<<<<<
+ *         pthread_mutex_destroy(&self.place)             # <<<<<<<<<<<<<<
+ *         pthread_mutex_destroy(&self.device)
+ *         pthread_cond_destroy(&self.no_views)
+*/
+  (void)(pthread_mutex_destroy((&__pyx_v_self->place)));
+
+  /* "flashfs/fuse/_native.pyx":221
+ *             fuse_session_destroy(self.session)
+ *         pthread_mutex_destroy(&self.place)
+ *         pthread_mutex_destroy(&self.device)             # <<<<<<<<<<<<<<
+ *         pthread_cond_destroy(&self.no_views)
+ * 
+*/
+  (void)(pthread_mutex_destroy((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":222
+ *         pthread_mutex_destroy(&self.place)
+ *         pthread_mutex_destroy(&self.device)
+ *         pthread_cond_destroy(&self.no_views)             # <<<<<<<<<<<<<<
  * 
  *     def mount(self, mountpoint, options):
 */
-  free(__pyx_v_self->buffer);
+  (void)(pthread_cond_destroy((&__pyx_v_self->no_views)));
 
-  /* "flashfs/fuse/_native.pyx":178
+  /* "flashfs/fuse/_native.pyx":217
  *         fill_stat(&self.disk_stat, tree.attr(DISK))
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -5597,8 +5882,8 @@ static void __pyx_pf_7flashfs_4fuse_7_native_7Session_2__dealloc__(struct __pyx_
 
 }
 
-/* "flashfs/fuse/_native.pyx":183
- *         free(self.buffer)
+/* "flashfs/fuse/_native.pyx":224
+ *         pthread_cond_destroy(&self.no_views)
  * 
  *     def mount(self, mountpoint, options):             # <<<<<<<<<<<<<<
  *         """Raises OSError if libfuse cannot; why is on stderr."""
@@ -5646,39 +5931,39 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_mountpoint,&__pyx_mstate_global->__pyx_n_u_options,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 183, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 224, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 183, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 224, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 183, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 224, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "mount", 0) < (0)) __PYX_ERR(0, 183, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "mount", 0) < (0)) __PYX_ERR(0, 224, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 2; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("mount", 1, 2, 2, i); __PYX_ERR(0, 183, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("mount", 1, 2, 2, i); __PYX_ERR(0, 224, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 2)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 183, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 224, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 183, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 224, __pyx_L3_error)
     }
     __pyx_v_mountpoint = values[0];
     __pyx_v_options = values[1];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("mount", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 183, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("mount", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 224, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -5719,7 +6004,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("mount", 0);
 
-  /* "flashfs/fuse/_native.pyx":186
+  /* "flashfs/fuse/_native.pyx":227
  *         """Raises OSError if libfuse cannot; why is on stderr."""
  *         cdef fuse_args args
  *         memset(&args, 0, sizeof(args))             # <<<<<<<<<<<<<<
@@ -5728,40 +6013,40 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
 */
   (void)(memset((&__pyx_v_args), 0, (sizeof(__pyx_v_args))));
 
-  /* "flashfs/fuse/_native.pyx":187
+  /* "flashfs/fuse/_native.pyx":228
  *         cdef fuse_args args
  *         memset(&args, 0, sizeof(args))
  *         for word in ("flashfs", "-o", ",".join(("default_permissions", *options))):             # <<<<<<<<<<<<<<
  *             if fuse_opt_add_arg(&args, os.fsencode(word)):
  *                 raise MemoryError
 */
-  __pyx_t_2 = PyList_New(1); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 187, __pyx_L1_error)
+  __pyx_t_2 = PyList_New(1); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 228, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_INCREF(__pyx_mstate_global->__pyx_n_u_default_permissions);
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_n_u_default_permissions);
-  if (__Pyx_PyList_SET_ITEM(__pyx_t_2, 0, __pyx_mstate_global->__pyx_n_u_default_permissions) != (0)) __PYX_ERR(0, 187, __pyx_L1_error);
+  if (__Pyx_PyList_SET_ITEM(__pyx_t_2, 0, __pyx_mstate_global->__pyx_n_u_default_permissions) != (0)) __PYX_ERR(0, 228, __pyx_L1_error);
   __pyx_t_1 = __pyx_t_2;
   __pyx_t_2 = 0;
-  if (__Pyx_PyList_Extend(__pyx_t_1, __pyx_v_options) < (0)) __PYX_ERR(0, 187, __pyx_L1_error)
+  if (__Pyx_PyList_Extend(__pyx_t_1, __pyx_v_options) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
   {
     PyObject *__pyx_temp = PyList_AsTuple(__pyx_t_1);
     __Pyx_DECREF(__pyx_t_1);
-    __pyx_t_1 = __pyx_temp; if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 187, __pyx_L1_error)
+    __pyx_t_1 = __pyx_temp; if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 228, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
-  __pyx_t_2 = PyUnicode_Join(__pyx_mstate_global->__pyx_kp_u__2, __pyx_t_1); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 187, __pyx_L1_error)
+  __pyx_t_2 = PyUnicode_Join(__pyx_mstate_global->__pyx_kp_u__2, __pyx_t_1); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 228, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  __pyx_t_1 = PyTuple_New(3); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 187, __pyx_L1_error)
+  __pyx_t_1 = PyTuple_New(3); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 228, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_INCREF(__pyx_mstate_global->__pyx_n_u_flashfs);
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_n_u_flashfs);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_mstate_global->__pyx_n_u_flashfs) != (0)) __PYX_ERR(0, 187, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_mstate_global->__pyx_n_u_flashfs) != (0)) __PYX_ERR(0, 228, __pyx_L1_error);
   __Pyx_INCREF(__pyx_mstate_global->__pyx_kp_u_o);
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_kp_u_o);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_mstate_global->__pyx_kp_u_o) != (0)) __PYX_ERR(0, 187, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_mstate_global->__pyx_kp_u_o) != (0)) __PYX_ERR(0, 228, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 187, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 228, __pyx_L1_error);
   __pyx_t_2 = 0;
   __pyx_t_2 = __pyx_t_1; __Pyx_INCREF(__pyx_t_2);
   __pyx_t_3 = 0;
@@ -5774,13 +6059,13 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
     __pyx_t_1 = __Pyx_PySequence_ITEM(__pyx_t_2, __pyx_t_3);
     #endif
     ++__pyx_t_3;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 187, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 228, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
-    if (!(likely(PyUnicode_CheckExact(__pyx_t_1))||((__pyx_t_1) == Py_None) || __Pyx_RaiseUnexpectedTypeError("str", __pyx_t_1))) __PYX_ERR(0, 187, __pyx_L1_error)
+    if (!(likely(PyUnicode_CheckExact(__pyx_t_1))||((__pyx_t_1) == Py_None) || __Pyx_RaiseUnexpectedTypeError("str", __pyx_t_1))) __PYX_ERR(0, 228, __pyx_L1_error)
     __Pyx_XDECREF_SET(__pyx_v_word, ((PyObject*)__pyx_t_1));
     __pyx_t_1 = 0;
 
-    /* "flashfs/fuse/_native.pyx":188
+    /* "flashfs/fuse/_native.pyx":229
  *         memset(&args, 0, sizeof(args))
  *         for word in ("flashfs", "-o", ",".join(("default_permissions", *options))):
  *             if fuse_opt_add_arg(&args, os.fsencode(word)):             # <<<<<<<<<<<<<<
@@ -5788,9 +6073,9 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
  *         self.session = fuse_session_new(&args, &OPS, sizeof(OPS), <void*> self)
 */
     __pyx_t_4 = NULL;
-    __Pyx_GetModuleGlobalName(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_os); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 188, __pyx_L1_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_os); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 229, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_6 = __Pyx_PyObject_GetAttrStr(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_fsencode); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 188, __pyx_L1_error)
+    __pyx_t_6 = __Pyx_PyObject_GetAttrStr(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_fsencode); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 229, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_6);
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
     __pyx_t_7 = 1;
@@ -5810,10 +6095,10 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
       __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_6, __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
       __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
-      if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 188, __pyx_L1_error)
+      if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 229, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_1);
     }
-    __pyx_t_8 = __Pyx_PyObject_AsString(__pyx_t_1); if (unlikely((!__pyx_t_8) && PyErr_Occurred())) __PYX_ERR(0, 188, __pyx_L1_error)
+    __pyx_t_8 = __Pyx_PyObject_AsString(__pyx_t_1); if (unlikely((!__pyx_t_8) && PyErr_Occurred())) __PYX_ERR(0, 229, __pyx_L1_error)
     __pyx_t_9 = (fuse_opt_add_arg((&__pyx_v_args), __pyx_t_8) != 0);
 
     __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
@@ -5821,16 +6106,16 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
     if (unlikely(__pyx_t_9)) {
 
 
-      /* "flashfs/fuse/_native.pyx":189
+      /* "flashfs/fuse/_native.pyx":230
  *         for word in ("flashfs", "-o", ",".join(("default_permissions", *options))):
  *             if fuse_opt_add_arg(&args, os.fsencode(word)):
  *                 raise MemoryError             # <<<<<<<<<<<<<<
  *         self.session = fuse_session_new(&args, &OPS, sizeof(OPS), <void*> self)
  *         fuse_opt_free_args(&args)
 */
-      PyErr_NoMemory(); __PYX_ERR(0, 189, __pyx_L1_error)
+      PyErr_NoMemory(); __PYX_ERR(0, 230, __pyx_L1_error)
 
-      /* "flashfs/fuse/_native.pyx":188
+      /* "flashfs/fuse/_native.pyx":229
  *         memset(&args, 0, sizeof(args))
  *         for word in ("flashfs", "-o", ",".join(("default_permissions", *options))):
  *             if fuse_opt_add_arg(&args, os.fsencode(word)):             # <<<<<<<<<<<<<<
@@ -5839,7 +6124,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
 */
     }
 
-    /* "flashfs/fuse/_native.pyx":187
+    /* "flashfs/fuse/_native.pyx":228
  *         cdef fuse_args args
  *         memset(&args, 0, sizeof(args))
  *         for word in ("flashfs", "-o", ",".join(("default_permissions", *options))):             # <<<<<<<<<<<<<<
@@ -5849,7 +6134,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
   }
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "flashfs/fuse/_native.pyx":190
+  /* "flashfs/fuse/_native.pyx":231
  *             if fuse_opt_add_arg(&args, os.fsencode(word)):
  *                 raise MemoryError
  *         self.session = fuse_session_new(&args, &OPS, sizeof(OPS), <void*> self)             # <<<<<<<<<<<<<<
@@ -5858,7 +6143,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
 */
   __pyx_v_self->session = fuse_session_new((&__pyx_v_args), (&__pyx_v_7flashfs_4fuse_7_native_OPS), (sizeof(__pyx_v_7flashfs_4fuse_7_native_OPS)), ((void *)__pyx_v_self));
 
-  /* "flashfs/fuse/_native.pyx":191
+  /* "flashfs/fuse/_native.pyx":232
  *                 raise MemoryError
  *         self.session = fuse_session_new(&args, &OPS, sizeof(OPS), <void*> self)
  *         fuse_opt_free_args(&args)             # <<<<<<<<<<<<<<
@@ -5867,7 +6152,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
 */
   fuse_opt_free_args((&__pyx_v_args));
 
-  /* "flashfs/fuse/_native.pyx":192
+  /* "flashfs/fuse/_native.pyx":233
  *         self.session = fuse_session_new(&args, &OPS, sizeof(OPS), <void*> self)
  *         fuse_opt_free_args(&args)
  *         if self.session == NULL:             # <<<<<<<<<<<<<<
@@ -5879,7 +6164,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
   if (unlikely(__pyx_t_9)) {
 
 
-    /* "flashfs/fuse/_native.pyx":193
+    /* "flashfs/fuse/_native.pyx":234
  *         fuse_opt_free_args(&args)
  *         if self.session == NULL:
  *             raise OSError("libfuse makes no session")             # <<<<<<<<<<<<<<
@@ -5892,14 +6177,14 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
       PyObject *__pyx_callargs[2] = {__pyx_t_1, __pyx_mstate_global->__pyx_kp_u_libfuse_makes_no_session};
       __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_OSError)), __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_1); __pyx_t_1 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 193, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 234, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_Raise(__pyx_t_2, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __PYX_ERR(0, 193, __pyx_L1_error)
+    __PYX_ERR(0, 234, __pyx_L1_error)
 
-    /* "flashfs/fuse/_native.pyx":192
+    /* "flashfs/fuse/_native.pyx":233
  *         self.session = fuse_session_new(&args, &OPS, sizeof(OPS), <void*> self)
  *         fuse_opt_free_args(&args)
  *         if self.session == NULL:             # <<<<<<<<<<<<<<
@@ -5908,7 +6193,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":194
+  /* "flashfs/fuse/_native.pyx":235
  *         if self.session == NULL:
  *             raise OSError("libfuse makes no session")
  *         if fuse_session_mount(self.session, os.fsencode(mountpoint)):             # <<<<<<<<<<<<<<
@@ -5916,9 +6201,9 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
  * 
 */
   __pyx_t_1 = NULL;
-  __Pyx_GetModuleGlobalName(__pyx_t_6, __pyx_mstate_global->__pyx_n_u_os); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 194, __pyx_L1_error)
+  __Pyx_GetModuleGlobalName(__pyx_t_6, __pyx_mstate_global->__pyx_n_u_os); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 235, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
-  __pyx_t_4 = __Pyx_PyObject_GetAttrStr(__pyx_t_6, __pyx_mstate_global->__pyx_n_u_fsencode); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 194, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyObject_GetAttrStr(__pyx_t_6, __pyx_mstate_global->__pyx_n_u_fsencode); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 235, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
   __pyx_t_7 = 1;
@@ -5938,10 +6223,10 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
     __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_4, __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_1); __pyx_t_1 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 194, __pyx_L1_error)
+    if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 235, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
   }
-  __pyx_t_10 = __Pyx_PyObject_AsString(__pyx_t_2); if (unlikely((!__pyx_t_10) && PyErr_Occurred())) __PYX_ERR(0, 194, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyObject_AsString(__pyx_t_2); if (unlikely((!__pyx_t_10) && PyErr_Occurred())) __PYX_ERR(0, 235, __pyx_L1_error)
   __pyx_t_9 = (fuse_session_mount(__pyx_v_self->session, __pyx_t_10) != 0);
 
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
@@ -5949,7 +6234,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
   if (unlikely(__pyx_t_9)) {
 
 
-    /* "flashfs/fuse/_native.pyx":195
+    /* "flashfs/fuse/_native.pyx":236
  *             raise OSError("libfuse makes no session")
  *         if fuse_session_mount(self.session, os.fsencode(mountpoint)):
  *             raise OSError("libfuse does not mount")             # <<<<<<<<<<<<<<
@@ -5962,14 +6247,14 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
       PyObject *__pyx_callargs[2] = {__pyx_t_4, __pyx_mstate_global->__pyx_kp_u_libfuse_does_not_mount};
       __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_OSError)), __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 195, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 236, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_Raise(__pyx_t_2, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __PYX_ERR(0, 195, __pyx_L1_error)
+    __PYX_ERR(0, 236, __pyx_L1_error)
 
-    /* "flashfs/fuse/_native.pyx":194
+    /* "flashfs/fuse/_native.pyx":235
  *         if self.session == NULL:
  *             raise OSError("libfuse makes no session")
  *         if fuse_session_mount(self.session, os.fsencode(mountpoint)):             # <<<<<<<<<<<<<<
@@ -5978,8 +6263,8 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":183
- *         free(self.buffer)
+  /* "flashfs/fuse/_native.pyx":224
+ *         pthread_cond_destroy(&self.no_views)
  * 
  *     def mount(self, mountpoint, options):             # <<<<<<<<<<<<<<
  *         """Raises OSError if libfuse cannot; why is on stderr."""
@@ -6005,7 +6290,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_4mount(struct __pyx_o
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":197
+/* "flashfs/fuse/_native.pyx":238
  *             raise OSError("libfuse does not mount")
  * 
  *     def unmount(self):             # <<<<<<<<<<<<<<
@@ -6061,7 +6346,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_6unmount(struct __pyx
   __Pyx_RefNannyDeclarations
   __Pyx_RefNannySetupContext("unmount", 0);
 
-  /* "flashfs/fuse/_native.pyx":199
+  /* "flashfs/fuse/_native.pyx":240
  *     def unmount(self):
  *         """After ``serve``. Whoever still waits for an answer gets ENOTCONN or ECONNABORTED."""
  *         fuse_session_unmount(self.session)             # <<<<<<<<<<<<<<
@@ -6070,7 +6355,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_6unmount(struct __pyx
 */
   fuse_session_unmount(__pyx_v_self->session);
 
-  /* "flashfs/fuse/_native.pyx":197
+  /* "flashfs/fuse/_native.pyx":238
  *             raise OSError("libfuse does not mount")
  * 
  *     def unmount(self):             # <<<<<<<<<<<<<<
@@ -6085,7 +6370,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_6unmount(struct __pyx
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":201
+/* "flashfs/fuse/_native.pyx":242
  *         fuse_session_unmount(self.session)
  * 
  *     def traffic(self):             # <<<<<<<<<<<<<<
@@ -6156,30 +6441,30 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("traffic", 0);
 
-  /* "flashfs/fuse/_native.pyx":204
+  /* "flashfs/fuse/_native.pyx":245
  *         """What the kernel asked for so far."""
  *         return {
  *             "requests": {name: self.requests[i] for i, name in enumerate(NAMES)},             # <<<<<<<<<<<<<<
  *             "bytes": {name: self.moved[i] for i, name in enumerate(NAMES[:3])},
  *         }
 */
-  __pyx_t_1 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 204, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 245, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   { /* enter inner scope */
-    __pyx_t_2 = PyDict_New(); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 204, __pyx_L5_error)
+    __pyx_t_2 = PyDict_New(); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 245, __pyx_L5_error)
     __Pyx_GOTREF(__pyx_t_2);
     __Pyx_INCREF(__pyx_mstate_global->__pyx_int_0);
     __pyx_t_3 = __pyx_mstate_global->__pyx_int_0;
-    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_NAMES); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 204, __pyx_L5_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_NAMES); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 245, __pyx_L5_error)
     __Pyx_GOTREF(__pyx_t_4);
     if (likely(PyList_CheckExact(__pyx_t_4)) || PyTuple_CheckExact(__pyx_t_4)) {
       __pyx_t_5 = __pyx_t_4; __Pyx_INCREF(__pyx_t_5);
       __pyx_t_6 = 0;
       __pyx_t_7 = NULL;
     } else {
-      __pyx_t_6 = -1; __pyx_t_5 = PyObject_GetIter(__pyx_t_4); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 204, __pyx_L5_error)
+      __pyx_t_6 = -1; __pyx_t_5 = PyObject_GetIter(__pyx_t_4); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 245, __pyx_L5_error)
       __Pyx_GOTREF(__pyx_t_5);
-      __pyx_t_7 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_5); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 204, __pyx_L5_error)
+      __pyx_t_7 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_5); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 245, __pyx_L5_error)
     }
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     for (;;) {
@@ -6188,7 +6473,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
           {
             Py_ssize_t __pyx_temp = __Pyx_PyList_GET_SIZE(__pyx_t_5);
             #if !CYTHON_ASSUME_SAFE_SIZE
-            if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 204, __pyx_L5_error)
+            if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 245, __pyx_L5_error)
             #endif
             if (__pyx_t_6 >= __pyx_temp) break;
           }
@@ -6198,7 +6483,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
           {
             Py_ssize_t __pyx_temp = __Pyx_PyTuple_GET_SIZE(__pyx_t_5);
             #if !CYTHON_ASSUME_SAFE_SIZE
-            if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 204, __pyx_L5_error)
+            if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 245, __pyx_L5_error)
             #endif
             if (__pyx_t_6 >= __pyx_temp) break;
           }
@@ -6209,13 +6494,13 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
           #endif
           ++__pyx_t_6;
         }
-        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 204, __pyx_L5_error)
+        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 245, __pyx_L5_error)
       } else {
         __pyx_t_4 = __pyx_t_7(__pyx_t_5);
         if (unlikely(!__pyx_t_4)) {
           PyObject* exc_type = PyErr_Occurred();
           if (exc_type) {
-            if (unlikely(!__Pyx_PyErr_GivenExceptionMatches(exc_type, PyExc_StopIteration))) __PYX_ERR(0, 204, __pyx_L5_error)
+            if (unlikely(!__Pyx_PyErr_GivenExceptionMatches(exc_type, PyExc_StopIteration))) __PYX_ERR(0, 245, __pyx_L5_error)
             PyErr_Clear();
           }
           break;
@@ -6226,16 +6511,16 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
       __pyx_t_4 = 0;
       __Pyx_INCREF(__pyx_t_3);
       __Pyx_XDECREF_SET(__pyx_7genexpr__pyx_v_i, __pyx_t_3);
-      __pyx_t_4 = __Pyx_PyLong_AddObjC(__pyx_t_3, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 204, __pyx_L5_error)
+      __pyx_t_4 = __Pyx_PyLong_AddObjC(__pyx_t_3, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 245, __pyx_L5_error)
       __Pyx_GOTREF(__pyx_t_4);
       __Pyx_DECREF(__pyx_t_3);
       __pyx_t_3 = __pyx_t_4;
       __pyx_t_4 = 0;
-      __pyx_t_8 = __Pyx_PyIndex_AsSsize_t(__pyx_7genexpr__pyx_v_i); if (unlikely((__pyx_t_8 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 204, __pyx_L5_error)
-      __pyx_t_4 = __Pyx_PyLong_From_uint64_t((__pyx_v_self->requests[__pyx_t_8])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 204, __pyx_L5_error)
+      __pyx_t_8 = __Pyx_PyIndex_AsSsize_t(__pyx_7genexpr__pyx_v_i); if (unlikely((__pyx_t_8 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 245, __pyx_L5_error)
+      __pyx_t_4 = __Pyx_PyLong_From_uint64_t((__pyx_v_self->requests[__pyx_t_8])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 245, __pyx_L5_error)
       __Pyx_GOTREF(__pyx_t_4);
 
-      if (unlikely(PyDict_SetItem(__pyx_t_2, __pyx_7genexpr__pyx_v_name, __pyx_t_4))) __PYX_ERR(0, 204, __pyx_L5_error)
+      if (unlikely(PyDict_SetItem(__pyx_t_2, __pyx_7genexpr__pyx_v_name, __pyx_t_4))) __PYX_ERR(0, 245, __pyx_L5_error)
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     }
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
@@ -6249,24 +6534,24 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
     goto __pyx_L1_error;
     __pyx_L9_exit_scope:;
   } /* exit inner scope */
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_requests, __pyx_t_2) < (0)) __PYX_ERR(0, 204, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_requests, __pyx_t_2) < (0)) __PYX_ERR(0, 245, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   { /* enter inner scope */
 
-    /* "flashfs/fuse/_native.pyx":205
+    /* "flashfs/fuse/_native.pyx":246
  *         return {
  *             "requests": {name: self.requests[i] for i, name in enumerate(NAMES)},
  *             "bytes": {name: self.moved[i] for i, name in enumerate(NAMES[:3])},             # <<<<<<<<<<<<<<
  *         }
  * 
 */
-    __pyx_t_2 = PyDict_New(); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 205, __pyx_L12_error)
+    __pyx_t_2 = PyDict_New(); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 246, __pyx_L12_error)
     __Pyx_GOTREF(__pyx_t_2);
     __Pyx_INCREF(__pyx_mstate_global->__pyx_int_0);
     __pyx_t_3 = __pyx_mstate_global->__pyx_int_0;
-    __Pyx_GetModuleGlobalName(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_NAMES); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 205, __pyx_L12_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_NAMES); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 246, __pyx_L12_error)
     __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_4 = __Pyx_PyObject_GetSlice(__pyx_t_5, 0, 3, NULL, NULL, &__pyx_mstate_global->__pyx_slice[0], 0, 1, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 205, __pyx_L12_error)
+    __pyx_t_4 = __Pyx_PyObject_GetSlice(__pyx_t_5, 0, 3, NULL, NULL, &__pyx_mstate_global->__pyx_slice[0], 0, 1, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 246, __pyx_L12_error)
     __Pyx_GOTREF(__pyx_t_4);
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
     if (likely(PyList_CheckExact(__pyx_t_4)) || PyTuple_CheckExact(__pyx_t_4)) {
@@ -6274,9 +6559,9 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
       __pyx_t_6 = 0;
       __pyx_t_7 = NULL;
     } else {
-      __pyx_t_6 = -1; __pyx_t_5 = PyObject_GetIter(__pyx_t_4); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 205, __pyx_L12_error)
+      __pyx_t_6 = -1; __pyx_t_5 = PyObject_GetIter(__pyx_t_4); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 246, __pyx_L12_error)
       __Pyx_GOTREF(__pyx_t_5);
-      __pyx_t_7 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_5); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 205, __pyx_L12_error)
+      __pyx_t_7 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_5); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 246, __pyx_L12_error)
     }
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     for (;;) {
@@ -6285,7 +6570,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
           {
             Py_ssize_t __pyx_temp = __Pyx_PyList_GET_SIZE(__pyx_t_5);
             #if !CYTHON_ASSUME_SAFE_SIZE
-            if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 205, __pyx_L12_error)
+            if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 246, __pyx_L12_error)
             #endif
             if (__pyx_t_6 >= __pyx_temp) break;
           }
@@ -6295,7 +6580,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
           {
             Py_ssize_t __pyx_temp = __Pyx_PyTuple_GET_SIZE(__pyx_t_5);
             #if !CYTHON_ASSUME_SAFE_SIZE
-            if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 205, __pyx_L12_error)
+            if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 246, __pyx_L12_error)
             #endif
             if (__pyx_t_6 >= __pyx_temp) break;
           }
@@ -6306,13 +6591,13 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
           #endif
           ++__pyx_t_6;
         }
-        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 205, __pyx_L12_error)
+        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 246, __pyx_L12_error)
       } else {
         __pyx_t_4 = __pyx_t_7(__pyx_t_5);
         if (unlikely(!__pyx_t_4)) {
           PyObject* exc_type = PyErr_Occurred();
           if (exc_type) {
-            if (unlikely(!__Pyx_PyErr_GivenExceptionMatches(exc_type, PyExc_StopIteration))) __PYX_ERR(0, 205, __pyx_L12_error)
+            if (unlikely(!__Pyx_PyErr_GivenExceptionMatches(exc_type, PyExc_StopIteration))) __PYX_ERR(0, 246, __pyx_L12_error)
             PyErr_Clear();
           }
           break;
@@ -6323,16 +6608,16 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
       __pyx_t_4 = 0;
       __Pyx_INCREF(__pyx_t_3);
       __Pyx_XDECREF_SET(__pyx_8genexpr1__pyx_v_i, __pyx_t_3);
-      __pyx_t_4 = __Pyx_PyLong_AddObjC(__pyx_t_3, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 205, __pyx_L12_error)
+      __pyx_t_4 = __Pyx_PyLong_AddObjC(__pyx_t_3, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 246, __pyx_L12_error)
       __Pyx_GOTREF(__pyx_t_4);
       __Pyx_DECREF(__pyx_t_3);
       __pyx_t_3 = __pyx_t_4;
       __pyx_t_4 = 0;
-      __pyx_t_8 = __Pyx_PyIndex_AsSsize_t(__pyx_8genexpr1__pyx_v_i); if (unlikely((__pyx_t_8 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 205, __pyx_L12_error)
-      __pyx_t_4 = __Pyx_PyLong_From_uint64_t((__pyx_v_self->moved[__pyx_t_8])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 205, __pyx_L12_error)
+      __pyx_t_8 = __Pyx_PyIndex_AsSsize_t(__pyx_8genexpr1__pyx_v_i); if (unlikely((__pyx_t_8 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 246, __pyx_L12_error)
+      __pyx_t_4 = __Pyx_PyLong_From_uint64_t((__pyx_v_self->moved[__pyx_t_8])); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 246, __pyx_L12_error)
       __Pyx_GOTREF(__pyx_t_4);
 
-      if (unlikely(PyDict_SetItem(__pyx_t_2, __pyx_8genexpr1__pyx_v_name, __pyx_t_4))) __PYX_ERR(0, 205, __pyx_L12_error)
+      if (unlikely(PyDict_SetItem(__pyx_t_2, __pyx_8genexpr1__pyx_v_name, __pyx_t_4))) __PYX_ERR(0, 246, __pyx_L12_error)
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     }
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
@@ -6346,7 +6631,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
     goto __pyx_L1_error;
     __pyx_L16_exit_scope:;
   } /* exit inner scope */
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_bytes, __pyx_t_2) < (0)) __PYX_ERR(0, 204, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_bytes, __pyx_t_2) < (0)) __PYX_ERR(0, 245, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   {
     PyObject *__pyx_temp;
@@ -6359,7 +6644,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":201
+  /* "flashfs/fuse/_native.pyx":242
  *         fuse_session_unmount(self.session)
  * 
  *     def traffic(self):             # <<<<<<<<<<<<<<
@@ -6386,8 +6671,77 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_8traffic(struct __pyx
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":210
+/* "flashfs/fuse/_native.pyx":251
  *     # --- the loop
+ * 
+ *     @property             # <<<<<<<<<<<<<<
+ *     def threads_wanted(self):
+ *         return 1 if self.realtime else 2
+*/
+
+/* Python wrapper */
+static PyObject *__pyx_pw_7flashfs_4fuse_7_native_7Session_14threads_wanted_1__get__(PyObject *__pyx_v_self); /*proto*/
+static PyObject *__pyx_pw_7flashfs_4fuse_7_native_7Session_14threads_wanted_1__get__(PyObject *__pyx_v_self) {
+  CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
+  PyObject *__pyx_r = 0;
+  __Pyx_RefNannyDeclarations
+  __Pyx_RefNannySetupContext("__get__ (wrapper)", 0);
+  __pyx_kwvalues = __Pyx_KwValues_VARARGS(__pyx_args, __pyx_nargs);
+  __pyx_r = __pyx_pf_7flashfs_4fuse_7_native_7Session_14threads_wanted___get__(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_v_self));
+
+  /* function exit code */
+  __Pyx_RefNannyFinishContext();
+  return __pyx_r;
+}
+
+static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_14threads_wanted___get__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self) {
+  PyObject *__pyx_r = NULL;
+  __Pyx_RefNannyDeclarations
+  PyObject *__pyx_t_1 = NULL;
+  __Pyx_RefNannySetupContext("__get__", 0);
+
+  /* "flashfs/fuse/_native.pyx":253
+ *     @property
+ *     def threads_wanted(self):
+ *         return 1 if self.realtime else 2             # <<<<<<<<<<<<<<
+ * 
+ *     def serve(self, ready):
+*/
+  if (__pyx_v_self->realtime) {
+    __Pyx_INCREF(__pyx_mstate_global->__pyx_int_1);
+    __pyx_t_1 = __pyx_mstate_global->__pyx_int_1;
+  } else {
+    __Pyx_INCREF(__pyx_mstate_global->__pyx_int_2);
+    __pyx_t_1 = __pyx_mstate_global->__pyx_int_2;
+  }
+  {
+    PyObject *__pyx_temp;
+    {
+      __pyx_temp = __pyx_r;
+      __pyx_r = __pyx_t_1;
+    }
+    __Pyx_XDECREF(__pyx_temp);
+  }
+  __pyx_t_1 = 0;
+  goto __pyx_L0;
+
+  /* "flashfs/fuse/_native.pyx":251
+ *     # --- the loop
+ * 
+ *     @property             # <<<<<<<<<<<<<<
+ *     def threads_wanted(self):
+ *         return 1 if self.realtime else 2
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+  __Pyx_XGIVEREF(__pyx_r);
+  __Pyx_RefNannyFinishContext();
+  return __pyx_r;
+}
+
+/* "flashfs/fuse/_native.pyx":255
+ *         return 1 if self.realtime else 2
  * 
  *     def serve(self, ready):             # <<<<<<<<<<<<<<
  *         """Answer requests until the mount is gone or ``stop`` was called; ``ready()`` is called, from here, once the
@@ -6434,32 +6788,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_ready,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 210, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 255, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 210, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 255, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "serve", 0) < (0)) __PYX_ERR(0, 210, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "serve", 0) < (0)) __PYX_ERR(0, 255, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("serve", 1, 1, 1, i); __PYX_ERR(0, 210, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("serve", 1, 1, 1, i); __PYX_ERR(0, 255, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 210, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 255, __pyx_L3_error)
     }
     __pyx_v_ready = values[0];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("serve", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 210, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("serve", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 255, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -6482,235 +6836,296 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 
 static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_10serve(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, PyObject *__pyx_v_ready) {
   int __pyx_v_result;
+  uint8_t *__pyx_v_buffer;
   PyObject *__pyx_r = NULL;
   __Pyx_RefNannyDeclarations
-  PyObject *__pyx_t_1 = NULL;
+  int __pyx_t_1;
   PyObject *__pyx_t_2 = NULL;
   PyObject *__pyx_t_3 = NULL;
   PyObject *__pyx_t_4 = NULL;
-  size_t __pyx_t_5;
-  int __pyx_t_6;
-  PyObject *__pyx_t_7 = NULL;
+  PyObject *__pyx_t_5 = NULL;
+  size_t __pyx_t_6;
+  int __pyx_t_7;
   PyObject *__pyx_t_8 = NULL;
   PyObject *__pyx_t_9 = NULL;
-  int64_t __pyx_t_10;
-  int __pyx_t_11;
+  PyObject *__pyx_t_10 = NULL;
+  int64_t __pyx_t_11;
+  int __pyx_t_12;
+  int __pyx_t_13;
+  char const *__pyx_t_14;
+  PyObject *__pyx_t_15 = NULL;
+  PyObject *__pyx_t_16 = NULL;
+  PyObject *__pyx_t_17 = NULL;
+  PyObject *__pyx_t_18 = NULL;
+  PyObject *__pyx_t_19 = NULL;
+  PyObject *__pyx_t_20 = NULL;
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("serve", 0);
 
-  /* "flashfs/fuse/_native.pyx":214
+  /* "flashfs/fuse/_native.pyx":259
  *         kernel has said hello."""
  *         cdef int result
+ *         cdef uint8_t* buffer = <uint8_t*> malloc(REQUEST_BYTES)             # <<<<<<<<<<<<<<
+ *         if buffer == NULL:
+ *             raise MemoryError
+*/
+  __pyx_v_buffer = ((uint8_t *)malloc(__pyx_e_7flashfs_4fuse_7_native_REQUEST_BYTES));
+
+  /* "flashfs/fuse/_native.pyx":260
+ *         cdef int result
+ *         cdef uint8_t* buffer = <uint8_t*> malloc(REQUEST_BYTES)
+ *         if buffer == NULL:             # <<<<<<<<<<<<<<
+ *             raise MemoryError
+ *         self.ready = ready
+*/
+  __pyx_t_1 = (__pyx_v_buffer == NULL);
+
+  if (unlikely(__pyx_t_1)) {
+
+
+    /* "flashfs/fuse/_native.pyx":261
+ *         cdef uint8_t* buffer = <uint8_t*> malloc(REQUEST_BYTES)
+ *         if buffer == NULL:
+ *             raise MemoryError             # <<<<<<<<<<<<<<
+ *         self.ready = ready
+ *         self.threads.append(threading.get_ident())
+*/
+    PyErr_NoMemory(); __PYX_ERR(0, 261, __pyx_L1_error)
+
+    /* "flashfs/fuse/_native.pyx":260
+ *         cdef int result
+ *         cdef uint8_t* buffer = <uint8_t*> malloc(REQUEST_BYTES)
+ *         if buffer == NULL:             # <<<<<<<<<<<<<<
+ *             raise MemoryError
+ *         self.ready = ready
+*/
+  }
+
+  /* "flashfs/fuse/_native.pyx":262
+ *         if buffer == NULL:
+ *             raise MemoryError
  *         self.ready = ready             # <<<<<<<<<<<<<<
- *         self.thread = threading.get_ident()
- *         if wake_install() != 0:
+ *         self.threads.append(threading.get_ident())
+ *         try:
 */
   __Pyx_INCREF(__pyx_v_ready);
   __Pyx_GIVEREF(__pyx_v_ready);
   __Pyx_GOTREF(__pyx_v_self->ready);
   __Pyx_DECREF_SET(__pyx_v_self->ready, __pyx_v_ready);
 
-  /* "flashfs/fuse/_native.pyx":215
- *         cdef int result
+  /* "flashfs/fuse/_native.pyx":263
+ *             raise MemoryError
  *         self.ready = ready
- *         self.thread = threading.get_ident()             # <<<<<<<<<<<<<<
- *         if wake_install() != 0:
- *             raise OSError(errno, os.strerror(errno))
+ *         self.threads.append(threading.get_ident())             # <<<<<<<<<<<<<<
+ *         try:
+ *             if wake_install() != 0:
 */
-  __pyx_t_2 = NULL;
-  __Pyx_GetModuleGlobalName(__pyx_t_3, __pyx_mstate_global->__pyx_n_u_threading); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 215, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_3);
-  __pyx_t_4 = __Pyx_PyObject_GetAttrStr(__pyx_t_3, __pyx_mstate_global->__pyx_n_u_get_ident); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 215, __pyx_L1_error)
+  if (unlikely(__pyx_v_self->threads == Py_None)) {
+    PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "append");
+    __PYX_ERR(0, 263, __pyx_L1_error)
+  }
+  __pyx_t_3 = NULL;
+  __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_threading); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 263, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-  __pyx_t_5 = 1;
+  __pyx_t_5 = __Pyx_PyObject_GetAttrStr(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_get_ident); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 263, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_5);
+  __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
+  __pyx_t_6 = 1;
   #if CYTHON_UNPACK_METHODS
-  if (unlikely(PyMethod_Check(__pyx_t_4))) {
-    __pyx_t_2 = PyMethod_GET_SELF(__pyx_t_4);
-    assert(__pyx_t_2);
-    PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_4);
-    __Pyx_INCREF(__pyx_t_2);
+  if (unlikely(PyMethod_Check(__pyx_t_5))) {
+    __pyx_t_3 = PyMethod_GET_SELF(__pyx_t_5);
+    assert(__pyx_t_3);
+    PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_5);
+    __Pyx_INCREF(__pyx_t_3);
     __Pyx_INCREF(__pyx__function);
-    __Pyx_DECREF_SET(__pyx_t_4, __pyx__function);
-    __pyx_t_5 = 0;
+    __Pyx_DECREF_SET(__pyx_t_5, __pyx__function);
+    __pyx_t_6 = 0;
   }
   #endif
   {
-    PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
-    __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_4, __pyx_callargs+__pyx_t_5, (1-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-    __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 215, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_1);
-  }
-  __Pyx_GIVEREF(__pyx_t_1);
-  __Pyx_GOTREF(__pyx_v_self->thread);
-  __Pyx_DECREF_SET(__pyx_v_self->thread, __pyx_t_1);
-  __pyx_t_1 = 0;
-
-  /* "flashfs/fuse/_native.pyx":216
- *         self.ready = ready
- *         self.thread = threading.get_ident()
- *         if wake_install() != 0:             # <<<<<<<<<<<<<<
- *             raise OSError(errno, os.strerror(errno))
- *         if self.realtime:
-*/
-  __pyx_t_6 = (wake_install() != 0);
-
-  if (unlikely(__pyx_t_6)) {
-
-
-    /* "flashfs/fuse/_native.pyx":217
- *         self.thread = threading.get_ident()
- *         if wake_install() != 0:
- *             raise OSError(errno, os.strerror(errno))             # <<<<<<<<<<<<<<
- *         if self.realtime:
- *             self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
-*/
-    __pyx_t_4 = NULL;
-    __pyx_t_2 = __Pyx_PyLong_From_int(errno); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 217, __pyx_L1_error)
+    PyObject *__pyx_callargs[2] = {__pyx_t_3, NULL};
+    __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_5, __pyx_callargs+__pyx_t_6, (1-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+    __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
+    __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+    if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 263, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
-    __pyx_t_7 = NULL;
-    __Pyx_GetModuleGlobalName(__pyx_t_8, __pyx_mstate_global->__pyx_n_u_os); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 217, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_8);
-    __pyx_t_9 = __Pyx_PyObject_GetAttrStr(__pyx_t_8, __pyx_mstate_global->__pyx_n_u_strerror); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 217, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_9);
-    __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
-    __pyx_t_8 = __Pyx_PyLong_From_int(errno); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 217, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_8);
-    __pyx_t_5 = 1;
-    #if CYTHON_UNPACK_METHODS
-    if (unlikely(PyMethod_Check(__pyx_t_9))) {
-      __pyx_t_7 = PyMethod_GET_SELF(__pyx_t_9);
-      assert(__pyx_t_7);
-      PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_9);
-      __Pyx_INCREF(__pyx_t_7);
-      __Pyx_INCREF(__pyx__function);
-      __Pyx_DECREF_SET(__pyx_t_9, __pyx__function);
-      __pyx_t_5 = 0;
-    }
-    #endif
-    {
-      PyObject *__pyx_callargs[2] = {__pyx_t_7, __pyx_t_8};
-      __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_9, __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-      __Pyx_XDECREF(__pyx_t_7); __pyx_t_7 = 0;
-      __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
-      __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 217, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_3);
-    }
-    __pyx_t_5 = 1;
-    {
-      PyObject *__pyx_callargs[3] = {__pyx_t_4, __pyx_t_2, __pyx_t_3};
-      __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_OSError)), __pyx_callargs+__pyx_t_5, (3-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-      __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-      __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-      __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-      if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 217, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_1);
-    }
-    __Pyx_Raise(__pyx_t_1, 0, 0, 0);
-    __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-    __PYX_ERR(0, 217, __pyx_L1_error)
+  }
+  __pyx_t_7 = __Pyx_PyList_Append(__pyx_v_self->threads, __pyx_t_2); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 263, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-    /* "flashfs/fuse/_native.pyx":216
+
+  /* "flashfs/fuse/_native.pyx":264
  *         self.ready = ready
- *         self.thread = threading.get_ident()
- *         if wake_install() != 0:             # <<<<<<<<<<<<<<
- *             raise OSError(errno, os.strerror(errno))
- *         if self.realtime:
-*/
-  }
-
-  /* "flashfs/fuse/_native.pyx":218
- *         if wake_install() != 0:
- *             raise OSError(errno, os.strerror(errno))
- *         if self.realtime:             # <<<<<<<<<<<<<<
- *             self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
- *         try:
-*/
-  if (__pyx_v_self->realtime) {
-
-    /* "flashfs/fuse/_native.pyx":219
- *             raise OSError(errno, os.strerror(errno))
- *         if self.realtime:
- *             self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)             # <<<<<<<<<<<<<<
- *         try:
- *             with nogil:
-*/
-    __pyx_t_1 = __Pyx_PyLong_From_int64_t(__pyx_f_7flashfs_4fuse_7_native_now_ns()); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 219, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_1);
-    __pyx_t_2 = NULL;
-    __pyx_t_9 = ((PyObject *)__pyx_v_self->ssd->__pyx_base.nand);
-    __Pyx_INCREF(__pyx_t_9);
-    __pyx_t_5 = 0;
-    {
-      PyObject *__pyx_callargs[2] = {__pyx_t_9, NULL};
-      __pyx_t_4 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_clock, __pyx_callargs+__pyx_t_5, (1-__pyx_t_5) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-      __Pyx_XDECREF(__pyx_t_9); __pyx_t_9 = 0;
-      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 219, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_4);
-    }
-    __pyx_t_9 = __Pyx_PyObject_Dict_GetItem(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_dies); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 219, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_9);
-    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    #if CYTHON_VECTORCALL
-    #endif
-    __pyx_t_5 = 1;
-    {
-      PyObject *__pyx_callargs[3] = {__pyx_t_2, __pyx_t_9, __pyx_mstate_global->__pyx_int_0};
-      #if CYTHON_VECTORCALL
-      __pyx_t_4 = __pyx_mstate_global->__pyx_tuple[0];
-      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 219, __pyx_L1_error)
-      __Pyx_INCREF(__pyx_t_4);
-      #else
-      {
-        PyObject *__pyx_temp[1] = {__pyx_mstate_global->__pyx_n_u_default};
-        __pyx_t_4 = __Pyx_MakeKwargDict(__pyx_temp, __pyx_callargs+2, 1);
-        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 219, __pyx_L1_error)
-        __Pyx_GOTREF(__pyx_t_4);
-      }
-      #endif
-      __pyx_t_3 = __Pyx_Object_VectorcallKwds((PyObject*)__pyx_builtin_max, __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET), __pyx_t_4);
-      __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-      __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-      #if CYTHON_VECTORCALL
-      #endif
-      __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 219, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_3);
-    }
-    __pyx_t_4 = __Pyx_PyNumber_Subtract_int_object(__pyx_t_1, __pyx_t_3); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 219, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_4);
-    __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-    __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    __pyx_t_10 = __Pyx_PyLong_As_int64_t(__pyx_t_4); if (unlikely((__pyx_t_10 == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 219, __pyx_L1_error)
-    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    __pyx_v_self->zero_ns = __pyx_t_10;
-
-    /* "flashfs/fuse/_native.pyx":218
- *         if wake_install() != 0:
- *             raise OSError(errno, os.strerror(errno))
- *         if self.realtime:             # <<<<<<<<<<<<<<
- *             self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
- *         try:
-*/
-  }
-
-  /* "flashfs/fuse/_native.pyx":220
- *         if self.realtime:
- *             self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+ *         self.threads.append(threading.get_ident())
  *         try:             # <<<<<<<<<<<<<<
- *             with nogil:
- *                 result = self.answer_realtime() if self.realtime else self.answer_all()
+ *             if wake_install() != 0:
+ *                 raise OSError(errno, os.strerror(errno))
 */
   /*try:*/ {
 
-    /* "flashfs/fuse/_native.pyx":221
- *             self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+    /* "flashfs/fuse/_native.pyx":265
+ *         self.threads.append(threading.get_ident())
  *         try:
+ *             if wake_install() != 0:             # <<<<<<<<<<<<<<
+ *                 raise OSError(errno, os.strerror(errno))
+ *             if self.realtime:
+*/
+    __pyx_t_1 = (wake_install() != 0);
+
+    if (unlikely(__pyx_t_1)) {
+
+
+      /* "flashfs/fuse/_native.pyx":266
+ *         try:
+ *             if wake_install() != 0:
+ *                 raise OSError(errno, os.strerror(errno))             # <<<<<<<<<<<<<<
+ *             if self.realtime:
+ *                 self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+*/
+      __pyx_t_5 = NULL;
+      __pyx_t_3 = __Pyx_PyLong_From_int(errno); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 266, __pyx_L5_error)
+      __Pyx_GOTREF(__pyx_t_3);
+      __pyx_t_8 = NULL;
+      __Pyx_GetModuleGlobalName(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_os); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 266, __pyx_L5_error)
+      __Pyx_GOTREF(__pyx_t_9);
+      __pyx_t_10 = __Pyx_PyObject_GetAttrStr(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_strerror); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 266, __pyx_L5_error)
+      __Pyx_GOTREF(__pyx_t_10);
+      __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+      __pyx_t_9 = __Pyx_PyLong_From_int(errno); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 266, __pyx_L5_error)
+      __Pyx_GOTREF(__pyx_t_9);
+      __pyx_t_6 = 1;
+      #if CYTHON_UNPACK_METHODS
+      if (unlikely(PyMethod_Check(__pyx_t_10))) {
+        __pyx_t_8 = PyMethod_GET_SELF(__pyx_t_10);
+        assert(__pyx_t_8);
+        PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_10);
+        __Pyx_INCREF(__pyx_t_8);
+        __Pyx_INCREF(__pyx__function);
+        __Pyx_DECREF_SET(__pyx_t_10, __pyx__function);
+        __pyx_t_6 = 0;
+      }
+      #endif
+      {
+        PyObject *__pyx_callargs[2] = {__pyx_t_8, __pyx_t_9};
+        __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_10, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+        __Pyx_XDECREF(__pyx_t_8); __pyx_t_8 = 0;
+        __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+        __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 266, __pyx_L5_error)
+        __Pyx_GOTREF(__pyx_t_4);
+      }
+      __pyx_t_6 = 1;
+      {
+        PyObject *__pyx_callargs[3] = {__pyx_t_5, __pyx_t_3, __pyx_t_4};
+        __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_OSError)), __pyx_callargs+__pyx_t_6, (3-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+        __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
+        __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
+        __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
+        if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 266, __pyx_L5_error)
+        __Pyx_GOTREF(__pyx_t_2);
+      }
+      __Pyx_Raise(__pyx_t_2, 0, 0, 0);
+      __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
+      __PYX_ERR(0, 266, __pyx_L5_error)
+
+      /* "flashfs/fuse/_native.pyx":265
+ *         self.threads.append(threading.get_ident())
+ *         try:
+ *             if wake_install() != 0:             # <<<<<<<<<<<<<<
+ *                 raise OSError(errno, os.strerror(errno))
+ *             if self.realtime:
+*/
+    }
+
+    /* "flashfs/fuse/_native.pyx":267
+ *             if wake_install() != 0:
+ *                 raise OSError(errno, os.strerror(errno))
+ *             if self.realtime:             # <<<<<<<<<<<<<<
+ *                 self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+ *             set_buffer(buffer)
+*/
+    if (__pyx_v_self->realtime) {
+
+      /* "flashfs/fuse/_native.pyx":268
+ *                 raise OSError(errno, os.strerror(errno))
+ *             if self.realtime:
+ *                 self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)             # <<<<<<<<<<<<<<
+ *             set_buffer(buffer)
+ *             with nogil:
+*/
+      __pyx_t_2 = __Pyx_PyLong_From_int64_t(__pyx_f_7flashfs_4fuse_7_native_now_ns()); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 268, __pyx_L5_error)
+      __Pyx_GOTREF(__pyx_t_2);
+      __pyx_t_3 = NULL;
+      __pyx_t_10 = ((PyObject *)__pyx_v_self->ssd->__pyx_base.nand);
+      __Pyx_INCREF(__pyx_t_10);
+      __pyx_t_6 = 0;
+      {
+        PyObject *__pyx_callargs[2] = {__pyx_t_10, NULL};
+        __pyx_t_5 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_clock, __pyx_callargs+__pyx_t_6, (1-__pyx_t_6) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+        __Pyx_XDECREF(__pyx_t_10); __pyx_t_10 = 0;
+        if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 268, __pyx_L5_error)
+        __Pyx_GOTREF(__pyx_t_5);
+      }
+      __pyx_t_10 = __Pyx_PyObject_Dict_GetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_dies); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 268, __pyx_L5_error)
+      __Pyx_GOTREF(__pyx_t_10);
+      __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+      #if CYTHON_VECTORCALL
+      #endif
+      __pyx_t_6 = 1;
+      {
+        PyObject *__pyx_callargs[3] = {__pyx_t_3, __pyx_t_10, __pyx_mstate_global->__pyx_int_0};
+        #if CYTHON_VECTORCALL
+        __pyx_t_5 = __pyx_mstate_global->__pyx_tuple[0];
+        if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 268, __pyx_L5_error)
+        __Pyx_INCREF(__pyx_t_5);
+        #else
+        {
+          PyObject *__pyx_temp[1] = {__pyx_mstate_global->__pyx_n_u_default};
+          __pyx_t_5 = __Pyx_MakeKwargDict(__pyx_temp, __pyx_callargs+2, 1);
+          if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 268, __pyx_L5_error)
+          __Pyx_GOTREF(__pyx_t_5);
+        }
+        #endif
+        __pyx_t_4 = __Pyx_Object_VectorcallKwds((PyObject*)__pyx_builtin_max, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET), __pyx_t_5);
+        __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
+        __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+        #if CYTHON_VECTORCALL
+        #endif
+        __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 268, __pyx_L5_error)
+        __Pyx_GOTREF(__pyx_t_4);
+      }
+      __pyx_t_5 = __Pyx_PyNumber_Subtract_int_object(__pyx_t_2, __pyx_t_4); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 268, __pyx_L5_error)
+      __Pyx_GOTREF(__pyx_t_5);
+      __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
+      __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
+      __pyx_t_11 = __Pyx_PyLong_As_int64_t(__pyx_t_5); if (unlikely((__pyx_t_11 == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 268, __pyx_L5_error)
+      __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+      __pyx_v_self->zero_ns = __pyx_t_11;
+
+      /* "flashfs/fuse/_native.pyx":267
+ *             if wake_install() != 0:
+ *                 raise OSError(errno, os.strerror(errno))
+ *             if self.realtime:             # <<<<<<<<<<<<<<
+ *                 self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+ *             set_buffer(buffer)
+*/
+    }
+
+    /* "flashfs/fuse/_native.pyx":269
+ *             if self.realtime:
+ *                 self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+ *             set_buffer(buffer)             # <<<<<<<<<<<<<<
+ *             with nogil:
+ *                 result = self.answer_realtime() if self.realtime else self.answer_all()
+*/
+    set_buffer(__pyx_v_buffer);
+
+    /* "flashfs/fuse/_native.pyx":270
+ *                 self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+ *             set_buffer(buffer)
  *             with nogil:             # <<<<<<<<<<<<<<
  *                 result = self.answer_realtime() if self.realtime else self.answer_all()
  *         finally:
@@ -6721,26 +7136,26 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_10serve(struct __pyx_
         __Pyx_FastGIL_Remember();
         /*try:*/ {
 
-          /* "flashfs/fuse/_native.pyx":222
- *         try:
+          /* "flashfs/fuse/_native.pyx":271
+ *             set_buffer(buffer)
  *             with nogil:
  *                 result = self.answer_realtime() if self.realtime else self.answer_all()             # <<<<<<<<<<<<<<
  *         finally:
- *             self.thread = None
+ *             self.threads.remove(threading.get_ident())
 */
           if (__pyx_v_self->realtime) {
 
-            __pyx_t_11 = __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(__pyx_v_self);
+            __pyx_t_12 = __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(__pyx_v_self);
           } else {
 
-            __pyx_t_11 = __pyx_f_7flashfs_4fuse_7_native_7Session_answer_all(__pyx_v_self);
+            __pyx_t_12 = __pyx_f_7flashfs_4fuse_7_native_7Session_answer_all(__pyx_v_self);
           }
-          __pyx_v_result = __pyx_t_11;
+          __pyx_v_result = __pyx_t_12;
         }
 
-        /* "flashfs/fuse/_native.pyx":221
- *             self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
- *         try:
+        /* "flashfs/fuse/_native.pyx":270
+ *                 self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+ *             set_buffer(buffer)
  *             with nogil:             # <<<<<<<<<<<<<<
  *                 result = self.answer_realtime() if self.realtime else self.answer_all()
  *         finally:
@@ -6749,124 +7164,267 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_10serve(struct __pyx_
           /*normal exit:*/{
             __Pyx_FastGIL_Forget();
             PyEval_RestoreThread(_save);
-            goto __pyx_L10;
+            goto __pyx_L11;
           }
-          __pyx_L10:;
+          __pyx_L11:;
         }
     }
   }
 
-  /* "flashfs/fuse/_native.pyx":224
+  /* "flashfs/fuse/_native.pyx":273
  *                 result = self.answer_realtime() if self.realtime else self.answer_all()
  *         finally:
- *             self.thread = None             # <<<<<<<<<<<<<<
+ *             self.threads.remove(threading.get_ident())             # <<<<<<<<<<<<<<
+ *             free(buffer)
  *         if result < 0:
- *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
 */
   /*finally:*/ {
     /*normal exit:*/{
-      __Pyx_INCREF(Py_None);
-      __Pyx_GIVEREF(Py_None);
-      __Pyx_GOTREF(__pyx_v_self->thread);
-      __Pyx_DECREF_SET(__pyx_v_self->thread, Py_None);
-      goto __pyx_L7;
+      __pyx_t_4 = __pyx_v_self->threads;
+      __Pyx_INCREF(__pyx_t_4);
+      __pyx_t_10 = NULL;
+      __Pyx_GetModuleGlobalName(__pyx_t_3, __pyx_mstate_global->__pyx_n_u_threading); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 273, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_3);
+      __pyx_t_9 = __Pyx_PyObject_GetAttrStr(__pyx_t_3, __pyx_mstate_global->__pyx_n_u_get_ident); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 273, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_9);
+      __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
+      __pyx_t_6 = 1;
+      #if CYTHON_UNPACK_METHODS
+      if (unlikely(PyMethod_Check(__pyx_t_9))) {
+        __pyx_t_10 = PyMethod_GET_SELF(__pyx_t_9);
+        assert(__pyx_t_10);
+        PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_9);
+        __Pyx_INCREF(__pyx_t_10);
+        __Pyx_INCREF(__pyx__function);
+        __Pyx_DECREF_SET(__pyx_t_9, __pyx__function);
+        __pyx_t_6 = 0;
+      }
+      #endif
+      {
+        PyObject *__pyx_callargs[2] = {__pyx_t_10, NULL};
+        __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_9, __pyx_callargs+__pyx_t_6, (1-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+        __Pyx_XDECREF(__pyx_t_10); __pyx_t_10 = 0;
+        __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+        if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 273, __pyx_L1_error)
+        __Pyx_GOTREF(__pyx_t_2);
+      }
+      __pyx_t_6 = 0;
+      {
+        PyObject *__pyx_callargs[2] = {__pyx_t_4, __pyx_t_2};
+        __pyx_t_5 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_remove, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+        __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
+        __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
+        if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 273, __pyx_L1_error)
+        __Pyx_GOTREF(__pyx_t_5);
+      }
+      __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+
+      /* "flashfs/fuse/_native.pyx":274
+ *         finally:
+ *             self.threads.remove(threading.get_ident())
+ *             free(buffer)             # <<<<<<<<<<<<<<
+ *         if result < 0:
+ *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
+*/
+      free(__pyx_v_buffer);
+      goto __pyx_L6;
     }
-    __pyx_L7:;
+    __pyx_L5_error:;
+    /*exception exit:*/{
+      __Pyx_PyThreadState_declare
+      __Pyx_PyThreadState_assign
+      __pyx_t_15 = 0; __pyx_t_16 = 0; __pyx_t_17 = 0; __pyx_t_18 = 0; __pyx_t_19 = 0; __pyx_t_20 = 0;
+      __Pyx_XDECREF(__pyx_t_10); __pyx_t_10 = 0;
+      __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
+      __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
+      __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
+      __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
+      __Pyx_XDECREF(__pyx_t_8); __pyx_t_8 = 0;
+      __Pyx_XDECREF(__pyx_t_9); __pyx_t_9 = 0;
+       __Pyx_ExceptionSwap(&__pyx_t_18, &__pyx_t_19, &__pyx_t_20);
+      if ( unlikely(__Pyx_GetException(&__pyx_t_15, &__pyx_t_16, &__pyx_t_17) < 0)) __Pyx_ErrFetch(&__pyx_t_15, &__pyx_t_16, &__pyx_t_17);
+      __Pyx_XGOTREF(__pyx_t_15);
+      __Pyx_XGOTREF(__pyx_t_16);
+      __Pyx_XGOTREF(__pyx_t_17);
+      __Pyx_XGOTREF(__pyx_t_18);
+      __Pyx_XGOTREF(__pyx_t_19);
+      __Pyx_XGOTREF(__pyx_t_20);
+      __pyx_t_12 = __pyx_lineno; __pyx_t_13 = __pyx_clineno; __pyx_t_14 = __pyx_filename;
+      {
+
+        /* "flashfs/fuse/_native.pyx":273
+ *                 result = self.answer_realtime() if self.realtime else self.answer_all()
+ *         finally:
+ *             self.threads.remove(threading.get_ident())             # <<<<<<<<<<<<<<
+ *             free(buffer)
+ *         if result < 0:
+*/
+        __pyx_t_2 = __pyx_v_self->threads;
+        __Pyx_INCREF(__pyx_t_2);
+        __pyx_t_9 = NULL;
+        __Pyx_GetModuleGlobalName(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_threading); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 273, __pyx_L13_error)
+        __Pyx_GOTREF(__pyx_t_10);
+        __pyx_t_3 = __Pyx_PyObject_GetAttrStr(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_get_ident); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 273, __pyx_L13_error)
+        __Pyx_GOTREF(__pyx_t_3);
+        __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+        __pyx_t_6 = 1;
+        #if CYTHON_UNPACK_METHODS
+        if (unlikely(PyMethod_Check(__pyx_t_3))) {
+          __pyx_t_9 = PyMethod_GET_SELF(__pyx_t_3);
+          assert(__pyx_t_9);
+          PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_3);
+          __Pyx_INCREF(__pyx_t_9);
+          __Pyx_INCREF(__pyx__function);
+          __Pyx_DECREF_SET(__pyx_t_3, __pyx__function);
+          __pyx_t_6 = 0;
+        }
+        #endif
+        {
+          PyObject *__pyx_callargs[2] = {__pyx_t_9, NULL};
+          __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_3, __pyx_callargs+__pyx_t_6, (1-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+          __Pyx_XDECREF(__pyx_t_9); __pyx_t_9 = 0;
+          __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
+          if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 273, __pyx_L13_error)
+          __Pyx_GOTREF(__pyx_t_4);
+        }
+        __pyx_t_6 = 0;
+        {
+          PyObject *__pyx_callargs[2] = {__pyx_t_2, __pyx_t_4};
+          __pyx_t_5 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_remove, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+          __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
+          __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
+          if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 273, __pyx_L13_error)
+          __Pyx_GOTREF(__pyx_t_5);
+        }
+        __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+
+        /* "flashfs/fuse/_native.pyx":274
+ *         finally:
+ *             self.threads.remove(threading.get_ident())
+ *             free(buffer)             # <<<<<<<<<<<<<<
+ *         if result < 0:
+ *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
+*/
+        free(__pyx_v_buffer);
+      }
+      __Pyx_XGIVEREF(__pyx_t_18);
+      __Pyx_XGIVEREF(__pyx_t_19);
+      __Pyx_XGIVEREF(__pyx_t_20);
+      __Pyx_ExceptionReset(__pyx_t_18, __pyx_t_19, __pyx_t_20);
+      __Pyx_XGIVEREF(__pyx_t_15);
+      __Pyx_XGIVEREF(__pyx_t_16);
+      __Pyx_XGIVEREF(__pyx_t_17);
+      __Pyx_ErrRestore(__pyx_t_15, __pyx_t_16, __pyx_t_17);
+      __pyx_t_15 = 0; __pyx_t_16 = 0; __pyx_t_17 = 0; __pyx_t_18 = 0; __pyx_t_19 = 0; __pyx_t_20 = 0;
+      __pyx_lineno = __pyx_t_12; __pyx_clineno = __pyx_t_13; __pyx_filename = __pyx_t_14;
+      goto __pyx_L1_error;
+      __pyx_L13_error:;
+      __Pyx_XGIVEREF(__pyx_t_18);
+      __Pyx_XGIVEREF(__pyx_t_19);
+      __Pyx_XGIVEREF(__pyx_t_20);
+      __Pyx_ExceptionReset(__pyx_t_18, __pyx_t_19, __pyx_t_20);
+      __Pyx_XDECREF(__pyx_t_15); __pyx_t_15 = 0;
+      __Pyx_XDECREF(__pyx_t_16); __pyx_t_16 = 0;
+      __Pyx_XDECREF(__pyx_t_17); __pyx_t_17 = 0;
+      __pyx_t_18 = 0; __pyx_t_19 = 0; __pyx_t_20 = 0;
+      goto __pyx_L1_error;
+    }
+    __pyx_L6:;
   }
 
-  /* "flashfs/fuse/_native.pyx":225
- *         finally:
- *             self.thread = None
+  /* "flashfs/fuse/_native.pyx":275
+ *             self.threads.remove(threading.get_ident())
+ *             free(buffer)
  *         if result < 0:             # <<<<<<<<<<<<<<
  *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
  * 
 */
-  __pyx_t_6 = (__pyx_v_result < 0);
+  __pyx_t_1 = (__pyx_v_result < 0);
 
-  if (unlikely(__pyx_t_6)) {
+  if (unlikely(__pyx_t_1)) {
 
 
-    /* "flashfs/fuse/_native.pyx":226
- *             self.thread = None
+    /* "flashfs/fuse/_native.pyx":276
+ *             free(buffer)
  *         if result < 0:
  *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")             # <<<<<<<<<<<<<<
  * 
  *     def stop(self):
 */
-    __pyx_t_3 = NULL;
-    __Pyx_GetModuleGlobalName(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FlashfsError); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 226, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_1);
-    __pyx_t_2 = NULL;
-    __Pyx_GetModuleGlobalName(__pyx_t_8, __pyx_mstate_global->__pyx_n_u_os); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 226, __pyx_L1_error)
+    __pyx_t_4 = NULL;
+    __Pyx_GetModuleGlobalName(__pyx_t_2, __pyx_mstate_global->__pyx_n_u_FlashfsError); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 276, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_2);
+    __pyx_t_9 = NULL;
+    __Pyx_GetModuleGlobalName(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_os); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 276, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_10);
+    __pyx_t_8 = __Pyx_PyObject_GetAttrStr(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_strerror); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 276, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_8);
-    __pyx_t_7 = __Pyx_PyObject_GetAttrStr(__pyx_t_8, __pyx_mstate_global->__pyx_n_u_strerror); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 226, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_7);
-    __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
-    __pyx_t_8 = __Pyx_PyLong_From_int((-__pyx_v_result)); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 226, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_8);
-    __pyx_t_5 = 1;
+    __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+    __pyx_t_10 = __Pyx_PyLong_From_int((-__pyx_v_result)); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 276, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_10);
+    __pyx_t_6 = 1;
     #if CYTHON_UNPACK_METHODS
-    if (unlikely(PyMethod_Check(__pyx_t_7))) {
-      __pyx_t_2 = PyMethod_GET_SELF(__pyx_t_7);
-      assert(__pyx_t_2);
-      PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_7);
-      __Pyx_INCREF(__pyx_t_2);
+    if (unlikely(PyMethod_Check(__pyx_t_8))) {
+      __pyx_t_9 = PyMethod_GET_SELF(__pyx_t_8);
+      assert(__pyx_t_9);
+      PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_8);
+      __Pyx_INCREF(__pyx_t_9);
       __Pyx_INCREF(__pyx__function);
-      __Pyx_DECREF_SET(__pyx_t_7, __pyx__function);
-      __pyx_t_5 = 0;
+      __Pyx_DECREF_SET(__pyx_t_8, __pyx__function);
+      __pyx_t_6 = 0;
     }
     #endif
     {
-      PyObject *__pyx_callargs[2] = {__pyx_t_2, __pyx_t_8};
-      __pyx_t_9 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_7, __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-      __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
+      PyObject *__pyx_callargs[2] = {__pyx_t_9, __pyx_t_10};
+      __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_8, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+      __Pyx_XDECREF(__pyx_t_9); __pyx_t_9 = 0;
+      __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
       __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
-      __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 226, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_9);
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 276, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_3);
     }
-    __pyx_t_7 = __Pyx_PyObject_FormatSimple(__pyx_t_9, __pyx_mstate_global->__pyx_empty_unicode); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 226, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_7);
-    __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-    __pyx_t_9 = __Pyx_PyUnicode_Concat(__pyx_mstate_global->__pyx_kp_u_reading_requests_from_the_kernel, __pyx_t_7); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 226, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_9);
-    __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
-    __pyx_t_5 = 1;
+    __pyx_t_8 = __Pyx_PyObject_FormatSimple(__pyx_t_3, __pyx_mstate_global->__pyx_empty_unicode); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 276, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_8);
+    __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
+    __pyx_t_3 = __Pyx_PyUnicode_Concat(__pyx_mstate_global->__pyx_kp_u_reading_requests_from_the_kernel, __pyx_t_8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 276, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_3);
+    __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
+    __pyx_t_6 = 1;
     #if CYTHON_UNPACK_METHODS
-    if (unlikely(PyMethod_Check(__pyx_t_1))) {
-      __pyx_t_3 = PyMethod_GET_SELF(__pyx_t_1);
-      assert(__pyx_t_3);
-      PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_1);
-      __Pyx_INCREF(__pyx_t_3);
+    if (unlikely(PyMethod_Check(__pyx_t_2))) {
+      __pyx_t_4 = PyMethod_GET_SELF(__pyx_t_2);
+      assert(__pyx_t_4);
+      PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_2);
+      __Pyx_INCREF(__pyx_t_4);
       __Pyx_INCREF(__pyx__function);
-      __Pyx_DECREF_SET(__pyx_t_1, __pyx__function);
-      __pyx_t_5 = 0;
+      __Pyx_DECREF_SET(__pyx_t_2, __pyx__function);
+      __pyx_t_6 = 0;
     }
     #endif
     {
-      PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_t_9};
-      __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_1, __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-      __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-      __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-      __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-      if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 226, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_4);
+      PyObject *__pyx_callargs[2] = {__pyx_t_4, __pyx_t_3};
+      __pyx_t_5 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_2, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+      __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
+      __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
+      __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
+      if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 276, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_5);
     }
-    __Pyx_Raise(__pyx_t_4, 0, 0, 0);
-    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    __PYX_ERR(0, 226, __pyx_L1_error)
+    __Pyx_Raise(__pyx_t_5, 0, 0, 0);
+    __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+    __PYX_ERR(0, 276, __pyx_L1_error)
 
-    /* "flashfs/fuse/_native.pyx":225
- *         finally:
- *             self.thread = None
+    /* "flashfs/fuse/_native.pyx":275
+ *             self.threads.remove(threading.get_ident())
+ *             free(buffer)
  *         if result < 0:             # <<<<<<<<<<<<<<
  *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
  * 
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":210
- *     # --- the loop
+  /* "flashfs/fuse/_native.pyx":255
+ *         return 1 if self.realtime else 2
  * 
  *     def serve(self, ready):             # <<<<<<<<<<<<<<
  *         """Answer requests until the mount is gone or ``stop`` was called; ``ready()`` is called, from here, once the
@@ -6877,27 +7435,28 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_10serve(struct __pyx_
   __pyx_r = Py_None; __Pyx_INCREF(Py_None);
   goto __pyx_L0;
   __pyx_L1_error:;
-  __Pyx_XDECREF(__pyx_t_1);
   __Pyx_XDECREF(__pyx_t_2);
   __Pyx_XDECREF(__pyx_t_3);
   __Pyx_XDECREF(__pyx_t_4);
-  __Pyx_XDECREF(__pyx_t_7);
+  __Pyx_XDECREF(__pyx_t_5);
   __Pyx_XDECREF(__pyx_t_8);
   __Pyx_XDECREF(__pyx_t_9);
+  __Pyx_XDECREF(__pyx_t_10);
   __Pyx_AddTraceback("flashfs.fuse._native.Session.serve", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = NULL;
   __pyx_L0:;
+
 
   __Pyx_XGIVEREF(__pyx_r);
   __Pyx_RefNannyFinishContext();
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":228
+/* "flashfs/fuse/_native.pyx":278
  *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
  * 
  *     def stop(self):             # <<<<<<<<<<<<<<
- *         """Make ``serve`` return soon, after the request under way. To be repeated until it has: a signal that comes
+ *         """Make ``serve`` return soon, after the requests under way. To be repeated until it has: a signal that comes
  *         just before its thread begins to wait is lost."""
 */
 
@@ -6909,7 +7468,7 @@ PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ); /*proto*/
-PyDoc_STRVAR(__pyx_doc_7flashfs_4fuse_7_native_7Session_12stop, "Session.stop(self)\n\nMake ``serve`` return soon, after the request under way. To be repeated until it has: a signal that comes\njust before its thread begins to wait is lost.");
+PyDoc_STRVAR(__pyx_doc_7flashfs_4fuse_7_native_7Session_12stop, "Session.stop(self)\n\nMake ``serve`` return soon, after the requests under way. To be repeated until it has: a signal that comes\njust before its thread begins to wait is lost.");
 static PyMethodDef __pyx_mdef_7flashfs_4fuse_7_native_7Session_13stop = {"stop", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_7flashfs_4fuse_7_native_7Session_13stop, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_7flashfs_4fuse_7_native_7Session_12stop};
 static PyObject *__pyx_pw_7flashfs_4fuse_7_native_7Session_13stop(PyObject *__pyx_v_self, 
 #if CYTHON_VECTORCALL
@@ -6951,15 +7510,17 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_12stop(struct __pyx_o
   int __pyx_t_1;
   PyObject *__pyx_t_2 = NULL;
   PyObject *__pyx_t_3 = NULL;
-  PyObject *__pyx_t_4 = NULL;
-  size_t __pyx_t_5;
+  Py_ssize_t __pyx_t_4;
+  PyObject *__pyx_t_5 = NULL;
+  PyObject *__pyx_t_6 = NULL;
+  size_t __pyx_t_7;
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("stop", 0);
 
-  /* "flashfs/fuse/_native.pyx":231
- *         """Make ``serve`` return soon, after the request under way. To be repeated until it has: a signal that comes
+  /* "flashfs/fuse/_native.pyx":281
+ *         """Make ``serve`` return soon, after the requests under way. To be repeated until it has: a signal that comes
  *         just before its thread begins to wait is lost."""
  *         self.stopping = True             # <<<<<<<<<<<<<<
  *         if self.session != NULL:
@@ -6967,105 +7528,110 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_12stop(struct __pyx_o
 */
   __pyx_v_self->stopping = 1;
 
-  /* "flashfs/fuse/_native.pyx":232
+  /* "flashfs/fuse/_native.pyx":282
  *         just before its thread begins to wait is lost."""
  *         self.stopping = True
  *         if self.session != NULL:             # <<<<<<<<<<<<<<
  *             fuse_session_exit(self.session)
- *         thread = self.thread
+ *         for thread in list(self.threads):
 */
   __pyx_t_1 = (__pyx_v_self->session != NULL);
 
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":233
+    /* "flashfs/fuse/_native.pyx":283
  *         self.stopping = True
  *         if self.session != NULL:
  *             fuse_session_exit(self.session)             # <<<<<<<<<<<<<<
- *         thread = self.thread
- *         if thread is not None:
+ *         for thread in list(self.threads):
+ *             pthread_wake(thread)
 */
     fuse_session_exit(__pyx_v_self->session);
 
-    /* "flashfs/fuse/_native.pyx":232
+    /* "flashfs/fuse/_native.pyx":282
  *         just before its thread begins to wait is lost."""
  *         self.stopping = True
  *         if self.session != NULL:             # <<<<<<<<<<<<<<
  *             fuse_session_exit(self.session)
- *         thread = self.thread
+ *         for thread in list(self.threads):
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":234
+  /* "flashfs/fuse/_native.pyx":284
  *         if self.session != NULL:
  *             fuse_session_exit(self.session)
- *         thread = self.thread             # <<<<<<<<<<<<<<
- *         if thread is not None:
- *             pthread_wake(thread)
-*/
-  __pyx_t_2 = __pyx_v_self->thread;
-  __Pyx_INCREF(__pyx_t_2);
-  __pyx_v_thread = __pyx_t_2;
-  __pyx_t_2 = 0;
-
-  /* "flashfs/fuse/_native.pyx":235
- *             fuse_session_exit(self.session)
- *         thread = self.thread
- *         if thread is not None:             # <<<<<<<<<<<<<<
+ *         for thread in list(self.threads):             # <<<<<<<<<<<<<<
  *             pthread_wake(thread)
  * 
 */
-  __pyx_t_1 = (__pyx_v_thread != Py_None);
-  if (__pyx_t_1) {
+  __pyx_t_2 = PySequence_List(__pyx_v_self->threads); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 284, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_2);
+  __pyx_t_3 = __pyx_t_2; __Pyx_INCREF(__pyx_t_3);
+  __pyx_t_4 = 0;
+  __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
+  for (;;) {
+    {
+      Py_ssize_t __pyx_temp = __Pyx_PyList_GET_SIZE(__pyx_t_3);
+      #if !CYTHON_ASSUME_SAFE_SIZE
+      if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 284, __pyx_L1_error)
+      #endif
+      if (__pyx_t_4 >= __pyx_temp) break;
+    }
+    __pyx_t_2 = __Pyx_PyList_GET_ITEM_REF(__pyx_t_3, __pyx_t_4, __Pyx_ReferenceSharing_OwnStrongReference);
+    ++__pyx_t_4;
+    if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 284, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_2);
+    __Pyx_XDECREF_SET(__pyx_v_thread, __pyx_t_2);
+    __pyx_t_2 = 0;
 
-
-    /* "flashfs/fuse/_native.pyx":236
- *         thread = self.thread
- *         if thread is not None:
+    /* "flashfs/fuse/_native.pyx":285
+ *             fuse_session_exit(self.session)
+ *         for thread in list(self.threads):
  *             pthread_wake(thread)             # <<<<<<<<<<<<<<
  * 
- *     cdef int answer_all(self) noexcept nogil:
+ *     cdef bint is_over(self) noexcept nogil:
 */
-    __pyx_t_3 = NULL;
-    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_pthread_wake); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 236, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_5 = 1;
+    __pyx_t_5 = NULL;
+    __Pyx_GetModuleGlobalName(__pyx_t_6, __pyx_mstate_global->__pyx_n_u_pthread_wake); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 285, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_6);
+    __pyx_t_7 = 1;
     #if CYTHON_UNPACK_METHODS
-    if (unlikely(PyMethod_Check(__pyx_t_4))) {
-      __pyx_t_3 = PyMethod_GET_SELF(__pyx_t_4);
-      assert(__pyx_t_3);
-      PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_4);
-      __Pyx_INCREF(__pyx_t_3);
+    if (unlikely(PyMethod_Check(__pyx_t_6))) {
+      __pyx_t_5 = PyMethod_GET_SELF(__pyx_t_6);
+      assert(__pyx_t_5);
+      PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_6);
+      __Pyx_INCREF(__pyx_t_5);
       __Pyx_INCREF(__pyx__function);
-      __Pyx_DECREF_SET(__pyx_t_4, __pyx__function);
-      __pyx_t_5 = 0;
+      __Pyx_DECREF_SET(__pyx_t_6, __pyx__function);
+      __pyx_t_7 = 0;
     }
     #endif
     {
-      PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_v_thread};
-      __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_4, __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-      __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-      __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 236, __pyx_L1_error)
+      PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_v_thread};
+      __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_6, __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+      __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
+      __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 285, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-    /* "flashfs/fuse/_native.pyx":235
+    /* "flashfs/fuse/_native.pyx":284
+ *         if self.session != NULL:
  *             fuse_session_exit(self.session)
- *         thread = self.thread
- *         if thread is not None:             # <<<<<<<<<<<<<<
+ *         for thread in list(self.threads):             # <<<<<<<<<<<<<<
  *             pthread_wake(thread)
  * 
 */
   }
+  __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-  /* "flashfs/fuse/_native.pyx":228
+  /* "flashfs/fuse/_native.pyx":278
  *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
  * 
  *     def stop(self):             # <<<<<<<<<<<<<<
- *         """Make ``serve`` return soon, after the request under way. To be repeated until it has: a signal that comes
+ *         """Make ``serve`` return soon, after the requests under way. To be repeated until it has: a signal that comes
  *         just before its thread begins to wait is lost."""
 */
 
@@ -7075,7 +7641,8 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_12stop(struct __pyx_o
   __pyx_L1_error:;
   __Pyx_XDECREF(__pyx_t_2);
   __Pyx_XDECREF(__pyx_t_3);
-  __Pyx_XDECREF(__pyx_t_4);
+  __Pyx_XDECREF(__pyx_t_5);
+  __Pyx_XDECREF(__pyx_t_6);
   __Pyx_AddTraceback("flashfs.fuse._native.Session.stop", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = NULL;
   __pyx_L0:;
@@ -7085,8 +7652,58 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_12stop(struct __pyx_o
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":238
+/* "flashfs/fuse/_native.pyx":287
  *             pthread_wake(thread)
+ * 
+ *     cdef bint is_over(self) noexcept nogil:             # <<<<<<<<<<<<<<
+ *         return self.stopping or fuse_session_exited(self.session)
+ * 
+*/
+
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_is_over(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self) {
+  int __pyx_r;
+  int __pyx_t_1;
+  int __pyx_t_2;
+
+  /* "flashfs/fuse/_native.pyx":288
+ * 
+ *     cdef bint is_over(self) noexcept nogil:
+ *         return self.stopping or fuse_session_exited(self.session)             # <<<<<<<<<<<<<<
+ * 
+ *     cdef int answer_all(self) noexcept nogil:
+*/
+  if (!__pyx_v_self->stopping) {
+  } else {
+
+    __pyx_t_1 = __pyx_v_self->stopping;
+    goto __pyx_L3_bool_binop_done;
+  }
+  __pyx_t_2 = (fuse_session_exited(__pyx_v_self->session) != 0);
+
+
+  __pyx_t_1 = __pyx_t_2;
+
+  __pyx_L3_bool_binop_done:;
+  {
+    __pyx_r = __pyx_t_1;
+  }
+  goto __pyx_L0;
+
+  /* "flashfs/fuse/_native.pyx":287
+ *             pthread_wake(thread)
+ * 
+ *     cdef bint is_over(self) noexcept nogil:             # <<<<<<<<<<<<<<
+ *         return self.stopping or fuse_session_exited(self.session)
+ * 
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+  return __pyx_r;
+}
+
+/* "flashfs/fuse/_native.pyx":290
+ *         return self.stopping or fuse_session_exited(self.session)
  * 
  *     cdef int answer_all(self) noexcept nogil:             # <<<<<<<<<<<<<<
  *         """0, or a negative errno."""
@@ -7096,138 +7713,247 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_12stop(struct __pyx_o
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_all(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self) {
   struct fuse_buf __pyx_v_request;
   int __pyx_v_got;
+  int __pyx_v_is_long;
   int __pyx_r;
   int __pyx_t_1;
   int __pyx_t_2;
   int __pyx_t_3;
 
-  /* "flashfs/fuse/_native.pyx":241
+  /* "flashfs/fuse/_native.pyx":293
  *         """0, or a negative errno."""
  *         cdef fuse_buf request
  *         cdef int got = 0             # <<<<<<<<<<<<<<
+ *         cdef bint is_long
  *         memset(&request, 0, sizeof(request))
- *         while not fuse_session_exited(self.session) and not self.stopping:
 */
   __pyx_v_got = 0;
 
-  /* "flashfs/fuse/_native.pyx":242
- *         cdef fuse_buf request
+  /* "flashfs/fuse/_native.pyx":295
  *         cdef int got = 0
+ *         cdef bint is_long
  *         memset(&request, 0, sizeof(request))             # <<<<<<<<<<<<<<
- *         while not fuse_session_exited(self.session) and not self.stopping:
- *             got = fuse_session_receive_buf(self.session, &request)
+ *         while True:
+ *             is_long = False
 */
   (void)(memset((&__pyx_v_request), 0, (sizeof(__pyx_v_request))));
 
-  /* "flashfs/fuse/_native.pyx":243
- *         cdef int got = 0
+  /* "flashfs/fuse/_native.pyx":296
+ *         cdef bint is_long
  *         memset(&request, 0, sizeof(request))
- *         while not fuse_session_exited(self.session) and not self.stopping:             # <<<<<<<<<<<<<<
- *             got = fuse_session_receive_buf(self.session, &request)
- *             if got == -EINTR:
+ *         while True:             # <<<<<<<<<<<<<<
+ *             is_long = False
+ *             pthread_mutex_lock(&self.place)
 */
   while (1) {
-    __pyx_t_2 = (!(fuse_session_exited(__pyx_v_self->session) != 0));
 
-    if (__pyx_t_2) {
-
-    } else {
-
-      __pyx_t_1 = __pyx_t_2;
-
-      goto __pyx_L5_bool_binop_done;
-    }
-    __pyx_t_2 = (!__pyx_v_self->stopping);
-
-
-    __pyx_t_1 = __pyx_t_2;
-
-    __pyx_L5_bool_binop_done:;
-
-    if (!__pyx_t_1) break;
-
-    /* "flashfs/fuse/_native.pyx":244
+    /* "flashfs/fuse/_native.pyx":297
  *         memset(&request, 0, sizeof(request))
- *         while not fuse_session_exited(self.session) and not self.stopping:
- *             got = fuse_session_receive_buf(self.session, &request)             # <<<<<<<<<<<<<<
- *             if got == -EINTR:
- *                 continue
+ *         while True:
+ *             is_long = False             # <<<<<<<<<<<<<<
+ *             pthread_mutex_lock(&self.place)
+ *             while not self.is_over():
 */
-    __pyx_v_got = fuse_session_receive_buf(__pyx_v_self->session, (&__pyx_v_request));
+    __pyx_v_is_long = 0;
 
-    /* "flashfs/fuse/_native.pyx":245
- *         while not fuse_session_exited(self.session) and not self.stopping:
- *             got = fuse_session_receive_buf(self.session, &request)
- *             if got == -EINTR:             # <<<<<<<<<<<<<<
- *                 continue
- *             if got <= 0:
+    /* "flashfs/fuse/_native.pyx":298
+ *         while True:
+ *             is_long = False
+ *             pthread_mutex_lock(&self.place)             # <<<<<<<<<<<<<<
+ *             while not self.is_over():
+ *                 got = fuse_session_receive_buf(self.session, &request)
 */
-    __pyx_t_1 = (__pyx_v_got == (-EINTR));
+    (void)(pthread_mutex_lock((&__pyx_v_self->place)));
 
-    if (__pyx_t_1) {
+    /* "flashfs/fuse/_native.pyx":299
+ *             is_long = False
+ *             pthread_mutex_lock(&self.place)
+ *             while not self.is_over():             # <<<<<<<<<<<<<<
+ *                 got = fuse_session_receive_buf(self.session, &request)
+ *                 if got == -EINTR:
+*/
+    while (1) {
+      __pyx_t_1 = (!__pyx_f_7flashfs_4fuse_7_native_7Session_is_over(__pyx_v_self));
 
 
-      /* "flashfs/fuse/_native.pyx":246
- *             got = fuse_session_receive_buf(self.session, &request)
- *             if got == -EINTR:
- *                 continue             # <<<<<<<<<<<<<<
- *             if got <= 0:
+      if (!__pyx_t_1) break;
+
+      /* "flashfs/fuse/_native.pyx":300
+ *             pthread_mutex_lock(&self.place)
+ *             while not self.is_over():
+ *                 got = fuse_session_receive_buf(self.session, &request)             # <<<<<<<<<<<<<<
+ *                 if got == -EINTR:
+ *                     continue
+*/
+      __pyx_v_got = fuse_session_receive_buf(__pyx_v_self->session, (&__pyx_v_request));
+
+      /* "flashfs/fuse/_native.pyx":301
+ *             while not self.is_over():
+ *                 got = fuse_session_receive_buf(self.session, &request)
+ *                 if got == -EINTR:             # <<<<<<<<<<<<<<
+ *                     continue
+ *                 if got <= 0:
+*/
+      __pyx_t_1 = (__pyx_v_got == (-EINTR));
+
+      if (__pyx_t_1) {
+
+
+        /* "flashfs/fuse/_native.pyx":302
+ *                 got = fuse_session_receive_buf(self.session, &request)
+ *                 if got == -EINTR:
+ *                     continue             # <<<<<<<<<<<<<<
+ *                 if got <= 0:
+ *                     fuse_session_exit(self.session)  # for the others too
+*/
+        goto __pyx_L5_continue;
+
+        /* "flashfs/fuse/_native.pyx":301
+ *             while not self.is_over():
+ *                 got = fuse_session_receive_buf(self.session, &request)
+ *                 if got == -EINTR:             # <<<<<<<<<<<<<<
+ *                     continue
+ *                 if got <= 0:
+*/
+      }
+
+      /* "flashfs/fuse/_native.pyx":303
+ *                 if got == -EINTR:
+ *                     continue
+ *                 if got <= 0:             # <<<<<<<<<<<<<<
+ *                     fuse_session_exit(self.session)  # for the others too
+ *                     break
+*/
+      __pyx_t_1 = (__pyx_v_got <= 0);
+
+      if (__pyx_t_1) {
+
+
+        /* "flashfs/fuse/_native.pyx":304
+ *                     continue
+ *                 if got <= 0:
+ *                     fuse_session_exit(self.session)  # for the others too             # <<<<<<<<<<<<<<
+ *                     break
+ *                 is_long = takes_long(&request)
+*/
+        fuse_session_exit(__pyx_v_self->session);
+
+        /* "flashfs/fuse/_native.pyx":305
+ *                 if got <= 0:
+ *                     fuse_session_exit(self.session)  # for the others too
+ *                     break             # <<<<<<<<<<<<<<
+ *                 is_long = takes_long(&request)
+ *                 if is_long:
+*/
+        goto __pyx_L6_break;
+
+        /* "flashfs/fuse/_native.pyx":303
+ *                 if got == -EINTR:
+ *                     continue
+ *                 if got <= 0:             # <<<<<<<<<<<<<<
+ *                     fuse_session_exit(self.session)  # for the others too
+ *                     break
+*/
+      }
+
+      /* "flashfs/fuse/_native.pyx":306
+ *                     fuse_session_exit(self.session)  # for the others too
+ *                     break
+ *                 is_long = takes_long(&request)             # <<<<<<<<<<<<<<
+ *                 if is_long:
+ *                     break
+*/
+      __pyx_v_is_long = __pyx_f_7flashfs_4fuse_7_native_takes_long((&__pyx_v_request));
+
+      /* "flashfs/fuse/_native.pyx":307
+ *                     break
+ *                 is_long = takes_long(&request)
+ *                 if is_long:             # <<<<<<<<<<<<<<
+ *                     break
+ *                 fuse_session_process_buf(self.session, &request)
+*/
+      if (__pyx_v_is_long) {
+
+        /* "flashfs/fuse/_native.pyx":308
+ *                 is_long = takes_long(&request)
+ *                 if is_long:
+ *                     break             # <<<<<<<<<<<<<<
+ *                 fuse_session_process_buf(self.session, &request)
+ *             pthread_mutex_unlock(&self.place)
+*/
+        goto __pyx_L6_break;
+
+        /* "flashfs/fuse/_native.pyx":307
+ *                     break
+ *                 is_long = takes_long(&request)
+ *                 if is_long:             # <<<<<<<<<<<<<<
+ *                     break
+ *                 fuse_session_process_buf(self.session, &request)
+*/
+      }
+
+      /* "flashfs/fuse/_native.pyx":309
+ *                 if is_long:
+ *                     break
+ *                 fuse_session_process_buf(self.session, &request)             # <<<<<<<<<<<<<<
+ *             pthread_mutex_unlock(&self.place)
+ *             if not is_long:
+*/
+      fuse_session_process_buf(__pyx_v_self->session, (&__pyx_v_request));
+      __pyx_L5_continue:;
+    }
+    __pyx_L6_break:;
+
+    /* "flashfs/fuse/_native.pyx":310
+ *                     break
+ *                 fuse_session_process_buf(self.session, &request)
+ *             pthread_mutex_unlock(&self.place)             # <<<<<<<<<<<<<<
+ *             if not is_long:
  *                 break
 */
-      goto __pyx_L3_continue;
+    (void)(pthread_mutex_unlock((&__pyx_v_self->place)));
 
-      /* "flashfs/fuse/_native.pyx":245
- *         while not fuse_session_exited(self.session) and not self.stopping:
- *             got = fuse_session_receive_buf(self.session, &request)
- *             if got == -EINTR:             # <<<<<<<<<<<<<<
- *                 continue
- *             if got <= 0:
-*/
-    }
-
-    /* "flashfs/fuse/_native.pyx":247
- *             if got == -EINTR:
- *                 continue
- *             if got <= 0:             # <<<<<<<<<<<<<<
+    /* "flashfs/fuse/_native.pyx":311
+ *                 fuse_session_process_buf(self.session, &request)
+ *             pthread_mutex_unlock(&self.place)
+ *             if not is_long:             # <<<<<<<<<<<<<<
  *                 break
  *             fuse_session_process_buf(self.session, &request)
 */
-    __pyx_t_1 = (__pyx_v_got <= 0);
+    __pyx_t_1 = (!__pyx_v_is_long);
 
     if (__pyx_t_1) {
 
 
-      /* "flashfs/fuse/_native.pyx":248
- *                 continue
- *             if got <= 0:
+      /* "flashfs/fuse/_native.pyx":312
+ *             pthread_mutex_unlock(&self.place)
+ *             if not is_long:
  *                 break             # <<<<<<<<<<<<<<
  *             fuse_session_process_buf(self.session, &request)
  *         free(request.mem)
 */
       goto __pyx_L4_break;
 
-      /* "flashfs/fuse/_native.pyx":247
- *             if got == -EINTR:
- *                 continue
- *             if got <= 0:             # <<<<<<<<<<<<<<
+      /* "flashfs/fuse/_native.pyx":311
+ *                 fuse_session_process_buf(self.session, &request)
+ *             pthread_mutex_unlock(&self.place)
+ *             if not is_long:             # <<<<<<<<<<<<<<
  *                 break
  *             fuse_session_process_buf(self.session, &request)
 */
     }
 
-    /* "flashfs/fuse/_native.pyx":249
- *             if got <= 0:
+    /* "flashfs/fuse/_native.pyx":313
+ *             if not is_long:
  *                 break
  *             fuse_session_process_buf(self.session, &request)             # <<<<<<<<<<<<<<
  *         free(request.mem)
  *         return 0 if got == -EINTR or got > 0 else got
 */
     fuse_session_process_buf(__pyx_v_self->session, (&__pyx_v_request));
-    __pyx_L3_continue:;
   }
   __pyx_L4_break:;
 
-  /* "flashfs/fuse/_native.pyx":250
+  /* "flashfs/fuse/_native.pyx":314
  *                 break
  *             fuse_session_process_buf(self.session, &request)
  *         free(request.mem)             # <<<<<<<<<<<<<<
@@ -7236,44 +7962,44 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_all(struct __pyx_obj_
 */
   free(__pyx_v_request.mem);
 
-  /* "flashfs/fuse/_native.pyx":251
+  /* "flashfs/fuse/_native.pyx":315
  *             fuse_session_process_buf(self.session, &request)
  *         free(request.mem)
  *         return 0 if got == -EINTR or got > 0 else got             # <<<<<<<<<<<<<<
  * 
  *     cdef int answer_realtime(self) noexcept nogil:
 */
-  __pyx_t_2 = (__pyx_v_got == (-EINTR));
+  __pyx_t_3 = (__pyx_v_got == (-EINTR));
 
-  if (!__pyx_t_2) {
+  if (!__pyx_t_3) {
 
   } else {
 
-    __pyx_t_1 = __pyx_t_2;
+    __pyx_t_1 = __pyx_t_3;
 
-    goto __pyx_L9_bool_binop_done;
+    goto __pyx_L11_bool_binop_done;
   }
-  __pyx_t_2 = (__pyx_v_got > 0);
+  __pyx_t_3 = (__pyx_v_got > 0);
 
 
-  __pyx_t_1 = __pyx_t_2;
+  __pyx_t_1 = __pyx_t_3;
 
-  __pyx_L9_bool_binop_done:;
+  __pyx_L11_bool_binop_done:;
   if (__pyx_t_1) {
 
-    __pyx_t_3 = 0;
+    __pyx_t_2 = 0;
   } else {
 
-    __pyx_t_3 = __pyx_v_got;
+    __pyx_t_2 = __pyx_v_got;
   }
 
   {
-    __pyx_r = __pyx_t_3;
+    __pyx_r = __pyx_t_2;
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":238
- *             pthread_wake(thread)
+  /* "flashfs/fuse/_native.pyx":290
+ *         return self.stopping or fuse_session_exited(self.session)
  * 
  *     cdef int answer_all(self) noexcept nogil:             # <<<<<<<<<<<<<<
  *         """0, or a negative errno."""
@@ -7284,10 +8010,11 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_all(struct __pyx_obj_
   __pyx_L0:;
 
 
+
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":253
+/* "flashfs/fuse/_native.pyx":317
  *         return 0 if got == -EINTR or got > 0 else got
  * 
  *     cdef int answer_realtime(self) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -7310,7 +8037,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
   int64_t __pyx_t_5;
   int __pyx_t_6;
 
-  /* "flashfs/fuse/_native.pyx":260
+  /* "flashfs/fuse/_native.pyx":324
  *         cdef timespec* until
  *         cdef int64_t due
  *         cdef int got = 0             # <<<<<<<<<<<<<<
@@ -7319,7 +8046,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
   __pyx_v_got = 0;
 
-  /* "flashfs/fuse/_native.pyx":261
+  /* "flashfs/fuse/_native.pyx":325
  *         cdef int64_t due
  *         cdef int got = 0
  *         memset(&request, 0, sizeof(request))             # <<<<<<<<<<<<<<
@@ -7328,7 +8055,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
   (void)(memset((&__pyx_v_request), 0, (sizeof(__pyx_v_request))));
 
-  /* "flashfs/fuse/_native.pyx":262
+  /* "flashfs/fuse/_native.pyx":326
  *         cdef int got = 0
  *         memset(&request, 0, sizeof(request))
  *         wait.fd = fuse_session_fd(self.session)             # <<<<<<<<<<<<<<
@@ -7337,7 +8064,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
   __pyx_v_wait.fd = fuse_session_fd(__pyx_v_self->session);
 
-  /* "flashfs/fuse/_native.pyx":263
+  /* "flashfs/fuse/_native.pyx":327
  *         memset(&request, 0, sizeof(request))
  *         wait.fd = fuse_session_fd(self.session)
  *         wait.events = POLLIN             # <<<<<<<<<<<<<<
@@ -7346,7 +8073,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
   __pyx_v_wait.events = POLLIN;
 
-  /* "flashfs/fuse/_native.pyx":264
+  /* "flashfs/fuse/_native.pyx":328
  *         wait.fd = fuse_session_fd(self.session)
  *         wait.events = POLLIN
  *         fcntl(wait.fd, F_SETFL, fcntl(wait.fd, F_GETFL) | O_NONBLOCK)             # <<<<<<<<<<<<<<
@@ -7355,7 +8082,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
   (void)(fcntl(__pyx_v_wait.fd, F_SETFL, (fcntl(__pyx_v_wait.fd, F_GETFL) | O_NONBLOCK)));
 
-  /* "flashfs/fuse/_native.pyx":265
+  /* "flashfs/fuse/_native.pyx":329
  *         wait.events = POLLIN
  *         fcntl(wait.fd, F_SETFL, fcntl(wait.fd, F_GETFL) | O_NONBLOCK)
  *         while not fuse_session_exited(self.session) and not self.stopping:             # <<<<<<<<<<<<<<
@@ -7382,7 +8109,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 
     if (!__pyx_t_1) break;
 
-    /* "flashfs/fuse/_native.pyx":266
+    /* "flashfs/fuse/_native.pyx":330
  *         fcntl(wait.fd, F_SETFL, fcntl(wait.fd, F_GETFL) | O_NONBLOCK)
  *         while not fuse_session_exited(self.session) and not self.stopping:
  *             self.late.send_due(now_ns())             # <<<<<<<<<<<<<<
@@ -7391,7 +8118,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
     (void)(((struct __pyx_vtabstruct_7flashfs_4fuse_5_late_LateReplies *)__pyx_v_self->late->__pyx_vtab)->send_due(__pyx_v_self->late, __pyx_f_7flashfs_4fuse_7_native_now_ns()));
 
-    /* "flashfs/fuse/_native.pyx":267
+    /* "flashfs/fuse/_native.pyx":331
  *         while not fuse_session_exited(self.session) and not self.stopping:
  *             self.late.send_due(now_ns())
  *             got = fuse_session_receive_buf(self.session, &request)             # <<<<<<<<<<<<<<
@@ -7400,7 +8127,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
     __pyx_v_got = fuse_session_receive_buf(__pyx_v_self->session, (&__pyx_v_request));
 
-    /* "flashfs/fuse/_native.pyx":268
+    /* "flashfs/fuse/_native.pyx":332
  *             self.late.send_due(now_ns())
  *             got = fuse_session_receive_buf(self.session, &request)
  *             if got == -EAGAIN:             # <<<<<<<<<<<<<<
@@ -7412,7 +8139,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
     if (__pyx_t_1) {
 
 
-      /* "flashfs/fuse/_native.pyx":269
+      /* "flashfs/fuse/_native.pyx":333
  *             got = fuse_session_receive_buf(self.session, &request)
  *             if got == -EAGAIN:
  *                 due = self.late.next_due()             # <<<<<<<<<<<<<<
@@ -7421,7 +8148,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
       __pyx_v_due = ((struct __pyx_vtabstruct_7flashfs_4fuse_5_late_LateReplies *)__pyx_v_self->late->__pyx_vtab)->next_due(__pyx_v_self->late);
 
-      /* "flashfs/fuse/_native.pyx":270
+      /* "flashfs/fuse/_native.pyx":334
  *             if got == -EAGAIN:
  *                 due = self.late.next_due()
  *                 until = NULL             # <<<<<<<<<<<<<<
@@ -7430,7 +8157,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
       __pyx_v_until = NULL;
 
-      /* "flashfs/fuse/_native.pyx":271
+      /* "flashfs/fuse/_native.pyx":335
  *                 due = self.late.next_due()
  *                 until = NULL
  *                 if due >= 0:             # <<<<<<<<<<<<<<
@@ -7442,7 +8169,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
       if (__pyx_t_1) {
 
 
-        /* "flashfs/fuse/_native.pyx":272
+        /* "flashfs/fuse/_native.pyx":336
  *                 until = NULL
  *                 if due >= 0:
  *                     due = max(<int64_t> 0, due - now_ns())             # <<<<<<<<<<<<<<
@@ -7466,7 +8193,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
         __pyx_v_due = __pyx_t_5;
 
 
-        /* "flashfs/fuse/_native.pyx":273
+        /* "flashfs/fuse/_native.pyx":337
  *                 if due >= 0:
  *                     due = max(<int64_t> 0, due - now_ns())
  *                     left.tv_sec = due // 1000000000             # <<<<<<<<<<<<<<
@@ -7475,7 +8202,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
         __pyx_v_left.tv_sec = (__pyx_v_due / 0x3B9ACA00);
 
-        /* "flashfs/fuse/_native.pyx":274
+        /* "flashfs/fuse/_native.pyx":338
  *                     due = max(<int64_t> 0, due - now_ns())
  *                     left.tv_sec = due // 1000000000
  *                     left.tv_nsec = due % 1000000000             # <<<<<<<<<<<<<<
@@ -7484,7 +8211,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
         __pyx_v_left.tv_nsec = (__pyx_v_due % 0x3B9ACA00);
 
-        /* "flashfs/fuse/_native.pyx":275
+        /* "flashfs/fuse/_native.pyx":339
  *                     left.tv_sec = due // 1000000000
  *                     left.tv_nsec = due % 1000000000
  *                     until = &left             # <<<<<<<<<<<<<<
@@ -7493,7 +8220,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
         __pyx_v_until = (&__pyx_v_left);
 
-        /* "flashfs/fuse/_native.pyx":271
+        /* "flashfs/fuse/_native.pyx":335
  *                 due = self.late.next_due()
  *                 until = NULL
  *                 if due >= 0:             # <<<<<<<<<<<<<<
@@ -7502,7 +8229,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
       }
 
-      /* "flashfs/fuse/_native.pyx":276
+      /* "flashfs/fuse/_native.pyx":340
  *                     left.tv_nsec = due % 1000000000
  *                     until = &left
  *                 ppoll(&wait, 1, until, NULL)             # <<<<<<<<<<<<<<
@@ -7511,7 +8238,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
       (void)(ppoll((&__pyx_v_wait), 1, __pyx_v_until, NULL));
 
-      /* "flashfs/fuse/_native.pyx":277
+      /* "flashfs/fuse/_native.pyx":341
  *                     until = &left
  *                 ppoll(&wait, 1, until, NULL)
  *                 continue             # <<<<<<<<<<<<<<
@@ -7520,7 +8247,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
       goto __pyx_L3_continue;
 
-      /* "flashfs/fuse/_native.pyx":268
+      /* "flashfs/fuse/_native.pyx":332
  *             self.late.send_due(now_ns())
  *             got = fuse_session_receive_buf(self.session, &request)
  *             if got == -EAGAIN:             # <<<<<<<<<<<<<<
@@ -7529,7 +8256,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
     }
 
-    /* "flashfs/fuse/_native.pyx":278
+    /* "flashfs/fuse/_native.pyx":342
  *                 ppoll(&wait, 1, until, NULL)
  *                 continue
  *             if got == -EINTR:             # <<<<<<<<<<<<<<
@@ -7541,7 +8268,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
     if (__pyx_t_1) {
 
 
-      /* "flashfs/fuse/_native.pyx":279
+      /* "flashfs/fuse/_native.pyx":343
  *                 continue
  *             if got == -EINTR:
  *                 continue             # <<<<<<<<<<<<<<
@@ -7550,7 +8277,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
       goto __pyx_L3_continue;
 
-      /* "flashfs/fuse/_native.pyx":278
+      /* "flashfs/fuse/_native.pyx":342
  *                 ppoll(&wait, 1, until, NULL)
  *                 continue
  *             if got == -EINTR:             # <<<<<<<<<<<<<<
@@ -7559,7 +8286,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
     }
 
-    /* "flashfs/fuse/_native.pyx":280
+    /* "flashfs/fuse/_native.pyx":344
  *             if got == -EINTR:
  *                 continue
  *             if got <= 0:             # <<<<<<<<<<<<<<
@@ -7571,7 +8298,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
     if (__pyx_t_1) {
 
 
-      /* "flashfs/fuse/_native.pyx":281
+      /* "flashfs/fuse/_native.pyx":345
  *                 continue
  *             if got <= 0:
  *                 break             # <<<<<<<<<<<<<<
@@ -7580,7 +8307,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
       goto __pyx_L4_break;
 
-      /* "flashfs/fuse/_native.pyx":280
+      /* "flashfs/fuse/_native.pyx":344
  *             if got == -EINTR:
  *                 continue
  *             if got <= 0:             # <<<<<<<<<<<<<<
@@ -7589,7 +8316,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
     }
 
-    /* "flashfs/fuse/_native.pyx":282
+    /* "flashfs/fuse/_native.pyx":346
  *             if got <= 0:
  *                 break
  *             fuse_session_process_buf(self.session, &request)             # <<<<<<<<<<<<<<
@@ -7601,7 +8328,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
   }
   __pyx_L4_break:;
 
-  /* "flashfs/fuse/_native.pyx":283
+  /* "flashfs/fuse/_native.pyx":347
  *                 break
  *             fuse_session_process_buf(self.session, &request)
  *         self.late.send_due(INT64_MAX)             # <<<<<<<<<<<<<<
@@ -7610,7 +8337,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
   (void)(((struct __pyx_vtabstruct_7flashfs_4fuse_5_late_LateReplies *)__pyx_v_self->late->__pyx_vtab)->send_due(__pyx_v_self->late, INT64_MAX));
 
-  /* "flashfs/fuse/_native.pyx":284
+  /* "flashfs/fuse/_native.pyx":348
  *             fuse_session_process_buf(self.session, &request)
  *         self.late.send_due(INT64_MAX)
  *         free(request.mem)             # <<<<<<<<<<<<<<
@@ -7619,7 +8346,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
 */
   free(__pyx_v_request.mem);
 
-  /* "flashfs/fuse/_native.pyx":285
+  /* "flashfs/fuse/_native.pyx":349
  *         self.late.send_due(INT64_MAX)
  *         free(request.mem)
  *         return 0 if got == -EINTR or got == -EAGAIN or got > 0 else got             # <<<<<<<<<<<<<<
@@ -7665,7 +8392,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":253
+  /* "flashfs/fuse/_native.pyx":317
  *         return 0 if got == -EINTR or got > 0 else got
  * 
  *     cdef int answer_realtime(self) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -7684,7 +8411,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime(struct __pyx
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":289
+/* "flashfs/fuse/_native.pyx":353
  *     # --- requests of `disk`
  * 
  *     cdef int64_t t_ns(self) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -7696,7 +8423,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_7Session_t_ns(struct __pyx_obj_7f
   int64_t __pyx_r;
   int64_t __pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":291
+  /* "flashfs/fuse/_native.pyx":355
  *     cdef int64_t t_ns(self) noexcept nogil:
  *         """The virtual time of a request: that of its arrival, if virtual time is real, and else none."""
  *         return now_ns() - self.zero_ns if self.realtime else 0             # <<<<<<<<<<<<<<
@@ -7715,7 +8442,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_7Session_t_ns(struct __pyx_obj_7f
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":289
+  /* "flashfs/fuse/_native.pyx":353
  *     # --- requests of `disk`
  * 
  *     cdef int64_t t_ns(self) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -7728,68 +8455,22 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_7Session_t_ns(struct __pyx_obj_7f
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":293
+/* "flashfs/fuse/_native.pyx":357
  *         return now_ns() - self.zero_ns if self.realtime else 0
  * 
  *     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
- *         if end_ns < 0:
- *             return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
+ *         if self.realtime and end_ns + self.zero_ns > now_ns():
+ *             return self.late.add(end_ns + self.zero_ns, req, kind, data, size)
 */
 
 static int __pyx_f_7flashfs_4fuse_7_native_7Session_reply(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, fuse_req_t __pyx_v_req, int64_t __pyx_v_end_ns, int __pyx_v_kind, uint8_t const *__pyx_v_data, uint64_t __pyx_v_size) {
   int __pyx_r;
   int __pyx_t_1;
   int __pyx_t_2;
-  int __pyx_t_3;
 
-  /* "flashfs/fuse/_native.pyx":294
+  /* "flashfs/fuse/_native.pyx":358
  * 
  *     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
- *         if end_ns < 0:             # <<<<<<<<<<<<<<
- *             return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
- *         if self.realtime and end_ns + self.zero_ns > now_ns():
-*/
-  __pyx_t_1 = (__pyx_v_end_ns < 0);
-
-  if (__pyx_t_1) {
-
-
-    /* "flashfs/fuse/_native.pyx":295
- *     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
- *         if end_ns < 0:
- *             return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)             # <<<<<<<<<<<<<<
- *         if self.realtime and end_ns + self.zero_ns > now_ns():
- *             return self.late.add(end_ns + self.zero_ns, req, kind, data, size)
-*/
-    __pyx_t_1 = (__pyx_v_kind == __pyx_e_7flashfs_4fuse_5_late_REPLY_DATA);
-
-    if (__pyx_t_1) {
-
-      __pyx_t_2 = __pyx_e_7flashfs_4fuse_7_native_READ;
-    } else {
-
-      __pyx_t_2 = __pyx_e_7flashfs_4fuse_7_native_WRITE;
-    }
-
-    {
-
-      __pyx_r = __pyx_f_7flashfs_4fuse_7_native_7Session_fail(__pyx_v_self, __pyx_v_req, __pyx_t_2, 0);
-    }
-
-    goto __pyx_L0;
-
-    /* "flashfs/fuse/_native.pyx":294
- * 
- *     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
- *         if end_ns < 0:             # <<<<<<<<<<<<<<
- *             return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
- *         if self.realtime and end_ns + self.zero_ns > now_ns():
-*/
-  }
-
-  /* "flashfs/fuse/_native.pyx":296
- *         if end_ns < 0:
- *             return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
  *         if self.realtime and end_ns + self.zero_ns > now_ns():             # <<<<<<<<<<<<<<
  *             return self.late.add(end_ns + self.zero_ns, req, kind, data, size)
  *         return answer(req, kind, data, size)
@@ -7798,19 +8479,19 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_reply(struct __pyx_obj_7flas
   } else {
 
     __pyx_t_1 = __pyx_v_self->realtime;
-    goto __pyx_L5_bool_binop_done;
+    goto __pyx_L4_bool_binop_done;
   }
-  __pyx_t_3 = ((__pyx_v_end_ns + __pyx_v_self->zero_ns) > __pyx_f_7flashfs_4fuse_7_native_now_ns());
+  __pyx_t_2 = ((__pyx_v_end_ns + __pyx_v_self->zero_ns) > __pyx_f_7flashfs_4fuse_7_native_now_ns());
 
 
-  __pyx_t_1 = __pyx_t_3;
+  __pyx_t_1 = __pyx_t_2;
 
-  __pyx_L5_bool_binop_done:;
+  __pyx_L4_bool_binop_done:;
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":297
- *             return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
+    /* "flashfs/fuse/_native.pyx":359
+ *     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
  *         if self.realtime and end_ns + self.zero_ns > now_ns():
  *             return self.late.add(end_ns + self.zero_ns, req, kind, data, size)             # <<<<<<<<<<<<<<
  *         return answer(req, kind, data, size)
@@ -7822,16 +8503,16 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_reply(struct __pyx_obj_7flas
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":296
- *         if end_ns < 0:
- *             return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
+    /* "flashfs/fuse/_native.pyx":358
+ * 
+ *     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
  *         if self.realtime and end_ns + self.zero_ns > now_ns():             # <<<<<<<<<<<<<<
  *             return self.late.add(end_ns + self.zero_ns, req, kind, data, size)
  *         return answer(req, kind, data, size)
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":298
+  /* "flashfs/fuse/_native.pyx":360
  *         if self.realtime and end_ns + self.zero_ns > now_ns():
  *             return self.late.add(end_ns + self.zero_ns, req, kind, data, size)
  *         return answer(req, kind, data, size)             # <<<<<<<<<<<<<<
@@ -7844,12 +8525,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_reply(struct __pyx_obj_7flas
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":293
+  /* "flashfs/fuse/_native.pyx":357
  *         return now_ns() - self.zero_ns if self.realtime else 0
  * 
  *     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
- *         if end_ns < 0:
- *             return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
+ *         if self.realtime and end_ns + self.zero_ns > now_ns():
+ *             return self.late.add(end_ns + self.zero_ns, req, kind, data, size)
 */
 
   /* function exit code */
@@ -7857,7 +8538,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_reply(struct __pyx_obj_7flas
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":300
+/* "flashfs/fuse/_native.pyx":362
  *         return answer(req, kind, data, size)
  * 
  *     cdef int fail(self, fuse_req_t req, int operation, uint64_t offset) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -7885,7 +8566,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("fail", 1);
 
-  /* "flashfs/fuse/_native.pyx":302
+  /* "flashfs/fuse/_native.pyx":364
  *     cdef int fail(self, fuse_req_t req, int operation, uint64_t offset) noexcept nogil:
  *         """Answer with the error that an exception means."""
  *         cdef PyObject* kind = NULL             # <<<<<<<<<<<<<<
@@ -7894,7 +8575,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
   __pyx_v_kind = NULL;
 
-  /* "flashfs/fuse/_native.pyx":303
+  /* "flashfs/fuse/_native.pyx":365
  *         """Answer with the error that an exception means."""
  *         cdef PyObject* kind = NULL
  *         cdef PyObject* value = NULL             # <<<<<<<<<<<<<<
@@ -7903,7 +8584,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
   __pyx_v_value = NULL;
 
-  /* "flashfs/fuse/_native.pyx":304
+  /* "flashfs/fuse/_native.pyx":366
  *         cdef PyObject* kind = NULL
  *         cdef PyObject* value = NULL
  *         cdef PyObject* trace = NULL             # <<<<<<<<<<<<<<
@@ -7912,7 +8593,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
   __pyx_v_trace = NULL;
 
-  /* "flashfs/fuse/_native.pyx":305
+  /* "flashfs/fuse/_native.pyx":367
  *         cdef PyObject* value = NULL
  *         cdef PyObject* trace = NULL
  *         cdef int code = EIO             # <<<<<<<<<<<<<<
@@ -7921,7 +8602,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
   __pyx_v_code = EIO;
 
-  /* "flashfs/fuse/_native.pyx":306
+  /* "flashfs/fuse/_native.pyx":368
  *         cdef PyObject* trace = NULL
  *         cdef int code = EIO
  *         with gil:             # <<<<<<<<<<<<<<
@@ -7932,7 +8613,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
       PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
       /*try:*/ {
 
-        /* "flashfs/fuse/_native.pyx":307
+        /* "flashfs/fuse/_native.pyx":369
  *         cdef int code = EIO
  *         with gil:
  *             PyErr_Fetch(&kind, &value, &trace)             # <<<<<<<<<<<<<<
@@ -7941,7 +8622,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
         PyErr_Fetch((&__pyx_v_kind), (&__pyx_v_value), (&__pyx_v_trace));
 
-        /* "flashfs/fuse/_native.pyx":308
+        /* "flashfs/fuse/_native.pyx":370
  *         with gil:
  *             PyErr_Fetch(&kind, &value, &trace)
  *             PyErr_NormalizeException(&kind, &value, &trace)             # <<<<<<<<<<<<<<
@@ -7950,7 +8631,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
         PyErr_NormalizeException((&__pyx_v_kind), (&__pyx_v_value), (&__pyx_v_trace));
 
-        /* "flashfs/fuse/_native.pyx":309
+        /* "flashfs/fuse/_native.pyx":371
  *             PyErr_Fetch(&kind, &value, &trace)
  *             PyErr_NormalizeException(&kind, &value, &trace)
  *             if value != NULL:             # <<<<<<<<<<<<<<
@@ -7962,7 +8643,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
         if (__pyx_t_1) {
 
 
-          /* "flashfs/fuse/_native.pyx":310
+          /* "flashfs/fuse/_native.pyx":372
  *             PyErr_NormalizeException(&kind, &value, &trace)
  *             if value != NULL:
  *                 code = errno_of(OPERATIONS[operation], offset, <object> value)             # <<<<<<<<<<<<<<
@@ -7970,13 +8651,13 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
  *             Py_XDECREF(value)
 */
           __pyx_t_3 = NULL;
-          __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_errno_of); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 310, __pyx_L4_error)
+          __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_errno_of); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 372, __pyx_L4_error)
           __Pyx_GOTREF(__pyx_t_4);
           if (unlikely(__pyx_v_7flashfs_4fuse_7_native_OPERATIONS == Py_None)) {
             PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-            __PYX_ERR(0, 310, __pyx_L4_error)
+            __PYX_ERR(0, 372, __pyx_L4_error)
           }
-          __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 310, __pyx_L4_error)
+          __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 372, __pyx_L4_error)
           __Pyx_GOTREF(__pyx_t_5);
           __pyx_t_6 = 1;
           #if CYTHON_UNPACK_METHODS
@@ -7996,14 +8677,14 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
             __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
             __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
             __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-            if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 310, __pyx_L4_error)
+            if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 372, __pyx_L4_error)
             __Pyx_GOTREF(__pyx_t_2);
           }
-          __pyx_t_7 = __Pyx_PyLong_As_int(__pyx_t_2); if (unlikely((__pyx_t_7 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 310, __pyx_L4_error)
+          __pyx_t_7 = __Pyx_PyLong_As_int(__pyx_t_2); if (unlikely((__pyx_t_7 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 372, __pyx_L4_error)
           __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
           __pyx_v_code = __pyx_t_7;
 
-          /* "flashfs/fuse/_native.pyx":309
+          /* "flashfs/fuse/_native.pyx":371
  *             PyErr_Fetch(&kind, &value, &trace)
  *             PyErr_NormalizeException(&kind, &value, &trace)
  *             if value != NULL:             # <<<<<<<<<<<<<<
@@ -8012,7 +8693,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
         }
 
-        /* "flashfs/fuse/_native.pyx":311
+        /* "flashfs/fuse/_native.pyx":373
  *             if value != NULL:
  *                 code = errno_of(OPERATIONS[operation], offset, <object> value)
  *             Py_XDECREF(kind)             # <<<<<<<<<<<<<<
@@ -8021,7 +8702,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
         Py_XDECREF(__pyx_v_kind);
 
-        /* "flashfs/fuse/_native.pyx":312
+        /* "flashfs/fuse/_native.pyx":374
  *                 code = errno_of(OPERATIONS[operation], offset, <object> value)
  *             Py_XDECREF(kind)
  *             Py_XDECREF(value)             # <<<<<<<<<<<<<<
@@ -8030,7 +8711,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
 */
         Py_XDECREF(__pyx_v_value);
 
-        /* "flashfs/fuse/_native.pyx":313
+        /* "flashfs/fuse/_native.pyx":375
  *             Py_XDECREF(kind)
  *             Py_XDECREF(value)
  *             Py_XDECREF(trace)             # <<<<<<<<<<<<<<
@@ -8040,7 +8721,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
         Py_XDECREF(__pyx_v_trace);
       }
 
-      /* "flashfs/fuse/_native.pyx":306
+      /* "flashfs/fuse/_native.pyx":368
  *         cdef PyObject* trace = NULL
  *         cdef int code = EIO
  *         with gil:             # <<<<<<<<<<<<<<
@@ -8060,12 +8741,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
       }
   }
 
-  /* "flashfs/fuse/_native.pyx":314
+  /* "flashfs/fuse/_native.pyx":376
  *             Py_XDECREF(value)
  *             Py_XDECREF(trace)
  *         return fuse_reply_err(req, code)             # <<<<<<<<<<<<<<
  * 
- *     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
+ *     cdef int take_device(self, bint to_change) noexcept nogil:
 */
   {
 
@@ -8073,7 +8754,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":300
+  /* "flashfs/fuse/_native.pyx":362
  *         return answer(req, kind, data, size)
  * 
  *     cdef int fail(self, fuse_req_t req, int operation, uint64_t offset) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -8100,8 +8781,407 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_fail(CYTHON_UNUSED struct __
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":316
+/* "flashfs/fuse/_native.pyx":378
  *         return fuse_reply_err(req, code)
+ * 
+ *     cdef int take_device(self, bint to_change) noexcept nogil:             # <<<<<<<<<<<<<<
+ *         """Nobody else is at it until it is unlocked; ``to_change``: and no reply is being made of what lies in it."""
+ *         pthread_mutex_lock(&self.device)
+*/
+
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_take_device(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, int __pyx_v_to_change) {
+  int __pyx_r;
+  int __pyx_t_1;
+  int __pyx_t_2;
+
+  /* "flashfs/fuse/_native.pyx":380
+ *     cdef int take_device(self, bint to_change) noexcept nogil:
+ *         """Nobody else is at it until it is unlocked; ``to_change``: and no reply is being made of what lies in it."""
+ *         pthread_mutex_lock(&self.device)             # <<<<<<<<<<<<<<
+ *         while to_change and self.views_held:
+ *             pthread_cond_wait(&self.no_views, &self.device)
+*/
+  (void)(pthread_mutex_lock((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":381
+ *         """Nobody else is at it until it is unlocked; ``to_change``: and no reply is being made of what lies in it."""
+ *         pthread_mutex_lock(&self.device)
+ *         while to_change and self.views_held:             # <<<<<<<<<<<<<<
+ *             pthread_cond_wait(&self.no_views, &self.device)
+ *         return 0
+*/
+  while (1) {
+    if (__pyx_v_to_change) {
+    } else {
+
+      __pyx_t_1 = __pyx_v_to_change;
+      goto __pyx_L5_bool_binop_done;
+    }
+    __pyx_t_2 = (__pyx_v_self->views_held != 0);
+
+
+    __pyx_t_1 = __pyx_t_2;
+
+    __pyx_L5_bool_binop_done:;
+
+    if (!__pyx_t_1) break;
+
+    /* "flashfs/fuse/_native.pyx":382
+ *         pthread_mutex_lock(&self.device)
+ *         while to_change and self.views_held:
+ *             pthread_cond_wait(&self.no_views, &self.device)             # <<<<<<<<<<<<<<
+ *         return 0
+ * 
+*/
+    (void)(pthread_cond_wait((&__pyx_v_self->no_views), (&__pyx_v_self->device)));
+  }
+
+  /* "flashfs/fuse/_native.pyx":383
+ *         while to_change and self.views_held:
+ *             pthread_cond_wait(&self.no_views, &self.device)
+ *         return 0             # <<<<<<<<<<<<<<
+ * 
+ *     cdef bint show(self, fuse_req_t req, uint64_t offset, uint64_t size) noexcept nogil:
+*/
+  {
+
+    __pyx_r = 0;
+  }
+  goto __pyx_L0;
+
+  /* "flashfs/fuse/_native.pyx":378
+ *         return fuse_reply_err(req, code)
+ * 
+ *     cdef int take_device(self, bint to_change) noexcept nogil:             # <<<<<<<<<<<<<<
+ *         """Nobody else is at it until it is unlocked; ``to_change``: and no reply is being made of what lies in it."""
+ *         pthread_mutex_lock(&self.device)
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+  return __pyx_r;
+}
+
+/* "flashfs/fuse/_native.pyx":385
+ *         return 0
+ * 
+ *     cdef bint show(self, fuse_req_t req, uint64_t offset, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
+ *         """Answer a read out of the image itself, if that can be: the kernel copies, we do not. The device does other
+ *         reads meanwhile."""
+*/
+
+static int __pyx_f_7flashfs_4fuse_7_native_7Session_show(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self, fuse_req_t __pyx_v_req, uint64_t __pyx_v_offset, uint64_t __pyx_v_size) {
+  struct iovec __pyx_v_parts[__pyx_e_7flashfs_5_core_RUN];
+  uint32_t __pyx_v_i;
+  uint32_t __pyx_v_n;
+  int64_t __pyx_v_end;
+  int __pyx_r;
+  uint32_t __pyx_t_1;
+  int __pyx_t_2;
+  uint32_t __pyx_t_3;
+  uint32_t __pyx_t_4;
+  uint64_t __pyx_t_5;
+  int __pyx_t_6;
+  int __pyx_t_7;
+
+  /* "flashfs/fuse/_native.pyx":391
+ *         cdef uint32_t i, n
+ *         cdef int64_t end
+ *         self.take_device(False)             # <<<<<<<<<<<<<<
+ *         end = (<Showing> find_views)(self, offset, size)
+ *         n = self.views.pieces_n if end >= 0 else 0
+*/
+  (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_take_device(__pyx_v_self, 0));
+
+  /* "flashfs/fuse/_native.pyx":392
+ *         cdef int64_t end
+ *         self.take_device(False)
+ *         end = (<Showing> find_views)(self, offset, size)             # <<<<<<<<<<<<<<
+ *         n = self.views.pieces_n if end >= 0 else 0
+ *         for i in range(n):
+*/
+  __pyx_v_end = ((__pyx_t_7flashfs_4fuse_7_native_Showing)__pyx_f_7flashfs_4fuse_7_native_find_views)(__pyx_v_self, __pyx_v_offset, __pyx_v_size);
+
+  /* "flashfs/fuse/_native.pyx":393
+ *         self.take_device(False)
+ *         end = (<Showing> find_views)(self, offset, size)
+ *         n = self.views.pieces_n if end >= 0 else 0             # <<<<<<<<<<<<<<
+ *         for i in range(n):
+ *             parts[i].iov_base = <void*> self.views.pieces[i].data
+*/
+  __pyx_t_2 = (__pyx_v_end >= 0);
+
+  if (__pyx_t_2) {
+
+    __pyx_t_1 = __pyx_v_self->views->pieces_n;
+  } else {
+
+    __pyx_t_1 = 0;
+  }
+
+  __pyx_v_n = __pyx_t_1;
+
+  /* "flashfs/fuse/_native.pyx":394
+ *         end = (<Showing> find_views)(self, offset, size)
+ *         n = self.views.pieces_n if end >= 0 else 0
+ *         for i in range(n):             # <<<<<<<<<<<<<<
+ *             parts[i].iov_base = <void*> self.views.pieces[i].data
+ *             parts[i].iov_len = self.views.pieces[i].size
+*/
+
+  __pyx_t_1 = __pyx_v_n;
+  __pyx_t_3 = __pyx_t_1;
+
+  for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
+    __pyx_v_i = __pyx_t_4;
+
+    /* "flashfs/fuse/_native.pyx":395
+ *         n = self.views.pieces_n if end >= 0 else 0
+ *         for i in range(n):
+ *             parts[i].iov_base = <void*> self.views.pieces[i].data             # <<<<<<<<<<<<<<
+ *             parts[i].iov_len = self.views.pieces[i].size
+ *         if n:
+*/
+    (__pyx_v_parts[__pyx_v_i]).iov_base = ((void *)(__pyx_v_self->views->pieces[__pyx_v_i]).data);
+
+    /* "flashfs/fuse/_native.pyx":396
+ *         for i in range(n):
+ *             parts[i].iov_base = <void*> self.views.pieces[i].data
+ *             parts[i].iov_len = self.views.pieces[i].size             # <<<<<<<<<<<<<<
+ *         if n:
+ *             self.requests[READ] += 1
+*/
+    __pyx_t_5 = (__pyx_v_self->views->pieces[__pyx_v_i]).size;
+
+    (__pyx_v_parts[__pyx_v_i]).iov_len = __pyx_t_5;
+  }
+
+
+  /* "flashfs/fuse/_native.pyx":397
+ *             parts[i].iov_base = <void*> self.views.pieces[i].data
+ *             parts[i].iov_len = self.views.pieces[i].size
+ *         if n:             # <<<<<<<<<<<<<<
+ *             self.requests[READ] += 1
+ *             self.moved[READ] += size
+*/
+  __pyx_t_2 = (__pyx_v_n != 0);
+
+  if (__pyx_t_2) {
+
+
+    /* "flashfs/fuse/_native.pyx":398
+ *             parts[i].iov_len = self.views.pieces[i].size
+ *         if n:
+ *             self.requests[READ] += 1             # <<<<<<<<<<<<<<
+ *             self.moved[READ] += size
+ *             self.views_held += 1
+*/
+
+    __pyx_t_6 = __pyx_e_7flashfs_4fuse_7_native_READ;
+    (__pyx_v_self->requests[__pyx_t_6]) = ((__pyx_v_self->requests[__pyx_t_6]) + 1);
+
+    /* "flashfs/fuse/_native.pyx":399
+ *         if n:
+ *             self.requests[READ] += 1
+ *             self.moved[READ] += size             # <<<<<<<<<<<<<<
+ *             self.views_held += 1
+ *         pthread_mutex_unlock(&self.device)
+*/
+
+    __pyx_t_6 = __pyx_e_7flashfs_4fuse_7_native_READ;
+    (__pyx_v_self->moved[__pyx_t_6]) = ((__pyx_v_self->moved[__pyx_t_6]) + __pyx_v_size);
+
+    /* "flashfs/fuse/_native.pyx":400
+ *             self.requests[READ] += 1
+ *             self.moved[READ] += size
+ *             self.views_held += 1             # <<<<<<<<<<<<<<
+ *         pthread_mutex_unlock(&self.device)
+ *         if end < 0:
+*/
+    __pyx_v_self->views_held = (__pyx_v_self->views_held + 1);
+
+    /* "flashfs/fuse/_native.pyx":397
+ *             parts[i].iov_base = <void*> self.views.pieces[i].data
+ *             parts[i].iov_len = self.views.pieces[i].size
+ *         if n:             # <<<<<<<<<<<<<<
+ *             self.requests[READ] += 1
+ *             self.moved[READ] += size
+*/
+  }
+
+  /* "flashfs/fuse/_native.pyx":401
+ *             self.moved[READ] += size
+ *             self.views_held += 1
+ *         pthread_mutex_unlock(&self.device)             # <<<<<<<<<<<<<<
+ *         if end < 0:
+ *             self.fail(req, READ, offset)
+*/
+  (void)(pthread_mutex_unlock((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":402
+ *             self.views_held += 1
+ *         pthread_mutex_unlock(&self.device)
+ *         if end < 0:             # <<<<<<<<<<<<<<
+ *             self.fail(req, READ, offset)
+ *         if n:
+*/
+  __pyx_t_2 = (__pyx_v_end < 0);
+
+  if (__pyx_t_2) {
+
+
+    /* "flashfs/fuse/_native.pyx":403
+ *         pthread_mutex_unlock(&self.device)
+ *         if end < 0:
+ *             self.fail(req, READ, offset)             # <<<<<<<<<<<<<<
+ *         if n:
+ *             fuse_reply_iov(req, parts, n)
+*/
+    (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_fail(__pyx_v_self, __pyx_v_req, __pyx_e_7flashfs_4fuse_7_native_READ, __pyx_v_offset));
+
+    /* "flashfs/fuse/_native.pyx":402
+ *             self.views_held += 1
+ *         pthread_mutex_unlock(&self.device)
+ *         if end < 0:             # <<<<<<<<<<<<<<
+ *             self.fail(req, READ, offset)
+ *         if n:
+*/
+  }
+
+  /* "flashfs/fuse/_native.pyx":404
+ *         if end < 0:
+ *             self.fail(req, READ, offset)
+ *         if n:             # <<<<<<<<<<<<<<
+ *             fuse_reply_iov(req, parts, n)
+ *             pthread_mutex_lock(&self.device)
+*/
+  __pyx_t_2 = (__pyx_v_n != 0);
+
+  if (__pyx_t_2) {
+
+
+    /* "flashfs/fuse/_native.pyx":405
+ *             self.fail(req, READ, offset)
+ *         if n:
+ *             fuse_reply_iov(req, parts, n)             # <<<<<<<<<<<<<<
+ *             pthread_mutex_lock(&self.device)
+ *             self.views_held -= 1
+*/
+    (void)(fuse_reply_iov(__pyx_v_req, __pyx_v_parts, __pyx_v_n));
+
+    /* "flashfs/fuse/_native.pyx":406
+ *         if n:
+ *             fuse_reply_iov(req, parts, n)
+ *             pthread_mutex_lock(&self.device)             # <<<<<<<<<<<<<<
+ *             self.views_held -= 1
+ *             if self.views_held == 0:
+*/
+    (void)(pthread_mutex_lock((&__pyx_v_self->device)));
+
+    /* "flashfs/fuse/_native.pyx":407
+ *             fuse_reply_iov(req, parts, n)
+ *             pthread_mutex_lock(&self.device)
+ *             self.views_held -= 1             # <<<<<<<<<<<<<<
+ *             if self.views_held == 0:
+ *                 pthread_cond_broadcast(&self.no_views)
+*/
+    __pyx_v_self->views_held = (__pyx_v_self->views_held - 1);
+
+    /* "flashfs/fuse/_native.pyx":408
+ *             pthread_mutex_lock(&self.device)
+ *             self.views_held -= 1
+ *             if self.views_held == 0:             # <<<<<<<<<<<<<<
+ *                 pthread_cond_broadcast(&self.no_views)
+ *             pthread_mutex_unlock(&self.device)
+*/
+    __pyx_t_2 = (__pyx_v_self->views_held == 0);
+
+    if (__pyx_t_2) {
+
+
+      /* "flashfs/fuse/_native.pyx":409
+ *             self.views_held -= 1
+ *             if self.views_held == 0:
+ *                 pthread_cond_broadcast(&self.no_views)             # <<<<<<<<<<<<<<
+ *             pthread_mutex_unlock(&self.device)
+ *         return n > 0 or end < 0
+*/
+      (void)(pthread_cond_broadcast((&__pyx_v_self->no_views)));
+
+      /* "flashfs/fuse/_native.pyx":408
+ *             pthread_mutex_lock(&self.device)
+ *             self.views_held -= 1
+ *             if self.views_held == 0:             # <<<<<<<<<<<<<<
+ *                 pthread_cond_broadcast(&self.no_views)
+ *             pthread_mutex_unlock(&self.device)
+*/
+    }
+
+    /* "flashfs/fuse/_native.pyx":410
+ *             if self.views_held == 0:
+ *                 pthread_cond_broadcast(&self.no_views)
+ *             pthread_mutex_unlock(&self.device)             # <<<<<<<<<<<<<<
+ *         return n > 0 or end < 0
+ * 
+*/
+    (void)(pthread_mutex_unlock((&__pyx_v_self->device)));
+
+    /* "flashfs/fuse/_native.pyx":404
+ *         if end < 0:
+ *             self.fail(req, READ, offset)
+ *         if n:             # <<<<<<<<<<<<<<
+ *             fuse_reply_iov(req, parts, n)
+ *             pthread_mutex_lock(&self.device)
+*/
+  }
+
+  /* "flashfs/fuse/_native.pyx":411
+ *                 pthread_cond_broadcast(&self.no_views)
+ *             pthread_mutex_unlock(&self.device)
+ *         return n > 0 or end < 0             # <<<<<<<<<<<<<<
+ * 
+ *     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
+*/
+  __pyx_t_7 = (__pyx_v_n > 0);
+
+  if (!__pyx_t_7) {
+
+  } else {
+
+    __pyx_t_2 = __pyx_t_7;
+
+    goto __pyx_L9_bool_binop_done;
+  }
+  __pyx_t_7 = (__pyx_v_end < 0);
+
+
+  __pyx_t_2 = __pyx_t_7;
+
+  __pyx_L9_bool_binop_done:;
+  {
+    __pyx_r = __pyx_t_2;
+  }
+  goto __pyx_L0;
+
+  /* "flashfs/fuse/_native.pyx":385
+ *         return 0
+ * 
+ *     cdef bint show(self, fuse_req_t req, uint64_t offset, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
+ *         """Answer a read out of the image itself, if that can be: the kernel copies, we do not. The device does other
+ *         reads meanwhile."""
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+
+
+
+
+  return __pyx_r;
+}
+
+/* "flashfs/fuse/_native.pyx":413
+ *         return n > 0 or end < 0
  * 
  *     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,             # <<<<<<<<<<<<<<
  *                  uint8_t* data, int kind) noexcept nogil:
@@ -8113,34 +9193,110 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_run(struct __pyx_obj_7flashf
   int __pyx_r;
   int __pyx_t_1;
   int __pyx_t_2;
+  int __pyx_t_3;
 
-  /* "flashfs/fuse/_native.pyx":320
+  /* "flashfs/fuse/_native.pyx":417
  *         """Do it, count it, answer."""
  *         cdef int64_t end
+ *         self.take_device(operation != READ)             # <<<<<<<<<<<<<<
+ *         end = function(self, offset, size, other, data, self.t_ns())
+ *         if end >= 0 and operation < COPY:
+*/
+  (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_take_device(__pyx_v_self, (__pyx_v_operation != __pyx_e_7flashfs_4fuse_7_native_READ)));
+
+  /* "flashfs/fuse/_native.pyx":418
+ *         cdef int64_t end
+ *         self.take_device(operation != READ)
  *         end = function(self, offset, size, other, data, self.t_ns())             # <<<<<<<<<<<<<<
- *         if end < 0:
- *             return self.fail(req, operation, offset)
+ *         if end >= 0 and operation < COPY:
+ *             self.requests[operation] += 1
 */
   __pyx_v_end = __pyx_v_function(__pyx_v_self, __pyx_v_offset, __pyx_v_size, __pyx_v_other, __pyx_v_data, __pyx_f_7flashfs_4fuse_7_native_7Session_t_ns(__pyx_v_self));
 
-  /* "flashfs/fuse/_native.pyx":321
- *         cdef int64_t end
+  /* "flashfs/fuse/_native.pyx":419
+ *         self.take_device(operation != READ)
  *         end = function(self, offset, size, other, data, self.t_ns())
+ *         if end >= 0 and operation < COPY:             # <<<<<<<<<<<<<<
+ *             self.requests[operation] += 1
+ *             self.moved[operation] += size
+*/
+  __pyx_t_2 = (__pyx_v_end >= 0);
+
+  if (__pyx_t_2) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_2;
+
+    goto __pyx_L4_bool_binop_done;
+  }
+  __pyx_t_2 = (__pyx_v_operation < __pyx_e_7flashfs_4fuse_7_native_COPY);
+
+
+  __pyx_t_1 = __pyx_t_2;
+
+  __pyx_L4_bool_binop_done:;
+  if (__pyx_t_1) {
+
+
+    /* "flashfs/fuse/_native.pyx":420
+ *         end = function(self, offset, size, other, data, self.t_ns())
+ *         if end >= 0 and operation < COPY:
+ *             self.requests[operation] += 1             # <<<<<<<<<<<<<<
+ *             self.moved[operation] += size
+ *         pthread_mutex_unlock(&self.device)
+*/
+
+    __pyx_t_3 = __pyx_v_operation;
+    (__pyx_v_self->requests[__pyx_t_3]) = ((__pyx_v_self->requests[__pyx_t_3]) + 1);
+
+    /* "flashfs/fuse/_native.pyx":421
+ *         if end >= 0 and operation < COPY:
+ *             self.requests[operation] += 1
+ *             self.moved[operation] += size             # <<<<<<<<<<<<<<
+ *         pthread_mutex_unlock(&self.device)
+ *         if end < 0:
+*/
+
+    __pyx_t_3 = __pyx_v_operation;
+    (__pyx_v_self->moved[__pyx_t_3]) = ((__pyx_v_self->moved[__pyx_t_3]) + __pyx_v_size);
+
+    /* "flashfs/fuse/_native.pyx":419
+ *         self.take_device(operation != READ)
+ *         end = function(self, offset, size, other, data, self.t_ns())
+ *         if end >= 0 and operation < COPY:             # <<<<<<<<<<<<<<
+ *             self.requests[operation] += 1
+ *             self.moved[operation] += size
+*/
+  }
+
+  /* "flashfs/fuse/_native.pyx":422
+ *             self.requests[operation] += 1
+ *             self.moved[operation] += size
+ *         pthread_mutex_unlock(&self.device)             # <<<<<<<<<<<<<<
+ *         if end < 0:
+ *             return self.fail(req, operation, offset)
+*/
+  (void)(pthread_mutex_unlock((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":423
+ *             self.moved[operation] += size
+ *         pthread_mutex_unlock(&self.device)
  *         if end < 0:             # <<<<<<<<<<<<<<
  *             return self.fail(req, operation, offset)
- *         if operation < COPY:
+ *         return self.reply(req, end, kind, data, size)
 */
   __pyx_t_1 = (__pyx_v_end < 0);
 
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":322
- *         end = function(self, offset, size, other, data, self.t_ns())
+    /* "flashfs/fuse/_native.pyx":424
+ *         pthread_mutex_unlock(&self.device)
  *         if end < 0:
  *             return self.fail(req, operation, offset)             # <<<<<<<<<<<<<<
- *         if operation < COPY:
- *             self.requests[operation] += 1
+ *         return self.reply(req, end, kind, data, size)
+ * 
 */
     {
 
@@ -8148,61 +9304,18 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_run(struct __pyx_obj_7flashf
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":321
- *         cdef int64_t end
- *         end = function(self, offset, size, other, data, self.t_ns())
+    /* "flashfs/fuse/_native.pyx":423
+ *             self.moved[operation] += size
+ *         pthread_mutex_unlock(&self.device)
  *         if end < 0:             # <<<<<<<<<<<<<<
  *             return self.fail(req, operation, offset)
- *         if operation < COPY:
+ *         return self.reply(req, end, kind, data, size)
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":323
+  /* "flashfs/fuse/_native.pyx":425
  *         if end < 0:
  *             return self.fail(req, operation, offset)
- *         if operation < COPY:             # <<<<<<<<<<<<<<
- *             self.requests[operation] += 1
- *             self.moved[operation] += size
-*/
-  __pyx_t_1 = (__pyx_v_operation < __pyx_e_7flashfs_4fuse_7_native_COPY);
-
-  if (__pyx_t_1) {
-
-
-    /* "flashfs/fuse/_native.pyx":324
- *             return self.fail(req, operation, offset)
- *         if operation < COPY:
- *             self.requests[operation] += 1             # <<<<<<<<<<<<<<
- *             self.moved[operation] += size
- *         return self.reply(req, end, kind, data, size)
-*/
-
-    __pyx_t_2 = __pyx_v_operation;
-    (__pyx_v_self->requests[__pyx_t_2]) = ((__pyx_v_self->requests[__pyx_t_2]) + 1);
-
-    /* "flashfs/fuse/_native.pyx":325
- *         if operation < COPY:
- *             self.requests[operation] += 1
- *             self.moved[operation] += size             # <<<<<<<<<<<<<<
- *         return self.reply(req, end, kind, data, size)
- * 
-*/
-
-    __pyx_t_2 = __pyx_v_operation;
-    (__pyx_v_self->moved[__pyx_t_2]) = ((__pyx_v_self->moved[__pyx_t_2]) + __pyx_v_size);
-
-    /* "flashfs/fuse/_native.pyx":323
- *         if end < 0:
- *             return self.fail(req, operation, offset)
- *         if operation < COPY:             # <<<<<<<<<<<<<<
- *             self.requests[operation] += 1
- *             self.moved[operation] += size
-*/
-  }
-
-  /* "flashfs/fuse/_native.pyx":326
- *             self.requests[operation] += 1
- *             self.moved[operation] += size
  *         return self.reply(req, end, kind, data, size)             # <<<<<<<<<<<<<<
  * 
  *     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
@@ -8213,8 +9326,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_run(struct __pyx_obj_7flashf
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":316
- *         return fuse_reply_err(req, code)
+  /* "flashfs/fuse/_native.pyx":413
+ *         return n > 0 or end < 0
  * 
  *     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,             # <<<<<<<<<<<<<<
  *                  uint8_t* data, int kind) noexcept nogil:
@@ -8227,7 +9340,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_run(struct __pyx_obj_7flashf
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":328
+/* "flashfs/fuse/_native.pyx":427
  *         return self.reply(req, end, kind, data, size)
  * 
  *     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -8242,9 +9355,10 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
   uint64_t __pyx_t_3;
   uint64_t __pyx_t_4;
   uint64_t __pyx_t_5;
+  int __pyx_t_6;
 
 
-  /* "flashfs/fuse/_native.pyx":329
+  /* "flashfs/fuse/_native.pyx":428
  * 
  *     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
  *         if ino != DISK:             # <<<<<<<<<<<<<<
@@ -8256,7 +9370,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":330
+    /* "flashfs/fuse/_native.pyx":429
  *     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
  *         if ino != DISK:
  *             return self.read_text(req, handle, offset, size)             # <<<<<<<<<<<<<<
@@ -8269,7 +9383,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":329
+    /* "flashfs/fuse/_native.pyx":428
  * 
  *     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
  *         if ino != DISK:             # <<<<<<<<<<<<<<
@@ -8278,7 +9392,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":331
+  /* "flashfs/fuse/_native.pyx":430
  *         if ino != DISK:
  *             return self.read_text(req, handle, offset, size)
  *         if offset >= self.size:             # <<<<<<<<<<<<<<
@@ -8290,12 +9404,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":332
+    /* "flashfs/fuse/_native.pyx":431
  *             return self.read_text(req, handle, offset, size)
  *         if offset >= self.size:
  *             return fuse_reply_buf(req, NULL, 0)             # <<<<<<<<<<<<<<
  *         size = min(min(size, self.size - offset), <uint64_t> REQUEST_BYTES)
- *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, self.buffer, REPLY_DATA)
+ *         if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):
 */
     {
 
@@ -8303,7 +9417,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":331
+    /* "flashfs/fuse/_native.pyx":430
  *         if ino != DISK:
  *             return self.read_text(req, handle, offset, size)
  *         if offset >= self.size:             # <<<<<<<<<<<<<<
@@ -8312,12 +9426,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":333
+  /* "flashfs/fuse/_native.pyx":432
  *         if offset >= self.size:
  *             return fuse_reply_buf(req, NULL, 0)
  *         size = min(min(size, self.size - offset), <uint64_t> REQUEST_BYTES)             # <<<<<<<<<<<<<<
- *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, self.buffer, REPLY_DATA)
- * 
+ *         if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):
+ *             return 0
 */
 
   __pyx_t_2 = ((uint64_t)__pyx_e_7flashfs_4fuse_7_native_REQUEST_BYTES);
@@ -8351,20 +9465,78 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
   __pyx_v_size = __pyx_t_5;
 
 
-  /* "flashfs/fuse/_native.pyx":334
+  /* "flashfs/fuse/_native.pyx":433
  *             return fuse_reply_buf(req, NULL, 0)
  *         size = min(min(size, self.size - offset), <uint64_t> REQUEST_BYTES)
- *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, self.buffer, REPLY_DATA)             # <<<<<<<<<<<<<<
+ *         if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):             # <<<<<<<<<<<<<<
+ *             return 0
+ *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
+*/
+  __pyx_t_6 = (__pyx_v_size >= __pyx_e_7flashfs_4fuse_7_native_LONG_BYTES);
+
+  if (__pyx_t_6) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_6;
+
+    goto __pyx_L6_bool_binop_done;
+  }
+  __pyx_t_6 = (!__pyx_v_self->realtime);
+
+  if (__pyx_t_6) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_6;
+
+    goto __pyx_L6_bool_binop_done;
+  }
+  __pyx_t_6 = __pyx_f_7flashfs_4fuse_7_native_7Session_show(__pyx_v_self, __pyx_v_req, __pyx_v_offset, __pyx_v_size);
+
+
+  __pyx_t_1 = __pyx_t_6;
+
+  __pyx_L6_bool_binop_done:;
+  if (__pyx_t_1) {
+
+
+    /* "flashfs/fuse/_native.pyx":434
+ *         size = min(min(size, self.size - offset), <uint64_t> REQUEST_BYTES)
+ *         if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):
+ *             return 0             # <<<<<<<<<<<<<<
+ *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
+ * 
+*/
+    {
+
+      __pyx_r = 0;
+    }
+    goto __pyx_L0;
+
+    /* "flashfs/fuse/_native.pyx":433
+ *             return fuse_reply_buf(req, NULL, 0)
+ *         size = min(min(size, self.size - offset), <uint64_t> REQUEST_BYTES)
+ *         if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):             # <<<<<<<<<<<<<<
+ *             return 0
+ *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
+*/
+  }
+
+  /* "flashfs/fuse/_native.pyx":435
+ *         if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):
+ *             return 0
+ *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)             # <<<<<<<<<<<<<<
  * 
  *     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,
 */
   {
 
-    __pyx_r = __pyx_f_7flashfs_4fuse_7_native_7Session_run(__pyx_v_self, __pyx_v_req, __pyx_e_7flashfs_4fuse_7_native_READ, ((__pyx_t_7flashfs_4fuse_7_native_Quiet)__pyx_f_7flashfs_4fuse_7_native_do_read), __pyx_v_offset, __pyx_v_size, 0, __pyx_v_self->buffer, __pyx_e_7flashfs_4fuse_5_late_REPLY_DATA);
+    __pyx_r = __pyx_f_7flashfs_4fuse_7_native_7Session_run(__pyx_v_self, __pyx_v_req, __pyx_e_7flashfs_4fuse_7_native_READ, ((__pyx_t_7flashfs_4fuse_7_native_Quiet)__pyx_f_7flashfs_4fuse_7_native_do_read), __pyx_v_offset, __pyx_v_size, 0, get_buffer(), __pyx_e_7flashfs_4fuse_5_late_REPLY_DATA);
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":328
+  /* "flashfs/fuse/_native.pyx":427
  *         return self.reply(req, end, kind, data, size)
  * 
  *     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -8378,8 +9550,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read(struct __pyx_obj_7flash
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":336
- *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, self.buffer, REPLY_DATA)
+/* "flashfs/fuse/_native.pyx":437
+ *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
  * 
  *     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,             # <<<<<<<<<<<<<<
  *                    uint64_t offset) noexcept nogil:
@@ -8396,7 +9568,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
   uint64_t __pyx_t_6;
 
 
-  /* "flashfs/fuse/_native.pyx":338
+  /* "flashfs/fuse/_native.pyx":439
  *     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,
  *                    uint64_t offset) noexcept nogil:
  *         if ino != DISK:             # <<<<<<<<<<<<<<
@@ -8408,7 +9580,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":339
+    /* "flashfs/fuse/_native.pyx":440
  *                    uint64_t offset) noexcept nogil:
  *         if ino != DISK:
  *             return fuse_reply_err(req, EBADF)             # <<<<<<<<<<<<<<
@@ -8421,7 +9593,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":338
+    /* "flashfs/fuse/_native.pyx":439
  *     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,
  *                    uint64_t offset) noexcept nogil:
  *         if ino != DISK:             # <<<<<<<<<<<<<<
@@ -8430,7 +9602,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":340
+  /* "flashfs/fuse/_native.pyx":441
  *         if ino != DISK:
  *             return fuse_reply_err(req, EBADF)
  *         if size and offset >= self.size:             # <<<<<<<<<<<<<<
@@ -8456,7 +9628,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":341
+    /* "flashfs/fuse/_native.pyx":442
  *             return fuse_reply_err(req, EBADF)
  *         if size and offset >= self.size:
  *             return fuse_reply_err(req, ENOSPC)             # <<<<<<<<<<<<<<
@@ -8469,7 +9641,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":340
+    /* "flashfs/fuse/_native.pyx":441
  *         if ino != DISK:
  *             return fuse_reply_err(req, EBADF)
  *         if size and offset >= self.size:             # <<<<<<<<<<<<<<
@@ -8478,7 +9650,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":342
+  /* "flashfs/fuse/_native.pyx":443
  *         if size and offset >= self.size:
  *             return fuse_reply_err(req, ENOSPC)
  *         size = min(size, self.size - offset) if size else 0             # <<<<<<<<<<<<<<
@@ -8512,7 +9684,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
 
   __pyx_v_size = __pyx_t_3;
 
-  /* "flashfs/fuse/_native.pyx":343
+  /* "flashfs/fuse/_native.pyx":444
  *             return fuse_reply_err(req, ENOSPC)
  *         size = min(size, self.size - offset) if size else 0
  *         return self.run(req, WRITE, <Quiet> do_write, offset, size, 0, <uint8_t*> data, REPLY_WRITTEN)             # <<<<<<<<<<<<<<
@@ -8525,8 +9697,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":336
- *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, self.buffer, REPLY_DATA)
+  /* "flashfs/fuse/_native.pyx":437
+ *         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
  * 
  *     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,             # <<<<<<<<<<<<<<
  *                    uint64_t offset) noexcept nogil:
@@ -8539,7 +9711,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_write(struct __pyx_obj_7flas
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":345
+/* "flashfs/fuse/_native.pyx":446
  *         return self.run(req, WRITE, <Quiet> do_write, offset, size, 0, <uint8_t*> data, REPLY_WRITTEN)
  * 
  *     cdef int sync(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -8551,7 +9723,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_sync(struct __pyx_obj_7flash
   int __pyx_r;
   int __pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":347
+  /* "flashfs/fuse/_native.pyx":448
  *     cdef int sync(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
  *         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
  *         if ino != DISK and ino != ROOT:             # <<<<<<<<<<<<<<
@@ -8570,7 +9742,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_sync(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":348
+    /* "flashfs/fuse/_native.pyx":449
  *         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
  *         if ino != DISK and ino != ROOT:
  *             return fuse_reply_err(req, 0)             # <<<<<<<<<<<<<<
@@ -8583,7 +9755,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_sync(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":347
+    /* "flashfs/fuse/_native.pyx":448
  *     cdef int sync(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
  *         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
  *         if ino != DISK and ino != ROOT:             # <<<<<<<<<<<<<<
@@ -8592,7 +9764,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_sync(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":349
+  /* "flashfs/fuse/_native.pyx":450
  *         if ino != DISK and ino != ROOT:
  *             return fuse_reply_err(req, 0)
  *         return self.run(req, FLUSH, <Quiet> do_flush, 0, 0, 0, NULL, REPLY_DONE)             # <<<<<<<<<<<<<<
@@ -8605,7 +9777,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_sync(struct __pyx_obj_7flash
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":345
+  /* "flashfs/fuse/_native.pyx":446
  *         return self.run(req, WRITE, <Quiet> do_write, offset, size, 0, <uint8_t*> data, REPLY_WRITTEN)
  * 
  *     cdef int sync(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -8618,7 +9790,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_sync(struct __pyx_obj_7flash
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":351
+/* "flashfs/fuse/_native.pyx":452
  *         return self.run(req, FLUSH, <Quiet> do_flush, 0, 0, 0, NULL, REPLY_DONE)
  * 
  *     cdef int allocate(self, fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -8635,7 +9807,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   uint64_t __pyx_t_4;
   uint64_t __pyx_t_5;
 
-  /* "flashfs/fuse/_native.pyx":355
+  /* "flashfs/fuse/_native.pyx":456
  *         rest, and never for more than the device has."""
  *         cdef uint64_t end
  *         if ino != DISK:             # <<<<<<<<<<<<<<
@@ -8647,7 +9819,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":356
+    /* "flashfs/fuse/_native.pyx":457
  *         cdef uint64_t end
  *         if ino != DISK:
  *             return fuse_reply_err(req, EACCES)             # <<<<<<<<<<<<<<
@@ -8660,7 +9832,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":355
+    /* "flashfs/fuse/_native.pyx":456
  *         rest, and never for more than the device has."""
  *         cdef uint64_t end
  *         if ino != DISK:             # <<<<<<<<<<<<<<
@@ -8669,7 +9841,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":357
+  /* "flashfs/fuse/_native.pyx":458
  *         if ino != DISK:
  *             return fuse_reply_err(req, EACCES)
  *         if offset < 0 or length <= 0 or length > INT64_MAX - offset:             # <<<<<<<<<<<<<<
@@ -8705,7 +9877,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":358
+    /* "flashfs/fuse/_native.pyx":459
  *             return fuse_reply_err(req, EACCES)
  *         if offset < 0 or length <= 0 or length > INT64_MAX - offset:
  *             return fuse_reply_err(req, EINVAL)             # <<<<<<<<<<<<<<
@@ -8718,7 +9890,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":357
+    /* "flashfs/fuse/_native.pyx":458
  *         if ino != DISK:
  *             return fuse_reply_err(req, EACCES)
  *         if offset < 0 or length <= 0 or length > INT64_MAX - offset:             # <<<<<<<<<<<<<<
@@ -8727,7 +9899,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":359
+  /* "flashfs/fuse/_native.pyx":460
  *         if offset < 0 or length <= 0 or length > INT64_MAX - offset:
  *             return fuse_reply_err(req, EINVAL)
  *         end = <uint64_t> (offset + length)             # <<<<<<<<<<<<<<
@@ -8736,7 +9908,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
 */
   __pyx_v_end = ((uint64_t)(__pyx_v_offset + __pyx_v_length));
 
-  /* "flashfs/fuse/_native.pyx":360
+  /* "flashfs/fuse/_native.pyx":461
  *             return fuse_reply_err(req, EINVAL)
  *         end = <uint64_t> (offset + length)
  *         if mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE):             # <<<<<<<<<<<<<<
@@ -8748,7 +9920,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":361
+    /* "flashfs/fuse/_native.pyx":462
  *         end = <uint64_t> (offset + length)
  *         if mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE):
  *             return fuse_reply_err(req, EOPNOTSUPP)             # <<<<<<<<<<<<<<
@@ -8761,7 +9933,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":360
+    /* "flashfs/fuse/_native.pyx":461
  *             return fuse_reply_err(req, EINVAL)
  *         end = <uint64_t> (offset + length)
  *         if mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE):             # <<<<<<<<<<<<<<
@@ -8770,7 +9942,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":362
+  /* "flashfs/fuse/_native.pyx":463
  *         if mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE):
  *             return fuse_reply_err(req, EOPNOTSUPP)
  *         if end > self.size and not mode & FALLOC_FL_KEEP_SIZE:             # <<<<<<<<<<<<<<
@@ -8796,7 +9968,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":363
+    /* "flashfs/fuse/_native.pyx":464
  *             return fuse_reply_err(req, EOPNOTSUPP)
  *         if end > self.size and not mode & FALLOC_FL_KEEP_SIZE:
  *             return fuse_reply_err(req, ENOSPC)             # <<<<<<<<<<<<<<
@@ -8809,7 +9981,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":362
+    /* "flashfs/fuse/_native.pyx":463
  *         if mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE):
  *             return fuse_reply_err(req, EOPNOTSUPP)
  *         if end > self.size and not mode & FALLOC_FL_KEEP_SIZE:             # <<<<<<<<<<<<<<
@@ -8818,7 +9990,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":364
+  /* "flashfs/fuse/_native.pyx":465
  *         if end > self.size and not mode & FALLOC_FL_KEEP_SIZE:
  *             return fuse_reply_err(req, ENOSPC)
  *         if not mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) or <uint64_t> offset >= self.size:             # <<<<<<<<<<<<<<
@@ -8844,7 +10016,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":365
+    /* "flashfs/fuse/_native.pyx":466
  *             return fuse_reply_err(req, ENOSPC)
  *         if not mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) or <uint64_t> offset >= self.size:
  *             return fuse_reply_err(req, 0)             # <<<<<<<<<<<<<<
@@ -8857,7 +10029,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":364
+    /* "flashfs/fuse/_native.pyx":465
  *         if end > self.size and not mode & FALLOC_FL_KEEP_SIZE:
  *             return fuse_reply_err(req, ENOSPC)
  *         if not mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) or <uint64_t> offset >= self.size:             # <<<<<<<<<<<<<<
@@ -8866,7 +10038,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":366
+  /* "flashfs/fuse/_native.pyx":467
  *         if not mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) or <uint64_t> offset >= self.size:
  *             return fuse_reply_err(req, 0)
  *         end = min(end, self.size)             # <<<<<<<<<<<<<<
@@ -8890,7 +10062,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   __pyx_v_end = __pyx_t_5;
 
 
-  /* "flashfs/fuse/_native.pyx":367
+  /* "flashfs/fuse/_native.pyx":468
  *             return fuse_reply_err(req, 0)
  *         end = min(end, self.size)
  *         return self.run(req, TRIM, <Quiet> do_trim, offset, end - offset, 0, NULL, REPLY_DONE)             # <<<<<<<<<<<<<<
@@ -8903,7 +10075,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":351
+  /* "flashfs/fuse/_native.pyx":452
  *         return self.run(req, FLUSH, <Quiet> do_flush, 0, 0, 0, NULL, REPLY_DONE)
  * 
  *     cdef int allocate(self, fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -8917,7 +10089,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_allocate(struct __pyx_obj_7f
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":369
+/* "flashfs/fuse/_native.pyx":470
  *         return self.run(req, TRIM, <Quiet> do_trim, offset, end - offset, 0, NULL, REPLY_DONE)
  * 
  *     cdef int copy(self, fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_ino_t target_ino, off_t target,             # <<<<<<<<<<<<<<
@@ -8943,7 +10115,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
   PyGILState_STATE __pyx_gilstate_save;
 
 
-  /* "flashfs/fuse/_native.pyx":371
+  /* "flashfs/fuse/_native.pyx":472
  *     cdef int copy(self, fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_ino_t target_ino, off_t target,
  *                   uint64_t size) noexcept nogil:
  *         if source_ino != DISK or target_ino != DISK:             # <<<<<<<<<<<<<<
@@ -8969,7 +10141,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":372
+    /* "flashfs/fuse/_native.pyx":473
  *                   uint64_t size) noexcept nogil:
  *         if source_ino != DISK or target_ino != DISK:
  *             return fuse_reply_err(req, EBADF)             # <<<<<<<<<<<<<<
@@ -8982,7 +10154,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":371
+    /* "flashfs/fuse/_native.pyx":472
  *     cdef int copy(self, fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_ino_t target_ino, off_t target,
  *                   uint64_t size) noexcept nogil:
  *         if source_ino != DISK or target_ino != DISK:             # <<<<<<<<<<<<<<
@@ -8991,7 +10163,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":373
+  /* "flashfs/fuse/_native.pyx":474
  *         if source_ino != DISK or target_ino != DISK:
  *             return fuse_reply_err(req, EBADF)
  *         if source < 0 or target < 0:             # <<<<<<<<<<<<<<
@@ -9017,7 +10189,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":374
+    /* "flashfs/fuse/_native.pyx":475
  *             return fuse_reply_err(req, EBADF)
  *         if source < 0 or target < 0:
  *             return fuse_reply_err(req, EINVAL)             # <<<<<<<<<<<<<<
@@ -9030,7 +10202,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":373
+    /* "flashfs/fuse/_native.pyx":474
  *         if source_ino != DISK or target_ino != DISK:
  *             return fuse_reply_err(req, EBADF)
  *         if source < 0 or target < 0:             # <<<<<<<<<<<<<<
@@ -9039,7 +10211,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":375
+  /* "flashfs/fuse/_native.pyx":476
  *         if source < 0 or target < 0:
  *             return fuse_reply_err(req, EINVAL)
  *         if <uint64_t> source >= self.size:             # <<<<<<<<<<<<<<
@@ -9051,7 +10223,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":376
+    /* "flashfs/fuse/_native.pyx":477
  *             return fuse_reply_err(req, EINVAL)
  *         if <uint64_t> source >= self.size:
  *             return fuse_reply_write(req, 0)             # <<<<<<<<<<<<<<
@@ -9064,7 +10236,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":375
+    /* "flashfs/fuse/_native.pyx":476
  *         if source < 0 or target < 0:
  *             return fuse_reply_err(req, EINVAL)
  *         if <uint64_t> source >= self.size:             # <<<<<<<<<<<<<<
@@ -9073,7 +10245,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":377
+  /* "flashfs/fuse/_native.pyx":478
  *         if <uint64_t> source >= self.size:
  *             return fuse_reply_write(req, 0)
  *         if <uint64_t> target >= self.size:             # <<<<<<<<<<<<<<
@@ -9085,7 +10257,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":378
+    /* "flashfs/fuse/_native.pyx":479
  *             return fuse_reply_write(req, 0)
  *         if <uint64_t> target >= self.size:
  *             return fuse_reply_err(req, ENOSPC)             # <<<<<<<<<<<<<<
@@ -9098,7 +10270,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":377
+    /* "flashfs/fuse/_native.pyx":478
  *         if <uint64_t> source >= self.size:
  *             return fuse_reply_write(req, 0)
  *         if <uint64_t> target >= self.size:             # <<<<<<<<<<<<<<
@@ -9107,7 +10279,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":379
+  /* "flashfs/fuse/_native.pyx":480
  *         if <uint64_t> target >= self.size:
  *             return fuse_reply_err(req, ENOSPC)
  *         size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))             # <<<<<<<<<<<<<<
@@ -9161,25 +10333,25 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
   __pyx_v_size = __pyx_t_9;
 
 
-  /* "flashfs/fuse/_native.pyx":380
+  /* "flashfs/fuse/_native.pyx":481
  *             return fuse_reply_err(req, ENOSPC)
  *         size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))
  *         if <uint64_t> abs(source - target) < size:             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, EINVAL)
- *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, self.buffer, REPLY_WRITTEN)
+ *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)
 */
-  __pyx_t_10 = labs((__pyx_v_source - __pyx_v_target)); if (unlikely(__pyx_t_10 == ((long)-1))) __PYX_ERR(0, 380, __pyx_L1_error)
+  __pyx_t_10 = labs((__pyx_v_source - __pyx_v_target)); if (unlikely(__pyx_t_10 == ((long)-1))) __PYX_ERR(0, 481, __pyx_L1_error)
   __pyx_t_1 = (((uint64_t)__pyx_t_10) < __pyx_v_size);
 
 
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":381
+    /* "flashfs/fuse/_native.pyx":482
  *         size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))
  *         if <uint64_t> abs(source - target) < size:
  *             return fuse_reply_err(req, EINVAL)             # <<<<<<<<<<<<<<
- *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, self.buffer, REPLY_WRITTEN)
+ *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)
  * 
 */
     {
@@ -9188,29 +10360,29 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":380
+    /* "flashfs/fuse/_native.pyx":481
  *             return fuse_reply_err(req, ENOSPC)
  *         size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))
  *         if <uint64_t> abs(source - target) < size:             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, EINVAL)
- *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, self.buffer, REPLY_WRITTEN)
+ *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":382
+  /* "flashfs/fuse/_native.pyx":483
  *         if <uint64_t> abs(source - target) < size:
  *             return fuse_reply_err(req, EINVAL)
- *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, self.buffer, REPLY_WRITTEN)             # <<<<<<<<<<<<<<
+ *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)             # <<<<<<<<<<<<<<
  * 
  *     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:
 */
   {
 
-    __pyx_r = __pyx_f_7flashfs_4fuse_7_native_7Session_run(__pyx_v_self, __pyx_v_req, __pyx_e_7flashfs_4fuse_7_native_COPY, ((__pyx_t_7flashfs_4fuse_7_native_Quiet)__pyx_f_7flashfs_4fuse_7_native_do_copy), __pyx_v_source, __pyx_v_size, __pyx_v_target, __pyx_v_self->buffer, __pyx_e_7flashfs_4fuse_5_late_REPLY_WRITTEN);
+    __pyx_r = __pyx_f_7flashfs_4fuse_7_native_7Session_run(__pyx_v_self, __pyx_v_req, __pyx_e_7flashfs_4fuse_7_native_COPY, ((__pyx_t_7flashfs_4fuse_7_native_Quiet)__pyx_f_7flashfs_4fuse_7_native_do_copy), __pyx_v_source, __pyx_v_size, __pyx_v_target, get_buffer(), __pyx_e_7flashfs_4fuse_5_late_REPLY_WRITTEN);
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":369
+  /* "flashfs/fuse/_native.pyx":470
  *         return self.run(req, TRIM, <Quiet> do_trim, offset, end - offset, 0, NULL, REPLY_DONE)
  * 
  *     cdef int copy(self, fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_ino_t target_ino, off_t target,             # <<<<<<<<<<<<<<
@@ -9229,8 +10401,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_copy(struct __pyx_obj_7flash
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":384
- *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, self.buffer, REPLY_WRITTEN)
+/* "flashfs/fuse/_native.pyx":485
+ *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)
  * 
  *     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:             # <<<<<<<<<<<<<<
  *         cdef int64_t found
@@ -9243,7 +10415,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "flashfs/fuse/_native.pyx":386
+  /* "flashfs/fuse/_native.pyx":487
  *     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:
  *         cdef int64_t found
  *         if ino != DISK or (whence != SEEK_DATA and whence != SEEK_HOLE):             # <<<<<<<<<<<<<<
@@ -9279,7 +10451,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":387
+    /* "flashfs/fuse/_native.pyx":488
  *         cdef int64_t found
  *         if ino != DISK or (whence != SEEK_DATA and whence != SEEK_HOLE):
  *             return fuse_reply_err(req, EINVAL)             # <<<<<<<<<<<<<<
@@ -9292,7 +10464,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":386
+    /* "flashfs/fuse/_native.pyx":487
  *     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:
  *         cdef int64_t found
  *         if ino != DISK or (whence != SEEK_DATA and whence != SEEK_HOLE):             # <<<<<<<<<<<<<<
@@ -9301,12 +10473,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":388
+  /* "flashfs/fuse/_native.pyx":489
  *         if ino != DISK or (whence != SEEK_DATA and whence != SEEK_HOLE):
  *             return fuse_reply_err(req, EINVAL)
  *         if offset < 0 or <uint64_t> offset >= self.size:             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, ENXIO)
- *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+ *         pthread_mutex_lock(&self.device)
 */
   __pyx_t_2 = (__pyx_v_offset < 0);
 
@@ -9327,12 +10499,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":389
+    /* "flashfs/fuse/_native.pyx":490
  *             return fuse_reply_err(req, EINVAL)
  *         if offset < 0 or <uint64_t> offset >= self.size:
  *             return fuse_reply_err(req, ENXIO)             # <<<<<<<<<<<<<<
+ *         pthread_mutex_lock(&self.device)
  *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
- *         if found < 0:
 */
     {
 
@@ -9340,27 +10512,45 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":388
+    /* "flashfs/fuse/_native.pyx":489
  *         if ino != DISK or (whence != SEEK_DATA and whence != SEEK_HOLE):
  *             return fuse_reply_err(req, EINVAL)
  *         if offset < 0 or <uint64_t> offset >= self.size:             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, ENXIO)
- *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+ *         pthread_mutex_lock(&self.device)
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":390
+  /* "flashfs/fuse/_native.pyx":491
  *         if offset < 0 or <uint64_t> offset >= self.size:
  *             return fuse_reply_err(req, ENXIO)
+ *         pthread_mutex_lock(&self.device)             # <<<<<<<<<<<<<<
+ *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+ *         pthread_mutex_unlock(&self.device)
+*/
+  (void)(pthread_mutex_lock((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":492
+ *             return fuse_reply_err(req, ENXIO)
+ *         pthread_mutex_lock(&self.device)
  *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)             # <<<<<<<<<<<<<<
+ *         pthread_mutex_unlock(&self.device)
  *         if found < 0:
- *             return self.fail(req, SEEK, offset)
 */
   __pyx_v_found = ((__pyx_t_7flashfs_4fuse_7_native_Quiet)__pyx_f_7flashfs_4fuse_7_native_do_seek)(__pyx_v_self, __pyx_v_offset, (__pyx_v_self->size - ((uint64_t)__pyx_v_offset)), (__pyx_v_whence == SEEK_DATA), NULL, 0);
 
-  /* "flashfs/fuse/_native.pyx":391
- *             return fuse_reply_err(req, ENXIO)
+  /* "flashfs/fuse/_native.pyx":493
+ *         pthread_mutex_lock(&self.device)
  *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+ *         pthread_mutex_unlock(&self.device)             # <<<<<<<<<<<<<<
+ *         if found < 0:
+ *             return self.fail(req, SEEK, offset)
+*/
+  (void)(pthread_mutex_unlock((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":494
+ *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+ *         pthread_mutex_unlock(&self.device)
  *         if found < 0:             # <<<<<<<<<<<<<<
  *             return self.fail(req, SEEK, offset)
  *         if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:
@@ -9370,8 +10560,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":392
- *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+    /* "flashfs/fuse/_native.pyx":495
+ *         pthread_mutex_unlock(&self.device)
  *         if found < 0:
  *             return self.fail(req, SEEK, offset)             # <<<<<<<<<<<<<<
  *         if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:
@@ -9383,16 +10573,16 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":391
- *             return fuse_reply_err(req, ENXIO)
+    /* "flashfs/fuse/_native.pyx":494
  *         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+ *         pthread_mutex_unlock(&self.device)
  *         if found < 0:             # <<<<<<<<<<<<<<
  *             return self.fail(req, SEEK, offset)
  *         if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":393
+  /* "flashfs/fuse/_native.pyx":496
  *         if found < 0:
  *             return self.fail(req, SEEK, offset)
  *         if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:             # <<<<<<<<<<<<<<
@@ -9418,7 +10608,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":394
+    /* "flashfs/fuse/_native.pyx":497
  *             return self.fail(req, SEEK, offset)
  *         if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:
  *             return fuse_reply_err(req, ENXIO)             # <<<<<<<<<<<<<<
@@ -9431,7 +10621,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":393
+    /* "flashfs/fuse/_native.pyx":496
  *         if found < 0:
  *             return self.fail(req, SEEK, offset)
  *         if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:             # <<<<<<<<<<<<<<
@@ -9440,7 +10630,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":395
+  /* "flashfs/fuse/_native.pyx":498
  *         if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:
  *             return fuse_reply_err(req, ENXIO)
  *         return fuse_reply_lseek(req, offset + found)             # <<<<<<<<<<<<<<
@@ -9453,8 +10643,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":384
- *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, self.buffer, REPLY_WRITTEN)
+  /* "flashfs/fuse/_native.pyx":485
+ *         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)
  * 
  *     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:             # <<<<<<<<<<<<<<
  *         cdef int64_t found
@@ -9467,7 +10657,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_seek(struct __pyx_obj_7flash
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":397
+/* "flashfs/fuse/_native.pyx":500
  *         return fuse_reply_lseek(req, offset + found)
  * 
  *     cdef int command(self, fuse_req_t req, fuse_ino_t ino, unsigned int number, const void* data,             # <<<<<<<<<<<<<<
@@ -9512,7 +10702,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("command", 1);
 
-  /* "flashfs/fuse/_native.pyx":401
+  /* "flashfs/fuse/_native.pyx":504
  *         """ioctl(2): the device's own commands; see flashfs.fuse.commands."""
  *         cdef flashfs_span span
  *         cdef int failed = 0             # <<<<<<<<<<<<<<
@@ -9521,7 +10711,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
 */
   __pyx_v_failed = 0;
 
-  /* "flashfs/fuse/_native.pyx":402
+  /* "flashfs/fuse/_native.pyx":505
  *         cdef flashfs_span span
  *         cdef int failed = 0
  *         if ino != DISK:             # <<<<<<<<<<<<<<
@@ -9533,12 +10723,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":403
+    /* "flashfs/fuse/_native.pyx":506
  *         cdef int failed = 0
  *         if ino != DISK:
  *             return fuse_reply_err(req, ENOTTY)             # <<<<<<<<<<<<<<
  *         if number == FLASHFS_IOC_CHECKPOINT:
- *             with gil:
+ *             self.take_device(True)
 */
     {
 
@@ -9546,7 +10736,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":402
+    /* "flashfs/fuse/_native.pyx":505
  *         cdef flashfs_span span
  *         cdef int failed = 0
  *         if ino != DISK:             # <<<<<<<<<<<<<<
@@ -9555,21 +10745,30 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":404
+  /* "flashfs/fuse/_native.pyx":507
  *         if ino != DISK:
  *             return fuse_reply_err(req, ENOTTY)
  *         if number == FLASHFS_IOC_CHECKPOINT:             # <<<<<<<<<<<<<<
+ *             self.take_device(True)
  *             with gil:
- *                 try:
 */
   __pyx_t_1 = (__pyx_v_number == FLASHFS_IOC_CHECKPOINT);
 
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":405
+    /* "flashfs/fuse/_native.pyx":508
  *             return fuse_reply_err(req, ENOTTY)
  *         if number == FLASHFS_IOC_CHECKPOINT:
+ *             self.take_device(True)             # <<<<<<<<<<<<<<
+ *             with gil:
+ *                 try:
+*/
+    (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_take_device(__pyx_v_self, 1));
+
+    /* "flashfs/fuse/_native.pyx":509
+ *         if number == FLASHFS_IOC_CHECKPOINT:
+ *             self.take_device(True)
  *             with gil:             # <<<<<<<<<<<<<<
  *                 try:
  *                     self.ssd.checkpoint()
@@ -9578,8 +10777,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
         PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
         /*try:*/ {
 
-          /* "flashfs/fuse/_native.pyx":406
- *         if number == FLASHFS_IOC_CHECKPOINT:
+          /* "flashfs/fuse/_native.pyx":510
+ *             self.take_device(True)
  *             with gil:
  *                 try:             # <<<<<<<<<<<<<<
  *                     self.ssd.checkpoint()
@@ -9594,7 +10793,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
             __Pyx_XGOTREF(__pyx_t_4);
             /*try:*/ {
 
-              /* "flashfs/fuse/_native.pyx":407
+              /* "flashfs/fuse/_native.pyx":511
  *             with gil:
  *                 try:
  *                     self.ssd.checkpoint()             # <<<<<<<<<<<<<<
@@ -9608,13 +10807,13 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
                 PyObject *__pyx_callargs[2] = {__pyx_t_6, NULL};
                 __pyx_t_5 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_checkpoint, __pyx_callargs+__pyx_t_7, (1-__pyx_t_7) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
                 __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
-                if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 407, __pyx_L8_error)
+                if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 511, __pyx_L8_error)
                 __Pyx_GOTREF(__pyx_t_5);
               }
               __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-              /* "flashfs/fuse/_native.pyx":406
- *         if number == FLASHFS_IOC_CHECKPOINT:
+              /* "flashfs/fuse/_native.pyx":510
+ *             self.take_device(True)
  *             with gil:
  *                 try:             # <<<<<<<<<<<<<<
  *                     self.ssd.checkpoint()
@@ -9629,17 +10828,17 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
             __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
             __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-            /* "flashfs/fuse/_native.pyx":408
+            /* "flashfs/fuse/_native.pyx":512
  *                 try:
  *                     self.ssd.checkpoint()
  *                 except Exception as error:             # <<<<<<<<<<<<<<
  *                     failed = errno_of("checkpoint", 0, error)
- *             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
+ *             pthread_mutex_unlock(&self.device)
 */
             __pyx_t_8 = __Pyx_PyErr_ExceptionMatches(((PyObject *)(((PyTypeObject*)PyExc_Exception))));
             if (__pyx_t_8) {
               __Pyx_AddTraceback("flashfs.fuse._native.Session.command", __pyx_clineno, __pyx_lineno, __pyx_filename);
-              if (__Pyx_GetException(&__pyx_t_5, &__pyx_t_6, &__pyx_t_9) < 0) __PYX_ERR(0, 408, __pyx_L10_except_error)
+              if (__Pyx_GetException(&__pyx_t_5, &__pyx_t_6, &__pyx_t_9) < 0) __PYX_ERR(0, 512, __pyx_L10_except_error)
               __Pyx_XGOTREF(__pyx_t_5);
               __Pyx_XGOTREF(__pyx_t_6);
               __Pyx_XGOTREF(__pyx_t_9);
@@ -9647,15 +10846,15 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
               __pyx_v_error = __pyx_t_6;
               /*try:*/ {
 
-                /* "flashfs/fuse/_native.pyx":409
+                /* "flashfs/fuse/_native.pyx":513
  *                     self.ssd.checkpoint()
  *                 except Exception as error:
  *                     failed = errno_of("checkpoint", 0, error)             # <<<<<<<<<<<<<<
+ *             pthread_mutex_unlock(&self.device)
  *             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
- *         if number != FLASHFS_IOC_COPY or size < sizeof(span):
 */
                 __pyx_t_11 = NULL;
-                __Pyx_GetModuleGlobalName(__pyx_t_12, __pyx_mstate_global->__pyx_n_u_errno_of); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 409, __pyx_L19_error)
+                __Pyx_GetModuleGlobalName(__pyx_t_12, __pyx_mstate_global->__pyx_n_u_errno_of); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 513, __pyx_L19_error)
                 __Pyx_GOTREF(__pyx_t_12);
                 __pyx_t_7 = 1;
                 #if CYTHON_UNPACK_METHODS
@@ -9674,20 +10873,20 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
                   __pyx_t_10 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_12, __pyx_callargs+__pyx_t_7, (4-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
                   __Pyx_XDECREF(__pyx_t_11); __pyx_t_11 = 0;
                   __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
-                  if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 409, __pyx_L19_error)
+                  if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 513, __pyx_L19_error)
                   __Pyx_GOTREF(__pyx_t_10);
                 }
-                __pyx_t_8 = __Pyx_PyLong_As_int(__pyx_t_10); if (unlikely((__pyx_t_8 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 409, __pyx_L19_error)
+                __pyx_t_8 = __Pyx_PyLong_As_int(__pyx_t_10); if (unlikely((__pyx_t_8 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 513, __pyx_L19_error)
                 __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
                 __pyx_v_failed = __pyx_t_8;
               }
 
-              /* "flashfs/fuse/_native.pyx":408
+              /* "flashfs/fuse/_native.pyx":512
  *                 try:
  *                     self.ssd.checkpoint()
  *                 except Exception as error:             # <<<<<<<<<<<<<<
  *                     failed = errno_of("checkpoint", 0, error)
- *             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
+ *             pthread_mutex_unlock(&self.device)
 */
               /*finally:*/ {
                 /*normal exit:*/{
@@ -9735,8 +10934,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
             }
             goto __pyx_L10_except_error;
 
-            /* "flashfs/fuse/_native.pyx":406
- *         if number == FLASHFS_IOC_CHECKPOINT:
+            /* "flashfs/fuse/_native.pyx":510
+ *             self.take_device(True)
  *             with gil:
  *                 try:             # <<<<<<<<<<<<<<
  *                     self.ssd.checkpoint()
@@ -9757,9 +10956,9 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
           }
         }
 
-        /* "flashfs/fuse/_native.pyx":405
- *             return fuse_reply_err(req, ENOTTY)
+        /* "flashfs/fuse/_native.pyx":509
  *         if number == FLASHFS_IOC_CHECKPOINT:
+ *             self.take_device(True)
  *             with gil:             # <<<<<<<<<<<<<<
  *                 try:
  *                     self.ssd.checkpoint()
@@ -9777,9 +10976,18 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
         }
     }
 
-    /* "flashfs/fuse/_native.pyx":410
+    /* "flashfs/fuse/_native.pyx":514
  *                 except Exception as error:
  *                     failed = errno_of("checkpoint", 0, error)
+ *             pthread_mutex_unlock(&self.device)             # <<<<<<<<<<<<<<
+ *             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
+ *         if number != FLASHFS_IOC_COPY or size < sizeof(span):
+*/
+    (void)(pthread_mutex_unlock((&__pyx_v_self->device)));
+
+    /* "flashfs/fuse/_native.pyx":515
+ *                     failed = errno_of("checkpoint", 0, error)
+ *             pthread_mutex_unlock(&self.device)
  *             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)             # <<<<<<<<<<<<<<
  *         if number != FLASHFS_IOC_COPY or size < sizeof(span):
  *             return fuse_reply_err(req, ENOTTY)
@@ -9799,17 +11007,17 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":404
+    /* "flashfs/fuse/_native.pyx":507
  *         if ino != DISK:
  *             return fuse_reply_err(req, ENOTTY)
  *         if number == FLASHFS_IOC_CHECKPOINT:             # <<<<<<<<<<<<<<
+ *             self.take_device(True)
  *             with gil:
- *                 try:
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":411
- *                     failed = errno_of("checkpoint", 0, error)
+  /* "flashfs/fuse/_native.pyx":516
+ *             pthread_mutex_unlock(&self.device)
  *             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
  *         if number != FLASHFS_IOC_COPY or size < sizeof(span):             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, ENOTTY)
@@ -9834,7 +11042,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":412
+    /* "flashfs/fuse/_native.pyx":517
  *             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
  *         if number != FLASHFS_IOC_COPY or size < sizeof(span):
  *             return fuse_reply_err(req, ENOTTY)             # <<<<<<<<<<<<<<
@@ -9847,8 +11055,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":411
- *                     failed = errno_of("checkpoint", 0, error)
+    /* "flashfs/fuse/_native.pyx":516
+ *             pthread_mutex_unlock(&self.device)
  *             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
  *         if number != FLASHFS_IOC_COPY or size < sizeof(span):             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, ENOTTY)
@@ -9856,7 +11064,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":413
+  /* "flashfs/fuse/_native.pyx":518
  *         if number != FLASHFS_IOC_COPY or size < sizeof(span):
  *             return fuse_reply_err(req, ENOTTY)
  *         memcpy(&span, data, sizeof(span))             # <<<<<<<<<<<<<<
@@ -9865,7 +11073,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
 */
   (void)(memcpy((&__pyx_v_span), __pyx_v_data, (sizeof(__pyx_v_span))));
 
-  /* "flashfs/fuse/_native.pyx":414
+  /* "flashfs/fuse/_native.pyx":519
  *             return fuse_reply_err(req, ENOTTY)
  *         memcpy(&span, data, sizeof(span))
  *         if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes             # <<<<<<<<<<<<<<
@@ -9893,12 +11101,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
     goto __pyx_L29_bool_binop_done;
   }
 
-  /* "flashfs/fuse/_native.pyx":415
+  /* "flashfs/fuse/_native.pyx":520
  *         memcpy(&span, data, sizeof(span))
  *         if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes
  *                 or max(span.source, span.target) - min(span.source, span.target) < span.bytes):             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, EINVAL)
- *         if (<Quiet> do_copy)(self, span.source, span.bytes, span.target, self.buffer, self.t_ns()) < 0:
+ *         self.take_device(True)
 */
   __pyx_t_21 = (__pyx_v_span.target > (__pyx_v_self->size - __pyx_v_span.bytes));
 
@@ -9947,7 +11155,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
 
   __pyx_L29_bool_binop_done:;
 
-  /* "flashfs/fuse/_native.pyx":414
+  /* "flashfs/fuse/_native.pyx":519
  *             return fuse_reply_err(req, ENOTTY)
  *         memcpy(&span, data, sizeof(span))
  *         if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes             # <<<<<<<<<<<<<<
@@ -9957,12 +11165,12 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":416
+    /* "flashfs/fuse/_native.pyx":521
  *         if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes
  *                 or max(span.source, span.target) - min(span.source, span.target) < span.bytes):
  *             return fuse_reply_err(req, EINVAL)             # <<<<<<<<<<<<<<
- *         if (<Quiet> do_copy)(self, span.source, span.bytes, span.target, self.buffer, self.t_ns()) < 0:
- *             return self.fail(req, COPY, span.source)
+ *         self.take_device(True)
+ *         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
 */
     {
 
@@ -9970,7 +11178,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":414
+    /* "flashfs/fuse/_native.pyx":519
  *             return fuse_reply_err(req, ENOTTY)
  *         memcpy(&span, data, sizeof(span))
  *         if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes             # <<<<<<<<<<<<<<
@@ -9979,21 +11187,48 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":417
+  /* "flashfs/fuse/_native.pyx":522
  *                 or max(span.source, span.target) - min(span.source, span.target) < span.bytes):
  *             return fuse_reply_err(req, EINVAL)
- *         if (<Quiet> do_copy)(self, span.source, span.bytes, span.target, self.buffer, self.t_ns()) < 0:             # <<<<<<<<<<<<<<
+ *         self.take_device(True)             # <<<<<<<<<<<<<<
+ *         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
+ *         pthread_mutex_unlock(&self.device)
+*/
+  (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_take_device(__pyx_v_self, 1));
+
+  /* "flashfs/fuse/_native.pyx":523
+ *             return fuse_reply_err(req, EINVAL)
+ *         self.take_device(True)
+ *         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0             # <<<<<<<<<<<<<<
+ *         pthread_mutex_unlock(&self.device)
+ *         if failed:
+*/
+  __pyx_v_failed = (((__pyx_t_7flashfs_4fuse_7_native_Quiet)__pyx_f_7flashfs_4fuse_7_native_do_copy)(__pyx_v_self, __pyx_v_span.source, __pyx_v_span.bytes, __pyx_v_span.target, get_buffer(), __pyx_f_7flashfs_4fuse_7_native_7Session_t_ns(__pyx_v_self)) < 0);
+
+  /* "flashfs/fuse/_native.pyx":524
+ *         self.take_device(True)
+ *         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
+ *         pthread_mutex_unlock(&self.device)             # <<<<<<<<<<<<<<
+ *         if failed:
+ *             return self.fail(req, COPY, span.source)
+*/
+  (void)(pthread_mutex_unlock((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":525
+ *         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
+ *         pthread_mutex_unlock(&self.device)
+ *         if failed:             # <<<<<<<<<<<<<<
  *             return self.fail(req, COPY, span.source)
  *         return fuse_reply_ioctl(req, 0, NULL, 0)
 */
-  __pyx_t_1 = (((__pyx_t_7flashfs_4fuse_7_native_Quiet)__pyx_f_7flashfs_4fuse_7_native_do_copy)(__pyx_v_self, __pyx_v_span.source, __pyx_v_span.bytes, __pyx_v_span.target, __pyx_v_self->buffer, __pyx_f_7flashfs_4fuse_7_native_7Session_t_ns(__pyx_v_self)) < 0);
+  __pyx_t_1 = (__pyx_v_failed != 0);
 
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":418
- *             return fuse_reply_err(req, EINVAL)
- *         if (<Quiet> do_copy)(self, span.source, span.bytes, span.target, self.buffer, self.t_ns()) < 0:
+    /* "flashfs/fuse/_native.pyx":526
+ *         pthread_mutex_unlock(&self.device)
+ *         if failed:
  *             return self.fail(req, COPY, span.source)             # <<<<<<<<<<<<<<
  *         return fuse_reply_ioctl(req, 0, NULL, 0)
  * 
@@ -10004,17 +11239,17 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":417
- *                 or max(span.source, span.target) - min(span.source, span.target) < span.bytes):
- *             return fuse_reply_err(req, EINVAL)
- *         if (<Quiet> do_copy)(self, span.source, span.bytes, span.target, self.buffer, self.t_ns()) < 0:             # <<<<<<<<<<<<<<
+    /* "flashfs/fuse/_native.pyx":525
+ *         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
+ *         pthread_mutex_unlock(&self.device)
+ *         if failed:             # <<<<<<<<<<<<<<
  *             return self.fail(req, COPY, span.source)
  *         return fuse_reply_ioctl(req, 0, NULL, 0)
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":419
- *         if (<Quiet> do_copy)(self, span.source, span.bytes, span.target, self.buffer, self.t_ns()) < 0:
+  /* "flashfs/fuse/_native.pyx":527
+ *         if failed:
  *             return self.fail(req, COPY, span.source)
  *         return fuse_reply_ioctl(req, 0, NULL, 0)             # <<<<<<<<<<<<<<
  * 
@@ -10026,7 +11261,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":397
+  /* "flashfs/fuse/_native.pyx":500
  *         return fuse_reply_lseek(req, offset + found)
  * 
  *     cdef int command(self, fuse_req_t req, fuse_ino_t ino, unsigned int number, const void* data,             # <<<<<<<<<<<<<<
@@ -10056,7 +11291,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_command(struct __pyx_obj_7fl
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":423
+/* "flashfs/fuse/_native.pyx":531
  *     # --- names and texts: rare, and with the interpreter
  * 
  *     cdef int read_text(self, fuse_req_t req, uint64_t handle, uint64_t offset, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -10080,7 +11315,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("read_text", 1);
 
-  /* "flashfs/fuse/_native.pyx":424
+  /* "flashfs/fuse/_native.pyx":532
  * 
  *     cdef int read_text(self, fuse_req_t req, uint64_t handle, uint64_t offset, uint64_t size) noexcept nogil:
  *         with gil:             # <<<<<<<<<<<<<<
@@ -10091,7 +11326,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
       PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
       /*try:*/ {
 
-        /* "flashfs/fuse/_native.pyx":425
+        /* "flashfs/fuse/_native.pyx":533
  *     cdef int read_text(self, fuse_req_t req, uint64_t handle, uint64_t offset, uint64_t size) noexcept nogil:
  *         with gil:
  *             text = self.texts.get(handle)             # <<<<<<<<<<<<<<
@@ -10100,17 +11335,17 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
 */
         if (unlikely(__pyx_v_self->texts == Py_None)) {
           PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "get");
-          __PYX_ERR(0, 425, __pyx_L4_error)
+          __PYX_ERR(0, 533, __pyx_L4_error)
         }
-        __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_handle); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 425, __pyx_L4_error)
+        __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_handle); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 533, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_1);
-        __pyx_t_2 = __Pyx_PyDict_GetItemDefault(__pyx_v_self->texts, __pyx_t_1, Py_None); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 425, __pyx_L4_error)
+        __pyx_t_2 = __Pyx_PyDict_GetItemDefault(__pyx_v_self->texts, __pyx_t_1, Py_None); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 533, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_2);
         __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
         __pyx_v_text = __pyx_t_2;
         __pyx_t_2 = 0;
 
-        /* "flashfs/fuse/_native.pyx":426
+        /* "flashfs/fuse/_native.pyx":534
  *         with gil:
  *             text = self.texts.get(handle)
  *             if text is None:             # <<<<<<<<<<<<<<
@@ -10121,7 +11356,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
         if (__pyx_t_3) {
 
 
-          /* "flashfs/fuse/_native.pyx":427
+          /* "flashfs/fuse/_native.pyx":535
  *             text = self.texts.get(handle)
  *             if text is None:
  *                 return fuse_reply_err(req, EBADF)             # <<<<<<<<<<<<<<
@@ -10134,7 +11369,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
           }
           goto __pyx_L3_return;
 
-          /* "flashfs/fuse/_native.pyx":426
+          /* "flashfs/fuse/_native.pyx":534
  *         with gil:
  *             text = self.texts.get(handle)
  *             if text is None:             # <<<<<<<<<<<<<<
@@ -10143,27 +11378,27 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
 */
         }
 
-        /* "flashfs/fuse/_native.pyx":428
+        /* "flashfs/fuse/_native.pyx":536
  *             if text is None:
  *                 return fuse_reply_err(req, EBADF)
  *             part = text[offset:offset + size]             # <<<<<<<<<<<<<<
  *             return fuse_reply_buf(req, <const char*> part, len(part))
  * 
 */
-        __pyx_t_2 = __Pyx_PyObject_GetSlice(__pyx_v_text, __pyx_v_offset, (__pyx_v_offset + __pyx_v_size), NULL, NULL, NULL, 1, 1, 0); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 428, __pyx_L4_error)
+        __pyx_t_2 = __Pyx_PyObject_GetSlice(__pyx_v_text, __pyx_v_offset, (__pyx_v_offset + __pyx_v_size), NULL, NULL, NULL, 1, 1, 0); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 536, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_2);
         __pyx_v_part = __pyx_t_2;
         __pyx_t_2 = 0;
 
-        /* "flashfs/fuse/_native.pyx":429
+        /* "flashfs/fuse/_native.pyx":537
  *                 return fuse_reply_err(req, EBADF)
  *             part = text[offset:offset + size]
  *             return fuse_reply_buf(req, <const char*> part, len(part))             # <<<<<<<<<<<<<<
  * 
  *     cdef int open(self, fuse_req_t req, fuse_ino_t ino, int flags) noexcept nogil:
 */
-        __pyx_t_4 = __Pyx_PyObject_AsString(__pyx_v_part); if (unlikely((!__pyx_t_4) && PyErr_Occurred())) __PYX_ERR(0, 429, __pyx_L4_error)
-        __pyx_t_5 = PyObject_Length(__pyx_v_part); if (unlikely(__pyx_t_5 == ((Py_ssize_t)-1))) __PYX_ERR(0, 429, __pyx_L4_error)
+        __pyx_t_4 = __Pyx_PyObject_AsString(__pyx_v_part); if (unlikely((!__pyx_t_4) && PyErr_Occurred())) __PYX_ERR(0, 537, __pyx_L4_error)
+        __pyx_t_5 = PyObject_Length(__pyx_v_part); if (unlikely(__pyx_t_5 == ((Py_ssize_t)-1))) __PYX_ERR(0, 537, __pyx_L4_error)
         {
 
           __pyx_r = fuse_reply_buf(__pyx_v_req, ((char const *)__pyx_t_4), __pyx_t_5);
@@ -10173,7 +11408,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
         goto __pyx_L3_return;
       }
 
-      /* "flashfs/fuse/_native.pyx":424
+      /* "flashfs/fuse/_native.pyx":532
  * 
  *     cdef int read_text(self, fuse_req_t req, uint64_t handle, uint64_t offset, uint64_t size) noexcept nogil:
  *         with gil:             # <<<<<<<<<<<<<<
@@ -10192,7 +11427,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
       }
   }
 
-  /* "flashfs/fuse/_native.pyx":423
+  /* "flashfs/fuse/_native.pyx":531
  *     # --- names and texts: rare, and with the interpreter
  * 
  *     cdef int read_text(self, fuse_req_t req, uint64_t handle, uint64_t offset, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -10217,7 +11452,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_read_text(struct __pyx_obj_7
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":431
+/* "flashfs/fuse/_native.pyx":539
  *             return fuse_reply_buf(req, <const char*> part, len(part))
  * 
  *     cdef int open(self, fuse_req_t req, fuse_ino_t ino, int flags) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -10261,7 +11496,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("open", 1);
 
-  /* "flashfs/fuse/_native.pyx":435
+  /* "flashfs/fuse/_native.pyx":543
  *         size that some earlier one had."""
  *         cdef fuse_open_out out
  *         cdef int failed = 0             # <<<<<<<<<<<<<<
@@ -10270,7 +11505,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
   __pyx_v_failed = 0;
 
-  /* "flashfs/fuse/_native.pyx":436
+  /* "flashfs/fuse/_native.pyx":544
  *         cdef fuse_open_out out
  *         cdef int failed = 0
  *         memset(&out, 0, sizeof(out))             # <<<<<<<<<<<<<<
@@ -10279,7 +11514,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
   (void)(memset((&__pyx_v_out), 0, (sizeof(__pyx_v_out))));
 
-  /* "flashfs/fuse/_native.pyx":437
+  /* "flashfs/fuse/_native.pyx":545
  *         cdef int failed = 0
  *         memset(&out, 0, sizeof(out))
  *         out.fh = DISK             # <<<<<<<<<<<<<<
@@ -10288,7 +11523,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
   __pyx_v_out.fh = __pyx_e_7flashfs_4fuse_7_native_DISK;
 
-  /* "flashfs/fuse/_native.pyx":438
+  /* "flashfs/fuse/_native.pyx":546
  *         memset(&out, 0, sizeof(out))
  *         out.fh = DISK
  *         out.open_flags = FOPEN_DIRECT_IO             # <<<<<<<<<<<<<<
@@ -10297,7 +11532,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
   __pyx_v_out.open_flags = FOPEN_DIRECT_IO;
 
-  /* "flashfs/fuse/_native.pyx":439
+  /* "flashfs/fuse/_native.pyx":547
  *         out.fh = DISK
  *         out.open_flags = FOPEN_DIRECT_IO
  *         if ino == DISK:             # <<<<<<<<<<<<<<
@@ -10309,7 +11544,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":440
+    /* "flashfs/fuse/_native.pyx":548
  *         out.open_flags = FOPEN_DIRECT_IO
  *         if ino == DISK:
  *             if flags & O_TRUNC:             # <<<<<<<<<<<<<<
@@ -10321,7 +11556,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
     if (__pyx_t_1) {
 
 
-      /* "flashfs/fuse/_native.pyx":441
+      /* "flashfs/fuse/_native.pyx":549
  *         if ino == DISK:
  *             if flags & O_TRUNC:
  *                 return fuse_reply_err(req, EPERM)             # <<<<<<<<<<<<<<
@@ -10334,7 +11569,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
       }
       goto __pyx_L0;
 
-      /* "flashfs/fuse/_native.pyx":440
+      /* "flashfs/fuse/_native.pyx":548
  *         out.open_flags = FOPEN_DIRECT_IO
  *         if ino == DISK:
  *             if flags & O_TRUNC:             # <<<<<<<<<<<<<<
@@ -10343,21 +11578,21 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
     }
 
-    /* "flashfs/fuse/_native.pyx":443
+    /* "flashfs/fuse/_native.pyx":551
  *                 return fuse_reply_err(req, EPERM)
  *             # libfuse 3.14 knows no name for it: requests that write need not wait for each other.
  *             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES             # <<<<<<<<<<<<<<
  *             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
- *         with gil:
+ *         pthread_mutex_lock(&self.device)  # a text is made of what the device says
 */
     __pyx_v_out.open_flags = (__pyx_v_out.open_flags | FOPEN_PARALLEL_DIRECT_WRITES);
 
-    /* "flashfs/fuse/_native.pyx":444
+    /* "flashfs/fuse/_native.pyx":552
  *             # libfuse 3.14 knows no name for it: requests that write need not wait for each other.
  *             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
  *             return fuse_reply_buf(req, <const char*> &out, sizeof(out))             # <<<<<<<<<<<<<<
+ *         pthread_mutex_lock(&self.device)  # a text is made of what the device says
  *         with gil:
- *             try:
 */
     {
 
@@ -10365,7 +11600,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":439
+    /* "flashfs/fuse/_native.pyx":547
  *         out.fh = DISK
  *         out.open_flags = FOPEN_DIRECT_IO
  *         if ino == DISK:             # <<<<<<<<<<<<<<
@@ -10374,9 +11609,18 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":445
+  /* "flashfs/fuse/_native.pyx":553
  *             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
  *             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+ *         pthread_mutex_lock(&self.device)  # a text is made of what the device says             # <<<<<<<<<<<<<<
+ *         with gil:
+ *             try:
+*/
+  (void)(pthread_mutex_lock((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":554
+ *             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+ *         pthread_mutex_lock(&self.device)  # a text is made of what the device says
  *         with gil:             # <<<<<<<<<<<<<<
  *             try:
  *                 if not self.tree.is_text(ino):
@@ -10385,8 +11629,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
       PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
       /*try:*/ {
 
-        /* "flashfs/fuse/_native.pyx":446
- *             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+        /* "flashfs/fuse/_native.pyx":555
+ *         pthread_mutex_lock(&self.device)  # a text is made of what the device says
  *         with gil:
  *             try:             # <<<<<<<<<<<<<<
  *                 if not self.tree.is_text(ino):
@@ -10401,7 +11645,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
           __Pyx_XGOTREF(__pyx_t_4);
           /*try:*/ {
 
-            /* "flashfs/fuse/_native.pyx":447
+            /* "flashfs/fuse/_native.pyx":556
  *         with gil:
  *             try:
  *                 if not self.tree.is_text(ino):             # <<<<<<<<<<<<<<
@@ -10410,7 +11654,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
             __pyx_t_6 = __pyx_v_self->tree;
             __Pyx_INCREF(__pyx_t_6);
-            __pyx_t_7 = __Pyx_PyLong_From_uint64_t(__pyx_v_ino); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 447, __pyx_L8_error)
+            __pyx_t_7 = __Pyx_PyLong_From_uint64_t(__pyx_v_ino); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 556, __pyx_L8_error)
             __Pyx_GOTREF(__pyx_t_7);
             __pyx_t_8 = 0;
             {
@@ -10418,10 +11662,10 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
               __pyx_t_5 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_is_text, __pyx_callargs+__pyx_t_8, (2-__pyx_t_8) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
               __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
               __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
-              if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 447, __pyx_L8_error)
+              if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 556, __pyx_L8_error)
               __Pyx_GOTREF(__pyx_t_5);
             }
-            __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_t_5); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 447, __pyx_L8_error)
+            __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_t_5); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 556, __pyx_L8_error)
             __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
             __pyx_t_9 = (!__pyx_t_1);
 
@@ -10429,7 +11673,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
             if (__pyx_t_9) {
 
 
-              /* "flashfs/fuse/_native.pyx":448
+              /* "flashfs/fuse/_native.pyx":557
  *             try:
  *                 if not self.tree.is_text(ino):
  *                     failed = EISDIR if ino == ROOT else ENOENT             # <<<<<<<<<<<<<<
@@ -10448,7 +11692,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 
               __pyx_v_failed = __pyx_t_10;
 
-              /* "flashfs/fuse/_native.pyx":447
+              /* "flashfs/fuse/_native.pyx":556
  *         with gil:
  *             try:
  *                 if not self.tree.is_text(ino):             # <<<<<<<<<<<<<<
@@ -10458,7 +11702,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
               goto __pyx_L14;
             }
 
-            /* "flashfs/fuse/_native.pyx":449
+            /* "flashfs/fuse/_native.pyx":558
  *                 if not self.tree.is_text(ino):
  *                     failed = EISDIR if ino == ROOT else ENOENT
  *                 elif flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC:             # <<<<<<<<<<<<<<
@@ -10484,7 +11728,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
             if (__pyx_t_9) {
 
 
-              /* "flashfs/fuse/_native.pyx":450
+              /* "flashfs/fuse/_native.pyx":559
  *                     failed = EISDIR if ino == ROOT else ENOENT
  *                 elif flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC:
  *                     failed = EACCES             # <<<<<<<<<<<<<<
@@ -10493,7 +11737,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
               __pyx_v_failed = EACCES;
 
-              /* "flashfs/fuse/_native.pyx":449
+              /* "flashfs/fuse/_native.pyx":558
  *                 if not self.tree.is_text(ino):
  *                     failed = EISDIR if ino == ROOT else ENOENT
  *                 elif flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC:             # <<<<<<<<<<<<<<
@@ -10503,7 +11747,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
               goto __pyx_L14;
             }
 
-            /* "flashfs/fuse/_native.pyx":452
+            /* "flashfs/fuse/_native.pyx":561
  *                     failed = EACCES
  *                 else:
  *                     text = self.tree.text(ino)             # <<<<<<<<<<<<<<
@@ -10513,7 +11757,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
             /*else*/ {
               __pyx_t_7 = __pyx_v_self->tree;
               __Pyx_INCREF(__pyx_t_7);
-              __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_v_ino); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 452, __pyx_L8_error)
+              __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_v_ino); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 561, __pyx_L8_error)
               __Pyx_GOTREF(__pyx_t_6);
               __pyx_t_8 = 0;
               {
@@ -10521,13 +11765,13 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
                 __pyx_t_5 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_text, __pyx_callargs+__pyx_t_8, (2-__pyx_t_8) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
                 __Pyx_XDECREF(__pyx_t_7); __pyx_t_7 = 0;
                 __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
-                if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 452, __pyx_L8_error)
+                if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 561, __pyx_L8_error)
                 __Pyx_GOTREF(__pyx_t_5);
               }
               __pyx_v_text = __pyx_t_5;
               __pyx_t_5 = 0;
 
-              /* "flashfs/fuse/_native.pyx":453
+              /* "flashfs/fuse/_native.pyx":562
  *                 else:
  *                     text = self.tree.text(ino)
  *                     self.handles += 1             # <<<<<<<<<<<<<<
@@ -10536,7 +11780,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
               __pyx_v_self->handles = (__pyx_v_self->handles + 1);
 
-              /* "flashfs/fuse/_native.pyx":454
+              /* "flashfs/fuse/_native.pyx":563
  *                     text = self.tree.text(ino)
  *                     self.handles += 1
  *                     self.texts[self.handles] = text             # <<<<<<<<<<<<<<
@@ -10545,14 +11789,14 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
 */
               if (unlikely(__pyx_v_self->texts == Py_None)) {
                 PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-                __PYX_ERR(0, 454, __pyx_L8_error)
+                __PYX_ERR(0, 563, __pyx_L8_error)
               }
-              __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->handles); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 454, __pyx_L8_error)
+              __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->handles); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 563, __pyx_L8_error)
               __Pyx_GOTREF(__pyx_t_5);
-              if (unlikely((PyDict_SetItem(__pyx_v_self->texts, __pyx_t_5, __pyx_v_text) < 0))) __PYX_ERR(0, 454, __pyx_L8_error)
+              if (unlikely((PyDict_SetItem(__pyx_v_self->texts, __pyx_t_5, __pyx_v_text) < 0))) __PYX_ERR(0, 563, __pyx_L8_error)
               __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-              /* "flashfs/fuse/_native.pyx":455
+              /* "flashfs/fuse/_native.pyx":564
  *                     self.handles += 1
  *                     self.texts[self.handles] = text
  *                     out.fh = self.handles             # <<<<<<<<<<<<<<
@@ -10565,8 +11809,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
             }
             __pyx_L14:;
 
-            /* "flashfs/fuse/_native.pyx":446
- *             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+            /* "flashfs/fuse/_native.pyx":555
+ *         pthread_mutex_lock(&self.device)  # a text is made of what the device says
  *         with gil:
  *             try:             # <<<<<<<<<<<<<<
  *                 if not self.tree.is_text(ino):
@@ -10582,17 +11826,17 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
           __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
           __Pyx_XDECREF(__pyx_t_7); __pyx_t_7 = 0;
 
-          /* "flashfs/fuse/_native.pyx":456
+          /* "flashfs/fuse/_native.pyx":565
  *                     self.texts[self.handles] = text
  *                     out.fh = self.handles
  *             except Exception as error:             # <<<<<<<<<<<<<<
  *                 failed = errno_of("open", 0, error)
- *         if failed:
+ *         pthread_mutex_unlock(&self.device)
 */
           __pyx_t_12 = __Pyx_PyErr_ExceptionMatches(((PyObject *)(((PyTypeObject*)PyExc_Exception))));
           if (__pyx_t_12) {
             __Pyx_AddTraceback("flashfs.fuse._native.Session.open", __pyx_clineno, __pyx_lineno, __pyx_filename);
-            if (__Pyx_GetException(&__pyx_t_5, &__pyx_t_6, &__pyx_t_7) < 0) __PYX_ERR(0, 456, __pyx_L10_except_error)
+            if (__Pyx_GetException(&__pyx_t_5, &__pyx_t_6, &__pyx_t_7) < 0) __PYX_ERR(0, 565, __pyx_L10_except_error)
             __Pyx_XGOTREF(__pyx_t_5);
             __Pyx_XGOTREF(__pyx_t_6);
             __Pyx_XGOTREF(__pyx_t_7);
@@ -10600,15 +11844,15 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
             __pyx_v_error = __pyx_t_6;
             /*try:*/ {
 
-              /* "flashfs/fuse/_native.pyx":457
+              /* "flashfs/fuse/_native.pyx":566
  *                     out.fh = self.handles
  *             except Exception as error:
  *                 failed = errno_of("open", 0, error)             # <<<<<<<<<<<<<<
+ *         pthread_mutex_unlock(&self.device)
  *         if failed:
- *             return fuse_reply_err(req, failed)
 */
               __pyx_t_14 = NULL;
-              __Pyx_GetModuleGlobalName(__pyx_t_15, __pyx_mstate_global->__pyx_n_u_errno_of); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 457, __pyx_L22_error)
+              __Pyx_GetModuleGlobalName(__pyx_t_15, __pyx_mstate_global->__pyx_n_u_errno_of); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 566, __pyx_L22_error)
               __Pyx_GOTREF(__pyx_t_15);
               __pyx_t_8 = 1;
               #if CYTHON_UNPACK_METHODS
@@ -10627,20 +11871,20 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
                 __pyx_t_13 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_15, __pyx_callargs+__pyx_t_8, (4-__pyx_t_8) | (__pyx_t_8*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
                 __Pyx_XDECREF(__pyx_t_14); __pyx_t_14 = 0;
                 __Pyx_DECREF(__pyx_t_15); __pyx_t_15 = 0;
-                if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 457, __pyx_L22_error)
+                if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 566, __pyx_L22_error)
                 __Pyx_GOTREF(__pyx_t_13);
               }
-              __pyx_t_12 = __Pyx_PyLong_As_int(__pyx_t_13); if (unlikely((__pyx_t_12 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 457, __pyx_L22_error)
+              __pyx_t_12 = __Pyx_PyLong_As_int(__pyx_t_13); if (unlikely((__pyx_t_12 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 566, __pyx_L22_error)
               __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
               __pyx_v_failed = __pyx_t_12;
             }
 
-            /* "flashfs/fuse/_native.pyx":456
+            /* "flashfs/fuse/_native.pyx":565
  *                     self.texts[self.handles] = text
  *                     out.fh = self.handles
  *             except Exception as error:             # <<<<<<<<<<<<<<
  *                 failed = errno_of("open", 0, error)
- *         if failed:
+ *         pthread_mutex_unlock(&self.device)
 */
             /*finally:*/ {
               /*normal exit:*/{
@@ -10688,8 +11932,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
           }
           goto __pyx_L10_except_error;
 
-          /* "flashfs/fuse/_native.pyx":446
- *             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+          /* "flashfs/fuse/_native.pyx":555
+ *         pthread_mutex_lock(&self.device)  # a text is made of what the device says
  *         with gil:
  *             try:             # <<<<<<<<<<<<<<
  *                 if not self.tree.is_text(ino):
@@ -10710,9 +11954,9 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
         }
       }
 
-      /* "flashfs/fuse/_native.pyx":445
- *             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
+      /* "flashfs/fuse/_native.pyx":554
  *             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+ *         pthread_mutex_lock(&self.device)  # a text is made of what the device says
  *         with gil:             # <<<<<<<<<<<<<<
  *             try:
  *                 if not self.tree.is_text(ino):
@@ -10730,9 +11974,18 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
       }
   }
 
-  /* "flashfs/fuse/_native.pyx":458
+  /* "flashfs/fuse/_native.pyx":567
  *             except Exception as error:
  *                 failed = errno_of("open", 0, error)
+ *         pthread_mutex_unlock(&self.device)             # <<<<<<<<<<<<<<
+ *         if failed:
+ *             return fuse_reply_err(req, failed)
+*/
+  (void)(pthread_mutex_unlock((&__pyx_v_self->device)));
+
+  /* "flashfs/fuse/_native.pyx":568
+ *                 failed = errno_of("open", 0, error)
+ *         pthread_mutex_unlock(&self.device)
  *         if failed:             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, failed)
  *         return fuse_reply_buf(req, <const char*> &out, sizeof(out))
@@ -10742,8 +11995,8 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
   if (__pyx_t_9) {
 
 
-    /* "flashfs/fuse/_native.pyx":459
- *                 failed = errno_of("open", 0, error)
+    /* "flashfs/fuse/_native.pyx":569
+ *         pthread_mutex_unlock(&self.device)
  *         if failed:
  *             return fuse_reply_err(req, failed)             # <<<<<<<<<<<<<<
  *         return fuse_reply_buf(req, <const char*> &out, sizeof(out))
@@ -10755,16 +12008,16 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":458
- *             except Exception as error:
+    /* "flashfs/fuse/_native.pyx":568
  *                 failed = errno_of("open", 0, error)
+ *         pthread_mutex_unlock(&self.device)
  *         if failed:             # <<<<<<<<<<<<<<
  *             return fuse_reply_err(req, failed)
  *         return fuse_reply_buf(req, <const char*> &out, sizeof(out))
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":460
+  /* "flashfs/fuse/_native.pyx":570
  *         if failed:
  *             return fuse_reply_err(req, failed)
  *         return fuse_reply_buf(req, <const char*> &out, sizeof(out))             # <<<<<<<<<<<<<<
@@ -10777,7 +12030,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":431
+  /* "flashfs/fuse/_native.pyx":539
  *             return fuse_reply_buf(req, <const char*> part, len(part))
  * 
  *     cdef int open(self, fuse_req_t req, fuse_ino_t ino, int flags) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -10808,7 +12061,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_open(struct __pyx_obj_7flash
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":462
+/* "flashfs/fuse/_native.pyx":572
  *         return fuse_reply_buf(req, <const char*> &out, sizeof(out))
  * 
  *     cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -10828,7 +12081,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_release(struct __pyx_obj_7fl
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("release", 1);
 
-  /* "flashfs/fuse/_native.pyx":463
+  /* "flashfs/fuse/_native.pyx":573
  * 
  *     cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:
  *         if handle != DISK:             # <<<<<<<<<<<<<<
@@ -10840,7 +12093,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_release(struct __pyx_obj_7fl
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":464
+    /* "flashfs/fuse/_native.pyx":574
  *     cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:
  *         if handle != DISK:
  *             with gil:             # <<<<<<<<<<<<<<
@@ -10851,7 +12104,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_release(struct __pyx_obj_7fl
         PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
         /*try:*/ {
 
-          /* "flashfs/fuse/_native.pyx":465
+          /* "flashfs/fuse/_native.pyx":575
  *         if handle != DISK:
  *             with gil:
  *                 self.texts.pop(handle, None)             # <<<<<<<<<<<<<<
@@ -10860,16 +12113,16 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_release(struct __pyx_obj_7fl
 */
           if (unlikely(__pyx_v_self->texts == Py_None)) {
             PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "pop");
-            __PYX_ERR(0, 465, __pyx_L5_error)
+            __PYX_ERR(0, 575, __pyx_L5_error)
           }
-          __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_handle); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 465, __pyx_L5_error)
+          __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_handle); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 575, __pyx_L5_error)
           __Pyx_GOTREF(__pyx_t_2);
-          __pyx_t_3 = __Pyx_PyDict_Pop_ignore(__pyx_v_self->texts, __pyx_t_2, Py_None); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 465, __pyx_L5_error)
+          __pyx_t_3 = __Pyx_PyDict_Pop_ignore(__pyx_v_self->texts, __pyx_t_2, Py_None); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 575, __pyx_L5_error)
           __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
         }
 
-        /* "flashfs/fuse/_native.pyx":464
+        /* "flashfs/fuse/_native.pyx":574
  *     cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:
  *         if handle != DISK:
  *             with gil:             # <<<<<<<<<<<<<<
@@ -10889,7 +12142,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_release(struct __pyx_obj_7fl
         }
     }
 
-    /* "flashfs/fuse/_native.pyx":463
+    /* "flashfs/fuse/_native.pyx":573
  * 
  *     cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:
  *         if handle != DISK:             # <<<<<<<<<<<<<<
@@ -10898,7 +12151,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_release(struct __pyx_obj_7fl
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":466
+  /* "flashfs/fuse/_native.pyx":576
  *             with gil:
  *                 self.texts.pop(handle, None)
  *         return fuse_reply_err(req, 0)             # <<<<<<<<<<<<<<
@@ -10911,7 +12164,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_release(struct __pyx_obj_7fl
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":462
+  /* "flashfs/fuse/_native.pyx":572
  *         return fuse_reply_buf(req, <const char*> &out, sizeof(out))
  * 
  *     cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -10931,7 +12184,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_release(struct __pyx_obj_7fl
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":468
+/* "flashfs/fuse/_native.pyx":578
  *         return fuse_reply_err(req, 0)
  * 
  *     cdef int lookup(self, fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -10960,7 +12213,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("lookup", 1);
 
-  /* "flashfs/fuse/_native.pyx":470
+  /* "flashfs/fuse/_native.pyx":580
  *     cdef int lookup(self, fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:
  *         cdef fuse_entry_param entry
  *         cdef bint found = False             # <<<<<<<<<<<<<<
@@ -10969,7 +12222,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
 */
   __pyx_v_found = 0;
 
-  /* "flashfs/fuse/_native.pyx":471
+  /* "flashfs/fuse/_native.pyx":581
  *         cdef fuse_entry_param entry
  *         cdef bint found = False
  *         memset(&entry, 0, sizeof(entry))             # <<<<<<<<<<<<<<
@@ -10978,7 +12231,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
 */
   (void)(memset((&__pyx_v_entry), 0, (sizeof(__pyx_v_entry))));
 
-  /* "flashfs/fuse/_native.pyx":472
+  /* "flashfs/fuse/_native.pyx":582
  *         cdef bint found = False
  *         memset(&entry, 0, sizeof(entry))
  *         with gil:             # <<<<<<<<<<<<<<
@@ -10989,7 +12242,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
       PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
       /*try:*/ {
 
-        /* "flashfs/fuse/_native.pyx":473
+        /* "flashfs/fuse/_native.pyx":583
  *         memset(&entry, 0, sizeof(entry))
  *         with gil:
  *             inode = self.tree.inode(<bytes> name) if parent == ROOT else None             # <<<<<<<<<<<<<<
@@ -11001,7 +12254,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
         if (__pyx_t_2) {
           __pyx_t_4 = __pyx_v_self->tree;
           __Pyx_INCREF(__pyx_t_4);
-          __pyx_t_5 = __Pyx_PyBytes_FromString(__pyx_v_name); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 473, __pyx_L4_error)
+          __pyx_t_5 = __Pyx_PyBytes_FromString(__pyx_v_name); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 583, __pyx_L4_error)
           __Pyx_GOTREF(__pyx_t_5);
           __pyx_t_6 = 0;
           {
@@ -11009,7 +12262,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
             __pyx_t_3 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_inode, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
             __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
             __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-            if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 473, __pyx_L4_error)
+            if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 583, __pyx_L4_error)
             __Pyx_GOTREF(__pyx_t_3);
           }
           __pyx_t_1 = __pyx_t_3;
@@ -11022,7 +12275,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
         __pyx_v_inode = __pyx_t_1;
         __pyx_t_1 = 0;
 
-        /* "flashfs/fuse/_native.pyx":474
+        /* "flashfs/fuse/_native.pyx":584
  *         with gil:
  *             inode = self.tree.inode(<bytes> name) if parent == ROOT else None
  *             if inode is not None:             # <<<<<<<<<<<<<<
@@ -11033,7 +12286,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
         if (__pyx_t_2) {
 
 
-          /* "flashfs/fuse/_native.pyx":475
+          /* "flashfs/fuse/_native.pyx":585
  *             inode = self.tree.inode(<bytes> name) if parent == ROOT else None
  *             if inode is not None:
  *                 found = True             # <<<<<<<<<<<<<<
@@ -11042,17 +12295,17 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
 */
           __pyx_v_found = 1;
 
-          /* "flashfs/fuse/_native.pyx":476
+          /* "flashfs/fuse/_native.pyx":586
  *             if inode is not None:
  *                 found = True
  *                 entry.ino = inode             # <<<<<<<<<<<<<<
  *                 fill_stat(&entry.attr, self.tree.attr(inode))
  *                 entry.attr_timeout = 0.0 if self.tree.is_text(inode) else FOREVER_S
 */
-          __pyx_t_7 = __Pyx_PyLong_As_uint64_t(__pyx_v_inode); if (unlikely((__pyx_t_7 == ((fuse_ino_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 476, __pyx_L4_error)
+          __pyx_t_7 = __Pyx_PyLong_As_uint64_t(__pyx_v_inode); if (unlikely((__pyx_t_7 == ((fuse_ino_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 586, __pyx_L4_error)
           __pyx_v_entry.ino = __pyx_t_7;
 
-          /* "flashfs/fuse/_native.pyx":477
+          /* "flashfs/fuse/_native.pyx":587
  *                 found = True
  *                 entry.ino = inode
  *                 fill_stat(&entry.attr, self.tree.attr(inode))             # <<<<<<<<<<<<<<
@@ -11066,14 +12319,14 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
             PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_v_inode};
             __pyx_t_1 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_attr, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
             __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-            if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 477, __pyx_L4_error)
+            if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 587, __pyx_L4_error)
             __Pyx_GOTREF(__pyx_t_1);
           }
-          __pyx_t_8 = __pyx_f_7flashfs_4fuse_7_native_fill_stat((&__pyx_v_entry.attr), __pyx_t_1); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 477, __pyx_L4_error)
+          __pyx_t_8 = __pyx_f_7flashfs_4fuse_7_native_fill_stat((&__pyx_v_entry.attr), __pyx_t_1); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 587, __pyx_L4_error)
           __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
 
 
-          /* "flashfs/fuse/_native.pyx":478
+          /* "flashfs/fuse/_native.pyx":588
  *                 entry.ino = inode
  *                 fill_stat(&entry.attr, self.tree.attr(inode))
  *                 entry.attr_timeout = 0.0 if self.tree.is_text(inode) else FOREVER_S             # <<<<<<<<<<<<<<
@@ -11087,10 +12340,10 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
             PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_v_inode};
             __pyx_t_1 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_is_text, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
             __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-            if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 478, __pyx_L4_error)
+            if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 588, __pyx_L4_error)
             __Pyx_GOTREF(__pyx_t_1);
           }
-          __pyx_t_2 = __Pyx_PyObject_IsTrue(__pyx_t_1); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(0, 478, __pyx_L4_error)
+          __pyx_t_2 = __Pyx_PyObject_IsTrue(__pyx_t_1); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(0, 588, __pyx_L4_error)
           __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
           if (__pyx_t_2) {
 
@@ -11102,7 +12355,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
 
           __pyx_v_entry.attr_timeout = __pyx_t_9;
 
-          /* "flashfs/fuse/_native.pyx":479
+          /* "flashfs/fuse/_native.pyx":589
  *                 fill_stat(&entry.attr, self.tree.attr(inode))
  *                 entry.attr_timeout = 0.0 if self.tree.is_text(inode) else FOREVER_S
  *                 entry.entry_timeout = FOREVER_S             # <<<<<<<<<<<<<<
@@ -11111,7 +12364,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
 */
           __pyx_v_entry.entry_timeout = __pyx_v_7flashfs_4fuse_7_native_FOREVER_S;
 
-          /* "flashfs/fuse/_native.pyx":474
+          /* "flashfs/fuse/_native.pyx":584
  *         with gil:
  *             inode = self.tree.inode(<bytes> name) if parent == ROOT else None
  *             if inode is not None:             # <<<<<<<<<<<<<<
@@ -11121,7 +12374,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
         }
       }
 
-      /* "flashfs/fuse/_native.pyx":472
+      /* "flashfs/fuse/_native.pyx":582
  *         cdef bint found = False
  *         memset(&entry, 0, sizeof(entry))
  *         with gil:             # <<<<<<<<<<<<<<
@@ -11141,7 +12394,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
       }
   }
 
-  /* "flashfs/fuse/_native.pyx":480
+  /* "flashfs/fuse/_native.pyx":590
  *                 entry.attr_timeout = 0.0 if self.tree.is_text(inode) else FOREVER_S
  *                 entry.entry_timeout = FOREVER_S
  *         return fuse_reply_entry(req, &entry) if found else fuse_reply_err(req, ENOENT)             # <<<<<<<<<<<<<<
@@ -11160,7 +12413,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":468
+  /* "flashfs/fuse/_native.pyx":578
  *         return fuse_reply_err(req, 0)
  * 
  *     cdef int lookup(self, fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -11188,7 +12441,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_lookup(struct __pyx_obj_7fla
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":482
+/* "flashfs/fuse/_native.pyx":592
  *         return fuse_reply_entry(req, &entry) if found else fuse_reply_err(req, ENOENT)
  * 
  *     cdef int attributes(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -11215,7 +12468,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("attributes", 1);
 
-  /* "flashfs/fuse/_native.pyx":484
+  /* "flashfs/fuse/_native.pyx":594
  *     cdef int attributes(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
  *         cdef struct_stat out
  *         cdef double timeout = FOREVER_S             # <<<<<<<<<<<<<<
@@ -11224,7 +12477,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
 */
   __pyx_v_timeout = __pyx_v_7flashfs_4fuse_7_native_FOREVER_S;
 
-  /* "flashfs/fuse/_native.pyx":485
+  /* "flashfs/fuse/_native.pyx":595
  *         cdef struct_stat out
  *         cdef double timeout = FOREVER_S
  *         if ino == DISK:             # <<<<<<<<<<<<<<
@@ -11236,7 +12489,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":486
+    /* "flashfs/fuse/_native.pyx":596
  *         cdef double timeout = FOREVER_S
  *         if ino == DISK:
  *             return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)             # <<<<<<<<<<<<<<
@@ -11249,7 +12502,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":485
+    /* "flashfs/fuse/_native.pyx":595
  *         cdef struct_stat out
  *         cdef double timeout = FOREVER_S
  *         if ino == DISK:             # <<<<<<<<<<<<<<
@@ -11258,7 +12511,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":487
+  /* "flashfs/fuse/_native.pyx":597
  *         if ino == DISK:
  *             return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
  *         with gil:             # <<<<<<<<<<<<<<
@@ -11269,7 +12522,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
       PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
       /*try:*/ {
 
-        /* "flashfs/fuse/_native.pyx":488
+        /* "flashfs/fuse/_native.pyx":598
  *             return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
  *         with gil:
  *             attr = self.tree.attr(ino)             # <<<<<<<<<<<<<<
@@ -11278,7 +12531,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
 */
         __pyx_t_3 = __pyx_v_self->tree;
         __Pyx_INCREF(__pyx_t_3);
-        __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_ino); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 488, __pyx_L5_error)
+        __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_ino); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 598, __pyx_L5_error)
         __Pyx_GOTREF(__pyx_t_4);
         __pyx_t_5 = 0;
         {
@@ -11286,13 +12539,13 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
           __pyx_t_2 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_attr, __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
           __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
           __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-          if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 488, __pyx_L5_error)
+          if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 598, __pyx_L5_error)
           __Pyx_GOTREF(__pyx_t_2);
         }
         __pyx_v_attr = __pyx_t_2;
         __pyx_t_2 = 0;
 
-        /* "flashfs/fuse/_native.pyx":489
+        /* "flashfs/fuse/_native.pyx":599
  *         with gil:
  *             attr = self.tree.attr(ino)
  *             if attr is None:             # <<<<<<<<<<<<<<
@@ -11303,7 +12556,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
         if (__pyx_t_1) {
 
 
-          /* "flashfs/fuse/_native.pyx":490
+          /* "flashfs/fuse/_native.pyx":600
  *             attr = self.tree.attr(ino)
  *             if attr is None:
  *                 return fuse_reply_err(req, ENOENT)             # <<<<<<<<<<<<<<
@@ -11316,7 +12569,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
           }
           goto __pyx_L4_return;
 
-          /* "flashfs/fuse/_native.pyx":489
+          /* "flashfs/fuse/_native.pyx":599
  *         with gil:
  *             attr = self.tree.attr(ino)
  *             if attr is None:             # <<<<<<<<<<<<<<
@@ -11325,17 +12578,17 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
 */
         }
 
-        /* "flashfs/fuse/_native.pyx":491
+        /* "flashfs/fuse/_native.pyx":601
  *             if attr is None:
  *                 return fuse_reply_err(req, ENOENT)
  *             fill_stat(&out, attr)             # <<<<<<<<<<<<<<
  *             timeout = 0.0 if self.tree.is_text(ino) else FOREVER_S
  *         return fuse_reply_attr(req, &out, timeout)
 */
-        __pyx_t_6 = __pyx_f_7flashfs_4fuse_7_native_fill_stat((&__pyx_v_out), __pyx_v_attr); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 491, __pyx_L5_error)
+        __pyx_t_6 = __pyx_f_7flashfs_4fuse_7_native_fill_stat((&__pyx_v_out), __pyx_v_attr); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 601, __pyx_L5_error)
 
 
-        /* "flashfs/fuse/_native.pyx":492
+        /* "flashfs/fuse/_native.pyx":602
  *                 return fuse_reply_err(req, ENOENT)
  *             fill_stat(&out, attr)
  *             timeout = 0.0 if self.tree.is_text(ino) else FOREVER_S             # <<<<<<<<<<<<<<
@@ -11344,7 +12597,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
 */
         __pyx_t_4 = __pyx_v_self->tree;
         __Pyx_INCREF(__pyx_t_4);
-        __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_v_ino); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 492, __pyx_L5_error)
+        __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_v_ino); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 602, __pyx_L5_error)
         __Pyx_GOTREF(__pyx_t_3);
         __pyx_t_5 = 0;
         {
@@ -11352,10 +12605,10 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
           __pyx_t_2 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_is_text, __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
           __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
           __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-          if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 492, __pyx_L5_error)
+          if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 602, __pyx_L5_error)
           __Pyx_GOTREF(__pyx_t_2);
         }
-        __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_t_2); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 492, __pyx_L5_error)
+        __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_t_2); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 602, __pyx_L5_error)
         __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
         if (__pyx_t_1) {
 
@@ -11368,7 +12621,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
         __pyx_v_timeout = __pyx_t_7;
       }
 
-      /* "flashfs/fuse/_native.pyx":487
+      /* "flashfs/fuse/_native.pyx":597
  *         if ino == DISK:
  *             return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
  *         with gil:             # <<<<<<<<<<<<<<
@@ -11392,7 +12645,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
       }
   }
 
-  /* "flashfs/fuse/_native.pyx":493
+  /* "flashfs/fuse/_native.pyx":603
  *             fill_stat(&out, attr)
  *             timeout = 0.0 if self.tree.is_text(ino) else FOREVER_S
  *         return fuse_reply_attr(req, &out, timeout)             # <<<<<<<<<<<<<<
@@ -11405,7 +12658,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":482
+  /* "flashfs/fuse/_native.pyx":592
  *         return fuse_reply_entry(req, &entry) if found else fuse_reply_err(req, ENOENT)
  * 
  *     cdef int attributes(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -11432,7 +12685,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_attributes(struct __pyx_obj_
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":495
+/* "flashfs/fuse/_native.pyx":605
  *         return fuse_reply_attr(req, &out, timeout)
  * 
  *     cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -11445,7 +12698,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "flashfs/fuse/_native.pyx":497
+  /* "flashfs/fuse/_native.pyx":607
  *     cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what) noexcept nogil:
  *         """Times are accepted and forgotten. An SSD has one size and one owner."""
  *         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):             # <<<<<<<<<<<<<<
@@ -11457,7 +12710,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":498
+    /* "flashfs/fuse/_native.pyx":608
  *         """Times are accepted and forgotten. An SSD has one size and one owner."""
  *         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
  *             return fuse_reply_err(req, EPERM)             # <<<<<<<<<<<<<<
@@ -11470,7 +12723,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":497
+    /* "flashfs/fuse/_native.pyx":607
  *     cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what) noexcept nogil:
  *         """Times are accepted and forgotten. An SSD has one size and one owner."""
  *         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):             # <<<<<<<<<<<<<<
@@ -11479,7 +12732,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":499
+  /* "flashfs/fuse/_native.pyx":609
  *         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
  *             return fuse_reply_err(req, EPERM)
  *         if what & FUSE_SET_ATTR_SIZE and (ino != DISK or <uint64_t> attr.st_size != self.size):             # <<<<<<<<<<<<<<
@@ -11515,7 +12768,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":500
+    /* "flashfs/fuse/_native.pyx":610
  *             return fuse_reply_err(req, EPERM)
  *         if what & FUSE_SET_ATTR_SIZE and (ino != DISK or <uint64_t> attr.st_size != self.size):
  *             return fuse_reply_err(req, EPERM)             # <<<<<<<<<<<<<<
@@ -11528,7 +12781,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
     }
     goto __pyx_L0;
 
-    /* "flashfs/fuse/_native.pyx":499
+    /* "flashfs/fuse/_native.pyx":609
  *         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
  *             return fuse_reply_err(req, EPERM)
  *         if what & FUSE_SET_ATTR_SIZE and (ino != DISK or <uint64_t> attr.st_size != self.size):             # <<<<<<<<<<<<<<
@@ -11537,7 +12790,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
 */
   }
 
-  /* "flashfs/fuse/_native.pyx":501
+  /* "flashfs/fuse/_native.pyx":611
  *         if what & FUSE_SET_ATTR_SIZE and (ino != DISK or <uint64_t> attr.st_size != self.size):
  *             return fuse_reply_err(req, EPERM)
  *         return self.attributes(req, ino)             # <<<<<<<<<<<<<<
@@ -11550,7 +12803,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":495
+  /* "flashfs/fuse/_native.pyx":605
  *         return fuse_reply_attr(req, &out, timeout)
  * 
  *     cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -11563,11 +12816,11 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(struct __pyx_
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":503
+/* "flashfs/fuse/_native.pyx":613
  *         return self.attributes(req, ino)
  * 
  *     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:             # <<<<<<<<<<<<<<
- *         cdef char* at = <char*> self.buffer
+ *         cdef char* at = <char*> get_buffer()
  *         cdef size_t used = 0, need
 */
 
@@ -11603,26 +12856,26 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
   __Pyx_RefNannySetupContext("list_names", 1);
 
 
-  /* "flashfs/fuse/_native.pyx":504
+  /* "flashfs/fuse/_native.pyx":614
  * 
  *     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
- *         cdef char* at = <char*> self.buffer             # <<<<<<<<<<<<<<
+ *         cdef char* at = <char*> get_buffer()             # <<<<<<<<<<<<<<
  *         cdef size_t used = 0, need
  *         cdef uint64_t index = 0
 */
-  __pyx_v_at = ((char *)__pyx_v_self->buffer);
+  __pyx_v_at = ((char *)get_buffer());
 
-  /* "flashfs/fuse/_native.pyx":505
+  /* "flashfs/fuse/_native.pyx":615
  *     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
- *         cdef char* at = <char*> self.buffer
+ *         cdef char* at = <char*> get_buffer()
  *         cdef size_t used = 0, need             # <<<<<<<<<<<<<<
  *         cdef uint64_t index = 0
  *         cdef struct_stat attr
 */
   __pyx_v_used = 0;
 
-  /* "flashfs/fuse/_native.pyx":506
- *         cdef char* at = <char*> self.buffer
+  /* "flashfs/fuse/_native.pyx":616
+ *         cdef char* at = <char*> get_buffer()
  *         cdef size_t used = 0, need
  *         cdef uint64_t index = 0             # <<<<<<<<<<<<<<
  *         cdef struct_stat attr
@@ -11630,7 +12883,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
 */
   __pyx_v_index = 0;
 
-  /* "flashfs/fuse/_native.pyx":508
+  /* "flashfs/fuse/_native.pyx":618
  *         cdef uint64_t index = 0
  *         cdef struct_stat attr
  *         size = min(size, <uint64_t> REQUEST_BYTES)             # <<<<<<<<<<<<<<
@@ -11654,7 +12907,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
   __pyx_v_size = __pyx_t_3;
 
 
-  /* "flashfs/fuse/_native.pyx":509
+  /* "flashfs/fuse/_native.pyx":619
  *         cdef struct_stat attr
  *         size = min(size, <uint64_t> REQUEST_BYTES)
  *         with gil:             # <<<<<<<<<<<<<<
@@ -11665,7 +12918,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
       PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
       /*try:*/ {
 
-        /* "flashfs/fuse/_native.pyx":510
+        /* "flashfs/fuse/_native.pyx":620
  *         size = min(size, <uint64_t> REQUEST_BYTES)
  *         with gil:
  *             for name, inode in self.tree.entries():             # <<<<<<<<<<<<<<
@@ -11679,7 +12932,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
           PyObject *__pyx_callargs[2] = {__pyx_t_6, NULL};
           __pyx_t_5 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_entries, __pyx_callargs+__pyx_t_7, (1-__pyx_t_7) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
           __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
-          if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 510, __pyx_L4_error)
+          if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 620, __pyx_L4_error)
           __Pyx_GOTREF(__pyx_t_5);
         }
         if (likely(PyList_CheckExact(__pyx_t_5)) || PyTuple_CheckExact(__pyx_t_5)) {
@@ -11687,9 +12940,9 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
           __pyx_t_8 = 0;
           __pyx_t_9 = NULL;
         } else {
-          __pyx_t_8 = -1; __pyx_t_6 = PyObject_GetIter(__pyx_t_5); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 510, __pyx_L4_error)
+          __pyx_t_8 = -1; __pyx_t_6 = PyObject_GetIter(__pyx_t_5); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 620, __pyx_L4_error)
           __Pyx_GOTREF(__pyx_t_6);
-          __pyx_t_9 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_6); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 510, __pyx_L4_error)
+          __pyx_t_9 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_6); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 620, __pyx_L4_error)
         }
         __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
         for (;;) {
@@ -11698,7 +12951,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
               {
                 Py_ssize_t __pyx_temp = __Pyx_PyList_GET_SIZE(__pyx_t_6);
                 #if !CYTHON_ASSUME_SAFE_SIZE
-                if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 510, __pyx_L4_error)
+                if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 620, __pyx_L4_error)
                 #endif
                 if (__pyx_t_8 >= __pyx_temp) break;
               }
@@ -11708,7 +12961,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
               {
                 Py_ssize_t __pyx_temp = __Pyx_PyTuple_GET_SIZE(__pyx_t_6);
                 #if !CYTHON_ASSUME_SAFE_SIZE
-                if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 510, __pyx_L4_error)
+                if (unlikely((__pyx_temp < 0))) __PYX_ERR(0, 620, __pyx_L4_error)
                 #endif
                 if (__pyx_t_8 >= __pyx_temp) break;
               }
@@ -11719,13 +12972,13 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
               #endif
               ++__pyx_t_8;
             }
-            if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 510, __pyx_L4_error)
+            if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 620, __pyx_L4_error)
           } else {
             __pyx_t_5 = __pyx_t_9(__pyx_t_6);
             if (unlikely(!__pyx_t_5)) {
               PyObject* exc_type = PyErr_Occurred();
               if (exc_type) {
-                if (unlikely(!__Pyx_PyErr_GivenExceptionMatches(exc_type, PyExc_StopIteration))) __PYX_ERR(0, 510, __pyx_L4_error)
+                if (unlikely(!__Pyx_PyErr_GivenExceptionMatches(exc_type, PyExc_StopIteration))) __PYX_ERR(0, 620, __pyx_L4_error)
                 PyErr_Clear();
               }
               break;
@@ -11738,7 +12991,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
             if (unlikely(size != 2)) {
               if (size > 2) __Pyx_RaiseTooManyValuesError(2);
               else if (size >= 0) __Pyx_RaiseNeedMoreValuesError(size);
-              __PYX_ERR(0, 510, __pyx_L4_error)
+              __PYX_ERR(0, 620, __pyx_L4_error)
             }
             #if CYTHON_ASSUME_SAFE_MACROS && !CYTHON_AVOID_BORROWED_REFS
             if (likely(PyTuple_CheckExact(sequence))) {
@@ -11748,22 +13001,22 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
               __Pyx_INCREF(__pyx_t_11);
             } else {
               __pyx_t_10 = __Pyx_PyList_GET_ITEM_REF(sequence, 0, __Pyx_ReferenceSharing_SharedReference);
-              if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 510, __pyx_L4_error)
+              if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 620, __pyx_L4_error)
               __Pyx_XGOTREF(__pyx_t_10);
               __pyx_t_11 = __Pyx_PyList_GET_ITEM_REF(sequence, 1, __Pyx_ReferenceSharing_SharedReference);
-              if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 510, __pyx_L4_error)
+              if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 620, __pyx_L4_error)
               __Pyx_XGOTREF(__pyx_t_11);
             }
             #else
-            __pyx_t_10 = __Pyx_PySequence_ITEM(sequence, 0); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 510, __pyx_L4_error)
+            __pyx_t_10 = __Pyx_PySequence_ITEM(sequence, 0); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 620, __pyx_L4_error)
             __Pyx_GOTREF(__pyx_t_10);
-            __pyx_t_11 = __Pyx_PySequence_ITEM(sequence, 1); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 510, __pyx_L4_error)
+            __pyx_t_11 = __Pyx_PySequence_ITEM(sequence, 1); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 620, __pyx_L4_error)
             __Pyx_GOTREF(__pyx_t_11);
             #endif
             __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
           } else {
             Py_ssize_t index = -1;
-            __pyx_t_12 = PyObject_GetIter(__pyx_t_5); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 510, __pyx_L4_error)
+            __pyx_t_12 = PyObject_GetIter(__pyx_t_5); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 620, __pyx_L4_error)
             __Pyx_GOTREF(__pyx_t_12);
             __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
             __pyx_t_13 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_12);
@@ -11771,7 +13024,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
             __Pyx_GOTREF(__pyx_t_10);
             index = 1; __pyx_t_11 = __pyx_t_13(__pyx_t_12); if (unlikely(!__pyx_t_11)) goto __pyx_L8_unpacking_failed;
             __Pyx_GOTREF(__pyx_t_11);
-            if (__Pyx_IternextUnpackEndCheck(__pyx_t_13(__pyx_t_12), 2) < (0)) __PYX_ERR(0, 510, __pyx_L4_error)
+            if (__Pyx_IternextUnpackEndCheck(__pyx_t_13(__pyx_t_12), 2) < (0)) __PYX_ERR(0, 620, __pyx_L4_error)
             __pyx_t_13 = NULL;
             __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
             goto __pyx_L9_unpacking_done;
@@ -11779,7 +13032,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
             __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
             __pyx_t_13 = NULL;
             if (__Pyx_IterFinish() == 0) __Pyx_RaiseNeedMoreValuesError(index);
-            __PYX_ERR(0, 510, __pyx_L4_error)
+            __PYX_ERR(0, 620, __pyx_L4_error)
             __pyx_L9_unpacking_done:;
           }
           __Pyx_XDECREF_SET(__pyx_v_name, __pyx_t_10);
@@ -11787,7 +13040,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
           __Pyx_XDECREF_SET(__pyx_v_inode, __pyx_t_11);
           __pyx_t_11 = 0;
 
-          /* "flashfs/fuse/_native.pyx":511
+          /* "flashfs/fuse/_native.pyx":621
  *         with gil:
  *             for name, inode in self.tree.entries():
  *                 index += 1             # <<<<<<<<<<<<<<
@@ -11796,7 +13049,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
 */
           __pyx_v_index = (__pyx_v_index + 1);
 
-          /* "flashfs/fuse/_native.pyx":512
+          /* "flashfs/fuse/_native.pyx":622
  *             for name, inode in self.tree.entries():
  *                 index += 1
  *                 if index <= start:             # <<<<<<<<<<<<<<
@@ -11808,7 +13061,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
           if (__pyx_t_4) {
 
 
-            /* "flashfs/fuse/_native.pyx":513
+            /* "flashfs/fuse/_native.pyx":623
  *                 index += 1
  *                 if index <= start:
  *                     continue             # <<<<<<<<<<<<<<
@@ -11817,7 +13070,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
 */
             goto __pyx_L6_continue;
 
-            /* "flashfs/fuse/_native.pyx":512
+            /* "flashfs/fuse/_native.pyx":622
  *             for name, inode in self.tree.entries():
  *                 index += 1
  *                 if index <= start:             # <<<<<<<<<<<<<<
@@ -11826,7 +13079,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
 */
           }
 
-          /* "flashfs/fuse/_native.pyx":514
+          /* "flashfs/fuse/_native.pyx":624
  *                 if index <= start:
  *                     continue
  *                 fill_stat(&attr, self.tree.attr(inode))             # <<<<<<<<<<<<<<
@@ -11840,14 +13093,14 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
             PyObject *__pyx_callargs[2] = {__pyx_t_11, __pyx_v_inode};
             __pyx_t_5 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_attr, __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
             __Pyx_XDECREF(__pyx_t_11); __pyx_t_11 = 0;
-            if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 514, __pyx_L4_error)
+            if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 624, __pyx_L4_error)
             __Pyx_GOTREF(__pyx_t_5);
           }
-          __pyx_t_14 = __pyx_f_7flashfs_4fuse_7_native_fill_stat((&__pyx_v_attr), __pyx_t_5); if (unlikely(__pyx_t_14 == ((int)-1))) __PYX_ERR(0, 514, __pyx_L4_error)
+          __pyx_t_14 = __pyx_f_7flashfs_4fuse_7_native_fill_stat((&__pyx_v_attr), __pyx_t_5); if (unlikely(__pyx_t_14 == ((int)-1))) __PYX_ERR(0, 624, __pyx_L4_error)
           __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
 
-          /* "flashfs/fuse/_native.pyx":515
+          /* "flashfs/fuse/_native.pyx":625
  *                     continue
  *                 fill_stat(&attr, self.tree.attr(inode))
  *                 need = fuse_add_direntry(req, at + used, size - used, <const char*> (<bytes> name), &attr, index)             # <<<<<<<<<<<<<<
@@ -11856,13 +13109,13 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
 */
           if (unlikely(__pyx_v_name == Py_None)) {
             PyErr_SetString(PyExc_TypeError, "expected bytes, NoneType found");
-            __PYX_ERR(0, 515, __pyx_L4_error)
+            __PYX_ERR(0, 625, __pyx_L4_error)
           }
-          __pyx_t_15 = __Pyx_PyBytes_AsString(__pyx_v_name); if (unlikely((!__pyx_t_15) && PyErr_Occurred())) __PYX_ERR(0, 515, __pyx_L4_error)
+          __pyx_t_15 = __Pyx_PyBytes_AsString(__pyx_v_name); if (unlikely((!__pyx_t_15) && PyErr_Occurred())) __PYX_ERR(0, 625, __pyx_L4_error)
           __pyx_v_need = fuse_add_direntry(__pyx_v_req, (__pyx_v_at + __pyx_v_used), (__pyx_v_size - __pyx_v_used), ((char const *)__pyx_t_15), (&__pyx_v_attr), __pyx_v_index);
 
 
-          /* "flashfs/fuse/_native.pyx":516
+          /* "flashfs/fuse/_native.pyx":626
  *                 fill_stat(&attr, self.tree.attr(inode))
  *                 need = fuse_add_direntry(req, at + used, size - used, <const char*> (<bytes> name), &attr, index)
  *                 if need > size - used:             # <<<<<<<<<<<<<<
@@ -11874,7 +13127,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
           if (__pyx_t_4) {
 
 
-            /* "flashfs/fuse/_native.pyx":517
+            /* "flashfs/fuse/_native.pyx":627
  *                 need = fuse_add_direntry(req, at + used, size - used, <const char*> (<bytes> name), &attr, index)
  *                 if need > size - used:
  *                     break             # <<<<<<<<<<<<<<
@@ -11883,7 +13136,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
 */
             goto __pyx_L7_break;
 
-            /* "flashfs/fuse/_native.pyx":516
+            /* "flashfs/fuse/_native.pyx":626
  *                 fill_stat(&attr, self.tree.attr(inode))
  *                 need = fuse_add_direntry(req, at + used, size - used, <const char*> (<bytes> name), &attr, index)
  *                 if need > size - used:             # <<<<<<<<<<<<<<
@@ -11892,7 +13145,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
 */
           }
 
-          /* "flashfs/fuse/_native.pyx":518
+          /* "flashfs/fuse/_native.pyx":628
  *                 if need > size - used:
  *                     break
  *                 used += need             # <<<<<<<<<<<<<<
@@ -11901,7 +13154,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
 */
           __pyx_v_used = (__pyx_v_used + __pyx_v_need);
 
-          /* "flashfs/fuse/_native.pyx":510
+          /* "flashfs/fuse/_native.pyx":620
  *         size = min(size, <uint64_t> REQUEST_BYTES)
  *         with gil:
  *             for name, inode in self.tree.entries():             # <<<<<<<<<<<<<<
@@ -11918,7 +13171,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
         __pyx_L12_for_end:;
       }
 
-      /* "flashfs/fuse/_native.pyx":509
+      /* "flashfs/fuse/_native.pyx":619
  *         cdef struct_stat attr
  *         size = min(size, <uint64_t> REQUEST_BYTES)
  *         with gil:             # <<<<<<<<<<<<<<
@@ -11938,7 +13191,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
       }
   }
 
-  /* "flashfs/fuse/_native.pyx":519
+  /* "flashfs/fuse/_native.pyx":629
  *                     break
  *                 used += need
  *         return fuse_reply_buf(req, at, used)             # <<<<<<<<<<<<<<
@@ -11951,11 +13204,11 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":503
+  /* "flashfs/fuse/_native.pyx":613
  *         return self.attributes(req, ino)
  * 
  *     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:             # <<<<<<<<<<<<<<
- *         cdef char* at = <char*> self.buffer
+ *         cdef char* at = <char*> get_buffer()
  *         cdef size_t used = 0, need
 */
 
@@ -11985,7 +13238,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_list_names(struct __pyx_obj_
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":521
+/* "flashfs/fuse/_native.pyx":631
  *         return fuse_reply_buf(req, at, used)
  * 
  *     cdef int space(self, fuse_req_t req) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12008,7 +13261,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("space", 1);
 
-  /* "flashfs/fuse/_native.pyx":524
+  /* "flashfs/fuse/_native.pyx":634
  *         """f_bsize is what a loop device takes for the granularity of its discards."""
  *         cdef statvfs_t out
  *         memset(&out, 0, sizeof(out))             # <<<<<<<<<<<<<<
@@ -12017,7 +13270,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
 */
   (void)(memset((&__pyx_v_out), 0, (sizeof(__pyx_v_out))));
 
-  /* "flashfs/fuse/_native.pyx":525
+  /* "flashfs/fuse/_native.pyx":635
  *         cdef statvfs_t out
  *         memset(&out, 0, sizeof(out))
  *         out.f_bsize = out.f_frsize = self.page_bytes             # <<<<<<<<<<<<<<
@@ -12030,7 +13283,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
   __pyx_v_out.f_frsize = __pyx_t_1;
 
 
-  /* "flashfs/fuse/_native.pyx":526
+  /* "flashfs/fuse/_native.pyx":636
  *         memset(&out, 0, sizeof(out))
  *         out.f_bsize = out.f_frsize = self.page_bytes
  *         out.f_blocks = self.size // self.page_bytes             # <<<<<<<<<<<<<<
@@ -12039,7 +13292,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
 */
   __pyx_v_out.f_blocks = (__pyx_v_self->size / __pyx_v_self->page_bytes);
 
-  /* "flashfs/fuse/_native.pyx":527
+  /* "flashfs/fuse/_native.pyx":637
  *         out.f_bsize = out.f_frsize = self.page_bytes
  *         out.f_blocks = self.size // self.page_bytes
  *         out.f_namemax = 255             # <<<<<<<<<<<<<<
@@ -12048,7 +13301,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
 */
   __pyx_v_out.f_namemax = 0xFF;
 
-  /* "flashfs/fuse/_native.pyx":528
+  /* "flashfs/fuse/_native.pyx":638
  *         out.f_blocks = self.size // self.page_bytes
  *         out.f_namemax = 255
  *         with gil:             # <<<<<<<<<<<<<<
@@ -12059,7 +13312,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
       PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
       /*try:*/ {
 
-        /* "flashfs/fuse/_native.pyx":529
+        /* "flashfs/fuse/_native.pyx":639
  *         out.f_namemax = 255
  *         with gil:
  *             out.f_files = len(list(self.tree.entries()))             # <<<<<<<<<<<<<<
@@ -12073,18 +13326,18 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
           PyObject *__pyx_callargs[2] = {__pyx_t_3, NULL};
           __pyx_t_2 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_entries, __pyx_callargs+__pyx_t_4, (1-__pyx_t_4) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
           __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-          if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 529, __pyx_L4_error)
+          if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 639, __pyx_L4_error)
           __Pyx_GOTREF(__pyx_t_2);
         }
-        __pyx_t_3 = __Pyx_PySequence_ListKeepNew(__pyx_t_2); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 529, __pyx_L4_error)
+        __pyx_t_3 = __Pyx_PySequence_ListKeepNew(__pyx_t_2); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 639, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_3);
         __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-        __pyx_t_5 = __Pyx_PyList_GET_SIZE(__pyx_t_3); if (unlikely(__pyx_t_5 == ((Py_ssize_t)-1))) __PYX_ERR(0, 529, __pyx_L4_error)
+        __pyx_t_5 = __Pyx_PyList_GET_SIZE(__pyx_t_3); if (unlikely(__pyx_t_5 == ((Py_ssize_t)-1))) __PYX_ERR(0, 639, __pyx_L4_error)
         __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
         __pyx_v_out.f_files = __pyx_t_5;
       }
 
-      /* "flashfs/fuse/_native.pyx":528
+      /* "flashfs/fuse/_native.pyx":638
  *         out.f_blocks = self.size // self.page_bytes
  *         out.f_namemax = 255
  *         with gil:             # <<<<<<<<<<<<<<
@@ -12104,7 +13357,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
       }
   }
 
-  /* "flashfs/fuse/_native.pyx":530
+  /* "flashfs/fuse/_native.pyx":640
  *         with gil:
  *             out.f_files = len(list(self.tree.entries()))
  *         return fuse_reply_statfs(req, &out)             # <<<<<<<<<<<<<<
@@ -12117,7 +13370,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":521
+  /* "flashfs/fuse/_native.pyx":631
  *         return fuse_reply_buf(req, at, used)
  * 
  *     cdef int space(self, fuse_req_t req) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12139,30 +13392,30 @@ static int __pyx_f_7flashfs_4fuse_7_native_7Session_space(struct __pyx_obj_7flas
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":160
+/* "flashfs/fuse/_native.pyx":197
  *     cdef uint64_t[4] requests
  *     cdef uint64_t[4] moved
- *     cdef readonly object thread   # that serves, while it does             # <<<<<<<<<<<<<<
+ *     cdef readonly list threads    # that serve             # <<<<<<<<<<<<<<
  * 
  *     def __cinit__(self, device, tree, *, bint realtime=False):
 */
 
 /* Python wrapper */
-static PyObject *__pyx_pw_7flashfs_4fuse_7_native_7Session_6thread_1__get__(PyObject *__pyx_v_self); /*proto*/
-static PyObject *__pyx_pw_7flashfs_4fuse_7_native_7Session_6thread_1__get__(PyObject *__pyx_v_self) {
+static PyObject *__pyx_pw_7flashfs_4fuse_7_native_7Session_7threads_1__get__(PyObject *__pyx_v_self); /*proto*/
+static PyObject *__pyx_pw_7flashfs_4fuse_7_native_7Session_7threads_1__get__(PyObject *__pyx_v_self) {
   CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
   PyObject *__pyx_r = 0;
   __Pyx_RefNannyDeclarations
   __Pyx_RefNannySetupContext("__get__ (wrapper)", 0);
   __pyx_kwvalues = __Pyx_KwValues_VARARGS(__pyx_args, __pyx_nargs);
-  __pyx_r = __pyx_pf_7flashfs_4fuse_7_native_7Session_6thread___get__(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_v_self));
+  __pyx_r = __pyx_pf_7flashfs_4fuse_7_native_7Session_7threads___get__(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_v_self));
 
   /* function exit code */
   __Pyx_RefNannyFinishContext();
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_6thread___get__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self) {
+static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_7threads___get__(struct __pyx_obj_7flashfs_4fuse_7_native_Session *__pyx_v_self) {
   PyObject *__pyx_r = NULL;
   __Pyx_RefNannyDeclarations
   PyObject *__pyx_t_1 = NULL;
@@ -12178,8 +13431,8 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_6thread___get__(struc
           PyObject *__pyx_temp;
           {
             __pyx_temp = __pyx_r;
-            __Pyx_INCREF(__pyx_v_self->thread);
-            __pyx_r = __pyx_v_self->thread;
+            __Pyx_INCREF(__pyx_v_self->threads);
+            __pyx_r = __pyx_v_self->threads;
           }
           __Pyx_XDECREF(__pyx_temp);
         }
@@ -12412,7 +13665,118 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_7Session_16__setstate_cython__
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":533
+/* "flashfs/fuse/_native.pyx":643
+ * 
+ * 
+ * cdef bint takes_long(const fuse_buf* request) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     """Whether the other thread should read what comes next while this one is done."""
+ *     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
+*/
+
+static int __pyx_f_7flashfs_4fuse_7_native_takes_long(struct fuse_buf const *__pyx_v_request) {
+  struct fuse_in_header const *__pyx_v_head;
+  int __pyx_r;
+  int __pyx_t_1;
+  int __pyx_t_2;
+  int __pyx_t_3;
+
+  /* "flashfs/fuse/_native.pyx":645
+ * cdef bint takes_long(const fuse_buf* request) noexcept nogil:
+ *     """Whether the other thread should read what comes next while this one is done."""
+ *     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem             # <<<<<<<<<<<<<<
+ *     if head.opcode == FUSE_READ:
+ *         return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES
+*/
+  __pyx_v_head = ((struct fuse_in_header const *)__pyx_v_request->mem);
+
+  /* "flashfs/fuse/_native.pyx":646
+ *     """Whether the other thread should read what comes next while this one is done."""
+ *     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
+ *     if head.opcode == FUSE_READ:             # <<<<<<<<<<<<<<
+ *         return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES
+ *     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
+*/
+  __pyx_t_1 = (__pyx_v_head->opcode == FUSE_READ);
+
+  if (__pyx_t_1) {
+
+
+    /* "flashfs/fuse/_native.pyx":647
+ *     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
+ *     if head.opcode == FUSE_READ:
+ *         return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES             # <<<<<<<<<<<<<<
+ *     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
+ * 
+*/
+    {
+
+      __pyx_r = (((struct fuse_read_in const *)(__pyx_v_head + 1))->size >= __pyx_e_7flashfs_4fuse_7_native_LONG_BYTES);
+    }
+    goto __pyx_L0;
+
+    /* "flashfs/fuse/_native.pyx":646
+ *     """Whether the other thread should read what comes next while this one is done."""
+ *     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
+ *     if head.opcode == FUSE_READ:             # <<<<<<<<<<<<<<
+ *         return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES
+ *     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
+*/
+  }
+
+  /* "flashfs/fuse/_native.pyx":648
+ *     if head.opcode == FUSE_READ:
+ *         return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES
+ *     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+  switch (__pyx_v_head->opcode) {
+    case FUSE_FSYNC:
+    case FUSE_FALLOCATE:
+    case FUSE_COPY_FILE_RANGE:
+    __pyx_t_2 = 1;
+    break;
+    default:
+    __pyx_t_2 = 0;
+    break;
+  }
+  __pyx_t_3 = __pyx_t_2;
+
+
+  if (!__pyx_t_3) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_3;
+
+    goto __pyx_L4_bool_binop_done;
+  }
+  __pyx_t_3 = (__pyx_v_head->len >= __pyx_e_7flashfs_4fuse_7_native_LONG_BYTES);
+
+
+  __pyx_t_1 = __pyx_t_3;
+
+  __pyx_L4_bool_binop_done:;
+  {
+    __pyx_r = __pyx_t_1;
+  }
+  goto __pyx_L0;
+
+  /* "flashfs/fuse/_native.pyx":643
+ * 
+ * 
+ * cdef bint takes_long(const fuse_buf* request) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     """Whether the other thread should read what comes next while this one is done."""
+ *     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+
+  return __pyx_r;
+}
+
+/* "flashfs/fuse/_native.pyx":651
  * 
  * 
  * cdef int fill_stat(struct_stat* out, attr) except -1:             # <<<<<<<<<<<<<<
@@ -12440,7 +13804,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_fill_stat(struct stat *__pyx_v_out, P
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("fill_stat", 0);
 
-  /* "flashfs/fuse/_native.pyx":535
+  /* "flashfs/fuse/_native.pyx":653
  * cdef int fill_stat(struct_stat* out, attr) except -1:
  *     """What flashfs.fuse.tree says of a node, as stat(2) has it."""
  *     memset(out, 0, sizeof(struct_stat))             # <<<<<<<<<<<<<<
@@ -12449,149 +13813,149 @@ static int __pyx_f_7flashfs_4fuse_7_native_fill_stat(struct stat *__pyx_v_out, P
 */
   (void)(memset(__pyx_v_out, 0, (sizeof(struct stat))));
 
-  /* "flashfs/fuse/_native.pyx":536
+  /* "flashfs/fuse/_native.pyx":654
  *     """What flashfs.fuse.tree says of a node, as stat(2) has it."""
  *     memset(out, 0, sizeof(struct_stat))
  *     out.st_ino = attr.inode             # <<<<<<<<<<<<<<
  *     out.st_mode = attr.mode
  *     out.st_nlink = attr.links
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_inode); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 536, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_inode); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 654, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyLong_As_ino_t(__pyx_t_1); if (unlikely((__pyx_t_2 == ((ino_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 536, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_As_ino_t(__pyx_t_1); if (unlikely((__pyx_t_2 == ((ino_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 654, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_ino = __pyx_t_2;
 
-  /* "flashfs/fuse/_native.pyx":537
+  /* "flashfs/fuse/_native.pyx":655
  *     memset(out, 0, sizeof(struct_stat))
  *     out.st_ino = attr.inode
  *     out.st_mode = attr.mode             # <<<<<<<<<<<<<<
  *     out.st_nlink = attr.links
  *     out.st_uid = attr.uid
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_mode); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 537, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_mode); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 655, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_3 = __Pyx_PyLong_As_mode_t(__pyx_t_1); if (unlikely((__pyx_t_3 == ((mode_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 537, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_As_mode_t(__pyx_t_1); if (unlikely((__pyx_t_3 == ((mode_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 655, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_mode = __pyx_t_3;
 
-  /* "flashfs/fuse/_native.pyx":538
+  /* "flashfs/fuse/_native.pyx":656
  *     out.st_ino = attr.inode
  *     out.st_mode = attr.mode
  *     out.st_nlink = attr.links             # <<<<<<<<<<<<<<
  *     out.st_uid = attr.uid
  *     out.st_gid = attr.gid
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_links); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 538, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_links); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 656, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_4 = __Pyx_PyLong_As_nlink_t(__pyx_t_1); if (unlikely((__pyx_t_4 == ((nlink_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 538, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_As_nlink_t(__pyx_t_1); if (unlikely((__pyx_t_4 == ((nlink_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 656, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_nlink = __pyx_t_4;
 
-  /* "flashfs/fuse/_native.pyx":539
+  /* "flashfs/fuse/_native.pyx":657
  *     out.st_mode = attr.mode
  *     out.st_nlink = attr.links
  *     out.st_uid = attr.uid             # <<<<<<<<<<<<<<
  *     out.st_gid = attr.gid
  *     out.st_size = attr.size
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_uid); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 539, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_uid); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 657, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_5 = __Pyx_PyLong_As_uid_t(__pyx_t_1); if (unlikely((__pyx_t_5 == ((uid_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 539, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyLong_As_uid_t(__pyx_t_1); if (unlikely((__pyx_t_5 == ((uid_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 657, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_uid = __pyx_t_5;
 
-  /* "flashfs/fuse/_native.pyx":540
+  /* "flashfs/fuse/_native.pyx":658
  *     out.st_nlink = attr.links
  *     out.st_uid = attr.uid
  *     out.st_gid = attr.gid             # <<<<<<<<<<<<<<
  *     out.st_size = attr.size
  *     out.st_blksize = attr.block_bytes
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_gid); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 540, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_gid); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 658, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_6 = __Pyx_PyLong_As_gid_t(__pyx_t_1); if (unlikely((__pyx_t_6 == ((gid_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 540, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyLong_As_gid_t(__pyx_t_1); if (unlikely((__pyx_t_6 == ((gid_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 658, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_gid = __pyx_t_6;
 
-  /* "flashfs/fuse/_native.pyx":541
+  /* "flashfs/fuse/_native.pyx":659
  *     out.st_uid = attr.uid
  *     out.st_gid = attr.gid
  *     out.st_size = attr.size             # <<<<<<<<<<<<<<
  *     out.st_blksize = attr.block_bytes
  *     out.st_blocks = attr.blocks
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_size); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 541, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_size); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 659, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_7 = __Pyx_PyLong_As_off_t(__pyx_t_1); if (unlikely((__pyx_t_7 == ((off_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 541, __pyx_L1_error)
+  __pyx_t_7 = __Pyx_PyLong_As_off_t(__pyx_t_1); if (unlikely((__pyx_t_7 == ((off_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 659, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_size = __pyx_t_7;
 
-  /* "flashfs/fuse/_native.pyx":542
+  /* "flashfs/fuse/_native.pyx":660
  *     out.st_gid = attr.gid
  *     out.st_size = attr.size
  *     out.st_blksize = attr.block_bytes             # <<<<<<<<<<<<<<
  *     out.st_blocks = attr.blocks
  *     out.st_atim.tv_sec = out.st_mtim.tv_sec = out.st_ctim.tv_sec = attr.time_ns // 1_000_000_000
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_block_bytes); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 542, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_block_bytes); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 660, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_8 = __Pyx_PyLong_As_blksize_t(__pyx_t_1); if (unlikely((__pyx_t_8 == ((blksize_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 542, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyLong_As_blksize_t(__pyx_t_1); if (unlikely((__pyx_t_8 == ((blksize_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 660, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_blksize = __pyx_t_8;
 
-  /* "flashfs/fuse/_native.pyx":543
+  /* "flashfs/fuse/_native.pyx":661
  *     out.st_size = attr.size
  *     out.st_blksize = attr.block_bytes
  *     out.st_blocks = attr.blocks             # <<<<<<<<<<<<<<
  *     out.st_atim.tv_sec = out.st_mtim.tv_sec = out.st_ctim.tv_sec = attr.time_ns // 1_000_000_000
  *     out.st_atim.tv_nsec = out.st_mtim.tv_nsec = out.st_ctim.tv_nsec = attr.time_ns % 1_000_000_000
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_blocks); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 543, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_blocks); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 661, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_9 = __Pyx_PyLong_As_blkcnt_t(__pyx_t_1); if (unlikely((__pyx_t_9 == ((blkcnt_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 543, __pyx_L1_error)
+  __pyx_t_9 = __Pyx_PyLong_As_blkcnt_t(__pyx_t_1); if (unlikely((__pyx_t_9 == ((blkcnt_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 661, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_blocks = __pyx_t_9;
 
-  /* "flashfs/fuse/_native.pyx":544
+  /* "flashfs/fuse/_native.pyx":662
  *     out.st_blksize = attr.block_bytes
  *     out.st_blocks = attr.blocks
  *     out.st_atim.tv_sec = out.st_mtim.tv_sec = out.st_ctim.tv_sec = attr.time_ns // 1_000_000_000             # <<<<<<<<<<<<<<
  *     out.st_atim.tv_nsec = out.st_mtim.tv_nsec = out.st_ctim.tv_nsec = attr.time_ns % 1_000_000_000
  *     return 0
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_time_ns); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 544, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_time_ns); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 662, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_10 = __Pyx_PyLong_FloorDivideObjC(__pyx_t_1, __pyx_mstate_global->__pyx_int_1000000000, 0x3B9ACA00, 0, 0); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 544, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyLong_FloorDivideObjC(__pyx_t_1, __pyx_mstate_global->__pyx_int_1000000000, 0x3B9ACA00, 0, 0); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 662, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_10);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  __pyx_t_11 = __Pyx_PyLong_As_time_t(__pyx_t_10); if (unlikely((__pyx_t_11 == ((time_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 544, __pyx_L1_error)
+  __pyx_t_11 = __Pyx_PyLong_As_time_t(__pyx_t_10); if (unlikely((__pyx_t_11 == ((time_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 662, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
   __pyx_v_out->st_atim.tv_sec = __pyx_t_11;
   __pyx_v_out->st_mtim.tv_sec = __pyx_t_11;
   __pyx_v_out->st_ctim.tv_sec = __pyx_t_11;
 
 
-  /* "flashfs/fuse/_native.pyx":545
+  /* "flashfs/fuse/_native.pyx":663
  *     out.st_blocks = attr.blocks
  *     out.st_atim.tv_sec = out.st_mtim.tv_sec = out.st_ctim.tv_sec = attr.time_ns // 1_000_000_000
  *     out.st_atim.tv_nsec = out.st_mtim.tv_nsec = out.st_ctim.tv_nsec = attr.time_ns % 1_000_000_000             # <<<<<<<<<<<<<<
  *     return 0
  * 
 */
-  __pyx_t_10 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_time_ns); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 545, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyObject_GetAttrStr(__pyx_v_attr, __pyx_mstate_global->__pyx_n_u_time_ns); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 663, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_10);
-  __pyx_t_1 = __Pyx_PyLong_RemainderObjC(__pyx_t_10, __pyx_mstate_global->__pyx_int_1000000000, 0x3B9ACA00, 0, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 545, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyLong_RemainderObjC(__pyx_t_10, __pyx_mstate_global->__pyx_int_1000000000, 0x3B9ACA00, 0, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 663, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-  __pyx_t_12 = __Pyx_PyLong_As_long(__pyx_t_1); if (unlikely((__pyx_t_12 == (long)-1) && PyErr_Occurred())) __PYX_ERR(0, 545, __pyx_L1_error)
+  __pyx_t_12 = __Pyx_PyLong_As_long(__pyx_t_1); if (unlikely((__pyx_t_12 == (long)-1) && PyErr_Occurred())) __PYX_ERR(0, 663, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_out->st_atim.tv_nsec = __pyx_t_12;
   __pyx_v_out->st_mtim.tv_nsec = __pyx_t_12;
   __pyx_v_out->st_ctim.tv_nsec = __pyx_t_12;
 
 
-  /* "flashfs/fuse/_native.pyx":546
+  /* "flashfs/fuse/_native.pyx":664
  *     out.st_atim.tv_sec = out.st_mtim.tv_sec = out.st_ctim.tv_sec = attr.time_ns // 1_000_000_000
  *     out.st_atim.tv_nsec = out.st_mtim.tv_nsec = out.st_ctim.tv_nsec = attr.time_ns % 1_000_000_000
  *     return 0             # <<<<<<<<<<<<<<
@@ -12604,7 +13968,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_fill_stat(struct stat *__pyx_v_out, P
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":533
+  /* "flashfs/fuse/_native.pyx":651
  * 
  * 
  * cdef int fill_stat(struct_stat* out, attr) except -1:             # <<<<<<<<<<<<<<
@@ -12624,7 +13988,7 @@ static int __pyx_f_7flashfs_4fuse_7_native_fill_stat(struct stat *__pyx_v_out, P
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":549
+/* "flashfs/fuse/_native.pyx":667
  * 
  * 
  * cdef int64_t now_ns() noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12636,7 +14000,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_now_ns(void) {
   struct timespec __pyx_v_now;
   int64_t __pyx_r;
 
-  /* "flashfs/fuse/_native.pyx":551
+  /* "flashfs/fuse/_native.pyx":669
  * cdef int64_t now_ns() noexcept nogil:
  *     cdef timespec now
  *     clock_gettime(CLOCK_MONOTONIC, &now)             # <<<<<<<<<<<<<<
@@ -12645,7 +14009,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_now_ns(void) {
 */
   (void)(clock_gettime(CLOCK_MONOTONIC, (&__pyx_v_now)));
 
-  /* "flashfs/fuse/_native.pyx":552
+  /* "flashfs/fuse/_native.pyx":670
  *     cdef timespec now
  *     clock_gettime(CLOCK_MONOTONIC, &now)
  *     return now.tv_sec * <int64_t> 1000000000 + now.tv_nsec             # <<<<<<<<<<<<<<
@@ -12658,7 +14022,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_now_ns(void) {
   }
   goto __pyx_L0;
 
-  /* "flashfs/fuse/_native.pyx":549
+  /* "flashfs/fuse/_native.pyx":667
  * 
  * 
  * cdef int64_t now_ns() noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12672,7 +14036,7 @@ static int64_t __pyx_f_7flashfs_4fuse_7_native_now_ns(void) {
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":555
+/* "flashfs/fuse/_native.pyx":673
  * 
  * 
  * def pthread_wake(thread):             # <<<<<<<<<<<<<<
@@ -12720,32 +14084,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_thread,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 555, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 673, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 555, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 673, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "pthread_wake", 0) < (0)) __PYX_ERR(0, 555, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "pthread_wake", 0) < (0)) __PYX_ERR(0, 673, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("pthread_wake", 1, 1, 1, i); __PYX_ERR(0, 555, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("pthread_wake", 1, 1, 1, i); __PYX_ERR(0, 673, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 555, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 673, __pyx_L3_error)
     }
     __pyx_v_thread = values[0];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("pthread_wake", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 555, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("pthread_wake", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 673, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -12783,20 +14147,20 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyO
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("pthread_wake", 0);
 
-  /* "flashfs/fuse/_native.pyx":557
+  /* "flashfs/fuse/_native.pyx":675
  * def pthread_wake(thread):
  *     """Interrupt what the thread waits for. It may have ended meanwhile."""
  *     import signal             # <<<<<<<<<<<<<<
  *     try:
  *         signal.pthread_kill(thread, wake_signal())
 */
-  __pyx_t_2 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_signal, 0, 0, NULL, 0); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 557, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_signal, 0, 0, NULL, 0); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 675, __pyx_L1_error)
   __pyx_t_1 = __pyx_t_2;
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_signal = __pyx_t_1;
   __pyx_t_1 = 0;
 
-  /* "flashfs/fuse/_native.pyx":558
+  /* "flashfs/fuse/_native.pyx":676
  *     """Interrupt what the thread waits for. It may have ended meanwhile."""
  *     import signal
  *     try:             # <<<<<<<<<<<<<<
@@ -12812,7 +14176,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyO
     __Pyx_XGOTREF(__pyx_t_4);
     /*try:*/ {
 
-      /* "flashfs/fuse/_native.pyx":559
+      /* "flashfs/fuse/_native.pyx":677
  *     import signal
  *     try:
  *         signal.pthread_kill(thread, wake_signal())             # <<<<<<<<<<<<<<
@@ -12821,7 +14185,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyO
 */
       __pyx_t_5 = __pyx_v_signal;
       __Pyx_INCREF(__pyx_t_5);
-      __pyx_t_6 = __Pyx_PyLong_From_int(wake_signal()); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 559, __pyx_L3_error)
+      __pyx_t_6 = __Pyx_PyLong_From_int(wake_signal()); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 677, __pyx_L3_error)
       __Pyx_GOTREF(__pyx_t_6);
       __pyx_t_7 = 0;
       {
@@ -12829,12 +14193,12 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyO
         __pyx_t_1 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_pthread_kill, __pyx_callargs+__pyx_t_7, (3-__pyx_t_7) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
         __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
         __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
-        if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 559, __pyx_L3_error)
+        if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 677, __pyx_L3_error)
         __Pyx_GOTREF(__pyx_t_1);
       }
       __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
 
-      /* "flashfs/fuse/_native.pyx":558
+      /* "flashfs/fuse/_native.pyx":676
  *     """Interrupt what the thread waits for. It may have ended meanwhile."""
  *     import signal
  *     try:             # <<<<<<<<<<<<<<
@@ -12851,7 +14215,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyO
     __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
     __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-    /* "flashfs/fuse/_native.pyx":560
+    /* "flashfs/fuse/_native.pyx":678
  *     try:
  *         signal.pthread_kill(thread, wake_signal())
  *     except ProcessLookupError:             # <<<<<<<<<<<<<<
@@ -12865,7 +14229,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyO
     }
     goto __pyx_L5_except_error;
 
-    /* "flashfs/fuse/_native.pyx":558
+    /* "flashfs/fuse/_native.pyx":676
  *     """Interrupt what the thread waits for. It may have ended meanwhile."""
  *     import signal
  *     try:             # <<<<<<<<<<<<<<
@@ -12886,7 +14250,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyO
     __pyx_L8_try_end:;
   }
 
-  /* "flashfs/fuse/_native.pyx":555
+  /* "flashfs/fuse/_native.pyx":673
  * 
  * 
  * def pthread_wake(thread):             # <<<<<<<<<<<<<<
@@ -12910,7 +14274,7 @@ static PyObject *__pyx_pf_7flashfs_4fuse_7_native_pthread_wake(CYTHON_UNUSED PyO
   return __pyx_r;
 }
 
-/* "flashfs/fuse/_native.pyx":566
+/* "flashfs/fuse/_native.pyx":684
  * # --- libfuse's table. A handler's session is what was given to fuse_session_new; it outlives its requests.
  * 
  * cdef void on_init(void* self, fuse_conn_info* conn) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12930,7 +14294,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
   PyGILState_STATE __pyx_gilstate_save;
   __Pyx_RefNannySetupContext("on_init", 1);
 
-  /* "flashfs/fuse/_native.pyx":567
+  /* "flashfs/fuse/_native.pyx":685
  * 
  * cdef void on_init(void* self, fuse_conn_info* conn) noexcept nogil:
  *     conn.want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA  # what was acknowledged has reached the device             # <<<<<<<<<<<<<<
@@ -12939,7 +14303,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
 */
   __pyx_v_conn->want = (__pyx_v_conn->want & (~((((FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA) | FUSE_CAP_SPLICE_READ) | FUSE_CAP_SPLICE_WRITE) | FUSE_CAP_SPLICE_MOVE)));
 
-  /* "flashfs/fuse/_native.pyx":569
+  /* "flashfs/fuse/_native.pyx":687
  *     conn.want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA  # what was acknowledged has reached the device
  *                    | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE)
  *     conn.max_write = REQUEST_BYTES             # <<<<<<<<<<<<<<
@@ -12948,7 +14312,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
 */
   __pyx_v_conn->max_write = __pyx_e_7flashfs_4fuse_7_native_REQUEST_BYTES;
 
-  /* "flashfs/fuse/_native.pyx":570
+  /* "flashfs/fuse/_native.pyx":688
  *                    | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE)
  *     conn.max_write = REQUEST_BYTES
  *     conn.max_background = UNDER_WAY             # <<<<<<<<<<<<<<
@@ -12957,7 +14321,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
 */
   __pyx_v_conn->max_background = __pyx_e_7flashfs_4fuse_7_native_UNDER_WAY;
 
-  /* "flashfs/fuse/_native.pyx":571
+  /* "flashfs/fuse/_native.pyx":689
  *     conn.max_write = REQUEST_BYTES
  *     conn.max_background = UNDER_WAY
  *     conn.congestion_threshold = UNDER_WAY * 3 // 4             # <<<<<<<<<<<<<<
@@ -12966,7 +14330,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
 */
   __pyx_v_conn->congestion_threshold = ((__pyx_e_7flashfs_4fuse_7_native_UNDER_WAY * 3) / 4);
 
-  /* "flashfs/fuse/_native.pyx":572
+  /* "flashfs/fuse/_native.pyx":690
  *     conn.max_background = UNDER_WAY
  *     conn.congestion_threshold = UNDER_WAY * 3 // 4
  *     with gil:             # <<<<<<<<<<<<<<
@@ -12977,7 +14341,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
       PyGILState_STATE __pyx_gilstate_save = __Pyx_PyGILState_Ensure();
       /*try:*/ {
 
-        /* "flashfs/fuse/_native.pyx":573
+        /* "flashfs/fuse/_native.pyx":691
  *     conn.congestion_threshold = UNDER_WAY * 3 // 4
  *     with gil:
  *         (<Session> self).ready()             # <<<<<<<<<<<<<<
@@ -13004,13 +14368,13 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
           __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_3, __pyx_callargs+__pyx_t_4, (1-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
           __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
           __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-          if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 573, __pyx_L4_error)
+          if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 691, __pyx_L4_error)
           __Pyx_GOTREF(__pyx_t_1);
         }
         __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
       }
 
-      /* "flashfs/fuse/_native.pyx":572
+      /* "flashfs/fuse/_native.pyx":690
  *     conn.max_background = UNDER_WAY
  *     conn.congestion_threshold = UNDER_WAY * 3 // 4
  *     with gil:             # <<<<<<<<<<<<<<
@@ -13030,7 +14394,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
       }
   }
 
-  /* "flashfs/fuse/_native.pyx":566
+  /* "flashfs/fuse/_native.pyx":684
  * # --- libfuse's table. A handler's session is what was given to fuse_session_new; it outlives its requests.
  * 
  * cdef void on_init(void* self, fuse_conn_info* conn) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13051,7 +14415,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
   __Pyx_RefNannyFinishContextNogil()
 }
 
-/* "flashfs/fuse/_native.pyx":576
+/* "flashfs/fuse/_native.pyx":694
  * 
  * 
  * cdef void on_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13062,7 +14426,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_init(void *__pyx_v_self, struct f
 static void __pyx_f_7flashfs_4fuse_7_native_on_lookup(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_parent, char const *__pyx_v_name) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":577
+  /* "flashfs/fuse/_native.pyx":695
  * 
  * cdef void on_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).lookup(req, parent, name)             # <<<<<<<<<<<<<<
@@ -13074,7 +14438,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_lookup(fuse_req_t __pyx_v_req, fu
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_lookup(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_parent, __pyx_v_name));
 
 
-  /* "flashfs/fuse/_native.pyx":576
+  /* "flashfs/fuse/_native.pyx":694
  * 
  * 
  * cdef void on_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13085,7 +14449,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_lookup(fuse_req_t __pyx_v_req, fu
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":580
+/* "flashfs/fuse/_native.pyx":698
  * 
  * 
  * cdef void on_getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13096,7 +14460,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_lookup(fuse_req_t __pyx_v_req, fu
 static void __pyx_f_7flashfs_4fuse_7_native_on_getattr(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, CYTHON_UNUSED struct fuse_file_info *__pyx_v__) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":581
+  /* "flashfs/fuse/_native.pyx":699
  * 
  * cdef void on_getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* _) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).attributes(req, ino)             # <<<<<<<<<<<<<<
@@ -13108,7 +14472,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_getattr(fuse_req_t __pyx_v_req, f
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_attributes(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino));
 
 
-  /* "flashfs/fuse/_native.pyx":580
+  /* "flashfs/fuse/_native.pyx":698
  * 
  * 
  * cdef void on_getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13119,7 +14483,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_getattr(fuse_req_t __pyx_v_req, f
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":584
+/* "flashfs/fuse/_native.pyx":702
  * 
  * 
  * cdef void on_setattr(fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what, fuse_file_info* _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13130,7 +14494,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_getattr(fuse_req_t __pyx_v_req, f
 static void __pyx_f_7flashfs_4fuse_7_native_on_setattr(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, struct stat *__pyx_v_attr, int __pyx_v_what, CYTHON_UNUSED struct fuse_file_info *__pyx_v__) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":585
+  /* "flashfs/fuse/_native.pyx":703
  * 
  * cdef void on_setattr(fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what, fuse_file_info* _) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).set_attributes(req, ino, attr, what)             # <<<<<<<<<<<<<<
@@ -13142,7 +14506,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_setattr(fuse_req_t __pyx_v_req, f
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_set_attributes(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino, __pyx_v_attr, __pyx_v_what));
 
 
-  /* "flashfs/fuse/_native.pyx":584
+  /* "flashfs/fuse/_native.pyx":702
  * 
  * 
  * cdef void on_setattr(fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what, fuse_file_info* _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13153,7 +14517,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_setattr(fuse_req_t __pyx_v_req, f
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":588
+/* "flashfs/fuse/_native.pyx":706
  * 
  * 
  * cdef void on_open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13164,7 +14528,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_setattr(fuse_req_t __pyx_v_req, f
 static void __pyx_f_7flashfs_4fuse_7_native_on_open(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, struct fuse_file_info *__pyx_v_info) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":589
+  /* "flashfs/fuse/_native.pyx":707
  * 
  * cdef void on_open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).open(req, ino, info.flags)             # <<<<<<<<<<<<<<
@@ -13176,7 +14540,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_open(fuse_req_t __pyx_v_req, fuse
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_open(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino, __pyx_v_info->flags));
 
 
-  /* "flashfs/fuse/_native.pyx":588
+  /* "flashfs/fuse/_native.pyx":706
  * 
  * 
  * cdef void on_open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13187,7 +14551,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_open(fuse_req_t __pyx_v_req, fuse
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":592
+/* "flashfs/fuse/_native.pyx":710
  * 
  * 
  * cdef void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fuse_file_info* info) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13198,7 +14562,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_open(fuse_req_t __pyx_v_req, fuse
 static void __pyx_f_7flashfs_4fuse_7_native_on_read(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, size_t __pyx_v_size, off_t __pyx_v_offset, struct fuse_file_info *__pyx_v_info) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":593
+  /* "flashfs/fuse/_native.pyx":711
  * 
  * cdef void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fuse_file_info* info) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).read(req, ino, size, offset, info.fh)             # <<<<<<<<<<<<<<
@@ -13210,7 +14574,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_read(fuse_req_t __pyx_v_req, fuse
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_read(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino, __pyx_v_size, __pyx_v_offset, __pyx_v_info->fh));
 
 
-  /* "flashfs/fuse/_native.pyx":592
+  /* "flashfs/fuse/_native.pyx":710
  * 
  * 
  * cdef void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fuse_file_info* info) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13221,7 +14585,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_read(fuse_req_t __pyx_v_req, fuse
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":596
+/* "flashfs/fuse/_native.pyx":714
  * 
  * 
  * cdef void on_write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t offset,             # <<<<<<<<<<<<<<
@@ -13232,7 +14596,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_read(fuse_req_t __pyx_v_req, fuse
 static void __pyx_f_7flashfs_4fuse_7_native_on_write(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, char const *__pyx_v_data, size_t __pyx_v_size, off_t __pyx_v_offset, CYTHON_UNUSED struct fuse_file_info *__pyx_v__) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":598
+  /* "flashfs/fuse/_native.pyx":716
  * cdef void on_write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t offset,
  *                    fuse_file_info* _) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset)             # <<<<<<<<<<<<<<
@@ -13244,7 +14608,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_write(fuse_req_t __pyx_v_req, fus
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_write(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino, __pyx_v_data, __pyx_v_size, __pyx_v_offset));
 
 
-  /* "flashfs/fuse/_native.pyx":596
+  /* "flashfs/fuse/_native.pyx":714
  * 
  * 
  * cdef void on_write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t offset,             # <<<<<<<<<<<<<<
@@ -13255,7 +14619,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_write(fuse_req_t __pyx_v_req, fus
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":601
+/* "flashfs/fuse/_native.pyx":719
  * 
  * 
  * cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13265,7 +14629,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_write(fuse_req_t __pyx_v_req, fus
 
 static void __pyx_f_7flashfs_4fuse_7_native_on_flush(fuse_req_t __pyx_v_req, CYTHON_UNUSED fuse_ino_t __pyx_v__, CYTHON_UNUSED struct fuse_file_info *__pyx_v___) {
 
-  /* "flashfs/fuse/_native.pyx":602
+  /* "flashfs/fuse/_native.pyx":720
  * 
  * cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept nogil:
  *     fuse_reply_err(req, 0)  # close(2) promises nothing on a block device either             # <<<<<<<<<<<<<<
@@ -13274,7 +14638,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_flush(fuse_req_t __pyx_v_req, CYT
 */
   (void)(fuse_reply_err(__pyx_v_req, 0));
 
-  /* "flashfs/fuse/_native.pyx":601
+  /* "flashfs/fuse/_native.pyx":719
  * 
  * 
  * cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13285,7 +14649,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_flush(fuse_req_t __pyx_v_req, CYT
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":605
+/* "flashfs/fuse/_native.pyx":723
  * 
  * 
  * cdef void on_release(fuse_req_t req, fuse_ino_t _, fuse_file_info* info) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13296,7 +14660,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_flush(fuse_req_t __pyx_v_req, CYT
 static void __pyx_f_7flashfs_4fuse_7_native_on_release(fuse_req_t __pyx_v_req, CYTHON_UNUSED fuse_ino_t __pyx_v__, struct fuse_file_info *__pyx_v_info) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":606
+  /* "flashfs/fuse/_native.pyx":724
  * 
  * cdef void on_release(fuse_req_t req, fuse_ino_t _, fuse_file_info* info) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).release(req, info.fh)             # <<<<<<<<<<<<<<
@@ -13308,7 +14672,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_release(fuse_req_t __pyx_v_req, C
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_release(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_info->fh));
 
 
-  /* "flashfs/fuse/_native.pyx":605
+  /* "flashfs/fuse/_native.pyx":723
  * 
  * 
  * cdef void on_release(fuse_req_t req, fuse_ino_t _, fuse_file_info* info) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13319,7 +14683,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_release(fuse_req_t __pyx_v_req, C
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":609
+/* "flashfs/fuse/_native.pyx":727
  * 
  * 
  * cdef void on_fsync(fuse_req_t req, fuse_ino_t ino, int _, fuse_file_info* __) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13330,7 +14694,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_release(fuse_req_t __pyx_v_req, C
 static void __pyx_f_7flashfs_4fuse_7_native_on_fsync(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, CYTHON_UNUSED int __pyx_v__, CYTHON_UNUSED struct fuse_file_info *__pyx_v___) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":610
+  /* "flashfs/fuse/_native.pyx":728
  * 
  * cdef void on_fsync(fuse_req_t req, fuse_ino_t ino, int _, fuse_file_info* __) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).sync(req, ino)             # <<<<<<<<<<<<<<
@@ -13342,7 +14706,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_fsync(fuse_req_t __pyx_v_req, fus
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_sync(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino));
 
 
-  /* "flashfs/fuse/_native.pyx":609
+  /* "flashfs/fuse/_native.pyx":727
  * 
  * 
  * cdef void on_fsync(fuse_req_t req, fuse_ino_t ino, int _, fuse_file_info* __) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13353,7 +14717,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_fsync(fuse_req_t __pyx_v_req, fus
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":613
+/* "flashfs/fuse/_native.pyx":731
  * 
  * 
  * cdef void on_opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13364,7 +14728,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_fsync(fuse_req_t __pyx_v_req, fus
 static void __pyx_f_7flashfs_4fuse_7_native_on_opendir(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, struct fuse_file_info *__pyx_v_info) {
   int __pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":614
+  /* "flashfs/fuse/_native.pyx":732
  * 
  * cdef void on_opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
  *     if ino != ROOT:             # <<<<<<<<<<<<<<
@@ -13376,7 +14740,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_opendir(fuse_req_t __pyx_v_req, f
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":615
+    /* "flashfs/fuse/_native.pyx":733
  * cdef void on_opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
  *     if ino != ROOT:
  *         fuse_reply_err(req, ENOTDIR)             # <<<<<<<<<<<<<<
@@ -13385,7 +14749,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_opendir(fuse_req_t __pyx_v_req, f
 */
     (void)(fuse_reply_err(__pyx_v_req, ENOTDIR));
 
-    /* "flashfs/fuse/_native.pyx":614
+    /* "flashfs/fuse/_native.pyx":732
  * 
  * cdef void on_opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
  *     if ino != ROOT:             # <<<<<<<<<<<<<<
@@ -13395,7 +14759,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_opendir(fuse_req_t __pyx_v_req, f
     goto __pyx_L3;
   }
 
-  /* "flashfs/fuse/_native.pyx":617
+  /* "flashfs/fuse/_native.pyx":735
  *         fuse_reply_err(req, ENOTDIR)
  *     else:
  *         fuse_reply_open(req, info)             # <<<<<<<<<<<<<<
@@ -13407,7 +14771,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_opendir(fuse_req_t __pyx_v_req, f
   }
   __pyx_L3:;
 
-  /* "flashfs/fuse/_native.pyx":613
+  /* "flashfs/fuse/_native.pyx":731
  * 
  * 
  * cdef void on_opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13418,7 +14782,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_opendir(fuse_req_t __pyx_v_req, f
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":620
+/* "flashfs/fuse/_native.pyx":738
  * 
  * 
  * cdef void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t start, fuse_file_info* _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13429,7 +14793,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_opendir(fuse_req_t __pyx_v_req, f
 static void __pyx_f_7flashfs_4fuse_7_native_on_readdir(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, size_t __pyx_v_size, off_t __pyx_v_start, CYTHON_UNUSED struct fuse_file_info *__pyx_v__) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":621
+  /* "flashfs/fuse/_native.pyx":739
  * 
  * cdef void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t start, fuse_file_info* _) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).list_names(req, ino, size, start)             # <<<<<<<<<<<<<<
@@ -13441,7 +14805,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_readdir(fuse_req_t __pyx_v_req, f
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_list_names(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino, __pyx_v_size, __pyx_v_start));
 
 
-  /* "flashfs/fuse/_native.pyx":620
+  /* "flashfs/fuse/_native.pyx":738
  * 
  * 
  * cdef void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t start, fuse_file_info* _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13452,7 +14816,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_readdir(fuse_req_t __pyx_v_req, f
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":624
+/* "flashfs/fuse/_native.pyx":742
  * 
  * 
  * cdef void on_statfs(fuse_req_t req, fuse_ino_t _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13463,7 +14827,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_readdir(fuse_req_t __pyx_v_req, f
 static void __pyx_f_7flashfs_4fuse_7_native_on_statfs(fuse_req_t __pyx_v_req, CYTHON_UNUSED fuse_ino_t __pyx_v__) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":625
+  /* "flashfs/fuse/_native.pyx":743
  * 
  * cdef void on_statfs(fuse_req_t req, fuse_ino_t _) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).space(req)             # <<<<<<<<<<<<<<
@@ -13475,7 +14839,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_statfs(fuse_req_t __pyx_v_req, CY
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_space(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req));
 
 
-  /* "flashfs/fuse/_native.pyx":624
+  /* "flashfs/fuse/_native.pyx":742
  * 
  * 
  * cdef void on_statfs(fuse_req_t req, fuse_ino_t _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13486,7 +14850,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_statfs(fuse_req_t __pyx_v_req, CY
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":628
+/* "flashfs/fuse/_native.pyx":746
  * 
  * 
  * cdef void on_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int number, void* _, fuse_file_info* __, unsigned ___,             # <<<<<<<<<<<<<<
@@ -13497,7 +14861,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_statfs(fuse_req_t __pyx_v_req, CY
 static void __pyx_f_7flashfs_4fuse_7_native_on_ioctl(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, unsigned int __pyx_v_number, CYTHON_UNUSED void *__pyx_v__, CYTHON_UNUSED struct fuse_file_info *__pyx_v___, CYTHON_UNUSED unsigned int __pyx_v____, void const *__pyx_v_data, size_t __pyx_v_size, CYTHON_UNUSED size_t __pyx_v_____) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":630
+  /* "flashfs/fuse/_native.pyx":748
  * cdef void on_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int number, void* _, fuse_file_info* __, unsigned ___,
  *                    const void* data, size_t size, size_t ____) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).command(req, ino, number, data, size)             # <<<<<<<<<<<<<<
@@ -13509,7 +14873,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_ioctl(fuse_req_t __pyx_v_req, fus
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_command(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino, __pyx_v_number, __pyx_v_data, __pyx_v_size));
 
 
-  /* "flashfs/fuse/_native.pyx":628
+  /* "flashfs/fuse/_native.pyx":746
  * 
  * 
  * cdef void on_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int number, void* _, fuse_file_info* __, unsigned ___,             # <<<<<<<<<<<<<<
@@ -13520,7 +14884,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_ioctl(fuse_req_t __pyx_v_req, fus
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":633
+/* "flashfs/fuse/_native.pyx":751
  * 
  * 
  * cdef void on_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,             # <<<<<<<<<<<<<<
@@ -13531,7 +14895,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_ioctl(fuse_req_t __pyx_v_req, fus
 static void __pyx_f_7flashfs_4fuse_7_native_on_fallocate(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, int __pyx_v_mode, off_t __pyx_v_offset, off_t __pyx_v_length, CYTHON_UNUSED struct fuse_file_info *__pyx_v__) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":635
+  /* "flashfs/fuse/_native.pyx":753
  * cdef void on_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
  *                        fuse_file_info* _) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).allocate(req, ino, mode, offset, length)             # <<<<<<<<<<<<<<
@@ -13543,7 +14907,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_fallocate(fuse_req_t __pyx_v_req,
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_allocate(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino, __pyx_v_mode, __pyx_v_offset, __pyx_v_length));
 
 
-  /* "flashfs/fuse/_native.pyx":633
+  /* "flashfs/fuse/_native.pyx":751
  * 
  * 
  * cdef void on_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,             # <<<<<<<<<<<<<<
@@ -13554,7 +14918,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_fallocate(fuse_req_t __pyx_v_req,
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":638
+/* "flashfs/fuse/_native.pyx":756
  * 
  * 
  * cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file_info* _, fuse_ino_t target_ino,             # <<<<<<<<<<<<<<
@@ -13566,7 +14930,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_copy(fuse_req_t __pyx_v_req, fuse
   int __pyx_t_1;
   void *__pyx_t_2;
 
-  /* "flashfs/fuse/_native.pyx":640
+  /* "flashfs/fuse/_native.pyx":758
  * cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file_info* _, fuse_ino_t target_ino,
  *                   off_t target, fuse_file_info* __, size_t size, int flags) noexcept nogil:
  *     if flags:             # <<<<<<<<<<<<<<
@@ -13578,7 +14942,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_copy(fuse_req_t __pyx_v_req, fuse
   if (__pyx_t_1) {
 
 
-    /* "flashfs/fuse/_native.pyx":641
+    /* "flashfs/fuse/_native.pyx":759
  *                   off_t target, fuse_file_info* __, size_t size, int flags) noexcept nogil:
  *     if flags:
  *         fuse_reply_err(req, EINVAL)             # <<<<<<<<<<<<<<
@@ -13587,7 +14951,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_copy(fuse_req_t __pyx_v_req, fuse
 */
     (void)(fuse_reply_err(__pyx_v_req, EINVAL));
 
-    /* "flashfs/fuse/_native.pyx":640
+    /* "flashfs/fuse/_native.pyx":758
  * cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file_info* _, fuse_ino_t target_ino,
  *                   off_t target, fuse_file_info* __, size_t size, int flags) noexcept nogil:
  *     if flags:             # <<<<<<<<<<<<<<
@@ -13597,7 +14961,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_copy(fuse_req_t __pyx_v_req, fuse
     goto __pyx_L3;
   }
 
-  /* "flashfs/fuse/_native.pyx":643
+  /* "flashfs/fuse/_native.pyx":761
  *         fuse_reply_err(req, EINVAL)
  *     else:
  *         (<Session> fuse_req_userdata(req)).copy(req, source_ino, source, target_ino, target, size)             # <<<<<<<<<<<<<<
@@ -13612,7 +14976,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_copy(fuse_req_t __pyx_v_req, fuse
   }
   __pyx_L3:;
 
-  /* "flashfs/fuse/_native.pyx":638
+  /* "flashfs/fuse/_native.pyx":756
  * 
  * 
  * cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file_info* _, fuse_ino_t target_ino,             # <<<<<<<<<<<<<<
@@ -13623,7 +14987,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_copy(fuse_req_t __pyx_v_req, fuse
   /* function exit code */
 }
 
-/* "flashfs/fuse/_native.pyx":646
+/* "flashfs/fuse/_native.pyx":764
  * 
  * 
  * cdef void on_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_info* _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13634,7 +14998,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_copy(fuse_req_t __pyx_v_req, fuse
 static void __pyx_f_7flashfs_4fuse_7_native_on_lseek(fuse_req_t __pyx_v_req, fuse_ino_t __pyx_v_ino, off_t __pyx_v_offset, int __pyx_v_whence, CYTHON_UNUSED struct fuse_file_info *__pyx_v__) {
   void *__pyx_t_1;
 
-  /* "flashfs/fuse/_native.pyx":647
+  /* "flashfs/fuse/_native.pyx":765
  * 
  * cdef void on_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_info* _) noexcept nogil:
  *     (<Session> fuse_req_userdata(req)).seek(req, ino, offset, whence)             # <<<<<<<<<<<<<<
@@ -13646,7 +15010,7 @@ static void __pyx_f_7flashfs_4fuse_7_native_on_lseek(fuse_req_t __pyx_v_req, fus
   (void)(__pyx_f_7flashfs_4fuse_7_native_7Session_seek(((struct __pyx_obj_7flashfs_4fuse_7_native_Session *)__pyx_t_1), __pyx_v_req, __pyx_v_ino, __pyx_v_offset, __pyx_v_whence));
 
 
-  /* "flashfs/fuse/_native.pyx":646
+  /* "flashfs/fuse/_native.pyx":764
  * 
  * 
  * cdef void on_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_info* _) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -13673,7 +15037,8 @@ static PyObject *__pyx_tp_new__initialisation_7flashfs_4fuse_7_native_Session(Py
   p->ready = Py_None; Py_INCREF(Py_None);
   p->texts = ((PyObject*)Py_None); Py_INCREF(Py_None);
   p->late = ((struct __pyx_obj_7flashfs_4fuse_5_late_LateReplies *)Py_None); Py_INCREF(Py_None);
-  p->thread = Py_None; Py_INCREF(Py_None);
+  p->views = ((struct __pyx_obj_7flashfs_6_views_Views *)Py_None); Py_INCREF(Py_None);
+  p->threads = ((PyObject*)Py_None); Py_INCREF(Py_None);
   {
     int cinit_result = __pyx_pw_7flashfs_4fuse_7_native_7Session_1__cinit__(o, 
 #if CYTHON_VECTORCALL_TPNEW
@@ -13742,7 +15107,8 @@ static void __pyx_tp_dealloc_7flashfs_4fuse_7_native_Session(PyObject *o) {
   Py_CLEAR(p->ready);
   Py_CLEAR(p->texts);
   Py_CLEAR(p->late);
-  Py_CLEAR(p->thread);
+  Py_CLEAR(p->views);
+  Py_CLEAR(p->threads);
   PyTypeObject *tp = Py_TYPE(o);
   #if CYTHON_USE_TYPE_SLOTS
   (*tp->tp_free)(o);
@@ -13779,8 +15145,11 @@ static int __pyx_tp_traverse_7flashfs_4fuse_7_native_Session(PyObject *o, visitp
   if (p->late) {
     e = (*v)(((PyObject *)p->late), a); if (e) return e;
   }
-  if (p->thread) {
-    e = (*v)(p->thread, a); if (e) return e;
+  if (p->views) {
+    e = (*v)(((PyObject *)p->views), a); if (e) return e;
+  }
+  if (p->threads) {
+    e = (*v)(p->threads, a); if (e) return e;
   }
   return 0;
 }
@@ -13803,14 +15172,21 @@ static int __pyx_tp_clear_7flashfs_4fuse_7_native_Session(PyObject *o) {
   tmp = ((PyObject*)p->late);
   p->late = ((struct __pyx_obj_7flashfs_4fuse_5_late_LateReplies *)Py_None); Py_INCREF(Py_None);
   Py_XDECREF(tmp);
-  tmp = ((PyObject*)p->thread);
-  p->thread = Py_None; Py_INCREF(Py_None);
+  tmp = ((PyObject*)p->views);
+  p->views = ((struct __pyx_obj_7flashfs_6_views_Views *)Py_None); Py_INCREF(Py_None);
+  Py_XDECREF(tmp);
+  tmp = ((PyObject*)p->threads);
+  p->threads = ((PyObject*)Py_None); Py_INCREF(Py_None);
   Py_XDECREF(tmp);
   return 0;
 }
 
-static PyObject *__pyx_getprop_7flashfs_4fuse_7_native_7Session_thread(PyObject *o, CYTHON_UNUSED void *x) {
-  return __pyx_pw_7flashfs_4fuse_7_native_7Session_6thread_1__get__(o);
+static PyObject *__pyx_getprop_7flashfs_4fuse_7_native_7Session_threads_wanted(PyObject *o, CYTHON_UNUSED void *x) {
+  return __pyx_pw_7flashfs_4fuse_7_native_7Session_14threads_wanted_1__get__(o);
+}
+
+static PyObject *__pyx_getprop_7flashfs_4fuse_7_native_7Session_threads(PyObject *o, CYTHON_UNUSED void *x) {
+  return __pyx_pw_7flashfs_4fuse_7_native_7Session_7threads_1__get__(o);
 }
 
 static PyMethodDef __pyx_methods_7flashfs_4fuse_7_native_Session[] = {
@@ -13825,13 +15201,14 @@ static PyMethodDef __pyx_methods_7flashfs_4fuse_7_native_Session[] = {
 };
 
 static struct PyGetSetDef __pyx_getsets_7flashfs_4fuse_7_native_Session[] = {
-  {"thread", __pyx_getprop_7flashfs_4fuse_7_native_7Session_thread, 0, 0, 0},
+  {"threads_wanted", __pyx_getprop_7flashfs_4fuse_7_native_7Session_threads_wanted, 0, 0, 0},
+  {"threads", __pyx_getprop_7flashfs_4fuse_7_native_7Session_threads, 0, 0, 0},
   {0, 0, 0, 0, 0}
 };
 #if CYTHON_USE_TYPE_SPECS
 static PyType_Slot __pyx_type_7flashfs_4fuse_7_native_Session_slots[] = {
   {Py_tp_dealloc, (void *)__pyx_tp_dealloc_7flashfs_4fuse_7_native_Session},
-  {Py_tp_doc, (void *)PyDoc_STR("A mount and its one loop. ``serve`` runs in a thread of its own; ``stop`` makes it return.")},
+  {Py_tp_doc, (void *)PyDoc_STR("A mount. ``serve`` runs in ``threads_wanted`` threads; ``stop`` makes it return in each.")},
   {Py_tp_traverse, (void *)__pyx_tp_traverse_7flashfs_4fuse_7_native_Session},
   {Py_tp_clear, (void *)__pyx_tp_clear_7flashfs_4fuse_7_native_Session},
   {Py_tp_methods, (void *)__pyx_methods_7flashfs_4fuse_7_native_Session},
@@ -13874,7 +15251,7 @@ static PyTypeObject __pyx_type_7flashfs_4fuse_7_native_Session = {
   0, /*tp_setattro*/
   0, /*tp_as_buffer*/
   Py_TPFLAGS_DEFAULT|Py_TPFLAGS_HAVE_VERSION_TAG|Py_TPFLAGS_HAVE_GC, /*tp_flags*/
-  PyDoc_STR("A mount and its one loop. ``serve`` runs in a thread of its own; ``stop`` makes it return."), /*tp_doc*/
+  PyDoc_STR("A mount. ``serve`` runs in ``threads_wanted`` threads; ``stop`` makes it return in each."), /*tp_doc*/
   __pyx_tp_traverse_7flashfs_4fuse_7_native_Session, /*tp_traverse*/
   __pyx_tp_clear_7flashfs_4fuse_7_native_Session, /*tp_clear*/
   0, /*tp_richcompare*/
@@ -13986,11 +15363,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_7flashfs_4fuse_7_native_Session(__pyx
   __Pyx_RefNannySetupContext("__Pyx_modinit_Exttype___pyx_obj_7flashfs_4fuse_7_native_Session", 0);
   /*--- Exttype __pyx_obj_7flashfs_4fuse_7_native_Session ---*/
   __pyx_vtabptr_7flashfs_4fuse_7_native_Session = &__pyx_vtable_7flashfs_4fuse_7_native_Session;
+  __pyx_vtable_7flashfs_4fuse_7_native_Session.is_over = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *))__pyx_f_7flashfs_4fuse_7_native_7Session_is_over;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.answer_all = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *))__pyx_f_7flashfs_4fuse_7_native_7Session_answer_all;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.answer_realtime = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *))__pyx_f_7flashfs_4fuse_7_native_7Session_answer_realtime;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.t_ns = (int64_t (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *))__pyx_f_7flashfs_4fuse_7_native_7Session_t_ns;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.reply = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int64_t, int, uint8_t const *, uint64_t))__pyx_f_7flashfs_4fuse_7_native_7Session_reply;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.fail = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int, uint64_t))__pyx_f_7flashfs_4fuse_7_native_7Session_fail;
+  __pyx_vtable_7flashfs_4fuse_7_native_Session.take_device = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, int))__pyx_f_7flashfs_4fuse_7_native_7Session_take_device;
+  __pyx_vtable_7flashfs_4fuse_7_native_Session.show = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, uint64_t, uint64_t))__pyx_f_7flashfs_4fuse_7_native_7Session_show;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.run = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, int, __pyx_t_7flashfs_4fuse_7_native_Quiet, uint64_t, uint64_t, uint64_t, uint8_t *, int))__pyx_f_7flashfs_4fuse_7_native_7Session_run;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.read = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, fuse_ino_t, uint64_t, uint64_t, uint64_t))__pyx_f_7flashfs_4fuse_7_native_7Session_read;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.write = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, fuse_ino_t, char const *, uint64_t, uint64_t))__pyx_f_7flashfs_4fuse_7_native_7Session_write;
@@ -14008,14 +15388,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_7flashfs_4fuse_7_native_Session(__pyx
   __pyx_vtable_7flashfs_4fuse_7_native_Session.list_names = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t, fuse_ino_t, uint64_t, uint64_t))__pyx_f_7flashfs_4fuse_7_native_7Session_list_names;
   __pyx_vtable_7flashfs_4fuse_7_native_Session.space = (int (*)(struct __pyx_obj_7flashfs_4fuse_7_native_Session *, fuse_req_t))__pyx_f_7flashfs_4fuse_7_native_7Session_space;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_7flashfs_4fuse_7_native_Session_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session)) __PYX_ERR(0, 144, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_7flashfs_4fuse_7_native_Session_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session)) __PYX_ERR(0, 177, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session = &__pyx_type_7flashfs_4fuse_7_native_Session;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session) < (0)) __PYX_ERR(0, 144, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session) < (0)) __PYX_ERR(0, 177, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session);
@@ -14025,9 +15405,9 @@ static int __Pyx_modinit_Exttype___pyx_obj_7flashfs_4fuse_7_native_Session(__pyx
     __pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_vtabptr_7flashfs_4fuse_7_native_Session) < (0)) __PYX_ERR(0, 144, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Session, (PyObject *) __pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session) < (0)) __PYX_ERR(0, 144, __pyx_L1_error)
-  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session) < (0)) __PYX_ERR(0, 144, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_vtabptr_7flashfs_4fuse_7_native_Session) < (0)) __PYX_ERR(0, 177, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Session, (PyObject *) __pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session) < (0)) __PYX_ERR(0, 177, __pyx_L1_error)
+  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_7flashfs_4fuse_7_native_Session) < (0)) __PYX_ERR(0, 177, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -14200,7 +15580,33 @@ static int __Pyx_modinit_Type_import_code(__pyx_mstatetype *__pyx_mstate) {
   __Pyx_ImportType_CheckSize_Warn_3_3_1); if (!__pyx_mstate->__pyx_ptype_7flashfs_5_core_Ssd) __PYX_ERR(10, 17, __pyx_L1_error)
   if (unlikely(__Pyx_GetVtable(__pyx_mstate->__pyx_ptype_7flashfs_5_core_Ssd, (void**)&__pyx_vtabptr_7flashfs_5_core_Ssd) != 1)) __PYX_ERR(10, 17, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  __pyx_t_1 = PyImport_ImportModule("flashfs.fuse._late"); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 22, __pyx_L1_error)
+  __pyx_t_1 = PyImport_ImportModule("nandimg._chip"); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 11, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_1);
+  __pyx_mstate->__pyx_ptype_7nandimg_5_chip_Chip = __Pyx_ImportType_3_3_1(__pyx_t_1, "nandimg._chip", "Chip",
+  #if defined(PYPY_VERSION_NUM) && PYPY_VERSION_NUM < 0x050B0000
+  sizeof(struct __pyx_obj_7nandimg_5_chip_Chip), __PYX_GET_STRUCT_ALIGNMENT_3_3_1(struct __pyx_obj_7nandimg_5_chip_Chip),
+  #elif CYTHON_COMPILING_IN_LIMITED_API
+  sizeof(struct __pyx_obj_7nandimg_5_chip_Chip), __PYX_GET_STRUCT_ALIGNMENT_3_3_1(struct __pyx_obj_7nandimg_5_chip_Chip),
+  #else
+  sizeof(struct __pyx_obj_7nandimg_5_chip_Chip), __PYX_GET_STRUCT_ALIGNMENT_3_3_1(struct __pyx_obj_7nandimg_5_chip_Chip),
+  #endif
+  __Pyx_ImportType_CheckSize_Warn_3_3_1); if (!__pyx_mstate->__pyx_ptype_7nandimg_5_chip_Chip) __PYX_ERR(11, 11, __pyx_L1_error)
+  if (unlikely(__Pyx_GetVtable(__pyx_mstate->__pyx_ptype_7nandimg_5_chip_Chip, (void**)&__pyx_vtabptr_7nandimg_5_chip_Chip) != 1)) __PYX_ERR(11, 11, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
+  __pyx_t_1 = PyImport_ImportModule("flashfs._views"); if (unlikely(!__pyx_t_1)) __PYX_ERR(12, 13, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_1);
+  __pyx_mstate->__pyx_ptype_7flashfs_6_views_Views = __Pyx_ImportType_3_3_1(__pyx_t_1, "flashfs._views", "Views",
+  #if defined(PYPY_VERSION_NUM) && PYPY_VERSION_NUM < 0x050B0000
+  sizeof(struct __pyx_obj_7flashfs_6_views_Views), __PYX_GET_STRUCT_ALIGNMENT_3_3_1(struct __pyx_obj_7flashfs_6_views_Views),
+  #elif CYTHON_COMPILING_IN_LIMITED_API
+  sizeof(struct __pyx_obj_7flashfs_6_views_Views), __PYX_GET_STRUCT_ALIGNMENT_3_3_1(struct __pyx_obj_7flashfs_6_views_Views),
+  #else
+  sizeof(struct __pyx_obj_7flashfs_6_views_Views), __PYX_GET_STRUCT_ALIGNMENT_3_3_1(struct __pyx_obj_7flashfs_6_views_Views),
+  #endif
+  __Pyx_ImportType_CheckSize_Warn_3_3_1); if (!__pyx_mstate->__pyx_ptype_7flashfs_6_views_Views) __PYX_ERR(12, 13, __pyx_L1_error)
+  if (unlikely(__Pyx_GetVtable(__pyx_mstate->__pyx_ptype_7flashfs_6_views_Views, (void**)&__pyx_vtabptr_7flashfs_6_views_Views) != 1)) __PYX_ERR(12, 13, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
+  __pyx_t_1 = PyImport_ImportModule("flashfs.fuse._late"); if (unlikely(!__pyx_t_1)) __PYX_ERR(13, 22, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_mstate->__pyx_ptype_7flashfs_4fuse_5_late_LateReplies = __Pyx_ImportType_3_3_1(__pyx_t_1, "flashfs.fuse._late", "LateReplies",
   #if defined(PYPY_VERSION_NUM) && PYPY_VERSION_NUM < 0x050B0000
@@ -14210,8 +15616,8 @@ static int __Pyx_modinit_Type_import_code(__pyx_mstatetype *__pyx_mstate) {
   #else
   sizeof(struct __pyx_obj_7flashfs_4fuse_5_late_LateReplies), __PYX_GET_STRUCT_ALIGNMENT_3_3_1(struct __pyx_obj_7flashfs_4fuse_5_late_LateReplies),
   #endif
-  __Pyx_ImportType_CheckSize_Warn_3_3_1); if (!__pyx_mstate->__pyx_ptype_7flashfs_4fuse_5_late_LateReplies) __PYX_ERR(11, 22, __pyx_L1_error)
-  if (unlikely(__Pyx_GetVtable(__pyx_mstate->__pyx_ptype_7flashfs_4fuse_5_late_LateReplies, (void**)&__pyx_vtabptr_7flashfs_4fuse_5_late_LateReplies) != 1)) __PYX_ERR(11, 22, __pyx_L1_error)
+  __Pyx_ImportType_CheckSize_Warn_3_3_1); if (!__pyx_mstate->__pyx_ptype_7flashfs_4fuse_5_late_LateReplies) __PYX_ERR(13, 22, __pyx_L1_error)
+  if (unlikely(__Pyx_GetVtable(__pyx_mstate->__pyx_ptype_7flashfs_4fuse_5_late_LateReplies, (void**)&__pyx_vtabptr_7flashfs_4fuse_5_late_LateReplies) != 1)) __PYX_ERR(13, 22, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __Pyx_RefNannyFinishContext();
   return 0;
@@ -14573,33 +15979,33 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
   if (__Pyx_InitAfterSharedUtility() < (0)) __PYX_ERR(0, 1, __pyx_L1_error)
   /*--- Execution code ---*/
 
-  /* "flashfs/fuse/_native.pyx":41
+  /* "flashfs/fuse/_native.pyx":47
  * from flashfs.fuse.includes.libfuse cimport *
  * 
  * import os             # <<<<<<<<<<<<<<
  * import threading
  * 
 */
-  __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_os, 0, 0, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 41, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_os, 0, 0, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 47, __pyx_L1_error)
   __pyx_t_2 = __pyx_t_1;
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_os, __pyx_t_2) < (0)) __PYX_ERR(0, 41, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_os, __pyx_t_2) < (0)) __PYX_ERR(0, 47, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "flashfs/fuse/_native.pyx":42
+  /* "flashfs/fuse/_native.pyx":48
  * 
  * import os
  * import threading             # <<<<<<<<<<<<<<
  * 
  * from flashfs.errors import FlashfsError
 */
-  __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_threading, 0, 0, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 42, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_threading, 0, 0, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 48, __pyx_L1_error)
   __pyx_t_2 = __pyx_t_1;
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_threading, __pyx_t_2) < (0)) __PYX_ERR(0, 42, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_threading, __pyx_t_2) < (0)) __PYX_ERR(0, 48, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "flashfs/fuse/_native.pyx":44
+  /* "flashfs/fuse/_native.pyx":50
  * import threading
  * 
  * from flashfs.errors import FlashfsError             # <<<<<<<<<<<<<<
@@ -14608,22 +16014,22 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   {
     PyObject* const __pyx_imported_names[] = {__pyx_mstate_global->__pyx_n_u_FlashfsError};
-    __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_flashfs_errors, __pyx_imported_names, 1, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 44, __pyx_L1_error)
+    __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_flashfs_errors, __pyx_imported_names, 1, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 50, __pyx_L1_error)
   }
   __pyx_t_2 = __pyx_t_1;
   __Pyx_GOTREF(__pyx_t_2);
   {
     PyObject* const __pyx_imported_names[] = {__pyx_mstate_global->__pyx_n_u_FlashfsError};
     __pyx_t_3 = 0; {
-      __pyx_t_4 = __Pyx_ImportFrom(__pyx_t_2, __pyx_imported_names[__pyx_t_3]); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 44, __pyx_L1_error)
+      __pyx_t_4 = __Pyx_ImportFrom(__pyx_t_2, __pyx_imported_names[__pyx_t_3]); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 50, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
-      if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_imported_names[__pyx_t_3], __pyx_t_4) < (0)) __PYX_ERR(0, 44, __pyx_L1_error)
+      if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_imported_names[__pyx_t_3], __pyx_t_4) < (0)) __PYX_ERR(0, 50, __pyx_L1_error)
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     }
   }
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "flashfs/fuse/_native.pyx":45
+  /* "flashfs/fuse/_native.pyx":51
  * 
  * from flashfs.errors import FlashfsError
  * from flashfs.fuse.answers import errno_of             # <<<<<<<<<<<<<<
@@ -14632,22 +16038,22 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   {
     PyObject* const __pyx_imported_names[] = {__pyx_mstate_global->__pyx_n_u_errno_of};
-    __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_flashfs_fuse_answers, __pyx_imported_names, 1, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 45, __pyx_L1_error)
+    __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_flashfs_fuse_answers, __pyx_imported_names, 1, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 51, __pyx_L1_error)
   }
   __pyx_t_2 = __pyx_t_1;
   __Pyx_GOTREF(__pyx_t_2);
   {
     PyObject* const __pyx_imported_names[] = {__pyx_mstate_global->__pyx_n_u_errno_of};
     __pyx_t_3 = 0; {
-      __pyx_t_4 = __Pyx_ImportFrom(__pyx_t_2, __pyx_imported_names[__pyx_t_3]); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 45, __pyx_L1_error)
+      __pyx_t_4 = __Pyx_ImportFrom(__pyx_t_2, __pyx_imported_names[__pyx_t_3]); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 51, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
-      if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_imported_names[__pyx_t_3], __pyx_t_4) < (0)) __PYX_ERR(0, 45, __pyx_L1_error)
+      if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_imported_names[__pyx_t_3], __pyx_t_4) < (0)) __PYX_ERR(0, 51, __pyx_L1_error)
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     }
   }
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "flashfs/fuse/_native.pyx":46
+  /* "flashfs/fuse/_native.pyx":52
  * from flashfs.errors import FlashfsError
  * from flashfs.fuse.answers import errno_of
  * from flashfs.fuse.tree import DISK as TREE_DISK             # <<<<<<<<<<<<<<
@@ -14656,18 +16062,18 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   {
     PyObject* const __pyx_imported_names[] = {__pyx_mstate_global->__pyx_n_u_DISK};
-    __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_flashfs_fuse_tree, __pyx_imported_names, 1, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 46, __pyx_L1_error)
+    __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_flashfs_fuse_tree, __pyx_imported_names, 1, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 52, __pyx_L1_error)
   }
   __pyx_t_2 = __pyx_t_1;
   __Pyx_GOTREF(__pyx_t_2);
   {
     PyObject* const __pyx_imported_names[] = {__pyx_mstate_global->__pyx_n_u_DISK};
     __pyx_t_3 = 0; {
-      __pyx_t_4 = __Pyx_ImportFrom(__pyx_t_2, __pyx_imported_names[__pyx_t_3]); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 46, __pyx_L1_error)
+      __pyx_t_4 = __Pyx_ImportFrom(__pyx_t_2, __pyx_imported_names[__pyx_t_3]); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 52, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
       switch (__pyx_t_3) {
         case 0:
-        if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_TREE_DISK, __pyx_t_4) < (0)) __PYX_ERR(0, 46, __pyx_L1_error)
+        if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_TREE_DISK, __pyx_t_4) < (0)) __PYX_ERR(0, 52, __pyx_L1_error)
         break;
         default:;
       }
@@ -14676,7 +16082,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
   }
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "flashfs/fuse/_native.pyx":47
+  /* "flashfs/fuse/_native.pyx":53
  * from flashfs.fuse.answers import errno_of
  * from flashfs.fuse.tree import DISK as TREE_DISK
  * from flashfs.fuse.tree import ROOT as TREE_ROOT             # <<<<<<<<<<<<<<
@@ -14685,18 +16091,18 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   {
     PyObject* const __pyx_imported_names[] = {__pyx_mstate_global->__pyx_n_u_ROOT};
-    __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_flashfs_fuse_tree, __pyx_imported_names, 1, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 47, __pyx_L1_error)
+    __pyx_t_1 = __Pyx_Import(__pyx_mstate_global->__pyx_n_u_flashfs_fuse_tree, __pyx_imported_names, 1, NULL, 0); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 53, __pyx_L1_error)
   }
   __pyx_t_2 = __pyx_t_1;
   __Pyx_GOTREF(__pyx_t_2);
   {
     PyObject* const __pyx_imported_names[] = {__pyx_mstate_global->__pyx_n_u_ROOT};
     __pyx_t_3 = 0; {
-      __pyx_t_4 = __Pyx_ImportFrom(__pyx_t_2, __pyx_imported_names[__pyx_t_3]); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 47, __pyx_L1_error)
+      __pyx_t_4 = __Pyx_ImportFrom(__pyx_t_2, __pyx_imported_names[__pyx_t_3]); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 53, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
       switch (__pyx_t_3) {
         case 0:
-        if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_TREE_ROOT, __pyx_t_4) < (0)) __PYX_ERR(0, 47, __pyx_L1_error)
+        if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_TREE_ROOT, __pyx_t_4) < (0)) __PYX_ERR(0, 53, __pyx_L1_error)
         break;
         default:;
       }
@@ -14705,7 +16111,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
   }
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "flashfs/fuse/_native.pyx":90
+  /* "flashfs/fuse/_native.pyx":116
  *     UNDER_WAY = 64            # requests that the kernel may have under way without anybody waiting for them
  * 
  * assert (ROOT, DISK) == (TREE_ROOT, TREE_DISK)             # <<<<<<<<<<<<<<
@@ -14714,42 +16120,42 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   #ifndef CYTHON_WITHOUT_ASSERTIONS
   if (unlikely(__pyx_assertions_enabled())) {
-    __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_7flashfs_4fuse_7_native_ROOT); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 90, __pyx_L1_error)
+    __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_7flashfs_4fuse_7_native_ROOT); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 116, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
-    __pyx_t_4 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_7flashfs_4fuse_7_native_DISK); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 90, __pyx_L1_error)
+    __pyx_t_4 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_7flashfs_4fuse_7_native_DISK); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 116, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
     {
       PyObject* __pyx_temp[2] = {__pyx_t_2, __pyx_t_4};
-      __pyx_t_5 = __Pyx_PyTuple_FromArray(__pyx_temp, 2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 90, __pyx_L1_error)
+      __pyx_t_5 = __Pyx_PyTuple_FromArray(__pyx_temp, 2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 116, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_5);
     }
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_TREE_ROOT); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 90, __pyx_L1_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_TREE_ROOT); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 116, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
-    __Pyx_GetModuleGlobalName(__pyx_t_2, __pyx_mstate_global->__pyx_n_u_TREE_DISK); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 90, __pyx_L1_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_2, __pyx_mstate_global->__pyx_n_u_TREE_DISK); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 116, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
     {
       PyObject* __pyx_temp[2] = {__pyx_t_4, __pyx_t_2};
-      __pyx_t_6 = __Pyx_PyTuple_FromArray(__pyx_temp, 2); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 90, __pyx_L1_error)
+      __pyx_t_6 = __Pyx_PyTuple_FromArray(__pyx_temp, 2); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 116, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_6);
     }
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __pyx_t_7 = __Pyx_PyObject_RichCompareBool(__pyx_t_5, __pyx_t_6, Py_EQ); if (unlikely((__pyx_t_7 < 0))) __PYX_ERR(0, 90, __pyx_L1_error)
+    __pyx_t_7 = __Pyx_PyObject_RichCompareBool(__pyx_t_5, __pyx_t_6, Py_EQ); if (unlikely((__pyx_t_7 < 0))) __PYX_ERR(0, 116, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
     __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
     if (unlikely(!__pyx_t_7)) {
       __Pyx_Raise(((PyObject *)(((PyTypeObject*)PyExc_AssertionError))), 0, 0, 0);
-      __PYX_ERR(0, 90, __pyx_L1_error)
+      __PYX_ERR(0, 116, __pyx_L1_error)
     }
 
   }
   #else
-  if ((1)); else __PYX_ERR(0, 90, __pyx_L1_error)
+  if ((1)); else __PYX_ERR(0, 116, __pyx_L1_error)
   #endif
 
-  /* "flashfs/fuse/_native.pyx":91
+  /* "flashfs/fuse/_native.pyx":117
  * 
  * assert (ROOT, DISK) == (TREE_ROOT, TREE_DISK)
  * cdef double FOREVER_S = 86400.0   # names and the size of `disk` never change             # <<<<<<<<<<<<<<
@@ -14758,16 +16164,16 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_FOREVER_S = 86400.0;
 
-  /* "flashfs/fuse/_native.pyx":99
+  /* "flashfs/fuse/_native.pyx":125
  *     TRIM = 2
  *     FLUSH = 3
  * NAMES = ("read", "write", "trim", "flush")             # <<<<<<<<<<<<<<
  * cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "copy", "seek")
  * cdef enum:
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_NAMES, __pyx_mstate_global->__pyx_tuple[1]) < (0)) __PYX_ERR(0, 99, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_NAMES, __pyx_mstate_global->__pyx_tuple[1]) < (0)) __PYX_ERR(0, 125, __pyx_L1_error)
 
-  /* "flashfs/fuse/_native.pyx":100
+  /* "flashfs/fuse/_native.pyx":126
  *     FLUSH = 3
  * NAMES = ("read", "write", "trim", "flush")
  * cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "copy", "seek")             # <<<<<<<<<<<<<<
@@ -14779,79 +16185,79 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
   __Pyx_DECREF_SET(__pyx_v_7flashfs_4fuse_7_native_OPERATIONS, __pyx_mstate_global->__pyx_tuple[2]);
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[2]);
 
-  /* "flashfs/fuse/_native.pyx":183
- *         free(self.buffer)
+  /* "flashfs/fuse/_native.pyx":224
+ *         pthread_cond_destroy(&self.no_views)
  * 
  *     def mount(self, mountpoint, options):             # <<<<<<<<<<<<<<
  *         """Raises OSError if libfuse cannot; why is on stderr."""
  *         cdef fuse_args args
 */
-  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_5mount, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_mount, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[0])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 183, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_5mount, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_mount, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[0])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 224, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_6);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_mount, __pyx_t_6) < (0)) __PYX_ERR(0, 183, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_mount, __pyx_t_6) < (0)) __PYX_ERR(0, 224, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-  /* "flashfs/fuse/_native.pyx":197
+  /* "flashfs/fuse/_native.pyx":238
  *             raise OSError("libfuse does not mount")
  * 
  *     def unmount(self):             # <<<<<<<<<<<<<<
  *         """After ``serve``. Whoever still waits for an answer gets ENOTCONN or ECONNABORTED."""
  *         fuse_session_unmount(self.session)
 */
-  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_7unmount, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_unmount, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[1])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 197, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_7unmount, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_unmount, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[1])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 238, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_6);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_unmount, __pyx_t_6) < (0)) __PYX_ERR(0, 197, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_unmount, __pyx_t_6) < (0)) __PYX_ERR(0, 238, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-  /* "flashfs/fuse/_native.pyx":201
+  /* "flashfs/fuse/_native.pyx":242
  *         fuse_session_unmount(self.session)
  * 
  *     def traffic(self):             # <<<<<<<<<<<<<<
  *         """What the kernel asked for so far."""
  *         return {
 */
-  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_9traffic, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_traffic, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 201, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_9traffic, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_traffic, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 242, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_6);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_traffic, __pyx_t_6) < (0)) __PYX_ERR(0, 201, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_traffic, __pyx_t_6) < (0)) __PYX_ERR(0, 242, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-  /* "flashfs/fuse/_native.pyx":210
- *     # --- the loop
+  /* "flashfs/fuse/_native.pyx":255
+ *         return 1 if self.realtime else 2
  * 
  *     def serve(self, ready):             # <<<<<<<<<<<<<<
  *         """Answer requests until the mount is gone or ``stop`` was called; ``ready()`` is called, from here, once the
  *         kernel has said hello."""
 */
-  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_11serve, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_serve, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[3])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 210, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_11serve, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_serve, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[3])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 255, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_6);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_serve, __pyx_t_6) < (0)) __PYX_ERR(0, 210, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_serve, __pyx_t_6) < (0)) __PYX_ERR(0, 255, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-  /* "flashfs/fuse/_native.pyx":228
+  /* "flashfs/fuse/_native.pyx":278
  *             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
  * 
  *     def stop(self):             # <<<<<<<<<<<<<<
- *         """Make ``serve`` return soon, after the request under way. To be repeated until it has: a signal that comes
+ *         """Make ``serve`` return soon, after the requests under way. To be repeated until it has: a signal that comes
  *         just before its thread begins to wait is lost."""
 */
-  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_13stop, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_stop, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[4])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 228, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_7Session_13stop, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Session_stop, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[4])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 278, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_6);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_stop, __pyx_t_6) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_7flashfs_4fuse_7_native_Session, __pyx_mstate_global->__pyx_n_u_stop, __pyx_t_6) < (0)) __PYX_ERR(0, 278, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
 
   /* "(tree fragment)":1
@@ -14881,22 +16287,22 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
   if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_6) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-  /* "flashfs/fuse/_native.pyx":555
+  /* "flashfs/fuse/_native.pyx":673
  * 
  * 
  * def pthread_wake(thread):             # <<<<<<<<<<<<<<
  *     """Interrupt what the thread waits for. It may have ended meanwhile."""
  *     import signal
 */
-  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_1pthread_wake, 0, __pyx_mstate_global->__pyx_n_u_pthread_wake, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[7])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 555, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_CyFunction_New(&__pyx_mdef_7flashfs_4fuse_7_native_1pthread_wake, 0, __pyx_mstate_global->__pyx_n_u_pthread_wake, NULL, __pyx_mstate_global->__pyx_n_u_flashfs_fuse__native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[7])); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 673, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_6);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_pthread_wake, __pyx_t_6) < (0)) __PYX_ERR(0, 555, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_pthread_wake, __pyx_t_6) < (0)) __PYX_ERR(0, 673, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-  /* "flashfs/fuse/_native.pyx":651
+  /* "flashfs/fuse/_native.pyx":769
  * 
  * cdef fuse_lowlevel_ops OPS
  * memset(&OPS, 0, sizeof(OPS))             # <<<<<<<<<<<<<<
@@ -14905,7 +16311,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   (void)(memset((&__pyx_v_7flashfs_4fuse_7_native_OPS), 0, (sizeof(__pyx_v_7flashfs_4fuse_7_native_OPS))));
 
-  /* "flashfs/fuse/_native.pyx":652
+  /* "flashfs/fuse/_native.pyx":770
  * cdef fuse_lowlevel_ops OPS
  * memset(&OPS, 0, sizeof(OPS))
  * OPS.init = on_init             # <<<<<<<<<<<<<<
@@ -14914,7 +16320,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.init = __pyx_f_7flashfs_4fuse_7_native_on_init;
 
-  /* "flashfs/fuse/_native.pyx":653
+  /* "flashfs/fuse/_native.pyx":771
  * memset(&OPS, 0, sizeof(OPS))
  * OPS.init = on_init
  * OPS.lookup = on_lookup             # <<<<<<<<<<<<<<
@@ -14923,7 +16329,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.lookup = __pyx_f_7flashfs_4fuse_7_native_on_lookup;
 
-  /* "flashfs/fuse/_native.pyx":654
+  /* "flashfs/fuse/_native.pyx":772
  * OPS.init = on_init
  * OPS.lookup = on_lookup
  * OPS.getattr = on_getattr             # <<<<<<<<<<<<<<
@@ -14932,7 +16338,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.getattr = __pyx_f_7flashfs_4fuse_7_native_on_getattr;
 
-  /* "flashfs/fuse/_native.pyx":655
+  /* "flashfs/fuse/_native.pyx":773
  * OPS.lookup = on_lookup
  * OPS.getattr = on_getattr
  * OPS.setattr = on_setattr             # <<<<<<<<<<<<<<
@@ -14941,7 +16347,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.setattr = __pyx_f_7flashfs_4fuse_7_native_on_setattr;
 
-  /* "flashfs/fuse/_native.pyx":656
+  /* "flashfs/fuse/_native.pyx":774
  * OPS.getattr = on_getattr
  * OPS.setattr = on_setattr
  * OPS.open = on_open             # <<<<<<<<<<<<<<
@@ -14950,7 +16356,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.open = __pyx_f_7flashfs_4fuse_7_native_on_open;
 
-  /* "flashfs/fuse/_native.pyx":657
+  /* "flashfs/fuse/_native.pyx":775
  * OPS.setattr = on_setattr
  * OPS.open = on_open
  * OPS.read = on_read             # <<<<<<<<<<<<<<
@@ -14959,7 +16365,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.read = __pyx_f_7flashfs_4fuse_7_native_on_read;
 
-  /* "flashfs/fuse/_native.pyx":658
+  /* "flashfs/fuse/_native.pyx":776
  * OPS.open = on_open
  * OPS.read = on_read
  * OPS.write = on_write             # <<<<<<<<<<<<<<
@@ -14968,7 +16374,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.write = __pyx_f_7flashfs_4fuse_7_native_on_write;
 
-  /* "flashfs/fuse/_native.pyx":659
+  /* "flashfs/fuse/_native.pyx":777
  * OPS.read = on_read
  * OPS.write = on_write
  * OPS.flush = on_flush             # <<<<<<<<<<<<<<
@@ -14977,7 +16383,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.flush = __pyx_f_7flashfs_4fuse_7_native_on_flush;
 
-  /* "flashfs/fuse/_native.pyx":660
+  /* "flashfs/fuse/_native.pyx":778
  * OPS.write = on_write
  * OPS.flush = on_flush
  * OPS.release = on_release             # <<<<<<<<<<<<<<
@@ -14986,7 +16392,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.release = __pyx_f_7flashfs_4fuse_7_native_on_release;
 
-  /* "flashfs/fuse/_native.pyx":661
+  /* "flashfs/fuse/_native.pyx":779
  * OPS.flush = on_flush
  * OPS.release = on_release
  * OPS.fsync = on_fsync             # <<<<<<<<<<<<<<
@@ -14995,7 +16401,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.fsync = __pyx_f_7flashfs_4fuse_7_native_on_fsync;
 
-  /* "flashfs/fuse/_native.pyx":662
+  /* "flashfs/fuse/_native.pyx":780
  * OPS.release = on_release
  * OPS.fsync = on_fsync
  * OPS.fsyncdir = on_fsync             # <<<<<<<<<<<<<<
@@ -15004,7 +16410,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.fsyncdir = __pyx_f_7flashfs_4fuse_7_native_on_fsync;
 
-  /* "flashfs/fuse/_native.pyx":663
+  /* "flashfs/fuse/_native.pyx":781
  * OPS.fsync = on_fsync
  * OPS.fsyncdir = on_fsync
  * OPS.opendir = on_opendir             # <<<<<<<<<<<<<<
@@ -15013,7 +16419,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.opendir = __pyx_f_7flashfs_4fuse_7_native_on_opendir;
 
-  /* "flashfs/fuse/_native.pyx":664
+  /* "flashfs/fuse/_native.pyx":782
  * OPS.fsyncdir = on_fsync
  * OPS.opendir = on_opendir
  * OPS.readdir = on_readdir             # <<<<<<<<<<<<<<
@@ -15022,7 +16428,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.readdir = __pyx_f_7flashfs_4fuse_7_native_on_readdir;
 
-  /* "flashfs/fuse/_native.pyx":665
+  /* "flashfs/fuse/_native.pyx":783
  * OPS.opendir = on_opendir
  * OPS.readdir = on_readdir
  * OPS.statfs = on_statfs             # <<<<<<<<<<<<<<
@@ -15031,7 +16437,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.statfs = __pyx_f_7flashfs_4fuse_7_native_on_statfs;
 
-  /* "flashfs/fuse/_native.pyx":666
+  /* "flashfs/fuse/_native.pyx":784
  * OPS.readdir = on_readdir
  * OPS.statfs = on_statfs
  * OPS.ioctl = on_ioctl             # <<<<<<<<<<<<<<
@@ -15040,7 +16446,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.ioctl = __pyx_f_7flashfs_4fuse_7_native_on_ioctl;
 
-  /* "flashfs/fuse/_native.pyx":667
+  /* "flashfs/fuse/_native.pyx":785
  * OPS.statfs = on_statfs
  * OPS.ioctl = on_ioctl
  * OPS.fallocate = on_fallocate             # <<<<<<<<<<<<<<
@@ -15049,7 +16455,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.fallocate = __pyx_f_7flashfs_4fuse_7_native_on_fallocate;
 
-  /* "flashfs/fuse/_native.pyx":668
+  /* "flashfs/fuse/_native.pyx":786
  * OPS.ioctl = on_ioctl
  * OPS.fallocate = on_fallocate
  * OPS.copy_file_range = on_copy             # <<<<<<<<<<<<<<
@@ -15057,7 +16463,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
 */
   __pyx_v_7flashfs_4fuse_7_native_OPS.copy_file_range = __pyx_f_7flashfs_4fuse_7_native_on_copy;
 
-  /* "flashfs/fuse/_native.pyx":669
+  /* "flashfs/fuse/_native.pyx":787
  * OPS.fallocate = on_fallocate
  * OPS.copy_file_range = on_copy
  * OPS.lseek = on_lseek             # <<<<<<<<<<<<<<
@@ -15067,7 +16473,7 @@ __Pyx_RefNannySetupContext("PyInit__native", 0);
   /* "flashfs/fuse/_native.pyx":1
  * """The native server's session: libfuse's low-level interface, answered by the engine without the interpreter.             # <<<<<<<<<<<<<<
  * 
- * One thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare
+ * A thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare
 */
   __pyx_t_6 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 1, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
@@ -15116,8 +16522,8 @@ static int __Pyx_InitCachedBuiltins(__pyx_mstatetype *__pyx_mstate) {
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   CYTHON_UNUSED_VAR(__pyx_mstate);
-  __pyx_builtin_max = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_max); if (!__pyx_builtin_max) __PYX_ERR(0, 130, __pyx_L1_error)
-  __pyx_builtin_enumerate = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_enumerate); if (!__pyx_builtin_enumerate) __PYX_ERR(0, 204, __pyx_L1_error)
+  __pyx_builtin_max = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_max); if (!__pyx_builtin_max) __PYX_ERR(0, 163, __pyx_L1_error)
+  __pyx_builtin_enumerate = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_enumerate); if (!__pyx_builtin_enumerate) __PYX_ERR(0, 245, __pyx_L1_error)
 
   /* Cached unbound methods */
   __pyx_mstate->__pyx_umethod_PyDict_Type_get.type = (PyObject*)&PyDict_Type;
@@ -15142,32 +16548,32 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
   CYTHON_UNUSED_VAR(__pyx_mstate);
   __Pyx_RefNannySetupContext("__Pyx_InitCachedConstants", 0);
 
-  /* "flashfs/fuse/_native.pyx":205
+  /* "flashfs/fuse/_native.pyx":246
  *         return {
  *             "requests": {name: self.requests[i] for i, name in enumerate(NAMES)},
  *             "bytes": {name: self.moved[i] for i, name in enumerate(NAMES[:3])},             # <<<<<<<<<<<<<<
  *         }
  * 
 */
-  __pyx_mstate_global->__pyx_slice[0] = PySlice_New(Py_None, __pyx_mstate_global->__pyx_int_3, Py_None); if (unlikely(!__pyx_mstate_global->__pyx_slice[0])) __PYX_ERR(0, 205, __pyx_L1_error)
+  __pyx_mstate_global->__pyx_slice[0] = PySlice_New(Py_None, __pyx_mstate_global->__pyx_int_3, Py_None); if (unlikely(!__pyx_mstate_global->__pyx_slice[0])) __PYX_ERR(0, 246, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_mstate_global->__pyx_slice[0]);
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_slice[0]);
 
-  /* "flashfs/fuse/_native.pyx":219
- *             raise OSError(errno, os.strerror(errno))
- *         if self.realtime:
- *             self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)             # <<<<<<<<<<<<<<
- *         try:
+  /* "flashfs/fuse/_native.pyx":268
+ *                 raise OSError(errno, os.strerror(errno))
+ *             if self.realtime:
+ *                 self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)             # <<<<<<<<<<<<<<
+ *             set_buffer(buffer)
  *             with nogil:
 */
   {
     PyObject* __pyx_temp[1] = {__pyx_mstate_global->__pyx_n_u_default};
-    __pyx_mstate_global->__pyx_tuple[0] = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_mstate_global->__pyx_tuple[0])) __PYX_ERR(0, 219, __pyx_L1_error)
+    __pyx_mstate_global->__pyx_tuple[0] = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_mstate_global->__pyx_tuple[0])) __PYX_ERR(0, 268, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_mstate_global->__pyx_tuple[0]);
   }
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[0]);
 
-  /* "flashfs/fuse/_native.pyx":99
+  /* "flashfs/fuse/_native.pyx":125
  *     TRIM = 2
  *     FLUSH = 3
  * NAMES = ("read", "write", "trim", "flush")             # <<<<<<<<<<<<<<
@@ -15176,12 +16582,12 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
 */
   {
     PyObject* __pyx_temp[4] = {__pyx_mstate_global->__pyx_n_u_read, __pyx_mstate_global->__pyx_n_u_write, __pyx_mstate_global->__pyx_n_u_trim, __pyx_mstate_global->__pyx_n_u_flush};
-    __pyx_mstate_global->__pyx_tuple[1] = __Pyx_PyTuple_FromArray(__pyx_temp, 4); if (unlikely(!__pyx_mstate_global->__pyx_tuple[1])) __PYX_ERR(0, 99, __pyx_L1_error)
+    __pyx_mstate_global->__pyx_tuple[1] = __Pyx_PyTuple_FromArray(__pyx_temp, 4); if (unlikely(!__pyx_mstate_global->__pyx_tuple[1])) __PYX_ERR(0, 125, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_mstate_global->__pyx_tuple[1]);
   }
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[1]);
 
-  /* "flashfs/fuse/_native.pyx":100
+  /* "flashfs/fuse/_native.pyx":126
  *     FLUSH = 3
  * NAMES = ("read", "write", "trim", "flush")
  * cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "copy", "seek")             # <<<<<<<<<<<<<<
@@ -15190,7 +16596,7 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
 */
   {
     PyObject* __pyx_temp[6] = {__pyx_mstate_global->__pyx_n_u_read, __pyx_mstate_global->__pyx_n_u_write, __pyx_mstate_global->__pyx_n_u_trim, __pyx_mstate_global->__pyx_n_u_flush, __pyx_mstate_global->__pyx_n_u_copy, __pyx_mstate_global->__pyx_n_u_seek};
-    __pyx_mstate_global->__pyx_tuple[2] = __Pyx_PyTuple_FromArray(__pyx_temp, 6); if (unlikely(!__pyx_mstate_global->__pyx_tuple[2])) __PYX_ERR(0, 100, __pyx_L1_error)
+    __pyx_mstate_global->__pyx_tuple[2] = __Pyx_PyTuple_FromArray(__pyx_temp, 6); if (unlikely(!__pyx_mstate_global->__pyx_tuple[2])) __PYX_ERR(0, 126, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_mstate_global->__pyx_tuple[2]);
   }
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[2]);
@@ -15254,38 +16660,38 @@ static int __Pyx_InitConstants(__pyx_mstatetype *__pyx_mstate) {
   int __pyx_clineno = 0;
   CYTHON_UNUSED_VAR(__pyx_mstate);
   {
-    const struct { const unsigned int length: 6; } str_length_index[] = {{15},{1},{2},{1},{1},{7},{6},{24},{2},{9},{22},{24},{50},{41},{4},{12},{5},{4},{7},{25},{27},{13},{13},{12},{15},{15},{9},{9},{20},{12},{8},{12},{8},{10},{8},{11},{14},{12},{10},{17},{13},{12},{12},{19},{8},{13},{4},{18},{4},{11},{6},{5},{10},{18},{5},{4},{7},{19},{6},{4},{7},{9},{8},{7},{14},{20},{20},{17},{5},{8},{3},{9},{3},{1},{5},{7},{5},{5},{3},{4},{5},{10},{4},{4},{7},{2},{10},{3},{12},{12},{4},{8},{5},{8},{8},{6},{4},{4},{5},{10},{6},{4},{3},{4},{8},{4},{6},{9},{7},{7},{4},{4},{3},{7},{6},{4},{5}};
-    const struct { const unsigned int length: 9; } bytes_length_index[] = {{55},{502},{9},{24},{63},{11},{54},{148},{159}};
+    const struct { const unsigned int length: 6; } str_length_index[] = {{15},{1},{2},{1},{1},{7},{6},{24},{2},{9},{22},{24},{50},{41},{4},{12},{5},{4},{7},{25},{27},{13},{13},{12},{15},{15},{9},{9},{20},{12},{8},{12},{8},{10},{8},{11},{14},{12},{10},{17},{13},{12},{12},{19},{8},{13},{4},{18},{4},{11},{6},{6},{5},{10},{18},{5},{4},{7},{19},{6},{4},{7},{9},{8},{7},{14},{20},{20},{17},{5},{8},{3},{9},{3},{1},{5},{7},{5},{5},{3},{4},{5},{10},{4},{4},{7},{2},{10},{3},{12},{12},{4},{8},{5},{8},{6},{8},{6},{4},{4},{5},{10},{6},{4},{3},{4},{8},{4},{6},{9},{7},{7},{4},{4},{3},{7},{6},{4},{5}};
+    const struct { const unsigned int length: 9; } bytes_length_index[] = {{55},{502},{9},{24},{63},{11},{51},{148},{208}};
     #ifndef CYTHON_COMPRESS_STRINGS
       #define CYTHON_COMPRESS_STRINGS 90
     #endif
-    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (1114 bytes) */
-static const char cstring[] = "x\332\265T\315S\333F\024\307-a v\013\246\t\201N3\221\3731|\004\234\322!I\333\351L\307)dHh\223\032($\323\303\316ZZ\231\255\245]Y\27328\227r\364QG\035u\324QG\0379\372\350\243\216\374\t\375\023\372V\222](\327\304c\357{\373\336\333\367\361\333\337zE\272\204h\246\213\2336aru}\203W\1776\250\300\r\213\020\246V\323\302\342\304\024\217LO\220G\210aI;\244\352t\317\232:\025Y\204a\321\206\362j\006\047Bc\\j6\367\230\034Ym\334J\315\232 BP\316@3\210\211=Kj\010\271\304\360t\202\220fxD\223\034\302\330\206ti\207b\013\274:eT\252 lP\326\324\\\322\366\210\220\002\332\345\266&O\210\326\".#\226fb\nm\374\250m\2778\330{\236\365\273\343\272\334}U\373m\347`\377\365\353\303\203\254t.\252\343\272zW\236p\206\320\177\016A\244\220X\336t\2453\2156\202\270\0352\336H\356\214t\351b\323\244\372h\353\261\364\330\341\376\316\016R\315\245\212j\010\241\337\273g\360\333\246\272D\257\310\231\334\047&B\030\300I\213\303\307\364\230\256ds\324\020|lLY*\271\341Y\251\205a;\225p!(\017SjG\252\213Q\216\266\207\255Q\320\010\354\033\343\217\r\344Lm\000\203qbq\245\374\rl\020\222p\037 \250@:w\271\047)#\330m\n,\272L\247\274:6\n,\245\333\260\270\336B\215.\034JU\221\252\372\t\321[\016\247L\352\026D\"\030\021P\324I\003\353-]\205\351\334\351\346\214\311\005r\210k\323\024ba\220\016\325\211A\t\260\021\230\243\204g\023\027\332$\256\3138\342f\316\340\\T\211b\306x\247(Z\315i}\315\206\2318%\377\213So\305\264<e L\347\006\201\313\201/\242\006\324nR\203R\006F\000C\302\215RIl\001\023\265\204\215\317\340\306HJ\205tI\247U\010s\2070\356H5\007\027\016n\222\014\035\207;\216<Q\264G-jY#\375\024^\222R\324\2173\253\253\244Z,Ia\342\374q\270D\000B\202\220\226 \226\231\022\025\356-\007N\320&\303\226\240\357\200\237\206\342\255\200\221\024\036\252\341\254J\266\302sSI\021\0239\243\325\350\000\257\355Q#\047u\007[P\360\224\273\306\251\013\263\302D\332\212B\t\270\324Fr]\003\303\272\346\301\372=\222\232\016\023Jm-3<\331Bru\"\0038\337j+P\310\323\325_\202\342/o\374\205\236\346\320\243\307\212[\004\035\010\343j\202\253\3328\347{\311v]S\335\257}\330by\211""\017\223x\214\3748\275\367\2760_\235P\214\310(;\241^i\256\246d\315\324\224\032\271\2568\t\177a\216C\214\363B2y\273\367\320\257\237\027.\213\245d\362V2\375i\317\0166\203\335p/j\047\305\322y\355rz&)-\006\205`!\220\341\017Q-:\210\047\343_\342\263~wP\030\224\223\322]\277\356\233\301v8\025\342PD_Gz\274\330_\272\250\\<\036|4\250\250\343_\004\265\3400,\237\327\376\231\232\230\371\244\367kPH\246\213\275\255^7\3708\330LJ\367\203z`\204\225d\272\354\337\361\353\312\365\324_\016\312Y\315\374\324l\017\367\332\376\224\257\007\367B8]\352\355\3725\377O(\251Gw\243\306\360\333\335A!)\315\016g\037\004\355\260\020.\204n\264\024W\342\315d\256\254\202\367\206\367\226\303vT\210\026\242v|+>\356?\277X\031@\301\317\203\nLZ\273\326\315\274\252\035\200\2638,f\235\255E\317\"\032\267\373\205\261\023z\232V\223\274P\355\226z/}\032\274\213\312*\315O\276\010\276\n\352\243\310\345p>E\254\236\225h\047\2459\277\030<\t?\013\237A\347e\000\313\210\277\211;\375\375~\373bf\2608\254\357\047\000vy>\231[\n\356\014\357oDG\361V\374\367\2051x8\374\343\350\022\016\337N;\003\200\276\364k\252\310z\200\207\017^\016*\203\357\006o\207G\307\303\3437\3037o\377\005,\0300\360";
-    PyObject *data = __Pyx_DecompressString(cstring, 1114, 1);
+    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (1163 bytes) */
+static const char cstring[] = "x\332\265T\275s\023G\024\267\210!v,b\313\003\346c\302p\016L\260\3016qb I\223Q\202\t\306\t\3046\261!)vVw\357\344\215N\273\247\333=\331J2\023\227*\257\334\362\312+\257t\251R\245\312+\371\023\362\047\344\355\351\244@hA#\355{\373\336\333\367\361\333\337jI\005\000\226\033\320z\023\270Z^Y\025k\337:L\322\232\007\300\315\352zT\036\272\362\256\033J\270K8U\254\rk~\347\270n39\214p<V3^\313\021 -.\224\325\024!W#k\2236r\263%AJ&8j\016\2704\364\224EH\000Nh\003!\226\023\202\245\004\206\361U\025\2606\243\036zm\306\2312A\324a\274n\005\320\nA*\211\355\212\246\245\016\301j@\300\301\263\\\312\260\215o\254\207[{\333\217\206\375n\006\201\010\236V\177\332\334\333}\366\354\371\336\260t!\326\306u\355\216:\024\234\220\377\034\022\224TT\275\355\312g\032m$\004m\030o\224\360G\272\n\250\3532{\264\ry~\354\371\356\346&1\315\345\212i\210\220\237;\307\370{\310lE\236\302\261\332\005\227\020\212\340\344\305\361\343\206\3346\262>j\010?M\312x.\205\023z\271\205\323f.\361BH\021f\324\2662\027c\034\255\220z\243\240\021\330o\215?6\300\261\331 \006\343\304\362\265\362oaC\210\302\373@\301$\261E B\3058\320\240.\251\354p\233\211\265\261QR\245\202\232\047\354\006\251u\360P\256\312Z\350\272\020\344\006\373\020\354\206/\030W\266\207\361\004\007E,m\250Q\273a\233`[\370\235\2027\205 >\004M\226\003-\035h3\033\034\006\310I\344\217\021a\023\002l\026\202\200\013\"\334\202\307\205X\003\303\217\361\316\020u\255 \367\0336\312\345\021\374/\316\274\030\327\013\215\001\270-\034\300+\302/a\016\326\2563\2071\216F\204D\341\2752\005M\211\0235d\223\036\343\275AN\210|\311\24758\013\037\270\360\225\231CH\237\326a\210\221/|_\035\032\362\223\006\363\274\221~\204\357\311(\346\047\270\3271\322,\236b81\346o\303\350\241\004 \021\047\t\320\220\340\2719i\361\016\013\370$\253s\352I\366\007r\3251\034\2268\230A\305\264=\2545\\\361\351\231\324\204\313\202\335\006\000\004\271\0312\247 x\233zX\360H\004\316Q\200\023\343\\\326\222\301\ny\325\"j\305B\303\212\025\342\372\025Q\226\215s*\353\366\320p\177\203\250\345\211!\314\305\326Z\302B\241m\376\036\014""\227E\355w\362\240\270\000r\317\360\014\310\236t^O\360\2726\316\371N\262\275\251\231\356o\277\337bE\211\367\223x\214\3748}\370\2560_\2360\214\030\022w\302\274\325B\315);Tsj\024\272\341$\376\235\371>8\047\245l\362\243\356\235h\347\244\364j\246\234M\236\315\246>\3566\365\272~\034o\047\255l\246|R}55\235\225/\353\222^\320*\376:\251&{\351d\372}z|\332\351\227\372\225\254|1\332\211\\\3750>\027\323X&7\023;\275|z\245\267\330\273\327?\323_4\307?\321U\375<\256\234T\377971}\276\373\243.eS3\335\215nG\177\240\327\263\3625\275\243\235x1\233*w\237D\216^\324\033\2725,X\034\231\355\322n+:\027\331\372R\\2a\217\243j\364\033\326\263\223\213Im\360\371\343~)+\317\016f\257\353V\\\212\027\342 \271\222.\246\353\331\\\305\004o\017.\335\212[I)YHZ\351\331\364\340\364Qo\251\217\325\256b\245u]}\243\225\371\350\226\256ht\316\014f\206m\335N\276KX\332:-\215\235\330\323\324\304\264\245\377L>KKi\305\234\177\020\335\210v\262\362ySn\013\265\274\305\0370\373V\374+\202h\360\233\355\376\245\277\324v\\\311\346\026\242:\246\256\307\273q\047O\200>\025a\267\027\242m\335\216\367\2223\311\215d\047q\322\233)\234\336\357\315\367\326{[\375\027\203_\366\263\362BD\243VV\231\317\346\256\350\013\203k\253\311~\272\221\376\335s\372w\320\375\252<\027M\351\017\021\203\351\344*N\217\333RT\264\367iT5\375\257h:\270\376\244\277\330\377\242\377r\260\17708x1x\361\362_\346\334J\022";
+    PyObject *data = __Pyx_DecompressString(cstring, 1163, 1);
     #define __Pyx_DecompressString_LZSS_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (1428 bytes) */
-static const char cstring[] = "\377(tree fr\377agment),\377-o.?disa\337bleen\002\001fl\377ashfs/fu\377se/_nati\377ve.pyxgc{is\034\003dlib\032\001\377 does no\177t mount\016\005\367mak\022\002 ses\377sionno d\377efault _\377_reduce_\377_ due to\376;\000n-trivi\373al\033\000cinit\376!\001ading r\177equests\254\000\377om the k\377ernel fa\377iled: DI\367SKF\252\003Erro\377rNAMESRO\247OTSu\003\000\004.o\006c\177ython__\017\007\377setstate\361_\013\r\317\0029\005serv\335e\004\006topR\005tr\337affica\005un>\206\"TREE_\231\001\004\002\276\215\001__Pyx\001\000D\377ict_Next?Ref__a\232 x\002\177___func\004\000s_g\211\005\021\000mai\252\000\177__modul\263 \245_\215@m\003\002\216@_\262\003_\346\007\001vt\275A;\001qua\207lna\037\003\345%\356\016\377&e\221xo\001\201 P\006st\010\213._\363_t\215@\252\000is_c\377oroutine\377argsasyn\357cio.\014\006sat\377trblock_\323by2\000\006\002s\006\002ch\377eckpoint\313cl<\000_\340\000\303 ce\337backc.\001co\363py\253d\262d_per\373mi\311bsdevi\377cediesen\274\267`\003\001umer\300@e\177rrno_of\273\204\004:\302\204\004.\024\000ors\006\005\323\204\001\371.\320\204\004\007\nanswe\334\031\014\250\205\001flu\214\205\001en\317code\232@\235@_i\377dentgidi\323in\022\000\212 t\317@it\367ems\317\000ksma\205x\257@e\221\205\002\226\205\002\351\002\222Ao\377penoptio\377nsospage\376\230#poppthr\377ead_kill\236\004\005wake\021\001\025\001o\347nly\035\001\001\001lti\374\357\000\226\205\004result\377seekself\356\244\204\002set\353\205\004sig\377nalsizes\377sdstopst\341r\213\"\255\001l\003r\003ing\316Q\001_ns\313\204\004\243\207\001tr\337imuid\316\204\004va\377luesword\263wr\351\000\275@ (\241\207\001_\177req_t, \316@\367, u\324@8_t \335c\337\000t *\013\00364\217_t)\000\333#\364@\013\001 \315(\207\000uc\217\207\001\307\204\001ob\267j_7\363\207\004_5\330ae\017_Ssd5\tA\007f\002N\003\222\tBu\215\004\264\007*\017[\235!*\270rQ\355*\343$)\000u\254\201E)\t\000\216a\313\206\003\000\242\206\001\004\004\264\204\002\342\206\002\361\000\226b\033\004\220\204\001_map\377ped\200\001\330\004\n\377\210+\220Q""\200\001\340\013\377\014\330\004\005\330\010\016\210\377m\2301\230H\240K\250\377q\330\013\014\200A\340\010\377\t\330\014\030\230\001\230\026\377\230t\2409\250A\250S\377\260\004\260C\260x\270y\377\310\001\310\021\330\014\025\220\377Q\220f\230D\240\006\240\377a\240s\250$\250c\260\377\030\270\031\300!\3005\310\367\002\310!;\001\034\230A\230\377T\240\021\200A\360\006\000\377\t\r\210L\230\001\330\010\377\013\2104\210y\230\003\230\3771\330\014\035\230Q\230d\377\240!\330\010\021\220\024\220}Q\027\0017\220\047\230\021n\003\376/\004\017\210a\210q\220\006\337\220c\230\027\240;\000\014\210\337H\220A\220[p\000c\250\377\025\250b\3200H\310\001\377\330\014\017\320\017\037\230q\377\240\001\240\026\240r\250\031\377\260!\2601\330\020\021\330\377\010\014\210K\320\027\047\240\377q\250\001\250\026\250q\260\377\005\260W\270F\300(\310\256n\000\032\230!\347\000A\201\n\022\272x\001\230\213\000\013\320\013\224\003*\177\250B\250i\260q\270_\000\324\026\004\307\000\010\306\001I\253\001\014\210\277J\220i\230z\250g\000\013\377\210<\220s\230#\230Q;\330\014A\003\047\240\022\255\"\321\002\3774\210q\330\014\020\220\013\377\2306\240\023\240B\240c\373\250\021\252 d\260%\260v\377\270R\270q\300\t\310\030\357\320QR\330\352 \021\022\330\377\020\031\230\024\320\035-\250\377V\2604\260\177\300d\310_+\320UV\340:\000\n\225\002\277\2107\220\"\220Aa\001,\377\230a\320\037J\310!\310\3772\310Y\320VW\320W\017X\320XY";
-    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 1428, 2122);
+    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (1493 bytes) */
+static const char cstring[] = "\377(tree fr\377agment),\377-o.?disa\337bleen\002\001fl\377ashfs/fu\377se/_nati\377ve.pyxgc{is\034\003dlib\032\001\377 does no\177t mount\016\005\367mak\022\002 ses\377sionno d\377efault _\377_reduce_\377_ due to\376;\000n-trivi\373al\033\000cinit\376!\001ading r\177equests\254\000\377om the k\377ernel fa\377iled: DI\367SKF\252\003Erro\377rNAMESRO\247OTSu\003\000\004.o\006c\177ython__\017\007\377setstate\361_\013\r\317\0029\005serv\335e\004\006topR\005tr\337affica\005un>\206\"TREE_\231\001\004\002\276\215\001__Pyx\001\000D\377ict_Next?Ref__a\232 x\002\177___func\004\000s_g\211\005\021\000mai\252\000\177__modul\263 \245_\215@m\003\002\216@_\262\003_\346\007\001vt\275A;\001qua\207lna\037\003\345%\356\016\377&e\221xo\001\201 P\006st\010\213._\363_t\215@\252\000is_c\377oroutine\377argsasyn\357cio.\014\006sat\377trblock_\363by2\000\006\002sbuf\367fer\014\002chec\377kpointcl\362B\000_\346\000\311 ceba\367ckc4\001copy\374\261d\270d_permi\376\317bsdevice?diesen\275`\003\001\357umer\306@err\237no_of\301\204\004\310\204\004.N\024\000ors\006\005\331\204\001.\326\204\004>\007\nanswe\031\014\256\205\001\367flu\222\205\001enco\363de\240@\243@_ide\377ntgidiin\364\022\000\220 t\325@item}s\317\000ksmax\265@\341e\227\205\002\234\205\002\351\002\230Aope\377noptions\277ospage\236#p\377oppthrea\277d_kill\004\005w\347ake\021\001\025\001onl9y\035\001\001\001lti\357\000]\000\373ve\241\205\005resul\377tseeksel\335f\260\204\002set\367\205\004si\377gnalsize\377ssdstops\303tr\221\"\263\001r\003x\003in\235gW\001_ns\327\204\004\257\207\001t\277rimuid\332\204\004v\377aluesworgdwr\357\000\303@ (\255\207\001\377_req_t, \356\324@, u\332@8_t\273 c\345\000t *\013\0036\0374_t)\000\341#\372@\013\001\233 (\207\000uc\233\207\001\323\204\001oobj_7\377\207\004_5\344a\037e_Ssd5\tA\007f\002$N\003\tBu\215\004\264\007*\017[\235!q*rQ\355*\343$)\000u\254\201E\023)\000\216a\327\206\003\000\250\206\001\004\004\272\204\002\342\356\206\002\000\226b\033\004\220\204\001_ma\377pped\200\001\330\004\377\n\210+\220Q\200""\001\340\377\013\014\330\004\005\330\010\016\377\210m\2301\230H\240K\377\250q\330\013\014\200A\340\377\010\t\330\014\030\230\001\230\377\026\230t\2409\250A\250\377S\260\004\260C\260x\270\377y\310\001\310\021\330\014\025\377\220Q\220f\230D\240\006\377\240a\240s\250$\250c\377\260\030\270\031\300!\3005\357\310\002\310!;\001\034\230A\377\230T\240\021\200A\360\006\377\000\t\r\210L\230\001\330\377\010\013\2104\210y\230\003\377\2301\330\014\035\230Q\230\377d\240!\330\010\014\210J\377\220d\230!\2304\230q\374k\003,\004\017\210a\210q\220\277\006\220c\230\027\2408\000\014\277\210H\220A\220[m\000c\377\250\025\250b\3200H\310\377\001\330\014\017\320\017\037\230\377q\240\001\240\026\240r\250\377\031\260!\2601\330\020\021\376P\001K\320\027\047\240q\250\377\001\250\026\250q\260\005\260\277W\270F\300(\310k\000\032\356g\0001\230A~\n\022\220\047w\230\021\230\210\000\013\320\013\221\003\377*\250B\250i\260q\270\370_\000\026\004\304\000\010\000\t \230\277{\250&\260\001\260`\000\013\377\2107\220#\220Q\330\014\345\r\277\001I\007\000\307\000H\220G\316\302 I\240Z\302 \274!\017\210\377|\2303\230c\240\021\330\357\020\026\220g\357\000g\240R\373\240y<\002\014\017\210t\220\376\253\000\024\220K\230v\240S\377\250\002\250#\250Q\250d\377\260$\260e\2706\300\022\377\3001\300I\310X\320U\377V\330\014\026\220a\220q\377\330\021\022\330\020\031\230\024\377\320\035-\250V\2604\260\337\177\300d\310+\034\000\340\014\337\020\220\010\230\007\201 \t\250\331\032\373\000\014\000\001\220\230\004\"\220\377A\330\014\022\220,\230a\377\320\037J\310!\3102\310\377Y\320VW\320WX\320\003XY";
+    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 1493, 2180);
     #define __Pyx_DecompressString_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #else /* compression: none (2122 bytes) */
-static const char bytes[] = "(tree fragment),-o.?disableenableflashfs/fuse/_native.pyxgcisenabledlibfuse does not mountlibfuse makes no sessionno default __reduce__ due to non-trivial __cinit__reading requests from the kernel failed: DISKFlashfsErrorNAMESROOTSessionSession.__reduce_cython__Session.__setstate_cython__Session.mountSession.serveSession.stopSession.trafficSession.unmountTREE_DISKTREE_ROOT__Pyx_PyDict_NextRef__annotate____func____getstate____main____module____name____pyx_state__pyx_vtable____qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython____test___is_coroutineargsasyncio.coroutinesattrblock_bytesblocksbytescheckpointcline_in_tracebackclockcopydefaultdefault_permissionsdevicediesentriesenumerateerrno_offlashfsflashfs.errorsflashfs.fuse._nativeflashfs.fuse.answersflashfs.fuse.treeflushfsencodegetget_identgidiinodeis_textitemslinksmaxmodemountmountpointnameopenoptionsospage_bytespoppthread_killpthread_wakereadreadonlyreadyrealtimerequestsresultseekselfservesetdefaultsignalsizessdstopstrerrortextthreadthreadingtime_nstraffictreetrimuidunmountvalueswordwriteint (fuse_req_t, int, uint8_t const *, uint64_t)\000answerint64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, int64_t)\000int64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, uint64_t, uint8_t *, uint64_t, int64_t)\000int64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, uint8_t *, int64_t)\000int64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, uint8_t const *, int64_t)\000uint64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, int)\000trim_bytes\000copy_bytes\000read_bytes\000write_bytes\000seek_mapped\200\001\330\004\n\210+\220Q\200\001\340\013\014\330\004\005\330\010\016\210m\2301\230H\240K\250q\330\013\014\200A\340\010\t\330\014\030\230\001\230\026\230t\2409\250A\250S\260\004\260C\260x\270y\310\001\310\021\330\014\025\220Q\220f\230D\240\006\240a\240s\250$\250c\260\030\270\031\300!\3005\310\002\310!\200A\340""\010\034\230A\230T\240\021\200A\360\006\000\t\r\210L\230\001\330\010\013\2104\210y\230\003\2301\330\014\035\230Q\230d\240!\330\010\021\220\024\220Q\330\010\013\2107\220\047\230\021\330\014\030\230\001\230\021\200A\360\006\000\t\017\210a\210q\220\006\220c\230\027\240\001\330\010\014\210H\220A\220[\240\006\240c\250\025\250b\3200H\310\001\330\014\017\320\017\037\230q\240\001\240\026\240r\250\031\260!\2601\330\020\021\330\010\014\210K\320\027\047\240q\250\001\250\026\250q\260\005\260W\270F\300(\310!\330\010\032\230!\2301\230A\330\010\013\2104\210y\230\003\2301\330\014\022\220\047\230\021\230!\330\010\013\320\013\035\230Q\230d\240*\250B\250i\260q\270\001\330\014\022\220\047\230\021\230!\200A\360\010\000\t\r\210I\220Q\330\010\014\210J\220i\230z\250\021\330\010\013\210<\220s\230#\230Q\330\014\022\220\047\230\021\230\047\240\022\2409\250A\250Q\330\010\013\2104\210q\330\014\020\220\013\2306\240\023\240B\240c\250\021\250$\250d\260%\260v\270R\270q\300\t\310\030\320QR\330\010\t\330\021\022\330\020\031\230\024\320\035-\250V\2604\260\177\300d\310+\320UV\340\014\020\220\n\230!\330\010\013\2107\220\"\220A\330\014\022\220,\230a\320\037J\310!\3102\310Y\320VW\320WX\320XY";
+    #else /* compression: none (2180 bytes) */
+static const char bytes[] = "(tree fragment),-o.?disableenableflashfs/fuse/_native.pyxgcisenabledlibfuse does not mountlibfuse makes no sessionno default __reduce__ due to non-trivial __cinit__reading requests from the kernel failed: DISKFlashfsErrorNAMESROOTSessionSession.__reduce_cython__Session.__setstate_cython__Session.mountSession.serveSession.stopSession.trafficSession.unmountTREE_DISKTREE_ROOT__Pyx_PyDict_NextRef__annotate____func____getstate____main____module____name____pyx_state__pyx_vtable____qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython____test___is_coroutineargsasyncio.coroutinesattrblock_bytesblocksbufferbytescheckpointcline_in_tracebackclockcopydefaultdefault_permissionsdevicediesentriesenumerateerrno_offlashfsflashfs.errorsflashfs.fuse._nativeflashfs.fuse.answersflashfs.fuse.treeflushfsencodegetget_identgidiinodeis_textitemslinksmaxmodemountmountpointnameopenoptionsospage_bytespoppthread_killpthread_wakereadreadonlyreadyrealtimeremoverequestsresultseekselfservesetdefaultsignalsizessdstopstrerrortextthreadthreadingtime_nstraffictreetrimuidunmountvalueswordwriteint (fuse_req_t, int, uint8_t const *, uint64_t)\000answerint64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, int64_t)\000int64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, uint64_t, uint8_t *, uint64_t, int64_t)\000int64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, uint8_t *, int64_t)\000int64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, uint8_t const *, int64_t)\000uint64_t (struct __pyx_obj_7flashfs_5_core_Ssd *, uint64_t, uint64_t, int)\000trim_bytes\000copy_bytes\000read_bytes\000write_bytes\000seek_mapped\200\001\330\004\n\210+\220Q\200\001\340\013\014\330\004\005\330\010\016\210m\2301\230H\240K\250q\330\013\014\200A\340\010\t\330\014\030\230\001\230\026\230t\2409\250A\250S\260\004\260C\260x\270y\310\001\310\021\330\014\025\220Q\220f\230D\240\006\240a\240s\250$\250c\260\030\270\031\300!\3005\310\002""\310!\200A\340\010\034\230A\230T\240\021\200A\360\006\000\t\r\210L\230\001\330\010\013\2104\210y\230\003\2301\330\014\035\230Q\230d\240!\330\010\014\210J\220d\230!\2304\230q\330\014\030\230\001\230\021\200A\360\006\000\t\017\210a\210q\220\006\220c\230\027\240\001\330\010\014\210H\220A\220[\240\006\240c\250\025\250b\3200H\310\001\330\014\017\320\017\037\230q\240\001\240\026\240r\250\031\260!\2601\330\020\021\330\010\014\210K\320\027\047\240q\250\001\250\026\250q\260\005\260W\270F\300(\310!\330\010\032\230!\2301\230A\330\010\013\2104\210y\230\003\2301\330\014\022\220\047\230\021\230!\330\010\013\320\013\035\230Q\230d\240*\250B\250i\260q\270\001\330\014\022\220\047\230\021\230!\200A\360\010\000\t \230{\250&\260\001\260\021\330\010\013\2107\220#\220Q\330\014\r\330\010\014\210I\220Q\330\010\014\210H\220G\2301\230I\240Z\250q\330\010\t\330\014\017\210|\2303\230c\240\021\330\020\026\220g\230Q\230g\240R\240y\260\001\260\021\330\014\017\210t\2201\330\020\024\220K\230v\240S\250\002\250#\250Q\250d\260$\260e\2706\300\022\3001\300I\310X\320UV\330\014\026\220a\220q\330\021\022\330\020\031\230\024\320\035-\250V\2604\260\177\300d\310+\320UV\340\014\020\220\010\230\007\230q\240\t\250\032\2601\330\014\020\220\001\220\021\330\010\013\2107\220\"\220A\330\014\022\220,\230a\320\037J\310!\3102\310Y\320VW\320WX\320XY";
     PyObject *data = NULL;
     #define __Pyx_DecompressString_UNUSED
     #define __Pyx_DecompressString_LZSS_UNUSED
     #endif
     PyObject **stringtab = __pyx_mstate->__pyx_string_tab;
     Py_ssize_t pos = 0;
-    for (int i = 0; i < 117; i++) {
+    for (int i = 0; i < 119; i++) {
       Py_ssize_t bytes_length = str_length_index[i].length;
       PyObject *string = PyUnicode_DecodeUTF8(bytes + pos, bytes_length, NULL);
       if (likely(string) && i >= 14) PyUnicode_InternInPlace(&string);
@@ -15296,8 +16702,8 @@ static const char bytes[] = "(tree fragment),-o.?disableenableflashfs/fuse/_nati
       stringtab[i] = string;
       pos += bytes_length;
     }
-    for (int i = 117; i < 126; i++) {
-      Py_ssize_t bytes_length = bytes_length_index[i-117].length;
+    for (int i = 119; i < 128; i++) {
+      Py_ssize_t bytes_length = bytes_length_index[i-119].length;
       PyObject *string = PyBytes_FromStringAndSize(bytes + pos, bytes_length);
       stringtab[i] = string;
       pos += bytes_length;
@@ -15307,14 +16713,14 @@ static const char bytes[] = "(tree fragment),-o.?disableenableflashfs/fuse/_nati
       }
     }
     Py_XDECREF(data);
-    for (Py_ssize_t i = 0; i < 126; i++) {
+    for (Py_ssize_t i = 0; i < 128; i++) {
       if (unlikely(PyObject_Hash(stringtab[i]) == -1)) {
         __PYX_ERR(0, 1, __pyx_L1_error)
       }
     }
     #if CYTHON_IMMORTAL_CONSTANTS
     {
-      PyObject **table = stringtab + 117;
+      PyObject **table = stringtab + 119;
       for (Py_ssize_t i=0; i<9; ++i) {
         #if PY_VERSION_HEX >= 0x030F0000
         PyUnstable_SetImmortal(table[i]);
@@ -15338,17 +16744,17 @@ static const char bytes[] = "(tree fragment),-o.?disableenableflashfs/fuse/_nati
   }
   {
     PyObject **numbertab = __pyx_mstate->__pyx_number_tab + 0;
-    int8_t const cint_constants_1[] = {0,1,3};
+    int8_t const cint_constants_1[] = {0,1,2,3};
     int32_t const cint_constants_4[] = {1000000000L};
-    for (int i = 0; i < 4; i++) {
-      numbertab[i] = PyLong_FromLong((i < 3 ? cint_constants_1[i - 0] : cint_constants_4[i - 3]));
+    for (int i = 0; i < 5; i++) {
+      numbertab[i] = PyLong_FromLong((i < 4 ? cint_constants_1[i - 0] : cint_constants_4[i - 4]));
       if (unlikely(!numbertab[i])) __PYX_ERR(0, 1, __pyx_L1_error)
     }
   }
   #if CYTHON_IMMORTAL_CONSTANTS
   {
     PyObject **table = __pyx_mstate->__pyx_number_tab;
-    for (Py_ssize_t i=0; i<4; ++i) {
+    for (Py_ssize_t i=0; i<5; ++i) {
       #if PY_VERSION_HEX >= 0x030F0000
       PyUnstable_SetImmortal(table[i]);
       #elif CYTHON_COMPILING_IN_CPYTHON_FREETHREADING
@@ -15402,29 +16808,29 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
   PyObject* tuple_dedup_map = PyDict_New();
   if (unlikely(!tuple_dedup_map)) return -1;
   {
-    const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 183};
+    const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 224};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_mountpoint, __pyx_mstate->__pyx_n_u_options, __pyx_mstate->__pyx_n_u_args, __pyx_mstate->__pyx_n_u_word};
     __pyx_mstate_global->__pyx_codeobj_tab[0] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_flashfs_fuse__native_pyx, __pyx_mstate->__pyx_n_u_mount, __pyx_mstate->__pyx_kp_b_iso88591_A_aq_c_HA_c_b0H_q_r_1_K_q_q_WF_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[0])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 197};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 238};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self};
     __pyx_mstate_global->__pyx_codeobj_tab[1] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_flashfs_fuse__native_pyx, __pyx_mstate->__pyx_n_u_unmount, __pyx_mstate->__pyx_kp_b_iso88591_A_AT, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[1])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 201};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 242};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_i, __pyx_mstate->__pyx_n_u_name_2, __pyx_mstate->__pyx_n_u_i, __pyx_mstate->__pyx_n_u_name_2};
     __pyx_mstate_global->__pyx_codeobj_tab[2] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_flashfs_fuse__native_pyx, __pyx_mstate->__pyx_n_u_traffic, __pyx_mstate->__pyx_kp_b_iso88591_A_t9AS_Cxy_QfD_as_c_5, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[2])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 3, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 210};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_ready, __pyx_mstate->__pyx_n_u_result};
-    __pyx_mstate_global->__pyx_codeobj_tab[3] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_flashfs_fuse__native_pyx, __pyx_mstate->__pyx_n_u_serve, __pyx_mstate->__pyx_kp_b_iso88591_A_IQ_Jiz_s_Q_9AQ_4q_6_Bc_d_vRq_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[3])) goto bad;
+    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 4, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 255};
+    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_ready, __pyx_mstate->__pyx_n_u_result, __pyx_mstate->__pyx_n_u_buffer};
+    __pyx_mstate_global->__pyx_codeobj_tab[3] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_flashfs_fuse__native_pyx, __pyx_mstate->__pyx_n_u_serve, __pyx_mstate->__pyx_kp_b_iso88591_A_7_Q_IQ_HG1IZq_3c_gQgRy_t1_KvS, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[3])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 228};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 278};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_thread};
-    __pyx_mstate_global->__pyx_codeobj_tab[4] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_flashfs_fuse__native_pyx, __pyx_mstate->__pyx_n_u_stop, __pyx_mstate->__pyx_kp_b_iso88591_A_L_4y_1_Qd_Q_7, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[4])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[4] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_flashfs_fuse__native_pyx, __pyx_mstate->__pyx_n_u_stop, __pyx_mstate->__pyx_kp_b_iso88591_A_L_4y_1_Qd_Jd_4q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[4])) goto bad;
   }
   {
     const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 1};
@@ -15437,7 +16843,7 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
     __pyx_mstate_global->__pyx_codeobj_tab[6] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[6])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 555};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 673};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_thread, __pyx_mstate->__pyx_n_u_signal};
     __pyx_mstate_global->__pyx_codeobj_tab[7] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_flashfs_fuse__native_pyx, __pyx_mstate->__pyx_n_u_pthread_wake, __pyx_mstate->__pyx_kp_b_iso88591_m1HKq, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[7])) goto bad;
   }
@@ -17406,6 +18812,28 @@ bad:
     return NULL;
 }
 
+/* ListAppendAndDecrefInternal (used by ListAppend) */
+#if CYTHON_USE_PYLIST_INTERNALS && CYTHON_ASSUME_SAFE_MACROS && CYTHON_ASSUME_SAFE_SIZE
+static CYTHON_INLINE void __Pyx__ListComp_AppendAndDecref(PyObject* list, Py_ssize_t len, PyObject* x) {
+    PyList_SET_ITEM(list, len, x);
+    Py_SET_SIZE(list, len + 1);
+}
+#endif
+
+/* ListAppend */
+#if CYTHON_USE_PYLIST_INTERNALS && CYTHON_ASSUME_SAFE_MACROS && CYTHON_ASSUME_SAFE_SIZE
+static CYTHON_INLINE int __Pyx_PyList_Append(PyObject* list, PyObject* x) {
+    PyListObject* L = (PyListObject*) list;
+    Py_ssize_t len = Py_SIZE(list);
+    if (likely(L->allocated > len) & likely(len > (L->allocated >> 1))) {
+        Py_INCREF(x);
+        __Pyx__ListComp_AppendAndDecref(list, len, x);
+        return 0;
+    }
+    return PyList_Append(list, x);
+}
+#endif
+
 /* PyObjectVectorcallKwds */
 #if CYTHON_VECTORCALL
 CYTHON_UNUSED static int __Pyx_CheckVectorcallKwarg(PyObject *kwnames, Py_ssize_t i) {
@@ -17520,124 +18948,6 @@ static CYTHON_INLINE PyObject* __Pyx__PyNumber_Subtract_int_object(PyObject *op1
         return __Pyx_PyNumber_Subtract_xint_object(op1, op2, inplace);
     }
     return (inplace) ? PyNumber_InPlaceSubtract(op1, op2) : PyNumber_Subtract(op1, op2);
-}
-#endif
-
-/* WriteUnraisableException */
-static void __Pyx_WriteUnraisable(const char *name, int clineno,
-                                  int lineno, const char *filename,
-                                  int full_traceback, int nogil) {
-    PyObject *old_exc, *old_val, *old_tb;
-    PyObject *ctx;
-    __Pyx_PyThreadState_declare
-    PyGILState_STATE state;
-    if (nogil)
-        state = PyGILState_Ensure();
-    else state = (PyGILState_STATE)0;
-    CYTHON_UNUSED_VAR(clineno);
-    CYTHON_UNUSED_VAR(lineno);
-    CYTHON_UNUSED_VAR(filename);
-    CYTHON_MAYBE_UNUSED_VAR(nogil);
-    __Pyx_PyThreadState_assign
-    __Pyx_ErrFetch(&old_exc, &old_val, &old_tb);
-    if (full_traceback) {
-        Py_XINCREF(old_exc);
-        Py_XINCREF(old_val);
-        Py_XINCREF(old_tb);
-        __Pyx_ErrRestore(old_exc, old_val, old_tb);
-        PyErr_PrintEx(0);
-    }
-    ctx = PyUnicode_FromString(name);
-    __Pyx_ErrRestore(old_exc, old_val, old_tb);
-    if (!ctx) {
-        PyErr_WriteUnraisable(Py_None);
-    } else {
-        PyErr_WriteUnraisable(ctx);
-        Py_DECREF(ctx);
-    }
-    if (nogil)
-        PyGILState_Release(state);
-}
-
-/* GetTopmostException (used by SaveResetException) */
-#if CYTHON_USE_EXC_INFO_STACK && CYTHON_FAST_THREAD_STATE
-static _PyErr_StackItem *
-__Pyx_PyErr_GetTopmostException(PyThreadState *tstate)
-{
-    _PyErr_StackItem *exc_info = tstate->exc_info;
-    while ((exc_info->exc_value == NULL || exc_info->exc_value == Py_None) &&
-           exc_info->previous_item != NULL)
-    {
-        exc_info = exc_info->previous_item;
-    }
-    return exc_info;
-}
-#endif
-
-/* SaveResetException */
-#if CYTHON_FAST_THREAD_STATE
-static CYTHON_INLINE void __Pyx__ExceptionSave(PyThreadState *tstate, PyObject **type, PyObject **value, PyObject **tb) {
-  #if CYTHON_USE_EXC_INFO_STACK && PY_VERSION_HEX >= 0x030B00a4
-    _PyErr_StackItem *exc_info = __Pyx_PyErr_GetTopmostException(tstate);
-    PyObject *exc_value = exc_info->exc_value;
-    if (exc_value == NULL || exc_value == Py_None) {
-        *value = NULL;
-        *type = NULL;
-        *tb = NULL;
-    } else {
-        *value = exc_value;
-        Py_INCREF(*value);
-        *type = (PyObject*) Py_TYPE(exc_value);
-        Py_INCREF(*type);
-        *tb = PyException_GetTraceback(exc_value);
-    }
-  #elif CYTHON_USE_EXC_INFO_STACK
-    _PyErr_StackItem *exc_info = __Pyx_PyErr_GetTopmostException(tstate);
-    *type = exc_info->exc_type;
-    *value = exc_info->exc_value;
-    *tb = exc_info->exc_traceback;
-    Py_XINCREF(*type);
-    Py_XINCREF(*value);
-    Py_XINCREF(*tb);
-  #else
-    *type = tstate->exc_type;
-    *value = tstate->exc_value;
-    *tb = tstate->exc_traceback;
-    Py_XINCREF(*type);
-    Py_XINCREF(*value);
-    Py_XINCREF(*tb);
-  #endif
-}
-static CYTHON_INLINE void __Pyx__ExceptionReset(PyThreadState *tstate, PyObject *type, PyObject *value, PyObject *tb) {
-  #if CYTHON_USE_EXC_INFO_STACK && PY_VERSION_HEX >= 0x030B00a4
-    _PyErr_StackItem *exc_info = tstate->exc_info;
-    PyObject *tmp_value = exc_info->exc_value;
-    exc_info->exc_value = value;
-    Py_XDECREF(tmp_value);
-    Py_XDECREF(type);
-    Py_XDECREF(tb);
-  #else
-    PyObject *tmp_type, *tmp_value, *tmp_tb;
-    #if CYTHON_USE_EXC_INFO_STACK
-    _PyErr_StackItem *exc_info = tstate->exc_info;
-    tmp_type = exc_info->exc_type;
-    tmp_value = exc_info->exc_value;
-    tmp_tb = exc_info->exc_traceback;
-    exc_info->exc_type = type;
-    exc_info->exc_value = value;
-    exc_info->exc_traceback = tb;
-    #else
-    tmp_type = tstate->exc_type;
-    tmp_value = tstate->exc_value;
-    tmp_tb = tstate->exc_traceback;
-    tstate->exc_type = type;
-    tstate->exc_value = value;
-    tstate->exc_traceback = tb;
-    #endif
-    Py_XDECREF(tmp_type);
-    Py_XDECREF(tmp_value);
-    Py_XDECREF(tmp_tb);
-  #endif
 }
 #endif
 
@@ -17797,6 +19107,124 @@ static CYTHON_INLINE void __Pyx_ExceptionSwap(PyObject **type, PyObject **value,
     *tb = tmp_tb;
 }
 #endif
+
+/* GetTopmostException (used by SaveResetException) */
+#if CYTHON_USE_EXC_INFO_STACK && CYTHON_FAST_THREAD_STATE
+static _PyErr_StackItem *
+__Pyx_PyErr_GetTopmostException(PyThreadState *tstate)
+{
+    _PyErr_StackItem *exc_info = tstate->exc_info;
+    while ((exc_info->exc_value == NULL || exc_info->exc_value == Py_None) &&
+           exc_info->previous_item != NULL)
+    {
+        exc_info = exc_info->previous_item;
+    }
+    return exc_info;
+}
+#endif
+
+/* SaveResetException */
+#if CYTHON_FAST_THREAD_STATE
+static CYTHON_INLINE void __Pyx__ExceptionSave(PyThreadState *tstate, PyObject **type, PyObject **value, PyObject **tb) {
+  #if CYTHON_USE_EXC_INFO_STACK && PY_VERSION_HEX >= 0x030B00a4
+    _PyErr_StackItem *exc_info = __Pyx_PyErr_GetTopmostException(tstate);
+    PyObject *exc_value = exc_info->exc_value;
+    if (exc_value == NULL || exc_value == Py_None) {
+        *value = NULL;
+        *type = NULL;
+        *tb = NULL;
+    } else {
+        *value = exc_value;
+        Py_INCREF(*value);
+        *type = (PyObject*) Py_TYPE(exc_value);
+        Py_INCREF(*type);
+        *tb = PyException_GetTraceback(exc_value);
+    }
+  #elif CYTHON_USE_EXC_INFO_STACK
+    _PyErr_StackItem *exc_info = __Pyx_PyErr_GetTopmostException(tstate);
+    *type = exc_info->exc_type;
+    *value = exc_info->exc_value;
+    *tb = exc_info->exc_traceback;
+    Py_XINCREF(*type);
+    Py_XINCREF(*value);
+    Py_XINCREF(*tb);
+  #else
+    *type = tstate->exc_type;
+    *value = tstate->exc_value;
+    *tb = tstate->exc_traceback;
+    Py_XINCREF(*type);
+    Py_XINCREF(*value);
+    Py_XINCREF(*tb);
+  #endif
+}
+static CYTHON_INLINE void __Pyx__ExceptionReset(PyThreadState *tstate, PyObject *type, PyObject *value, PyObject *tb) {
+  #if CYTHON_USE_EXC_INFO_STACK && PY_VERSION_HEX >= 0x030B00a4
+    _PyErr_StackItem *exc_info = tstate->exc_info;
+    PyObject *tmp_value = exc_info->exc_value;
+    exc_info->exc_value = value;
+    Py_XDECREF(tmp_value);
+    Py_XDECREF(type);
+    Py_XDECREF(tb);
+  #else
+    PyObject *tmp_type, *tmp_value, *tmp_tb;
+    #if CYTHON_USE_EXC_INFO_STACK
+    _PyErr_StackItem *exc_info = tstate->exc_info;
+    tmp_type = exc_info->exc_type;
+    tmp_value = exc_info->exc_value;
+    tmp_tb = exc_info->exc_traceback;
+    exc_info->exc_type = type;
+    exc_info->exc_value = value;
+    exc_info->exc_traceback = tb;
+    #else
+    tmp_type = tstate->exc_type;
+    tmp_value = tstate->exc_value;
+    tmp_tb = tstate->exc_traceback;
+    tstate->exc_type = type;
+    tstate->exc_value = value;
+    tstate->exc_traceback = tb;
+    #endif
+    Py_XDECREF(tmp_type);
+    Py_XDECREF(tmp_value);
+    Py_XDECREF(tmp_tb);
+  #endif
+}
+#endif
+
+/* WriteUnraisableException */
+static void __Pyx_WriteUnraisable(const char *name, int clineno,
+                                  int lineno, const char *filename,
+                                  int full_traceback, int nogil) {
+    PyObject *old_exc, *old_val, *old_tb;
+    PyObject *ctx;
+    __Pyx_PyThreadState_declare
+    PyGILState_STATE state;
+    if (nogil)
+        state = PyGILState_Ensure();
+    else state = (PyGILState_STATE)0;
+    CYTHON_UNUSED_VAR(clineno);
+    CYTHON_UNUSED_VAR(lineno);
+    CYTHON_UNUSED_VAR(filename);
+    CYTHON_MAYBE_UNUSED_VAR(nogil);
+    __Pyx_PyThreadState_assign
+    __Pyx_ErrFetch(&old_exc, &old_val, &old_tb);
+    if (full_traceback) {
+        Py_XINCREF(old_exc);
+        Py_XINCREF(old_val);
+        Py_XINCREF(old_tb);
+        __Pyx_ErrRestore(old_exc, old_val, old_tb);
+        PyErr_PrintEx(0);
+    }
+    ctx = PyUnicode_FromString(name);
+    __Pyx_ErrRestore(old_exc, old_val, old_tb);
+    if (!ctx) {
+        PyErr_WriteUnraisable(Py_None);
+    } else {
+        PyErr_WriteUnraisable(ctx);
+        Py_DECREF(ctx);
+    }
+    if (nogil)
+        PyGILState_Release(state);
+}
 
 /* PyObjectCall2Args (used by CallUnboundCMethod1) */
 static CYTHON_INLINE PyObject* __Pyx_PyObject_Call2Args(PyObject* function, PyObject* arg1, PyObject* arg2) {
@@ -22505,6 +23933,85 @@ static CYTHON_INLINE int __Pyx_PyLong_As_int(PyObject *x) {
         return __Pyx_PyLong___Pyx_PyLong_As_int(x);
     } else {
         return __Pyx_NonPyLong___Pyx_PyLong_As_int(x);
+    }
+}
+
+/* CIntToPy */
+static CYTHON_INLINE PyObject* __Pyx_PyLong_From_uint32_t(uint32_t value) {
+#ifdef __Pyx_HAS_GCC_DIAGNOSTIC
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#endif
+    const uint32_t neg_one = (uint32_t) -1, const_zero = (uint32_t) 0;
+#ifdef __Pyx_HAS_GCC_DIAGNOSTIC
+#pragma GCC diagnostic pop
+#endif
+    const int is_unsigned = neg_one > const_zero;
+    if (is_unsigned) {
+        if (sizeof(uint32_t) < sizeof(long)) {
+            return PyLong_FromLong((long) value);
+        } else if (sizeof(uint32_t) <= sizeof(unsigned long)) {
+            return PyLong_FromUnsignedLong((unsigned long) value);
+#if !CYTHON_COMPILING_IN_PYPY
+        } else if (sizeof(uint32_t) <= sizeof(unsigned PY_LONG_LONG)) {
+            return PyLong_FromUnsignedLongLong((unsigned PY_LONG_LONG) value);
+#endif
+        }
+    } else {
+        if (sizeof(uint32_t) <= sizeof(long)) {
+            return PyLong_FromLong((long) value);
+        } else if (sizeof(uint32_t) <= sizeof(PY_LONG_LONG)) {
+            return PyLong_FromLongLong((PY_LONG_LONG) value);
+        }
+    }
+    {
+        unsigned char *bytes = (unsigned char *)&value;
+#if !CYTHON_COMPILING_IN_LIMITED_API && PY_VERSION_HEX >= 0x030d00A4
+        if (is_unsigned) {
+            return PyLong_FromUnsignedNativeBytes(bytes, sizeof(value), -1);
+        } else {
+            return PyLong_FromNativeBytes(bytes, sizeof(value), -1);
+        }
+#elif !CYTHON_COMPILING_IN_LIMITED_API && PY_VERSION_HEX < 0x030d0000
+        int one = 1; int little = (int)*(unsigned char *)&one;
+        return _PyLong_FromByteArray(bytes, sizeof(uint32_t),
+                                     little, !is_unsigned);
+#else
+        int one = 1; int little = (int)*(unsigned char *)&one;
+        PyObject *result = NULL, *kwds = NULL;
+        PyObject *py_bytes = NULL, *order_str = NULL, *from_bytes_str = NULL;;
+        py_bytes = PyBytes_FromStringAndSize((char*)bytes, sizeof(uint32_t));
+        if (!py_bytes) goto limited_bad;
+        from_bytes_str = PyUnicode_FromStringAndSize("from_bytes", 10);
+        if (!from_bytes_str) goto limited_bad;
+        order_str = PyUnicode_FromString(little ? "little" : "big");
+        if (!order_str) goto limited_bad;
+        {
+            PyObject *args[] = { (PyObject*)&PyLong_Type, py_bytes, order_str, Py_True };
+            if (!is_unsigned) {
+                PyObject *signed_str = PyUnicode_FromStringAndSize("signed", 6);
+                if (!signed_str) goto limited_bad;
+#if CYTHON_VECTORCALL
+                kwds = PyTuple_Pack(1, signed_str);
+#else
+                {
+                    PyObject *keys[] = {signed_str};
+                    PyObject *values[] = {Py_True};
+                    kwds = __Pyx_MakeKwargDict(keys, values, 1);
+                }
+#endif
+                Py_DECREF(signed_str);
+                if (unlikely(!kwds)) goto limited_bad;
+            }
+            result = __Pyx_Object_VectorcallMethodKwds(from_bytes_str, args, 3 | __Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET, kwds);
+        }
+        limited_bad:
+        Py_XDECREF(kwds);
+        Py_XDECREF(order_str);
+        Py_XDECREF(py_bytes);
+        Py_XDECREF(from_bytes_str);
+        return result;
+#endif
     }
 }
 

@@ -1,9 +1,14 @@
 """The native server's session: libfuse's low-level interface, answered by the engine without the interpreter.
 
-One thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare
-(names, attributes, the texts beside `disk`) does, and asks flashfs.fuse.tree as the other server does. The thread waits
-for requests in read(2) itself, which is one system call a request; with ``--realtime``, where an answer may be due
-before the next request comes, in ppoll(2).
+A thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare
+(names, attributes, the texts beside `disk`) does, and asks flashfs.fuse.tree as the other server does.
+
+There are two threads, of which one is at the kernel: it waits in read(2) itself, one system call a request, and does
+small requests on the spot. When it gets one that takes long (much data, a flush) it leaves its place to the other and
+does that, so that copying between the kernel and one request goes on beside the device's work for another. Small
+requests never cross threads: to wake one costs more than they do. The device itself is behind one lock, taken before
+the GIL wherever both are. With ``--realtime``, where an answer may be due before the next request comes, there is one
+thread, and it waits in ppoll(2).
 """
 cimport cython
 from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException
@@ -33,8 +38,9 @@ from posix.stat cimport struct_stat
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.types cimport off_t
 
-from flashfs._core cimport Ssd
+from flashfs._core cimport RUN, Ssd
 from flashfs._ranges cimport copy_bytes, read_bytes, seek_mapped, trim_bytes, write_bytes
+from flashfs._views cimport Views
 from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer
 from flashfs.fuse.includes.libfuse cimport *
 
@@ -64,12 +70,31 @@ cdef extern from *:
         return sigaction(wake_signal(), &action, NULL);
     }
 
+    /* What a thread copies through, a request at a time. */
+    static __thread unsigned char *my_buffer;
+    static unsigned char *get_buffer(void) { return my_buffer; }
+    static void set_buffer(unsigned char *buffer) { my_buffer = buffer; }
+
     struct flashfs_span { uint64_t source, target, bytes; };
     #define FLASHFS_IOC_CHECKPOINT _IO(0xF5, 1)
     #define FLASHFS_IOC_COPY _IOW(0xF5, 2, struct flashfs_span)
     """
     int wake_signal() nogil
     int wake_install() nogil
+    uint8_t* get_buffer() nogil
+    void set_buffer(uint8_t*) nogil
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t*, const void*) nogil
+    int pthread_mutex_destroy(pthread_mutex_t*) nogil
+    int pthread_mutex_lock(pthread_mutex_t*) nogil
+    int pthread_mutex_unlock(pthread_mutex_t*) nogil
+    ctypedef struct pthread_cond_t:
+        pass
+    int pthread_cond_init(pthread_cond_t*, const void*) nogil
+    int pthread_cond_destroy(pthread_cond_t*) nogil
+    int pthread_cond_wait(pthread_cond_t*, pthread_mutex_t*) nogil
+    int pthread_cond_broadcast(pthread_cond_t*) nogil
     struct flashfs_span:
         uint64_t source, target, bytes
     const unsigned int FLASHFS_IOC_CHECKPOINT, FLASHFS_IOC_COPY
@@ -85,6 +110,7 @@ cdef enum:
     DISK = 2
     REQUEST_BYTES = 1 << 20   # the kernel's largest
     COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest
+    LONG_BYTES = 64 << 10     # of a request that is worth another thread
     UNDER_WAY = 64            # requests that the kernel may have under way without anybody waiting for them
 
 assert (ROOT, DISK) == (TREE_ROOT, TREE_DISK)
@@ -105,6 +131,13 @@ cdef enum:
 # The engine's functions raise, and libfuse's handlers cannot: they are called as if they did not, and -1 says that an
 # exception is waiting. A `try` would take the GIL for each request.
 ctypedef int64_t (*Quiet)(Session, uint64_t, uint64_t, uint64_t, uint8_t*, int64_t) noexcept nogil
+
+
+ctypedef int64_t (*Showing)(Session, uint64_t, uint64_t) noexcept nogil
+
+
+cdef int64_t find_views(Session self, uint64_t offset, uint64_t size) except -1 nogil:
+    return self.views.find(offset, size, 0)
 
 
 cdef int64_t do_read(Session self, uint64_t offset, uint64_t size, uint64_t _, uint8_t* into,
@@ -143,7 +176,7 @@ cdef int64_t do_seek(Session self, uint64_t offset, uint64_t size, uint64_t mapp
 
 @cython.final
 cdef class Session:
-    """A mount and its one loop. ``serve`` runs in a thread of its own; ``stop`` makes it return."""
+    """A mount. ``serve`` runs in ``threads_wanted`` threads; ``stop`` makes it return in each."""
     cdef fuse_session* session
     cdef Ssd ssd
     cdef object tree, ready
@@ -153,11 +186,15 @@ cdef class Session:
     cdef bint writable, realtime, stopping
     cdef int64_t zero_ns          # when virtual time was 0
     cdef LateReplies late
-    cdef uint8_t* buffer
+    cdef pthread_mutex_t place     # at the kernel
+    cdef pthread_mutex_t device    # and what is counted
+    cdef Views views
+    cdef int views_held            # by replies under way: no change of flash until there are none
+    cdef pthread_cond_t no_views
     cdef struct_stat disk_stat
     cdef uint64_t[4] requests
     cdef uint64_t[4] moved
-    cdef readonly object thread   # that serves, while it does
+    cdef readonly list threads    # that serve
 
     def __cinit__(self, device, tree, *, bint realtime=False):
         self.ssd = device.ssd
@@ -170,15 +207,19 @@ cdef class Session:
         self.handles = DISK
         self.realtime = realtime
         self.late = LateReplies()
-        self.buffer = <uint8_t*> malloc(REQUEST_BYTES)
-        if self.buffer == NULL:
-            raise MemoryError
+        self.threads = []
+        pthread_mutex_init(&self.place, NULL)
+        pthread_mutex_init(&self.device, NULL)
+        pthread_cond_init(&self.no_views, NULL)
+        self.views = Views(device.ssd)
         fill_stat(&self.disk_stat, tree.attr(DISK))
 
     def __dealloc__(self):
         if self.session != NULL:
             fuse_session_destroy(self.session)
-        free(self.buffer)
+        pthread_mutex_destroy(&self.place)
+        pthread_mutex_destroy(&self.device)
+        pthread_cond_destroy(&self.no_views)
 
     def mount(self, mountpoint, options):
         """Raises OSError if libfuse cannot; why is on stderr."""
@@ -207,44 +248,67 @@ cdef class Session:
 
     # --- the loop
 
+    @property
+    def threads_wanted(self):
+        return 1 if self.realtime else 2
+
     def serve(self, ready):
         """Answer requests until the mount is gone or ``stop`` was called; ``ready()`` is called, from here, once the
         kernel has said hello."""
         cdef int result
+        cdef uint8_t* buffer = <uint8_t*> malloc(REQUEST_BYTES)
+        if buffer == NULL:
+            raise MemoryError
         self.ready = ready
-        self.thread = threading.get_ident()
-        if wake_install() != 0:
-            raise OSError(errno, os.strerror(errno))
-        if self.realtime:
-            self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+        self.threads.append(threading.get_ident())
         try:
+            if wake_install() != 0:
+                raise OSError(errno, os.strerror(errno))
+            if self.realtime:
+                self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+            set_buffer(buffer)
             with nogil:
                 result = self.answer_realtime() if self.realtime else self.answer_all()
         finally:
-            self.thread = None
+            self.threads.remove(threading.get_ident())
+            free(buffer)
         if result < 0:
             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
 
     def stop(self):
-        """Make ``serve`` return soon, after the request under way. To be repeated until it has: a signal that comes
+        """Make ``serve`` return soon, after the requests under way. To be repeated until it has: a signal that comes
         just before its thread begins to wait is lost."""
         self.stopping = True
         if self.session != NULL:
             fuse_session_exit(self.session)
-        thread = self.thread
-        if thread is not None:
+        for thread in list(self.threads):
             pthread_wake(thread)
+
+    cdef bint is_over(self) noexcept nogil:
+        return self.stopping or fuse_session_exited(self.session)
 
     cdef int answer_all(self) noexcept nogil:
         """0, or a negative errno."""
         cdef fuse_buf request
         cdef int got = 0
+        cdef bint is_long
         memset(&request, 0, sizeof(request))
-        while not fuse_session_exited(self.session) and not self.stopping:
-            got = fuse_session_receive_buf(self.session, &request)
-            if got == -EINTR:
-                continue
-            if got <= 0:
+        while True:
+            is_long = False
+            pthread_mutex_lock(&self.place)
+            while not self.is_over():
+                got = fuse_session_receive_buf(self.session, &request)
+                if got == -EINTR:
+                    continue
+                if got <= 0:
+                    fuse_session_exit(self.session)  # for the others too
+                    break
+                is_long = takes_long(&request)
+                if is_long:
+                    break
+                fuse_session_process_buf(self.session, &request)
+            pthread_mutex_unlock(&self.place)
+            if not is_long:
                 break
             fuse_session_process_buf(self.session, &request)
         free(request.mem)
@@ -291,8 +355,6 @@ cdef class Session:
         return now_ns() - self.zero_ns if self.realtime else 0
 
     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
-        if end_ns < 0:
-            return self.fail(req, READ if kind == REPLY_DATA else WRITE, 0)
         if self.realtime and end_ns + self.zero_ns > now_ns():
             return self.late.add(end_ns + self.zero_ns, req, kind, data, size)
         return answer(req, kind, data, size)
@@ -313,16 +375,53 @@ cdef class Session:
             Py_XDECREF(trace)
         return fuse_reply_err(req, code)
 
+    cdef int take_device(self, bint to_change) noexcept nogil:
+        """Nobody else is at it until it is unlocked; ``to_change``: and no reply is being made of what lies in it."""
+        pthread_mutex_lock(&self.device)
+        while to_change and self.views_held:
+            pthread_cond_wait(&self.no_views, &self.device)
+        return 0
+
+    cdef bint show(self, fuse_req_t req, uint64_t offset, uint64_t size) noexcept nogil:
+        """Answer a read out of the image itself, if that can be: the kernel copies, we do not. The device does other
+        reads meanwhile."""
+        cdef iovec[RUN] parts
+        cdef uint32_t i, n
+        cdef int64_t end
+        self.take_device(False)
+        end = (<Showing> find_views)(self, offset, size)
+        n = self.views.pieces_n if end >= 0 else 0
+        for i in range(n):
+            parts[i].iov_base = <void*> self.views.pieces[i].data
+            parts[i].iov_len = self.views.pieces[i].size
+        if n:
+            self.requests[READ] += 1
+            self.moved[READ] += size
+            self.views_held += 1
+        pthread_mutex_unlock(&self.device)
+        if end < 0:
+            self.fail(req, READ, offset)
+        if n:
+            fuse_reply_iov(req, parts, n)
+            pthread_mutex_lock(&self.device)
+            self.views_held -= 1
+            if self.views_held == 0:
+                pthread_cond_broadcast(&self.no_views)
+            pthread_mutex_unlock(&self.device)
+        return n > 0 or end < 0
+
     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
                  uint8_t* data, int kind) noexcept nogil:
         """Do it, count it, answer."""
         cdef int64_t end
+        self.take_device(operation != READ)
         end = function(self, offset, size, other, data, self.t_ns())
-        if end < 0:
-            return self.fail(req, operation, offset)
-        if operation < COPY:
+        if end >= 0 and operation < COPY:
             self.requests[operation] += 1
             self.moved[operation] += size
+        pthread_mutex_unlock(&self.device)
+        if end < 0:
+            return self.fail(req, operation, offset)
         return self.reply(req, end, kind, data, size)
 
     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
@@ -331,7 +430,9 @@ cdef class Session:
         if offset >= self.size:
             return fuse_reply_buf(req, NULL, 0)
         size = min(min(size, self.size - offset), <uint64_t> REQUEST_BYTES)
-        return self.run(req, READ, <Quiet> do_read, offset, size, 0, self.buffer, REPLY_DATA)
+        if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):
+            return 0
+        return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
 
     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,
                    uint64_t offset) noexcept nogil:
@@ -379,7 +480,7 @@ cdef class Session:
         size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))
         if <uint64_t> abs(source - target) < size:
             return fuse_reply_err(req, EINVAL)
-        return self.run(req, COPY, <Quiet> do_copy, source, size, target, self.buffer, REPLY_WRITTEN)
+        return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)
 
     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:
         cdef int64_t found
@@ -387,7 +488,9 @@ cdef class Session:
             return fuse_reply_err(req, EINVAL)
         if offset < 0 or <uint64_t> offset >= self.size:
             return fuse_reply_err(req, ENXIO)
+        pthread_mutex_lock(&self.device)
         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
+        pthread_mutex_unlock(&self.device)
         if found < 0:
             return self.fail(req, SEEK, offset)
         if whence == SEEK_DATA and <uint64_t> (offset + found) >= self.size:
@@ -402,11 +505,13 @@ cdef class Session:
         if ino != DISK:
             return fuse_reply_err(req, ENOTTY)
         if number == FLASHFS_IOC_CHECKPOINT:
+            self.take_device(True)
             with gil:
                 try:
                     self.ssd.checkpoint()
                 except Exception as error:
                     failed = errno_of("checkpoint", 0, error)
+            pthread_mutex_unlock(&self.device)
             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
         if number != FLASHFS_IOC_COPY or size < sizeof(span):
             return fuse_reply_err(req, ENOTTY)
@@ -414,7 +519,10 @@ cdef class Session:
         if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes
                 or max(span.source, span.target) - min(span.source, span.target) < span.bytes):
             return fuse_reply_err(req, EINVAL)
-        if (<Quiet> do_copy)(self, span.source, span.bytes, span.target, self.buffer, self.t_ns()) < 0:
+        self.take_device(True)
+        failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
+        pthread_mutex_unlock(&self.device)
+        if failed:
             return self.fail(req, COPY, span.source)
         return fuse_reply_ioctl(req, 0, NULL, 0)
 
@@ -442,6 +550,7 @@ cdef class Session:
             # libfuse 3.14 knows no name for it: requests that write need not wait for each other.
             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
+        pthread_mutex_lock(&self.device)  # a text is made of what the device says
         with gil:
             try:
                 if not self.tree.is_text(ino):
@@ -455,6 +564,7 @@ cdef class Session:
                     out.fh = self.handles
             except Exception as error:
                 failed = errno_of("open", 0, error)
+        pthread_mutex_unlock(&self.device)
         if failed:
             return fuse_reply_err(req, failed)
         return fuse_reply_buf(req, <const char*> &out, sizeof(out))
@@ -501,7 +611,7 @@ cdef class Session:
         return self.attributes(req, ino)
 
     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
-        cdef char* at = <char*> self.buffer
+        cdef char* at = <char*> get_buffer()
         cdef size_t used = 0, need
         cdef uint64_t index = 0
         cdef struct_stat attr
@@ -528,6 +638,14 @@ cdef class Session:
         with gil:
             out.f_files = len(list(self.tree.entries()))
         return fuse_reply_statfs(req, &out)
+
+
+cdef bint takes_long(const fuse_buf* request) noexcept nogil:
+    """Whether the other thread should read what comes next while this one is done."""
+    cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
+    if head.opcode == FUSE_READ:
+        return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES
+    return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
 
 
 cdef int fill_stat(struct_stat* out, attr) except -1:

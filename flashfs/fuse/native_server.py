@@ -1,7 +1,7 @@
-"""The native server: libfuse's low-level interface in a thread of its own, which answers `disk` without the interpreter.
+"""The native server: libfuse's low-level interface in threads of its own, which answer `disk` without the interpreter.
 
 flashfs.fuse._native has the session; this is its life under trio, which keeps the signals and whatever else the process
-does. The session's thread is the only one that touches the device while it runs.
+does. The session's threads are the only ones that touch the device while they run.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ class NativeServer:
                 nursery.start_soon(self._announce, hello, task_status)
                 nursery.start_soon(self._wake, session)
                 try:
-                    # Not to be abandoned: while the thread runs, the device is its own.
-                    await trio.to_thread.run_sync(session.serve, lambda: token.run_sync_soon(hello.set))
+                    async with trio.open_nursery() as threads:  # not to be abandoned: the device is theirs
+                        for _ in range(session.threads_wanted):
+                            threads.start_soon(
+                                trio.to_thread.run_sync, session.serve, lambda: token.run_sync_soon(hello.set)
+                            )
                 finally:
                     nursery.cancel_scope.cancel()
         finally:
@@ -64,7 +67,7 @@ class NativeServer:
         finally:
             with trio.CancelScope(shield=True):
                 session.stop()
-                while session.thread is not None:
+                while session.threads:
                     session.stop()
                     await trio.sleep(WAKE_S)
 

@@ -63,8 +63,8 @@ class MemoryDevice(Device):
 
 
 def make(size: int, faults: list[str]) -> MemoryDevice:
-    """A device of ``size`` bytes without a write buffer, so that each write is a program. ``write=ENOSPC``: programs and
-    syncs fail with that, once it is made; ``read=bug``: the FTL has a bug."""
+    """A device of ``size`` bytes without a write buffer, so that each write is a program. ``write=ENOSPC``: programs
+    and syncs fail with that, once it is made; ``read=bug``: the FTL has a bug."""
     words = dict(fault.split("=") for fault in faults)
     code = getattr(errno, words.get("write", "EIO"))
     ftl = "memory_device:Buggy" if "read" in words else "pagemap"

@@ -132,7 +132,7 @@ def test_a_bug_is_one_line_and_eio(serve: Serve) -> None:
     assert refused(lambda: os.pread(fd, 1, 5 * 4096)) == errno.EIO
     os.close(fd)
     said = served.unmount()[1]
-    assert re.search(r"read at byte 20480: FtlError: .*lookup\(5\).*an error of two lines\n", said)
+    assert re.search(r"read at byte 20480: FtlError: .*lookup\(lpa=5\).*an error of two lines at ", said)
 
 
 def test_a_bug_beside_disk_is_one_line_and_eio(serve: Serve) -> None:

@@ -11,6 +11,14 @@ cdef extern from "<linux/fuse.h>" nogil:
     enum:
         FOPEN_DIRECT_IO
         FOPEN_PARALLEL_DIRECT_WRITES
+        FUSE_READ
+        FUSE_FSYNC
+        FUSE_FALLOCATE
+        FUSE_COPY_FILE_RANGE
+    struct fuse_in_header:
+        uint32_t len, opcode
+    struct fuse_read_in:
+        uint32_t size
     struct fuse_open_out:
         uint64_t fh
         uint32_t open_flags
