@@ -158,6 +158,29 @@ def test_from_many_threads(tmp_path: Path) -> None:
         assert mine == sorted(mine)
 
 
+def test_from_many_threads_without_the_interpreter(tmp_path: Path) -> None:
+    """As a native server calls it, while the writing thread takes chunks away: nothing is lost, nothing mixed up."""
+    each, data = 3 * CHUNK_RECORDS, [bytes([number]) * PAGE for number in range(3)]
+
+    def work(number: int) -> None:
+        assert recorder.note_often(WRITE, number * PAGE, PAGE, data[number], each) == 0
+
+    with opened(tmp_path / "t") as recorder:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert recorder.note_often(READ, SIZE, 1, None, 5) == 5  # not within the device: dropped and counted
+    batches = list(read(tmp_path / "t"))
+    offset, words = (np.concatenate([getattr(batch, name) for batch in batches]) for name in ("offset", "hashes"))
+    for number in range(3):
+        mine = words[offset == number * PAGE]
+        assert len(mine) == each
+        assert (mine == xxh3_64(data[number])).all()
+    assert (len(offset), recorder.dropped) == (3 * each, 5)
+
+
 @pytest.mark.parametrize(
     "call",
     [
