@@ -54,6 +54,11 @@ class Recording(Recorder):
         self._thread.start()
 
     @property
+    def thread_id(self) -> int:
+        """The thread that packs and writes, as pthreads call it: for measurements."""
+        return self._thread.ident or 0
+
+    @property
     def dropped(self) -> int:
         """Requests that are not in the trace and never will be."""
         return self.noted - self._written if self.failed else self.lost

@@ -20,6 +20,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+import trace_reader
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,6 +101,10 @@ def test_what_is_noted_is_read(tmp_path_factory: pytest.TempPathFactory, given: 
     list(trace)
     assert (trace.ending, trace.records, trace.dropped) == (None, len(expected), 0)
     assert trace.header == HEADER
+    said, others, dropped = trace_reader.read(path)  # what the documentation says is what is there
+    assert [row[1:] for row in others] == expected
+    assert [row[0] for row in others] == [int(time) for batch in trace for time in batch.time_ns]
+    assert (said["size"], said["ftl"], said["uuid"], dropped) == (SIZE, "pagemap", HEADER.uuid.hex, 0)
 
 
 def test_the_hash_is_xxh3() -> None:
