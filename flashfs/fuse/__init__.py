@@ -51,8 +51,8 @@ def make_server(
     """The server called ``name`` of ``device`` at ``mountpoint``, not yet mounted. "auto": the native one, unless the
     FTL is written in Python and would have to ask for the interpreter in each request of a thread that has none.
 
-    ``realtime``: each reply waits for its virtual end. ``recorder`` is told of each request for `disk`, before the device
-    gets it; who opened it closes it.
+    ``realtime``: each reply waits for its virtual end. ``recorder`` is told of each request for `disk`, before the
+    device gets it; who opened it closes it.
     """
     if name == "auto":
         name = "pyfuse3" if device.interpreted else "native"

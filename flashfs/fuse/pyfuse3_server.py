@@ -210,8 +210,8 @@ class Handlers(pyfuse3.Operations):
 class RealtimeHandlers(Handlers):
     """The same, each reply kept back until its virtual end. Others are read and done meanwhile."""
 
-    def __init__(self, device: Device, tree: Tree) -> None:
-        super().__init__(device, tree)
+    def __init__(self, device: Device, tree: Tree, recorder: Recording | None = None) -> None:
+        super().__init__(device, tree, recorder)
         self._zero_ns = time.monotonic_ns() - device.quiet_at()
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:

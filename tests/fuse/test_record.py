@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -17,13 +18,14 @@ from pathlib import Path
 import pytest
 from conftest import TIMEOUT_S, flashfs, kill
 
-from flashfs.fuse import mounts
+from flashfs.fuse import SERVERS, mounts
 from flashfs.replay._record import OPERATIONS, xxh3_64
 from flashfs.replay.recorded import read, summary
 from nandimg import image
 
 pytestmark = pytest.mark.mount
 PAGE = 4096
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE = 1, 2, 16  # linux/falloc.h
 
 
 def found(trace: Path) -> list[tuple[str, int, int, list[int]]]:
@@ -45,10 +47,12 @@ def disk_of(mountpoint: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def test_exactly_the_known_requests(chip: Path, mountpoint: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("server", SERVERS)
+def test_exactly_the_known_requests(chip: Path, mountpoint: Path, tmp_path: Path, server: str) -> None:
     trace, data = tmp_path / "trace", os.urandom(3 * PAGE)
     began_ns = time.time_ns()
-    assert f"recording every request in {trace}" in flashfs("mount", chip, mountpoint, "--record", trace).stdout
+    said = flashfs("mount", chip, mountpoint, "--record", trace, "--server", server).stdout
+    assert f"recording every request in {trace}" in said
     asked: list[tuple[str, int, int, list[int]]] = []
     pages = [xxh3_64(data[start : start + PAGE]) for start in range(0, 3 * PAGE, PAGE)]
     with disk_of(mountpoint) as fd:
@@ -76,10 +80,35 @@ def test_exactly_the_known_requests(chip: Path, mountpoint: Path, tmp_path: Path
     asked.append(("flush", 0, 0, []))  # umount's own
     assert found(trace) == asked
     assert stat.S_IMODE(trace.stat().st_mode) == 0o600
-    header, said = read(trace).header, summary(trace)
+    header, whole = read(trace).header, summary(trace)
     assert (header.size, header.uuid, header.ftl) == (size, image.inspect(chip).uuid, "pagemap")
     assert began_ns < header.wall_ns < time.time_ns()
-    assert (said["ending"], said["dropped"], said["requests"]) == (None, 0, len(asked))
+    assert (whole["ending"], whole["dropped"], whole["requests"]) == (None, 0, len(asked))
+
+
+def test_trims_and_copies(chip: Path, mountpoint: Path, tmp_path: Path) -> None:
+    """What only the native server has."""
+    trace = tmp_path / "trace"
+    flashfs("mount", chip, mountpoint, "--record", trace, "--server", "native")
+    with disk_of(mountpoint) as fd:
+        for mode in (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE):
+            assert ctypes.CDLL(None).fallocate(fd, mode, ctypes.c_long(3 * PAGE), ctypes.c_long(5 * PAGE)) == 0
+        assert os.copy_file_range(fd, fd, 2 * PAGE, 7 * PAGE, 11 * PAGE) == 2 * PAGE
+        assert os.lseek(fd, 0, os.SEEK_HOLE) == 0  # asks for no data
+    flashfs("umount", mountpoint)
+    copy = ("copy", 11 * PAGE, 2 * PAGE, [7 * PAGE])
+    trimmed = [(name, 3 * PAGE, 5 * PAGE, []) for name in ("trim", "zero")]
+    assert found(trace) == [*trimmed, copy, ("flush", 0, 0, [])]
+
+
+def test_in_real_time_too(chip: Path, mountpoint: Path, tmp_path: Path) -> None:
+    for server in SERVERS:
+        trace = tmp_path / server
+        flashfs("mount", chip, mountpoint, "--record", trace, "--server", server, "--realtime")
+        with disk_of(mountpoint) as fd:
+            os.pwrite(fd, bytes(PAGE), 0)
+        flashfs("umount", mountpoint)
+        assert found(trace) == [("write", 0, PAGE, [xxh3_64(bytes(PAGE))]), ("flush", 0, 0, [])]
 
 
 def test_without_it_nothing_is_said(chip: Path, mountpoint: Path) -> None:
@@ -172,7 +201,7 @@ def test_up_records_a_file_system(chip: Path, need_loop: None, tmp_path: Path) -
     finally:
         subprocess.run([sys.executable, "-m", "flashfs.cli", "down", target], capture_output=True)
     requests = found(trace)
-    assert {name for name, *_ in requests} == {"read", "write", "flush"}
+    assert {"read", "write", "flush"} <= {name for name, *_ in requests}
     assert all(len(words) == length // PAGE for name, _, length, words in requests if name == "write")
     written = {word for _, _, _, words in requests for word in words}
     assert {xxh3_64(data[start : start + PAGE]) for start in range(0, len(data), PAGE)} <= written
