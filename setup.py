@@ -35,8 +35,11 @@ MODULES = [
     "flashfs.crash._watched",
     "flashfs.fuse._late",
     "flashfs.fuse._native",
+    "flashfs.replay._record",
 ]
 
+#: C of their own that modules have beside them: (compiled into them, included by them).
+BESIDE = {"flashfs.replay._record": (["flashfs/replay/content_hash_avx2.c"], ["flashfs/replay/content_hash.h"])}
 
 #: What a module needs of the system: names that pkg-config knows.
 LIBRARIES = {"flashfs.fuse._late": "fuse3", "flashfs.fuse._native": "fuse3"}
@@ -48,12 +51,13 @@ def pkg_config(what: str, library: str) -> list[str]:
 
 
 def extension(name: str) -> Extension:
+    sources, headers = BESIDE.get(name, ([], []))
     library = LIBRARIES.get(name)
     return Extension(
         name,
-        [name.replace(".", "/") + ".pyx"],
-        include_dirs=["nandimg", "flashfs"],
-        depends=["nandimg/crc32c.h", "nandimg/guard.h", "flashfs/ftl/md5.h"],
+        [name.replace(".", "/") + ".pyx", *sources],
+        include_dirs=["nandimg", "flashfs", "flashfs/replay"],
+        depends=["nandimg/crc32c.h", "nandimg/guard.h", "flashfs/ftl/md5.h", *headers],
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"]
         + (pkg_config("--cflags", library) if library else []),
         extra_link_args=pkg_config("--libs", library) if library else [],

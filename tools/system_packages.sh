@@ -15,6 +15,7 @@ need g++ command -v g++
 need make command -v make
 need pkg-config command -v pkg-config
 need libfuse3-dev pkg-config --exists fuse3
+need libxxhash-dev pkg-config --exists libxxhash
 need fuse3 command -v fusermount3
 need util-linux command -v losetup
 need mount command -v mount

@@ -26,13 +26,14 @@ def command(
     ] = False,
     log: options.Log = None,
     fault: options.Fault = None,
+    record: options.Record = None,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
     """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json beside it."""
     request = options.request(
         image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime, log=log,
-        allow_other=allow_other, fault=fault,
+        allow_other=allow_other, fault=fault, record=record,
     )  # fmt: skip
 
     def ready(mounted: daemon.Mounted) -> None:
@@ -56,6 +57,8 @@ def report(request: daemon.Request, mounted: daemon.Mounted, verbose: bool) -> N
     show.line(mounted.summary)
     for alarm in mounted.alarms:
         show.warn(f"damage: {alarm}")
+    if request.record is not None:
+        show.line(f"recording every request in {request.record}")
     if request.sync == "none":
         show.warn("--sync none: what was flushed survives a crash of the daemon, not one of this machine")
     if verbose:

@@ -49,6 +49,15 @@ Fault = Annotated[
 ]
 Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Append the daemon's log to FILE.")]
 
+Record = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="TRACE",
+        help="Record every request for `disk` in a new file TRACE: time, operation, offset, length, and a hash of each "
+        "4 KiB written.",
+    ),
+]
+
 
 def request(
     image: Path,
@@ -63,6 +72,7 @@ def request(
     realtime: bool,
     log: Path | None,
     fault: list[str] | None = None,
+    record: Path | None = None,
     allow_other: bool = False,
 ) -> Request:
     """The options as given on the command line, read and made absolute."""
@@ -81,4 +91,5 @@ def request(
         allow_other=allow_other,
         log=None if log is None else Path(os.path.realpath(log)),
         faults=tuple(fault or ()),
+        record=None if record is None else Path(os.path.realpath(record)),
     )

@@ -23,12 +23,13 @@ def command(
     realtime: options.Realtime = False,
     log: options.Log = None,
     fault: options.Fault = None,
+    record: options.Record = None,
     verbose: options.Verbose = False,
 ) -> None:
     """Mount IMAGE, a loop device on it, and its file system (made if it is blank) at MOUNTPOINT. Needs root."""
     request = options.request(
         image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime,
-        log=log, fault=fault,
+        log=log, fault=fault, record=record,
     )  # fmt: skip
     done = loop.up(request, fs)
     if done.mounted is not None:

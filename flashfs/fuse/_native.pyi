@@ -4,12 +4,15 @@ from typing import Any, final
 
 from flashfs.device import Device
 from flashfs.fuse.tree import Tree
+from flashfs.replay._record import Recorder
 
 NAMES: tuple[str, ...]
 
 @final
 class Session:
-    def __init__(self, device: Device, tree: Tree, *, realtime: bool = False) -> None: ...
+    def __init__(
+        self, device: Device, tree: Tree, *, realtime: bool = False, recorder: Recorder | None = None
+    ) -> None: ...
     @property
     def threads(self) -> list[int]: ...
     @property

@@ -43,6 +43,8 @@ from flashfs._ranges cimport copy_bytes, read_bytes, seek_mapped, trim_bytes, wr
 from flashfs._views cimport Views
 from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer
 from flashfs.fuse.includes.libfuse cimport *
+from flashfs.replay cimport _record
+from flashfs.replay._record cimport Recorder
 
 import os
 import threading
@@ -186,6 +188,7 @@ cdef class Session:
     cdef bint writable, realtime, stopping
     cdef int64_t zero_ns          # when virtual time was 0
     cdef LateReplies late
+    cdef Recorder recorder        # or None
     cdef pthread_mutex_t place     # at the kernel
     cdef pthread_mutex_t device    # and what is counted
     cdef Views views
@@ -196,7 +199,7 @@ cdef class Session:
     cdef uint64_t[4] moved
     cdef readonly list threads    # that serve
 
-    def __cinit__(self, device, tree, *, bint realtime=False):
+    def __cinit__(self, device, tree, *, bint realtime=False, Recorder recorder=None):
         self.ssd = device.ssd
         self.tree = tree
         self.ready = None
@@ -207,6 +210,7 @@ cdef class Session:
         self.handles = DISK
         self.realtime = realtime
         self.late = LateReplies()
+        self.recorder = recorder
         self.threads = []
         pthread_mutex_init(&self.place, NULL)
         pthread_mutex_init(&self.device, NULL)
@@ -410,6 +414,11 @@ cdef class Session:
             pthread_mutex_unlock(&self.device)
         return n > 0 or end < 0
 
+    cdef void record(self, int op, uint64_t offset, uint64_t size, const uint8_t* data) noexcept nogil:
+        """Tell the trace, if there is one: what it drops, it counts itself."""
+        if self.recorder is not None:
+            self.recorder.note(op, offset, size, data)
+
     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
                  uint8_t* data, int kind) noexcept nogil:
         """Do it, count it, answer."""
@@ -430,6 +439,7 @@ cdef class Session:
         if offset >= self.size:
             return fuse_reply_buf(req, NULL, 0)
         size = min(min(size, self.size - offset), <uint64_t> REQUEST_BYTES)
+        self.record(_record.READ, offset, size, NULL)
         if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):
             return 0
         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
@@ -441,12 +451,14 @@ cdef class Session:
         if size and offset >= self.size:
             return fuse_reply_err(req, ENOSPC)
         size = min(size, self.size - offset) if size else 0
+        self.record(_record.WRITE, offset, size, <const uint8_t*> data)
         return self.run(req, WRITE, <Quiet> do_write, offset, size, 0, <uint8_t*> data, REPLY_WRITTEN)
 
     cdef int sync(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
         if ino != DISK and ino != ROOT:
             return fuse_reply_err(req, 0)
+        self.record(_record.FLUSH, 0, 0, NULL)
         return self.run(req, FLUSH, <Quiet> do_flush, 0, 0, 0, NULL, REPLY_DONE)
 
     cdef int allocate(self, fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length) noexcept nogil:
@@ -465,6 +477,7 @@ cdef class Session:
         if not mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) or <uint64_t> offset >= self.size:
             return fuse_reply_err(req, 0)
         end = min(end, self.size)
+        self.record(_record.ZERO if mode & FALLOC_FL_ZERO_RANGE else _record.TRIM, offset, end - offset, NULL)
         return self.run(req, TRIM, <Quiet> do_trim, offset, end - offset, 0, NULL, REPLY_DONE)
 
     cdef int copy(self, fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_ino_t target_ino, off_t target,
@@ -480,6 +493,8 @@ cdef class Session:
         size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))
         if <uint64_t> abs(source - target) < size:
             return fuse_reply_err(req, EINVAL)
+        if self.recorder is not None:
+            self.recorder.note_copy(source, target, size)
         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)
 
     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:
@@ -519,6 +534,8 @@ cdef class Session:
         if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes
                 or max(span.source, span.target) - min(span.source, span.target) < span.bytes):
             return fuse_reply_err(req, EINVAL)
+        if self.recorder is not None:
+            self.recorder.note_copy(span.source, span.target, span.bytes)
         self.take_device(True)
         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
         pthread_mutex_unlock(&self.device)

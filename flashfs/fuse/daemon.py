@@ -13,8 +13,8 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,6 +25,9 @@ from nandimg.errors import NandimgError
 
 if TYPE_CHECKING:
     import trio
+
+    from flashfs.device import Device
+    from flashfs.replay.recording import Recording
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ class Request:
     allow_other: bool = False
     log: Path | None = None
     faults: tuple[str, ...] = ()  # the words of --fault: what goes wrong with the chip, and when
+    record: Path | None = None  # where a trace of all requests goes
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,10 @@ def prepare(request: Request) -> list[str]:
         from flashfs.crash import fault_words
 
         fault_words.parse(request.faults)  # a word that does not fit is the caller's error, not the daemon's
+    if request.record is not None:
+        from flashfs.replay import recording
+
+        recording.check(request.record)
     if request.log is not None and not request.log.parent.is_dir():
         raise UsageError(f"--log {request.log}: there is no directory {request.log.parent}")
     return cleared
@@ -230,13 +238,34 @@ def _open_and_serve(
     try:
         notes = keep_out_of_reclaim()
         device.stay_pageable()
-        trio.run(_until_unmounted, request, device, cleared, notes, ready)
+        with _recorder(request, device) as recorder:
+            trio.run(_until_unmounted, request, device, recorder, cleared, notes, ready)
     finally:
         # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         device.close(clean=True)  # also if the server failed: that fault was not the device's
     log.info("unmounted %s: checkpoint written", request.mountpoint)
+
+
+@contextmanager
+def _recorder(request: Request, device: Device) -> Iterator[Recording | None]:
+    """The recording that was asked for, closed at the end. A mount that fails leaves no empty trace in the way of the
+    next."""
+    if request.record is None:
+        yield None
+        return
+    from flashfs.replay import recording
+
+    recorder = recording.open_recording(request.record, device)
+    try:
+        yield recorder
+    except BaseException:
+        if recorder.noted == 0:
+            request.record.unlink(missing_ok=True)
+        raise
+    finally:
+        recorder.close()
 
 
 def _front(request: Request, power_goes: Callable[[str], None]) -> Any:
@@ -267,13 +296,19 @@ def words_address(pid: int) -> str:
 
 
 async def _until_unmounted(
-    request: Request, device: Any, cleared: list[str], notes: list[str], ready: Callable[[Mounted], None]
+    request: Request,
+    device: Device,
+    recorder: Recording | None,
+    cleared: list[str],
+    notes: list[str],
+    ready: Callable[[Mounted], None],
 ) -> None:
     import trio
 
     server = make_server(
-        request.server, device, request.mountpoint, allow_other=request.allow_other, realtime=request.realtime
-    )
+        request.server, device, request.mountpoint,
+        allow_other=request.allow_other, realtime=request.realtime, recorder=recorder,
+    )  # fmt: skip
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 

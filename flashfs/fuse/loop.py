@@ -55,6 +55,8 @@ def up(request: daemon.Request, fs: str) -> Up:
     check_file_system(fs)
     home = at_home(request).mountpoint
     target, did = request.mountpoint, mounts.clear_corpse(home)
+    if request.record is not None and mounts.at(home) is not None:
+        raise UsageError(f"--record {request.record}: {request.image} is mounted already: `flashfs down` it first")
     present = mounts.at(target)
     if present is not None and present.source in map(str, mounts.loops_of(home / "disk")):
         return Up(Path(present.source), None, False, [*did, f"{request.image} is already up at {target}"])

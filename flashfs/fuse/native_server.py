@@ -17,6 +17,7 @@ from flashfs.fuse.tree import Tree
 
 if TYPE_CHECKING:
     from flashfs.device import Device
+    from flashfs.replay.recording import Recording
 
 WAKE_S = 0.01  # between two signals to a thread that was asked to end
 
@@ -27,17 +28,19 @@ class NativeServer:
     name = "native"
 
     def __init__(
-        self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False
+        self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
+        recorder: Recording | None = None,
     ) -> None:  # fmt: skip
         self._device = device
         self._mountpoint = mountpoint
         self._allow_other = allow_other
         self._realtime = realtime
+        self._recorder = recorder
         self._stop = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other)
-        session = Session(self._device, tree, realtime=self._realtime)
+        tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other, recorder=self._recorder)
+        session = Session(self._device, tree, realtime=self._realtime, recorder=self._recorder)
         self._mount(session)
         token = trio.lowlevel.current_trio_token()
         hello = trio.Event()

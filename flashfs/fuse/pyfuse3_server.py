@@ -24,15 +24,18 @@ from flashfs.fuse import mounts
 from flashfs.fuse.answers import errno_of
 from flashfs.fuse.tree import DISK, ROOT, Attr, Tree
 from flashfs.fuse.turns import Turns, open_sessions
+from flashfs.replay._record import OPERATIONS
 
 if TYPE_CHECKING:
     from flashfs.device import Device
+    from flashfs.replay.recording import Recording
 
 # Each task of pyfuse3 keeps a buffer of 1 MiB. One works while nothing blocks; the others answer for the texts while a
 # flush is under way and the writes behind it wait.
 TASKS_MAX = 8
 REQUESTS_UNDER_WAY_MAX = 64
 REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it was told to ask for more
+OP_READ, OP_WRITE, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "write", "flush"))  # as traces count them
 FOREVER_S = 86400.0  # names and the size of `disk` never change
 
 
@@ -42,8 +45,9 @@ class Handlers(pyfuse3.Operations):
     supports_dot_lookup = True
     enable_writeback_cache = False  # a write that was acknowledged has reached the device
 
-    def __init__(self, device: Device, tree: Tree) -> None:
+    def __init__(self, device: Device, tree: Tree, recorder: Recording | None = None) -> None:
         super().__init__()
+        self._record: Callable[..., Any] | None = recorder.record if recorder else None
         self.ready = trio.Event()
         self._device = device
         self._read_into: Callable[[int, Any], Any] = device.read_into
@@ -80,6 +84,8 @@ class Handlers(pyfuse3.Operations):
             size = self._size - off
             if size <= 0:
                 return b""
+        if self._record is not None:
+            self._record(OP_READ, off, size)
         if size > len(self._buffer):
             self._buffer = memoryview(bytearray(size))
         try:
@@ -99,6 +105,8 @@ class Handlers(pyfuse3.Operations):
             buf = buf[: max(0, self._size - off)]
             if not buf:
                 raise FUSEError(errno.ENOSPC)
+        if self._record is not None:
+            self._record(OP_WRITE, off, len(buf), buf)
         try:
             if self._lock.locked():
                 async with self._alone():
@@ -111,6 +119,8 @@ class Handlers(pyfuse3.Operations):
         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
         if fh != DISK:
             return
+        if self._record is not None:
+            self._record(OP_FLUSH, 0, 0)
         try:
             async with self._alone():
                 await trio.to_thread.run_sync(self._device.flush)
@@ -200,8 +210,8 @@ class Handlers(pyfuse3.Operations):
 class RealtimeHandlers(Handlers):
     """The same, each reply kept back until its virtual end. Others are read and done meanwhile."""
 
-    def __init__(self, device: Device, tree: Tree) -> None:
-        super().__init__(device, tree)
+    def __init__(self, device: Device, tree: Tree, recorder: Recording | None = None) -> None:
+        super().__init__(device, tree, recorder)
         self._zero_ns = time.monotonic_ns() - device.quiet_at()
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
@@ -253,18 +263,20 @@ class Pyfuse3Server:
     name = "pyfuse3"
 
     def __init__(
-        self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False
-    ) -> None:
+        self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
+        recorder: Recording | None = None,
+    ) -> None:  # fmt: skip
         self._device = device
         self._realtime = realtime
+        self._recorder = recorder
         self._mountpoint = mountpoint
         self._allow_other = allow_other
         self._turns: Turns | None = None  # while it serves
         self._stopping = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other)
-        handlers = (RealtimeHandlers if self._realtime else Handlers)(self._device, tree)
+        tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other, recorder=self._recorder)
+        handlers = (RealtimeHandlers if self._realtime else Handlers)(self._device, tree, self._recorder)
         others = open_sessions()
         mount(handlers, self._mountpoint, mounts.options(self._device.path or "memory", allow_other=self._allow_other))
         try:

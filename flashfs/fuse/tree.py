@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flashfs.device import Device
+    from flashfs.replay.recording import Recording
 
 ROOT = 1  # what FUSE calls the root of every mount
 DISK = 2
@@ -48,23 +49,31 @@ class Tree:
     ``text`` asks the device, so that only the holder of the server's lock may call it; nothing else here does.
     """
 
-    def __init__(self, device: Device, mountpoint: Path, server: str, *, shared: bool) -> None:
+    def __init__(
+        self, device: Device, mountpoint: Path, server: str, *, shared: bool, recorder: Recording | None = None
+    ) -> None:
         self.device = device
         self._uid, self._gid = os.getuid(), os.getgid()
         self._time_ns = time.time_ns()
         # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
-        self._mount = {"mountpoint": str(mountpoint), "server": server, "pid": os.getpid()}
+        self._mount: dict[str, Any] = {"mountpoint": str(mountpoint), "server": server, "pid": os.getpid()}
+        self._mount["record"] = str(recorder.path) if recorder else None
+        self._recorder = recorder
         self._disk_mode = stat.S_IFREG | (0o660 if shared else 0o600)
         self._text_mode = stat.S_IFREG | (0o444 if shared else 0o400)
         self._root_mode = stat.S_IFDIR | (0o755 if shared else 0o700)
         self._sources: dict[str, Callable[[], dict[str, Any]]] = {
-            "stats.json": device.stats,
+            "stats.json": self._stats,
             "smart.json": device.smart,
             "config.json": lambda: {**device.config(), **self._mount},
         }
         self._text_sizes: dict[int, int] = {}
         self._names = ["disk", *self._sources]
         self._inodes = {name.encode(): DISK + index for index, name in enumerate(self._names)}
+
+    def _stats(self) -> dict[str, Any]:
+        stats = self.device.stats()
+        return {**stats, "record": self._recorder.figures()} if self._recorder else stats
 
     def inode(self, name: bytes) -> int | None:
         """The inode number of ``name`` in the root directory, or None."""
