@@ -162,7 +162,7 @@ cdef int64_t do_flush(Session self, uint64_t _, uint64_t __, uint64_t ___, uint8
     self.ssd.flush(t_ns)
     if self.realtime:
         with gil:
-            t_ns = max(t_ns, max(self.ssd.nand.clock()["dies"]))
+            t_ns = max(t_ns, <int64_t> self.quiet_at())
     return t_ns
 
 
@@ -181,7 +181,7 @@ cdef class Session:
     """A mount. ``serve`` runs in ``threads_wanted`` threads; ``stop`` makes it return in each."""
     cdef fuse_session* session
     cdef Ssd ssd
-    cdef object tree, ready
+    cdef object tree, ready, quiet_at
     cdef dict texts
     cdef uint64_t size, handles
     cdef uint32_t page_bytes
@@ -202,6 +202,7 @@ cdef class Session:
     def __cinit__(self, device, tree, *, bint realtime=False, Recorder recorder=None):
         self.ssd = device.ssd
         self.tree = tree
+        self.quiet_at = device.quiet_at
         self.ready = None
         self.texts = {}
         self.size = device.size
@@ -269,7 +270,7 @@ cdef class Session:
             if wake_install() != 0:
                 raise OSError(errno, os.strerror(errno))
             if self.realtime:
-                self.zero_ns = now_ns() - max(self.ssd.nand.clock()["dies"], default=0)
+                self.zero_ns = now_ns() - <int64_t> self.quiet_at()
             set_buffer(buffer)
             with nogil:
                 result = self.answer_realtime() if self.realtime else self.answer_all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import time
+from dataclasses import replace
 from typing import Any
 
 import nandimg
@@ -43,7 +44,7 @@ class MemoryDevice(Device):
 
     def prepare(self, faults: list[str]) -> None:
         """``slow_flush=0.7``: seconds a sync takes; ``stats=bug``."""
-        words = dict(fault.split("=") for fault in faults)
+        words = dict(fault.split("=") for fault in faults if "=" in fault)
         self.slow_s = float(words.get("slow_flush", 0))
         self.broken_stats = "stats" in words
         Buggy.broken = "read" in words
@@ -65,8 +66,12 @@ class MemoryDevice(Device):
 def make(size: int, faults: list[str]) -> MemoryDevice:
     """A device of ``size`` bytes without a write buffer, so that each write is a program. ``write=ENOSPC``: programs
     and syncs fail with that, once it is made; ``read=bug``: the FTL has a bug."""
-    words = dict(fault.split("=") for fault in faults)
+    words = dict(fault.split("=") for fault in faults if "=" in fault)
     code = getattr(errno, words.get("write", "EIO"))
+    geometry = Geometry.sized(size, op=0.5, pages_per_block=64)
+    if "slow_chip" in words:  # on four dies, reads and programs take that many ms, and transfers nothing to speak of
+        slow_ns = int(words["slow_chip"]) * 1_000_000
+        geometry = replace(geometry, dies=4, read_ns=slow_ns, program_ns=slow_ns, transfer_ns=1)
     ftl = "memory_device:Buggy" if "read" in words else "pagemap"
 
     def build(at: tuple[int, ...]) -> tuple[MemoryDevice, int]:
@@ -78,7 +83,7 @@ def make(size: int, faults: list[str]) -> MemoryDevice:
             fronts.append(HostErrors(watched, at, code, sticky=True))
             return fronts[0]
 
-        image = nandimg.memory_image(Geometry.sized(size, op=0.5, pages_per_block=64), "file")
+        image = nandimg.memory_image(geometry, "file")
         made.append(MemoryDevice.start(image, ftl, {"buffer": 0}, front))  # type: ignore[arg-type]
         return made[0], fronts[0].operations
 

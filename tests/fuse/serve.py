@@ -1,5 +1,5 @@
-"""A process that serves a device in memory: ``serve.py SERVER MOUNTPOINT SIZE [FAULT ...]``; for the faults see
-memory_device.py. Prints "ready" once `disk` answers, and at the end what reached the device."""
+"""A process that serves a device in memory: ``serve.py SERVER MOUNTPOINT SIZE [WORD ...]``; the words are
+memory_device.py's faults, and ``realtime``. Prints "ready" once `disk` answers, and at the end what reached the device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def serve(server: Server) -> None:
 def main() -> None:
     name, mountpoint, size, *faults = sys.argv[1:]
     device = memory_device.make(int(size), faults)
-    trio.run(serve, make_server(name, device, Path(mountpoint)))
+    trio.run(serve, make_server(name, device, Path(mountpoint), realtime="realtime" in faults))
     print(device.calls(), flush=True)
 
 

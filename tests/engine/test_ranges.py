@@ -1,0 +1,87 @@
+"""Requests in bytes of any alignment, against a model in memory."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from flashfs.device import Device
+from flashfs.errors import UsageError
+from nandimg import Geometry
+
+PAGE = 512
+PAGES = 64
+SIZE = PAGE * PAGES
+GEOMETRY = Geometry(
+    page_bytes=PAGE, oob_bytes=64, pages_per_block=16, blocks=24, dies=2, channels=1, lpas=PAGES
+)  # fmt: skip
+OFFSETS = st.integers(0, SIZE) | st.integers(0, PAGES).map(lambda page: page * PAGE)
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["write", "trim", "copy", "read", "flush"]), OFFSETS, OFFSETS, OFFSETS), max_size=30
+)
+
+
+def mapped(device: Device) -> list[bool]:
+    return [device.ssd.mapped(lpa) for lpa in range(PAGES)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(operations=OPERATIONS, ftl=st.sampled_from(["pagemap", "slimftl"]), buffer=st.sampled_from([0, 4]))
+def test_any_request(operations: list[tuple[str, int, int, int]], ftl: str, buffer: int) -> None:
+    with Device.memory(GEOMETRY, ftl, {"buffer": buffer}) as device:
+        model = bytearray(SIZE)
+        for count, (what, offset, other, length) in enumerate(operations):
+            length = min(length, SIZE - offset)
+            if what == "write":
+                data = bytes([count % 255 + 1]) * length
+                device.write(offset, data)
+                model[offset : offset + length] = data
+            elif what == "trim":
+                before = mapped(device)
+                device.trim(offset, length)
+                model[offset : offset + length] = bytes(length)
+                for lpa in range(-(-offset // PAGE), (offset + length) // PAGE):
+                    assert not device.ssd.mapped(lpa)
+                assert all(was or not now for was, now in zip(before, mapped(device), strict=True))
+            elif what == "copy":
+                length = min(length, SIZE - other, abs(offset - other))
+                device.copy(offset, other, length)
+                model[other : other + length] = model[offset : offset + length]
+            elif what == "flush":
+                device.flush()
+            assert device.read(offset, min(length, SIZE - offset)) == model[offset : offset + length]
+        assert device.read(0, SIZE) == model
+        assert device.problems() == []
+
+
+def test_extents() -> None:
+    with Device.memory(GEOMETRY, "pagemap", {"buffer": 4}) as device:
+        assert (device.extent(0, mapped=True), device.extent(0, mapped=False)) == (SIZE, 0)
+        device.write(5 * PAGE + 100, b"x")  # still in the write buffer
+        device.write(7 * PAGE, bytes(9 * PAGE))
+        assert device.extent(0, mapped=True) == 5 * PAGE
+        assert device.extent(5 * PAGE + 200, mapped=True) == 5 * PAGE + 200
+        assert device.extent(5 * PAGE + 200, mapped=False) == 6 * PAGE
+        assert device.extent(7 * PAGE, mapped=False) == 16 * PAGE
+        device.trim(10 * PAGE, PAGE)
+        assert device.extent(7 * PAGE, mapped=False) == 10 * PAGE
+        assert device.extent(SIZE, mapped=True) == SIZE
+
+
+def test_a_hole_is_copied_as_a_hole() -> None:
+    with Device.memory(GEOMETRY) as device:
+        device.write(0, b"a" * PAGE)
+        device.write(2 * PAGE, b"c" * PAGE)
+        device.write(33 * PAGE, b"x" * PAGE)
+        device.copy(0, 32 * PAGE, 3 * PAGE)
+        assert [device.ssd.mapped(lpa) for lpa in (32, 33, 34)] == [True, False, True]
+        with pytest.raises(UsageError, match="overlap"):
+            device.copy(0, PAGE, 2 * PAGE)
+
+
+def test_a_ragged_trim_of_nothing_writes_nothing() -> None:
+    with Device.memory(GEOMETRY) as device:
+        device.trim(100, 50)
+        device.trim(PAGE - 10, 20)
+        assert device.ssd.host_write == 0

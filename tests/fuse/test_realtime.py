@@ -1,0 +1,93 @@
+"""--realtime: what software above a mount feels of the chip, on one whose operations take 30 ms."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from conftest import Served
+
+pytestmark = pytest.mark.mount
+SLOW_S = 0.03
+PAGE = 4096
+LATE_S = 0.15  # what a busy machine may add
+
+
+def timed(calls: list[Callable[[], object]]) -> float:
+    """Seconds until all of them are done, begun together."""
+    threads = [threading.Thread(target=call) for call in calls]
+    started = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.monotonic() - started
+
+
+def test_each_reply_waits_for_its_virtual_end(serve: Callable[..., Served]) -> None:
+    """A request takes an operation's time; those of different dies take it side by side, those of one die queue."""
+    served = serve("slow_chip=30", "realtime")
+    fd = os.open(served.disk, os.O_RDWR)
+    try:
+        assert timed([lambda: os.pwrite(fd, b"x" * PAGE, 0)]) >= SLOW_S
+        once = timed([lambda: os.pread(fd, PAGE, 0)])
+        assert SLOW_S <= once < SLOW_S + LATE_S
+        assert os.pread(fd, 1, 0) == b"x"
+        same_page = timed([lambda: os.pread(fd, PAGE, 0)] * 8)
+        assert 8 * SLOW_S <= same_page < 8 * SLOW_S + LATE_S
+        hole = timed([lambda: os.pread(fd, PAGE, 100 * PAGE)])
+        assert hole < SLOW_S
+    finally:
+        os.close(fd)
+
+
+def test_dies_work_side_by_side(serve: Callable[..., Served]) -> None:
+    """Small writes take turns at the four dies (a stripe is four pages): read together, 32 pages take a die's share."""
+    served = serve("slow_chip=30", "realtime")
+    fd = os.open(served.disk, os.O_RDWR)
+    try:
+        for at in range(0, 32 * PAGE, 4 * PAGE):
+            os.pwrite(fd, os.urandom(4 * PAGE), at)
+        took = timed([lambda: os.pread(fd, 32 * PAGE, 0)])
+        assert 8 * SLOW_S <= took < 8 * SLOW_S + LATE_S
+    finally:
+        os.close(fd)
+
+
+def test_a_flush_waits_for_all_that_was_begun(serve: Callable[..., Served]) -> None:
+    served = serve("slow_chip=30", "realtime")
+    fd = os.open(served.disk, os.O_RDWR)
+    try:
+        assert timed([lambda: os.pwrite(fd, os.urandom(16 * PAGE), 0)]) >= 4 * SLOW_S
+        assert timed([lambda: os.fsync(fd)]) < SLOW_S + LATE_S
+    finally:
+        os.close(fd)
+
+
+def test_without_it_nobody_waits(serve: Callable[..., Served]) -> None:
+    served = serve("slow_chip=30")
+    fd = os.open(served.disk, os.O_RDWR)
+    try:
+        assert timed([lambda: os.pwrite(fd, os.urandom(64 * PAGE), 0)]) < 64 // 4 * SLOW_S
+    finally:
+        os.close(fd)
+
+
+def test_unmounting_answers_those_who_wait(serve: Callable[..., Served]) -> None:
+    served = serve("slow_chip=900", "realtime")
+    fd = os.open(served.disk, os.O_RDWR)
+    waiting = threading.Thread(target=lambda: os.pwrite(fd, b"x" * PAGE, 0))
+    waiting.start()
+    time.sleep(0.3)
+    started = time.monotonic()
+    served.process.terminate()
+    served.process.communicate(timeout=30)
+    waiting.join(5)
+    assert not waiting.is_alive()
+    assert time.monotonic() - started < 10
+    with suppress(OSError):  # nobody is there to hear of it
+        os.close(fd)
