@@ -68,7 +68,7 @@ def make(size: int, faults: list[str]) -> MemoryDevice:
     and syncs fail with that, once it is made; ``read=bug``: the FTL has a bug."""
     words = dict(fault.split("=") for fault in faults if "=" in fault)
     code = getattr(errno, words.get("write", "EIO"))
-    geometry = Geometry.sized(size, op=0.5, pages_per_block=64)
+    geometry = Geometry.sized(size, op=0.5, pages_per_block=16)
     if "slow_chip" in words:  # on four dies, reads and programs take that many ms, and transfers nothing to speak of
         slow_ns = int(words["slow_chip"]) * 1_000_000
         geometry = replace(geometry, dies=4, read_ns=slow_ns, program_ns=slow_ns, transfer_ns=1)

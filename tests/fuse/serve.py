@@ -1,5 +1,7 @@
 """A process that serves a device in memory: ``serve.py SERVER MOUNTPOINT SIZE [WORD ...]``; the words are
-memory_device.py's faults, and ``realtime``. Prints "ready" once `disk` answers, and at the end what reached the device."""
+memory_device.py's faults, and ``realtime``.
+
+Prints "ready" once `disk` answers, and at the end what reached the device."""
 
 from __future__ import annotations
 
