@@ -214,7 +214,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a stream that opens a block without making room": Bug(
         "placement",
-        Patch("flashfs/_defaults", "            if stream == STREAM_HOST:\n                self.ssd.make_room()\n", ""),
+        Patch("flashfs/_defaults", "                self.ssd.make_room()\n            elif",
+              "                pass\n            elif"),
         ("pagemap",),
     ),
     "a page table that loads one entry too few": Bug(
