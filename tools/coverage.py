@@ -60,7 +60,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 
 #: campaigns, scaled down: what follows `flashfs crash`
 CAMPAIGNS = (
-    ("--tier", "sweep,random", "--seed", "1", "--cuts"),
+    ("--tier", "sweep,random,host,faults", "--seed", "1", "--cuts"),
     ("--every", "--length", "1", "--depth", "2"),
 )
 CUTS = 500  #: of each tier and FTL

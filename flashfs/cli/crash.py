@@ -29,9 +29,9 @@ def command(
     context: typer.Context,
     ftl: Annotated[str | None, typer.Option(metavar="A,B,...", help="Which FTLs. Default: all.")] = None,
     tier: Annotated[
-        str, typer.Option(metavar="sweep|random|host|every|kill,...", help="Kinds of campaign; see docs/crash.md.")
+        str, typer.Option(metavar="sweep|random|host|faults|every|kill,...", help="Kinds; see docs/crash.md.")
     ] = "sweep,random,host",
-    cuts: Annotated[int, typer.Option(min=1, metavar="N", help="Cuts per FTL and tier: sweep, random, host.")] = 10_000,
+    cuts: Annotated[int, typer.Option(min=1, metavar="N", help="Cuts per FTL and tier: all but every, kill.")] = 10_000,
     every: Annotated[bool, typer.Option("--every", help="Tier every: all programs up to --length, no chance.")] = False,
     length: Annotated[int, typer.Option(min=0, max=8, metavar="N", help="Longest program of tier every.")] = 3,
     depth: Annotated[

@@ -147,8 +147,9 @@ class Bench:
                 self.survive()
                 self.phase += self.phase <= len(self.steps)
             while self.phase <= len(self.steps):
-                self.attempt(self.format if self.phase == 0 else self.next_step)
-                self.say(self.words[self.phase - 1] if self.phase else "formatted")
+                done = self.words[self.phase - 1] if self.phase else "formatted"
+                self.attempt(self.format if self.phase == 0 else self.next_step)  # may end the program: worn out
+                self.say(done)
                 self.phase += 1
             self.outcome.operations.append(self.nand.operations)
             while not self.attempt(self.finish):

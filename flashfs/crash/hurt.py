@@ -3,13 +3,14 @@
 Some of it a device must bear as it bears a power cut: failures that the chip reports, an upper page that takes its
 lower one along, blocks that wear out, an image whose disk fails. Some of it costs data that nobody can bring back. Then
 the rule is: an LPA gives EIO, or what it should; an older version only after a recovery that raised an alarm; another
-LPA's page, or a torn one, never. And the device must go on.
+LPA's page, or a torn one, never. And the device must go on. One thing no recovery can see: a program that took an
+earlier page's place in its own block. Nothing in an OOB says which page of the block it was meant for.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flashfs import _ranges, _recovery
@@ -19,7 +20,7 @@ from flashfs.crash.judge import Judge
 from flashfs.device import ENGINE_OOB, build_ssd
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandFilter, dress
-from nandimg._menu import HostErrors
+from nandimg._menu import HostErrors, Misdirection
 from nandimg._tears import spoil
 
 CHECKPOINT, TRIM, LAST = 4, 5, 2  #: kinds of metadata pages, and the flag of a descriptor (SPEC.md, section 8)
@@ -118,11 +119,26 @@ class HurtBench(Bench):
 
     def mend(self) -> None:
         """The image's disk works again."""
+        for one in self.filters():
+            if isinstance(one, HostErrors):
+                one.mend()
+
+    def filters(self) -> Iterator[NandFilter]:
+        """What stands in front of the chip."""
         nand: Any = self.nand
         while isinstance(nand, NandFilter):
-            if isinstance(nand, HostErrors):
-                nand.mend()
+            yield nand
             nand = nand.inner
+
+    def may_be_older(self) -> bool:
+        """Whether an LPA may read as it was once."""
+        return self.damaging and bool(self.alarms or any(self.hidden_strikes()))
+
+    def hidden_strikes(self) -> Iterator[int]:
+        """Operations that landed on another page of their own block."""
+        for one in self.filters():
+            if isinstance(one, Misdirection):
+                yield from (at for at, block, _, *place in one.struck if place and place[0] == block)
 
     def mount(self) -> None:
         try:
@@ -190,7 +206,7 @@ class HurtBench(Bench):
                 self.lost.add(lpa)
             elif crashed:
                 wrong = self.judge.crashed(lpa, found)
-                if wrong and not (self.damaging and self.alarms and self.judge.take_older(lpa, found)):
+                if wrong and not (self.may_be_older() and self.judge.take_older(lpa, found)):
                     raise Wrong(f"{when}: {wrong}" + ", and no alarm was raised" * self.damaging)
                 self.judge.unsure.discard(lpa)
             elif not self.judge.allows(lpa, found):

@@ -170,8 +170,9 @@ BUGS: dict[str, Bug] = {
     ),
     "a flush that leaves the write buffer": Bug(
         "core",
-        Patch("flashfs/_core", "if not self.buffer.in_nvram:\n            self.drain()\n        self.barrier()",
-              "self.barrier()"),
+        Patch("flashfs/_core",
+              "if not self.buffer.in_nvram:\n            self.drain()\n        if self.checkpoint_due:",
+              "if self.checkpoint_due:"),
     ),
     "a barrier that logs no trims": Bug(
         "core",
@@ -213,7 +214,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a stream that opens a block without making room": Bug(
         "placement",
-        Patch("flashfs/_defaults", "            if stream == STREAM_HOST:\n                self.ssd.make_room()\n", ""),
+        Patch("flashfs/_defaults", "                self.ssd.make_room()\n            elif",
+              "                pass\n            elif"),
         ("pagemap",),
     ),
     "a page table that loads one entry too few": Bug(

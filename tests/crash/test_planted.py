@@ -10,6 +10,7 @@ from pathlib import Path
 
 import bugs
 import pytest
+from Cython.Compiler.TreeFragment import parse_from_strings
 
 from flashfs.crash import Case, campaign, run_case, tiers
 from flashfs.crash.bench import Bench
@@ -17,7 +18,7 @@ from flashfs.ftl import SCHEMES
 
 SEED = 11
 #: what is asked, in this order, until a tier catches it: cuts, or the programs' length in tier every
-BOUNDS = {"sweep": 4_000, "random": 2_000, "every": 1, "host": 6_000}
+BOUNDS = {"sweep": 4_000, "random": 2_000, "every": 2, "host": 6_000}
 PATCHES = {name: bug for name, bug in bugs.BUGS.items() if isinstance(bug.how, bugs.Patch)}
 PLANTS = {name: bug for name, bug in bugs.BUGS.items() if name not in PATCHES}
 QUICK = "a protected slot that is written over"  #: its module is the quickest to build
@@ -56,11 +57,13 @@ def test_is_caught(monkeypatch: pytest.MonkeyPatch, ftl: str, bug: str) -> None:
 
 @pytest.mark.parametrize("bug", PATCHES)
 def test_a_patch_fits_its_module(bug: str) -> None:
-    """Exactly once: a patch that fits nowhere plants nothing."""
+    """Exactly once, and what comes out is Cython: a patch that fits nowhere plants nothing."""
     how = PATCHES[bug].how
     assert isinstance(how, bugs.Patch)
-    assert (bugs.ROOT / f"{how.module}.pyx").read_text().count(how.old) == 1
+    source = (bugs.ROOT / f"{how.module}.pyx").read_text()
+    assert source.count(how.old) == 1
     assert how.old != how.new
+    parse_from_strings("patched", source.replace(how.old, how.new))
 
 
 @pytest.mark.parametrize("bug", [pytest.param(b, marks=() if b == QUICK else pytest.mark.slow) for b in PATCHES])

@@ -139,8 +139,9 @@ class Writer:
         self.say(done=self.generation, name=name, record=record, gone=gone, up=self.is_up())
 
     def is_up(self) -> bool:
-        """Whether the file system still answers behind its fsync. xfs may be shut down by then, and the fsync of a
-        folder may not have noticed; it is noted, so that a loss can be laid at the right door."""
+        """Whether the file system still answers behind its fsync. After a shutdown, xfs returns 0 for the fsync of a
+        folder without having written anything: its log dropped the change, so none seems to be left to write. What
+        it says is then worth nothing, and the log says so."""
         try:
             os.fstat(self.folder)
         except OSError:

@@ -1,0 +1,139 @@
+"""Tier faults: more goes wrong than the power, and a judge who knows what may be lost by it and what may not."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from flashfs import _recovery
+from flashfs.crash import Case, campaign, run_case
+from flashfs.crash.cases import SPOILS
+from flashfs.crash.hurt import HurtBench, HurtJudge
+from flashfs.crash.tiers import FAULT_KINDS, hurt
+from flashfs.ftl import SCHEMES
+
+CUTS = 500  #: a scheme; some thousand operations of the flash each
+SEED = 20261124
+ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
+#: small programs, each with the fault that it is about
+WORN = f"ftl={{}} preset=tiny-16 fault=wear=3 program='{'w0+40 f ' * 12}'"
+HIDDEN = (
+    "ftl=pagemap preset=tiny-16 opt.buffer=4 fault=misdirect=14 cut=16:prefix "
+    "program='w30 w20 w31 w28 w43 w2 w20+4 f w28 i w15+2 w1 w2 f f f'"
+)
+DYING = "ftl={} preset=tiny-16 fault=eio=40+ cut=90:prefix program='w0+30 f w3+9 t8 w0+30 f w0+9 f w9 f'"
+
+
+@ALL
+def test_whatever_goes_wrong(ftl: str) -> None:
+    result = campaign.run(ftl, "faults", SEED, CUTS)
+    assert not result.failures, "\n".join(map(str, result.failures[:5]))
+    assert result.cuts >= CUTS
+
+
+@ALL
+def test_a_line_is_the_case_and_the_case_is_deterministic(ftl: str) -> None:
+    for unit in range(3):
+        for case in hurt(ftl, 1, unit):
+            again = Case.parse(case.line())
+            assert again.line() == case.line()
+            assert run_case(again) == run_case(case)
+
+
+def test_everything_on_the_menu_comes_up() -> None:
+    cases = [case for unit in range(20) for case in hurt("pagemap", 1, unit)]
+    assert {fault.kind for case in cases for fault in case.faults} == set(FAULT_KINDS)
+    assert {word for case in cases for word in case.program.split() if word.startswith("x")} == set(SPOILS)
+    assert {len(case.cuts) for case in cases} == {0, 1, 2}
+
+
+def played(line: str) -> tuple[HurtBench, str | None]:
+    """The bench behind its case, and what was wrong."""
+    bench = HurtBench(Case.parse(line))
+    try:
+        failure = bench.play().failure
+    finally:
+        bench.release()
+    return bench, failure and failure.why
+
+
+@ALL
+def test_a_chip_that_wears_out_ends_the_program(ftl: str) -> None:
+    """What was flushed can still be read; that is all that is asked then."""
+    bench, why = played(WORN.format(ftl))
+    assert why is None
+    assert bench.worn_out
+
+
+@ALL
+def test_the_image_is_mounted_again_when_its_disk_works_again(ftl: str) -> None:
+    said: list[str] = []
+    outcome = run_case(Case.parse(DYING.format(ftl)), lambda what, at: said.append(what))
+    assert outcome.failure is None
+    assert any(line.startswith("refused: ") for line in said)
+    assert any(line.startswith("mounted ") for line in said)
+
+
+def test_a_program_on_another_page_of_its_block_is_the_one_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit, and it is this one alone that the judge lets pass (docs/crash.md)."""
+    bench, why = played(HIDDEN)
+    assert why is None
+    assert list(bench.hidden_strikes()) == [14]
+    assert bench.alarms == []
+    monkeypatch.setattr(HurtBench, "hidden_strikes", lambda bench: iter(()))
+    assert played(HIDDEN)[1] == "after recovery: LPA 22: holds a hole; it may hold version 9, and no alarm was raised"
+
+
+# --- the judge
+
+
+def test_the_judge_knows_older_versions_from_others() -> None:
+    judge = HurtJudge(4, 64)
+    first, second = judge.will_write(1), judge.will_write(1)
+    judge.flushed()
+    other = judge.will_write(2)
+    assert judge.allows(1, second)
+    assert not judge.allows(1, first)
+    assert not judge.take_older(1, other)
+    assert not judge.take_older(1, first[:32] + second[32:])
+    assert judge.take_older(1, first)
+    assert judge.allows(1, first)
+    assert not judge.allows(1, second)
+
+
+def silent(patch: pytest.MonkeyPatch) -> None:
+    """A recovery that tells nobody what it found."""
+
+    class Planted(_recovery.Recovery):  # type: ignore[misc, name-defined]
+        def run(self) -> Any:
+            report = super().run()
+            self.work.alarms.clear()
+            return report
+
+    patch.setattr(_recovery, "Recovery", Planted)
+
+
+def zeros(patch: pytest.MonkeyPatch) -> None:
+    """A page that cannot be read reads as a hole."""
+    read_page = HurtBench.read_page
+    patch.setattr(HurtBench, "read_page", lambda bench, lpa: read_page(bench, lpa) or bytes(bench.geometry.page_bytes))
+
+
+@ALL
+@pytest.mark.parametrize("plant", [silent, zeros])
+def test_damage_in_silence_is_a_failure(monkeypatch: pytest.MonkeyPatch, ftl: str, plant: Any) -> None:
+    plant(monkeypatch)
+    result = campaign.run(ftl, "faults", SEED, CUTS)
+    assert result.failed
+
+
+def test_its_failures_have_lines_that_a_shell_reads_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    zeros(monkeypatch)
+    failure = campaign.run("pagemap", "faults", SEED, CUTS).failures[0]
+    command = shlex.split(failure.replay)
+    assert command[:3] == ["flashfs", "crash", "replay"]
+    outcome = run_case(Case.parse(command[3]))
+    assert outcome.failure is not None
+    assert outcome.failure.why == failure.why
