@@ -254,6 +254,6 @@ def spread(of: UInt64s, offset: UInt64s, length: UInt64s) -> Hashes:
     if len(counts) and counts.max() <= 1 and not (offset % np.uint64(GRAIN)).any():
         return Hashes(start, of[counts > 0])
     piece: UInt64s = (np.arange(start[-1]) - np.repeat(start[:-1], counts)).astype(np.uint64)
-    within = np.repeat(offset % np.uint64(GRAIN), counts) << np.uint64(20)
-    grain: UInt64s = np.repeat(of, counts) + (piece + within) * ODD
-    return Hashes(start, grain)
+    within: UInt64s = np.repeat(offset % np.uint64(GRAIN), counts)
+    apart: UInt64s = np.multiply(piece + np.left_shift(within, np.uint64(20)), ODD)
+    return Hashes(start, np.repeat(of, counts) + apart)
