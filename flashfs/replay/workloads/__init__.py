@@ -30,11 +30,11 @@ from flashfs.replay.source import (
     starts,
 )  # fmt: skip
 from flashfs.replay.workloads import _random
-from flashfs.replay.workloads._grammar import COMMON, Parameter, parse
+from flashfs.replay.workloads._grammar import COMMON, Parameter, count, parse
 from flashfs.replay.workloads._patterns import PATTERNS, Pattern, Span
 from flashfs.replay.workloads._random import Alias, Stream, Zipf, ln, mixed_up
 
-__all__ = ["COMMON", "PATTERNS", "Parameter", "Workload", "is_workload"]
+__all__ = ["COMMON", "PATTERNS", "Parameter", "Workload", "count", "is_workload", "written"]
 
 BLOCK = 8_192  #: requests that are made together, because columns of 64 KiB stay in the cache; it changes none of them
 VERSION = 1  #: of what a text means: in the hash, and raised when the same text gives other requests
