@@ -39,8 +39,8 @@ class Grid:
         used_columns = max(1, -(-self.column_end // self.column_unit))
         out = self.cells[:, :used_rows, :used_columns]
         for axis, most in ((1, rows), (2, columns)):
-            edges = np.unique(np.linspace(0, out.shape[axis], min(most, out.shape[axis]) + 1).astype(int)[:-1])
-            out = np.add.reduceat(out, edges, axis=axis)
+            together = -(-out.shape[axis] // most)  # the same number for each cell, or cells could not be compared
+            out = np.add.reduceat(out, np.arange(0, out.shape[axis], together), axis=axis)
         return out
 
 

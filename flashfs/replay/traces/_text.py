@@ -25,7 +25,10 @@ INT, TEXT = pl.Int64(), pl.String()
 NANO = pl.Decimal(38, 9)  #: seconds, read exactly: a double of seconds since 1970 is good for 200 ns
 MICRO = pl.Decimal(38, 6)  #: milliseconds likewise
 INT64_MAX = (1 << 63) - 1
+NUMBER_BYTES_MAX = 37
+SAMPLE_BYTES_MAX = 512  #: of a line: no format has longer ones, and some patterns would search them for long
 BLANKS = bytes.maketrans(b"\t", b" ")
+ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  #: noise need not be UTF-8, and polars insists
 
 
 class TextFormat(Format):
@@ -163,6 +166,8 @@ class TextFormat(Format):
         """A row for each line; null where there is no field, or none of its type."""
         if b"\r\n" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n")
+        if not chunk.isascii():
+            chunk = chunk.translate(ASCII)
         if self.separator == " ":
             chunk = squeezed(chunk)
         # The first row says how many columns there are, and it must not be one of the trace's
@@ -204,10 +209,12 @@ class TextFormat(Format):
 
 
 def is_number(value: bytes, kind: Any) -> bool:
-    """Whether polars read this as a number of that type."""
+    """Whether polars reads this as a number of that type."""
+    if len(value) > NUMBER_BYTES_MAX:
+        return False  # and neither regular expressions nor int() like such
     if kind == INT:
         return re.fullmatch(rb"[+-]?\d+", value) is not None and -INT64_MAX <= int(value) <= INT64_MAX
-    return re.fullmatch(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value) is not None and len(value) < 38
+    return re.fullmatch(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value) is not None
 
 
 def filled(series: pl.Series, value: int) -> np.ndarray:
@@ -236,7 +243,7 @@ def sample_lines(head: bytes) -> list[bytes]:
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     if len(lines) > 1 and len(head) >= 1 << 16:
         lines.pop()  # it may have been cut
-    return [line for line in lines[:1000] if line.strip()]
+    return [line[:SAMPLE_BYTES_MAX] for line in lines[:1000] if line.strip()]
 
 
 def letters(column: str, read: tuple[str, ...], write: tuple[str, ...], trim: tuple[str, ...] = ()) -> pl.Expr:
