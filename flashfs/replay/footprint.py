@@ -10,6 +10,7 @@ from flashfs.replay.source import Int64s, UInt64s
 CHUNK_BITS = 8
 CHUNK = 1 << CHUNK_BITS  #: pages that are kept together
 ROOM = 64  #: chunks at first
+MERGED = 1 << 20  #: new numbers that are gathered before they are sorted in
 
 
 class PageSets:
@@ -89,7 +90,7 @@ class Distinct:
         self.total += len(numbers)
         self._new.append(np.unique(numbers))
         self._new_n += len(self._new[-1])
-        if self._new_n > max(1 << 20, len(self._known)):
+        if self._new_n > max(MERGED, len(self._known)):
             self._merge()
 
     def _merge(self) -> None:

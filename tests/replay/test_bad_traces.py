@@ -10,7 +10,7 @@ import pytest
 from trace_files import DATA, PACKERS, REQUESTS, in_ns, rows, whole
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.replay.source import TRIM, WRITE, TraceError
+from flashfs.replay.source import TRIM, TraceError
 from flashfs.replay.traces import Options, Trace, _content
 
 GOOD = "128166372000000000,host,0,Write,4096,4096,1\n"
@@ -90,7 +90,8 @@ def test_binary_noise_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(_content, "CHUNK_BYTES", chunk_bytes)
         trace = Trace(path)
         assert len(whole(trace)) == 400
-        assert [(reason, line) for reason, _, line, _ in told(trace)][0] == ("no text", 201)
+        reason, _, line, _ = told(trace)[0]
+        assert (reason, line) == ("no text", 201)
         blank = trace.skipped.get("blank lines", 0)
         assert trace.rejected.total + blank == noise.count(b"\n") + 1
 
@@ -169,9 +170,9 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["msr", "spc", "fiu", "blkparse", "wiscsee", "biotracer", "disksim", "mqsim", "vscsi2"])
 def test_noise_that_is_said_to_be_a_trace(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "trace", random.Random(3).randbytes(200_000))
-    with pytest.raises(TraceError, match=r"no request can be replayed, [\d,]+ lines rejected, the first at line 1") as e:
+    with pytest.raises(TraceError, match=r"no request can .*, [\d,]+ lines rejected, the first at line 1") as caught:
         whole(Trace(path, format=name))
-    assert str(e.value).isprintable()
+    assert str(caught.value).isprintable()
 
 
 def test_an_iolog_with_another_first_line(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_beyond_and_before_the_device(tmp_path: Path) -> None:
     assert [offset // 512 for _, _, offset, _ in rows(whole(trace))] == [0, 2040, 8]
     assert told(trace) == [("beyond the device", 2, 3, "offset 1044992, length 4096")]
     trace = Trace(path, Options(shift_bytes=-8 * 512), device_bytes=1 << 20)
-    assert [(op, offset // 512) for _, op, offset, _ in rows(whole(trace))] == [(WRITE, 2032), (WRITE, 2033), (WRITE, 0)]
+    assert [offset // 512 for _, _, offset, _ in rows(whole(trace))] == [2032, 2033, 0]
     assert [(reason, line) for reason, _, line, _ in told(trace)] == [
         ("before the device", 1), ("beyond the device", 4),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Each format gives the requests that are in it, however it is packed and cut; real traces give the counts beside them."""
+"""Each format gives the requests that are in it, however it is packed; real traces give the counts beside them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_times_are_exact(tmp_path: Path) -> None:
 
 
 def test_content_hashes() -> None:
-    """Three contents in turn; a request of one 4 KiB keeps its number, the pieces of others have numbers of their own."""
+    """Three contents in turn; a request of one 4 KiB keeps its number, pieces of others have numbers of their own."""
     hashes = whole(Trace(DATA / "fiu.txt")).hashes
     assert hashes is not None
     pieces = [length // 4096 for _, _, _, length in REQUESTS]

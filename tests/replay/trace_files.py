@@ -1,4 +1,4 @@
-"""Trace files for tests: our own, which hold the same requests in every format, and other people's where there are any."""
+"""Trace files for tests: our own, with the same requests in every format, and other people's where there are any."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from flashfs.replay.source import (
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import COMMON, Parameter, count, parse
 from flashfs.replay.workloads._patterns import PATTERNS, Pattern, Span
-from flashfs.replay.workloads._random import Alias, Stream, Zipf, ln, mixed_up
+from flashfs.replay.workloads._random import Alias, Stream, ln, mixed_up, zipf
 
 __all__ = ["COMMON", "PATTERNS", "Parameter", "Workload", "count", "is_workload", "written"]
 
@@ -182,7 +182,7 @@ class Contents:
         self.seen = 0  #: different contents so far
         self.which = Stream(seed, _random.CONTENT)
         self.popular, self.within = Stream(seed, _random.POPULAR), Stream(seed, _random.POPULAR_WITHIN)
-        self.zipf = Zipf(values["contents"], values["dup_theta"])
+        self.zipf = zipf(values["contents"], values["dup_theta"])
         self.salt = mixed_up(np.array([seed], np.uint64))
 
     def of(self, op: UInt8s, offset: UInt64s, length: UInt64s) -> Hashes:

@@ -14,7 +14,7 @@ from flashfs.errors import UsageError
 from flashfs.replay.source import Int64s
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Parameter, count, flag, number, path, share, stride
-from flashfs.replay.workloads._random import Alias, Shuffle, Stream, Zipf
+from flashfs.replay.workloads._random import Alias, Shuffle, Stream, zipf
 from flashfs.replay.workloads._skew import Skewed
 
 MASK_BLOCK = 65_536
@@ -113,7 +113,7 @@ class Zipfian(Placed):
     def __init__(self, span: Span) -> None:
         super().__init__(span)
         seed = span.values["seed"]
-        self._zipf = Zipf(span.places, span.values["theta"])
+        self._zipf = zipf(span.places, span.values["theta"])
         self._steps, self._within = Stream(seed, _random.PLACE), Stream(seed, _random.WITHIN)
         self._shuffle = Shuffle(span.places, seed) if span.values["scatter"] else None
 

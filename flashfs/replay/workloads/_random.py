@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Context, Decimal
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ STEP = 2.0**-53
 LN_2 = 0.6931471805599453
 LN_TERMS = 12
 EXACT_RANKS_BITS = 8
-WEIGHT_DIGITS = 24
+WEIGHT_DIGITS = 18
 
 
 class Stream:
@@ -94,7 +95,7 @@ class Zipf:
             first.pop()
         self._first = np.array(first, np.int64)
         self._width = np.diff(np.append(self._first, n))
-        context = Context(prec=WEIGHT_DIGITS + 16)
+        context = Context(prec=WEIGHT_DIGITS + 10)
         exponent = Decimal(-theta)
         scale = Decimal(10) ** WEIGHT_DIGITS
         weights = []
@@ -106,6 +107,12 @@ class Zipf:
     def draw(self, steps: Stream, within: Stream, n: int) -> Int64s:
         step = self._alias.draw(steps, n)
         return self._first[step] + within.below(self._width[step], n)
+
+
+@cache
+def zipf(n: int, theta: float) -> Zipf:
+    """A ``Zipf``, made once: its decimals take a while, and it has no state."""
+    return Zipf(n, theta)
 
 
 class Shuffle:
