@@ -167,7 +167,10 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
         Trace(tmp_path / "nonesuch")
 
 
-@pytest.mark.parametrize("name", ["msr", "spc", "fiu", "blkparse", "wiscsee", "biotracer", "disksim", "mqsim", "vscsi2"])
+NOISY = ["msr", "spc", "fiu", "blkparse", "wiscsee", "biotracer", "disksim", "mqsim", "vscsi2"]
+
+
+@pytest.mark.parametrize("name", NOISY)
 def test_noise_that_is_said_to_be_a_trace(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "trace", random.Random(3).randbytes(200_000))
     with pytest.raises(TraceError, match=r"no request can .*, [\d,]+ lines rejected, the first at line 1") as caught:

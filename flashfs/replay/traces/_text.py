@@ -79,16 +79,17 @@ class TextFormat(Format):
 
     def lot(self, chunk: bytes, first: int, choice: Choice, telling: Telling) -> Lot:
         """The requests of a chunk, the first line of which has the number ``first``."""
-        frame = self.frame(chunk)
-        n = chunk.count(b"\n")
-        if frame.height != n:
-            raise AssertionError(f"{n} lines from line {first} on were read as {frame.height}")
         own = self.expressions()
         wanted: dict[str, pl.Expr] = {
             "op": self.op(choice),
             **{name: own.get(name, pl.col(name)) for name in ("time", "offset", "length")},
             **{name: own[name] for name in ("unit", "hash") if name in own},
         }
+        used = {name for one in wanted.values() for name in one.meta.root_names()}
+        frame = self.frame(chunk, [name for name in self.columns if name in used])
+        n = chunk.count(b"\n")
+        if frame.height != n:
+            raise AssertionError(f"{n} lines from line {first} on were read as {frame.height}")
         found = frame.select(**wanted)
         op = filled(found["op"], UNKNOWN_OP).astype(np.uint8, copy=False)
         other = op == NOT_A_REQUEST
@@ -162,8 +163,8 @@ class TextFormat(Format):
             lot.length[flush] = 0
         return lot
 
-    def frame(self, chunk: bytes) -> pl.DataFrame:
-        """A row for each line; null where there is no field, or none of its type."""
+    def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
+        """A row for each line, of the columns that are used; null where there is no field, or none of its type."""
         if b"\r\n" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n")
         if not chunk.isascii():
@@ -171,11 +172,11 @@ class TextFormat(Format):
         if self.separator == " ":
             chunk = squeezed(chunk)
         # The first row says how many columns there are, and it must not be one of the trace's
-        names = self.separator.join("0" * len(self.columns)).encode() + b"\n"
+        names = self.separator.join(self.columns).encode() + b"\n"
         return pl.read_csv(
-            names + chunk, has_header=False, separator=self.separator, quote_char=None, schema=self.columns,
-            ignore_errors=True, truncate_ragged_lines=True,
-        )[1:]  # fmt: skip
+            names + chunk, has_header=True, separator=self.separator, quote_char=None, schema=self.columns,
+            columns=used, ignore_errors=True, truncate_ragged_lines=True,
+        )  # fmt: skip
 
     def blame(self, rows: np.ndarray, texts: Texts, telling: Telling) -> None:
         """Tell why each of these rows is no request."""

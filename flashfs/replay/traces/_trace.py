@@ -33,7 +33,7 @@ class Options:
     fit: str = "clip"  #: how the trace is laid on a device: clip, wrap, scale or pack
     speedup: float = 1.0  #: times are divided by it
     loops: int = 1  #: how often the requests come
-    first: int | None = None  #: only so many requests, of each loop; what is told is of the pieces of 8 MiB that hold them
+    first: int | None = None  #: only so many requests, of each loop; complaints are of the 8 MiB that hold the last
     unit: str | None = None  #: only those of this disk, file or volume
     event: str = "D"  #: which stage of a blktrace counts
 

@@ -30,20 +30,21 @@ class Blkparse(TextFormat):
     end = re.compile(rb"^(CPU\d+ \(|Total \(|Throughput \(R/W\))", re.MULTILINE)
 
     def op(self, choice: Choice) -> pl.Expr:
-        kind = pl.col("rwbs")
         here = pl.col("action") == choice.event
-        stage = pl.col("action").str.contains("^[A-Zm]{1,2}$")
-        # A flush has no sectors. F before W or R is a flush that goes first and has a line of its own when it is issued
-        flush = kind.str.contains("F", literal=True) & (pl.col("length").is_null() | (pl.col("length") == 0))
+        stage = pl.col("action").str.len_bytes() <= 2
+        # F in front means a flush that goes first, and has a line of its own, without sectors, when it is issued
+        first = pl.col("rwbs").str.starts_with("F")
+        kind = pl.col("rwbs").str.strip_prefix("F").str.slice(0, 1)
+        flush = first & (pl.col("length").is_null() | (pl.col("length") == 0))
         number = pl.UInt8
         return (
             pl.when(~stage).then(pl.lit(UNKNOWN_OP, number))
             .when(~here).then(pl.lit(NOT_A_REQUEST, number))
             .when(flush).then(pl.lit(FLUSH, number))
-            .when(kind.str.contains("D", literal=True)).then(pl.lit(TRIM, number))
-            .when(kind.str.contains("W", literal=True)).then(pl.lit(WRITE, number))
-            .when(kind.str.contains("R", literal=True)).then(pl.lit(READ, number))
-            .when(kind.str.contains("N", literal=True)).then(pl.lit(NOT_A_REQUEST, number))
+            .when(kind == "W").then(pl.lit(WRITE, number))
+            .when(kind == "R").then(pl.lit(READ, number))
+            .when(kind == "D").then(pl.lit(TRIM, number))
+            .when(kind == "N").then(pl.lit(NOT_A_REQUEST, number))
             .otherwise(pl.lit(UNKNOWN_OP, number))
         )  # fmt: skip
 
