@@ -120,6 +120,15 @@ def test_units_lie_behind_each_other(tmp_path: Path) -> None:
         whole(Trace(DATA / "biotracer.txt", Options(unit="7")))
 
 
+def test_a_request_without_a_unit(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text("1,0,4096,w,0\n,8,4096,w,1\n")
+    trace = Trace(path, format="spc")
+    assert len(whole(trace)) == 2
+    assert trace.units == {"1": 1, "-1": 1}
+    assert len(whole(Trace(path, Options(unit="1"), format="spc"))) == 1
+
+
 def test_stages_of_a_blktrace() -> None:
     for event in "QC":
         trace = Trace(DATA / "blkparse.txt", Options(event=event))

@@ -26,6 +26,7 @@ NANO = pl.Decimal(38, 9)  #: seconds, read exactly: a double of seconds since 19
 MICRO = pl.Decimal(38, 6)  #: milliseconds likewise
 INT64_MAX = (1 << 63) - 1
 NUMBER_BYTES_MAX = 37
+UNKNOWN_UNIT = -1
 SAMPLE_BYTES_MAX = 512  #: of a line: no format has longer ones, and some patterns would search them for long
 BLANKS = bytes.maketrans(b"\t", b" ")
 ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  #: noise need not be UTF-8, and polars insists
@@ -112,30 +113,36 @@ class TextFormat(Format):
     def passing(self, found: pl.DataFrame, op: np.ndarray) -> None:
         """A chunk goes by: for formats whose lines depend on earlier ones."""
 
-    def units(self, names: pl.Series, good: np.ndarray, choice: Choice, telling: Telling) -> np.ndarray | None:
+    def units(self, unit: pl.Series, good: np.ndarray, choice: Choice, telling: Telling) -> np.ndarray | None:
         """Count requests by unit; the unit of each by its number, None if all are of unit 0. If one is chosen, ``good``
         becomes false for the others."""
+        if unit.null_count():  # it is not needed to read a request
+            unit = unit.fill_null(UNKNOWN_UNIT if unit.dtype.is_integer() else str(UNKNOWN_UNIT))
         if choice.unit is not None:
-            mine = (names.cast(pl.String) == choice.unit).fill_null(False).to_numpy()
+            chosen = [value for value in unit.unique() if self.unit_name(value) == choice.unit]
+            mine = unit.is_in(chosen).to_numpy()
             telling.skip("requests of other units", int((good & ~mine).sum()))
             good &= mine
-        kept = names if good.all() else names.filter(pl.Series(good))
+        kept = unit if good.all() else unit.filter(pl.Series(good))
         if not len(kept):
             return None
-        seen = [str(one) for one in kept.unique(maintain_order=True)]
-        if len(seen) == 1:
-            telling.units[seen[0]] = telling.units.get(seen[0], 0) + len(kept)
-        else:
-            for name in seen:
-                telling.units.setdefault(name, 0)
-            for one, count in kept.value_counts().iter_rows():
-                telling.units[str(one)] += count
-        number = {name: at for at, name in enumerate(telling.units)}
-        if len(seen) == 1:
-            at = number[seen[0]]
-            return None if at == 0 else np.full(len(names), at, np.int64)
-        text = names.cast(pl.String)
-        return filled(text.replace_strict(number, default=0, return_dtype=pl.Int64), 0)
+        if (kept == kept[0]).all():  # nearly always, and much quicker
+            name = self.unit_name(kept[0])
+            telling.units[name] = telling.units.get(name, 0) + len(kept)
+            number = list(telling.units).index(name)
+            return None if number == 0 else np.full(len(unit), number, np.int64)
+        for value in kept.unique(maintain_order=True):
+            telling.units.setdefault(self.unit_name(value), 0)
+        for value, count in kept.value_counts().iter_rows():
+            telling.units[self.unit_name(value)] += count
+        numbers = {name: number for number, name in enumerate(telling.units)}
+        values = kept.unique().to_list()
+        of = [numbers[self.unit_name(value)] for value in values]
+        return filled(unit.replace_strict(values, of, default=0, return_dtype=pl.Int64), 0)
+
+    def unit_name(self, value: Any) -> str:
+        """What a person calls the unit that the expression gives, or UNKNOWN_UNIT."""
+        return str(value)
 
     def finish(
         self, found: pl.DataFrame, op: np.ndarray, unit: np.ndarray | None, good: np.ndarray, texts: Texts,
@@ -227,16 +234,13 @@ def squeezed(chunk: bytes) -> bytes:
     """The chunk with one blank between fields, and none before the first."""
     if b"\t" in chunk:
         chunk = chunk.translate(BLANKS)
-    if b"  " not in chunk and b"\n " not in chunk and not chunk.startswith(b" "):
-        return chunk
     text = np.frombuffer(chunk, np.uint8)
     blank = text == 32
-    keep = np.empty(len(text), bool)
-    keep[0] = not blank[0]
-    np.logical_or(blank[:-1], text[:-1] == 10, out=keep[1:])
-    np.logical_and(keep[1:], blank[1:], out=keep[1:])
-    np.logical_not(keep[1:], out=keep[1:])
-    return text[keep].tobytes()
+    drop = np.empty(len(text), bool)
+    drop[0] = blank[0]
+    np.logical_or(blank[:-1], text[:-1] == 10, out=drop[1:])
+    drop[1:] &= blank[1:]
+    return text[~drop].tobytes() if drop.any() else chunk
 
 
 def sample_lines(head: bytes) -> list[bytes]:
