@@ -1,0 +1,134 @@
+"""The content of a trace file, whatever it is packed in: plain, gz, xz or zst, a piece at a time.
+
+One loop serves all three packings, because their decompressors look alike and say when a stream is complete; the file
+objects of the libraries do not all tell a stream that ends early from one that ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import zstandard
+
+from flashfs.replay.source import TraceError
+
+PIECE_BYTES = 1 << 18  #: of the file at a time
+CHUNK_BYTES = 8 << 20  #: of content at a time: what a parser gets
+LINE_BYTES_MAX = 1 << 20  #: a longer line is noise, and only its beginning is kept
+LINE_BYTES_KEPT = 256
+NOISE = b"\x00"  #: before what is left of such a line, so that it cannot be read as a request
+
+#: packing by its first bytes: name, what makes a decompressor, what it raises for damage
+PACKINGS: dict[bytes, tuple[str, Callable[[], Any], type[Exception]]] = {
+    b"\x1f\x8b": ("gz", lambda: zlib.decompressobj(wbits=31), zlib.error),
+    b"\xfd7zXZ\x00": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError),
+    b"\x28\xb5\x2f\xfd": (
+        "zst",
+        lambda: zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj(),
+        zstandard.ZstdError,
+    ),
+}
+
+
+class Content:
+    """One pass over the content of ``path``. ``cut_short`` is true after it if a packed stream ends early."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cut_short = False
+        self.packing = "plain"
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content in pieces of any size. TraceError if the packed stream is damaged."""
+        with self.path.open("rb") as file:
+            head = file.read(6)
+            file.seek(0)
+            for magic, (name, make, damage) in PACKINGS.items():
+                if head.startswith(magic):
+                    self.packing = name
+                    yield from self._unpack(file, name, make, damage)
+                    return
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+
+    def _unpack(
+        self, file: BinaryIO, name: str, make: Callable[[], Any], damage: type[Exception]
+    ) -> Iterator[bytes]:
+        """Stream after stream: `cat a.gz b.gz` is a gz file, and parallel compressors write many."""
+        # zstd has no limit on what a call gives back, so it is fed little
+        piece_bytes = PIECE_BYTES // 16 if name == "zst" else PIECE_BYTES
+        one, fed = make(), False
+        while piece := file.read(piece_bytes):
+            while piece:
+                if not fed and not piece.strip(b"\x00"):
+                    break  # padding between streams, as tape archives leave it
+                try:
+                    out = one.decompress(piece)
+                except damage as error:
+                    why = " ".join(str(error).split())
+                    raise TraceError(f"{self.path}: the {name} stream is damaged: {why}") from None
+                fed = True
+                if out:
+                    yield out
+                piece = b""
+                if one.eof:
+                    piece, one, fed = one.unused_data, make(), False
+        self.cut_short = fed
+
+    def chunks(self) -> Iterator[bytes]:
+        """The content in chunks of about CHUNK_BYTES."""
+        held: list[bytes] = []
+        have = 0
+        for piece in self.pieces():
+            held.append(piece)
+            have += len(piece)
+            if have >= CHUNK_BYTES:
+                yield b"".join(held)
+                held, have = [], 0
+        if have:
+            yield b"".join(held)
+
+    def lines(self) -> Iterator[bytes]:
+        """The content in chunks of whole lines, each ending in a newline, the last one too."""
+        rest = b""
+        for chunk in self.chunks():
+            cut = chunk.rfind(b"\n") + 1
+            if cut:
+                yield shorter(rest + chunk[:cut])
+                rest = chunk[cut:]
+            else:
+                rest += chunk
+            if len(rest) > LINE_BYTES_MAX:
+                # The beginning is enough for a complaint. The rest of the line is more of the same, to be cut off above
+                rest = rest[:LINE_BYTES_MAX] + NOISE
+        if rest:
+            yield shorter(rest + b"\n")
+
+    def head(self, n: int) -> bytes:
+        """The first ``n`` bytes, or all there is."""
+        out = b""
+        for piece in self.pieces():
+            out += piece
+            if len(out) >= n:
+                break
+        return out[:n]
+
+    def sha256(self) -> str:
+        """Of the whole content; a stream that ends early counts as far as it goes."""
+        found = hashlib.sha256()
+        for piece in self.pieces():
+            found.update(piece)
+        return found.hexdigest()
+
+
+def shorter(chunk: bytes) -> bytes:
+    """The chunk without what is too long in its first line: only there can a line go over the border of a chunk."""
+    end = chunk.index(b"\n")
+    if end <= LINE_BYTES_MAX:
+        return chunk
+    return NOISE + chunk[:LINE_BYTES_KEPT] + chunk[end:]

@@ -1,0 +1,157 @@
+"""How a trace of one device is laid on another.
+
+| mode | what happens to an address |
+| --- | --- |
+| `clip` | nothing; a request that does not lie on the device is rejected |
+| `wrap` | modulo the device; what would go over its end is moved back before it |
+| `scale` | times device / trace: the whole span of the trace fits, and neighbours may come to lie over each other |
+| `pack` | MiBs that no read or write touches are left out, and the order of the others is kept |
+
+`scale` and `pack` need to know the whole trace: a pass over it comes first. No mode changes where in its 4 KiB a
+request begins, so that what was aligned stays so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flashfs.replay.source import FLUSH, GRAIN, TRIM, Int64s, TraceError
+from flashfs.replay.traces._format import Lot
+
+MODES = ("clip", "wrap", "scale", "pack")
+PACK_SHIFT = 20  #: log2 of the bytes that `pack` keeps or leaves out together
+LIMIT = 1 << 62  #: bytes that all units together may span
+HELD_MAX = 1 << 20  #: MiBs noted before duplicates are thrown out
+BEYOND, BEFORE = "beyond the device", "before the device"
+TOO_LONG = "longer than the device"
+NOWHERE = "trims of space that nothing else touches"
+
+
+@dataclass(slots=True)
+class Extent:
+    """Where the requests of a trace lie. Its units lie behind each other, each from a whole MiB on."""
+
+    base: Int64s = field(default_factory=lambda: np.zeros(1, np.int64))  #: of each unit, bytes
+    end: int = 0  #: bytes
+    touched: Int64s = field(default_factory=lambda: np.empty(0, np.int64))  #: MiBs with reads or writes, rising
+
+    @staticmethod
+    def of(lots: Iterable[Lot]) -> Extent:
+        """Of all of them, as the file has them: every unit from 0 on."""
+        units: dict[int, Unit] = {}
+        for lot in lots:
+            numbers = [0] if lot.unit is None else np.unique(lot.unit).tolist()
+            for number in numbers:
+                part = lot if lot.unit is None else lot.take(lot.unit == number)
+                if len(part.op):
+                    units.setdefault(number, Unit()).add(part)
+        if not units:
+            return Extent()
+        ends = [units[number].end if number in units else 0 for number in range(max(units) + 1)]
+        room = [-(-end >> PACK_SHIFT) << PACK_SHIFT for end in ends]
+        base = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(room, np.int64))])
+        if sum(room) > LIMIT:
+            raise TraceError("the units of the trace do not fit behind each other within 2^62 bytes: choose one")
+        touched = [units[number].all_touched() + (base[number] >> PACK_SHIFT) for number in sorted(units)]
+        return Extent(base[:-1], int(base[len(ends) - 1]) + ends[-1], np.concatenate(touched))
+
+
+class Unit:
+    """Where the requests of one unit lie."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.touched: list[Int64s] = []
+        self.held = 0
+
+    def add(self, lot: Lot) -> None:
+        self.end = max(self.end, int((lot.offset + lot.length).max()))
+        self.touched.append(runs_of(lot))
+        self.held += len(self.touched[-1])
+        if self.held > HELD_MAX:
+            self.touched = [np.unique(np.concatenate(self.touched))]
+            self.held = len(self.touched[0]) // 2
+
+    def all_touched(self) -> Int64s:
+        """The MiBs, rising."""
+        return np.unique(np.concatenate(self.touched))
+
+
+def runs_of(lot: Lot) -> Int64s:
+    """The MiBs that reads and writes touch, each once, rising."""
+    data = (lot.op != TRIM) & (lot.op != FLUSH)
+    first = lot.offset[data] >> PACK_SHIFT
+    count = ((lot.offset[data] + lot.length[data] - 1) >> PACK_SHIFT) - first + 1
+    out = [np.unique(first)]
+    for more in range(1, int(count.max(initial=1))):
+        out.append(np.unique(first[count > more] + more))
+    return np.unique(np.concatenate(out))
+
+
+class Fit:
+    """One mode, for a device of ``device_bytes`` (a multiple of 4 KiB)."""
+
+    def __init__(self, mode: str, device_bytes: int, extent: Extent) -> None:
+        self.mode = mode
+        self.device = device_bytes
+        self.extent = extent
+
+    def place(self, lot: Lot) -> list[tuple[str, np.ndarray]]:
+        """Move the requests of ``lot``, which it changes. Returns which have no place, by reason, as arrays of bool."""
+        data = lot.op != FLUSH
+        if self.mode == "pack":
+            nowhere = self._pack(lot)
+        else:
+            nowhere = np.zeros(len(lot.op), bool)
+            if self.mode == "wrap":
+                lot.offset %= self.device
+            elif self.mode == "scale" and self.extent.end > self.device:
+                self._scale(lot)
+        if self.mode in ("wrap", "scale"):
+            long = data & (lot.length > self.device)
+            self._move_back(lot)
+            return [(TOO_LONG, long)]
+        # A sum beyond 64 bits cannot be: what was read ends before 2^63
+        return [(NOWHERE, nowhere), (BEYOND, data & ~nowhere & (lot.offset + lot.length > self.device))]
+
+    def _scale(self, lot: Lot) -> None:
+        """Whole 4 KiB are scaled, by doubles: exact enough up to 2^53 of them, and the same on every machine."""
+        ratio = (self.device // GRAIN) / -(-self.extent.end // GRAIN)
+        within = lot.offset % GRAIN
+        page = np.floor((lot.offset // GRAIN) * ratio).astype(np.int64)
+        trim = lot.op == TRIM
+        if trim.any():  # a trim is of a range, and that shrinks like the space it is in
+            end = np.floor(((lot.offset[trim] + lot.length[trim]) // GRAIN) * ratio).astype(np.int64)
+            lot.length[trim] = np.maximum((end - page[trim]) * GRAIN, GRAIN)
+        lot.offset[:] = page * GRAIN + within
+
+    def _move_back(self, lot: Lot) -> None:
+        """Requests over the end are moved before it, by whole 4 KiB where there is room for that."""
+        last = self.device - lot.length
+        over = np.flatnonzero(lot.offset > last)
+        moved = last[over] - (last[over] - lot.offset[over]) % GRAIN
+        lot.offset[over] = np.where(moved >= 0, moved, last[over])
+
+    def _pack(self, lot: Lot) -> np.ndarray:
+        """Rank by rank. Which trims nothing is left of."""
+        trim = lot.op == TRIM
+        nowhere = np.zeros(len(lot.op), bool)
+        end = self._packed(lot.offset + lot.length) if trim.any() else None
+        lot.offset[:] = self._packed(lot.offset)
+        if end is not None:
+            lot.length[trim] = (end - lot.offset)[trim]
+            nowhere = trim & (lot.length <= 0)
+        return nowhere
+
+    def _packed(self, address: Int64s) -> Int64s:
+        """Where an address comes to lie; between touched MiBs, at the beginning of the next."""
+        touched = self.extent.touched
+        mib = address >> PACK_SHIFT
+        rank = np.searchsorted(touched, mib)
+        if not len(touched):
+            return np.zeros_like(address)
+        inside = touched[np.minimum(rank, len(touched) - 1)] == mib
+        return (rank << PACK_SHIFT) + np.where(inside, address & ((1 << PACK_SHIFT) - 1), 0)

@@ -1,0 +1,142 @@
+"""What a trace format is: how a piece of a file is recognised, and how its content becomes columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from flashfs.replay.source import FLUSH, Hashes, Int64s, Tally, UInt8s, UInt64s
+from flashfs.replay.traces._content import Content
+
+SECTOR = 512
+REQUEST_BYTES_MAX = 1 << 30  #: no block layer sends a longer read or write: such a length is noise
+NOT_A_REQUEST, UNKNOWN_OP = 254, 255  #: in a column of operations, before lines are sorted out
+
+MANGLED, FEW_COLUMNS = "no text", "too few columns"
+NO_NUMBER, TOO_LARGE, NO_OP = "{} is no number", "{} is beyond 64 bits", "unknown operation"
+NEGATIVE_OFFSET, NEGATIVE_LENGTH, EMPTY = "negative offset", "negative length", "empty request"
+TOO_LONG, TOO_FAR = "longer than 1 GiB", "ends beyond 2^63 bytes"
+CUT_RECORD, CUT_STREAM = "cut short", "the packed stream ends early"
+
+
+@dataclass(slots=True)
+class Lot:
+    """Requests of a piece of a trace, as the file has them; all columns have the same length."""
+
+    line: Int64s  #: where each stands, from 1
+    time: Int64s  #: in the format's ticks, from any beginning
+    op: UInt8s  #: READ, WRITE, TRIM or FLUSH
+    offset: Int64s  #: bytes
+    length: Int64s  #: bytes
+    hash: UInt64s | None = None  #: of each request's content; 0: not known
+    hashes: Hashes | None = None  #: or of each 4 KiB of it
+    unit: Int64s | None = None  #: the number of the disk, file or volume, in the order of their first requests; None: 0
+
+    def take(self, which: np.ndarray) -> Lot:
+        """Those where ``which``, an array of bool, is true."""
+        if which.all():
+            return self
+        hashes = None
+        if self.hashes is not None:
+            lengths = np.diff(self.hashes.start)
+            start = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[which])])
+            hashes = Hashes(start, self.hashes.grain[np.repeat(which, lengths)])
+        one = None if self.hash is None else self.hash[which]
+        unit = None if self.unit is None else self.unit[which]
+        line, time, op = self.line[which], self.time[which], self.op[which]
+        return Lot(line, time, op, self.offset[which], self.length[which], one, hashes, unit)
+
+
+@dataclass(slots=True)
+class Telling:
+    """Where a format tells of what it does not pass on, during one pass."""
+
+    rejected: Tally = field(default_factory=Tally)
+    adjusted: Tally = field(default_factory=Tally)
+    skipped: dict[str, int] = field(default_factory=dict)
+    units: dict[str, int] = field(default_factory=dict)  #: requests by unit, in the order of their first requests
+
+    def skip(self, what: str, count: int) -> None:
+        if count:
+            self.skipped[what] = self.skipped.get(what, 0) + count
+
+    def clear(self) -> None:
+        self.rejected.clear()
+        self.adjusted.clear()
+        self.skipped.clear()
+        self.units.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of a trace is wanted."""
+
+    unit: str | None = None  #: only requests of this disk, file or volume, as the trace writes it
+    event: str = "D"  #: of the stages that a request goes through in a blktrace, the one that counts
+
+
+class Format(ABC):
+    """One trace format. ``head`` below is the first 64 KiB of the content."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    tick_ns: ClassVar[int] = 1
+    aliases: ClassVar[tuple[str, ...]] = ()
+    unit_is: ClassVar[str] = ""  #: what a unit is here; empty: the format has none
+
+    @abstractmethod
+    def likeness(self, head: bytes) -> float:
+        """How much of ``head`` can be read as this format, 0 to 1."""
+
+    @abstractmethod
+    def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
+        """One pass."""
+
+    def timed(self, head: bytes) -> bool:
+        """False if the trace has no times, but only an order."""
+        return True
+
+
+def sound(lot: Lot, told: Tally, texts: Callable[[int], str | bytes]) -> Lot:
+    """The lot without requests whose numbers cannot be meant; those are told."""
+    flush = lot.op == FLUSH
+    whole = flush | (
+        (lot.offset >= 0) & (lot.length > 0) & (lot.length <= REQUEST_BYTES_MAX)
+        & (lot.offset <= np.iinfo(np.int64).max - REQUEST_BYTES_MAX)
+    )  # fmt: skip
+    if whole.all():
+        return lot
+    trim = lot.op == 2
+    far = lot.offset > np.iinfo(np.int64).max - np.maximum(lot.length, 0)
+    left = ~flush
+    for reason, where in (
+        (NEGATIVE_OFFSET, lot.offset < 0),
+        (NEGATIVE_LENGTH, lot.length < 0),
+        (EMPTY, lot.length == 0),
+        (TOO_LONG, (lot.length > REQUEST_BYTES_MAX) & ~trim),
+        (TOO_FAR, far),
+    ):
+        hit = np.flatnonzero(left & where)
+        if len(hit):
+            line = int(lot.line[hit[0]])
+            told.add(reason, line, texts(line), len(hit))
+            left[hit] = False
+    return lot.take(left | flush)
+
+
+class Texts:
+    """The lines of a chunk by number; it is cut into lines only if somebody asks."""
+
+    def __init__(self, chunk: bytes, first_line: int) -> None:
+        self._chunk = chunk
+        self.first = first_line
+        self._lines: list[bytes] | None = None
+
+    def __call__(self, line: int) -> bytes:
+        if self._lines is None:
+            self._lines = self._chunk.split(b"\n")
+        return self._lines[line - self.first]

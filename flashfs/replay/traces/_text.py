@@ -1,0 +1,265 @@
+"""Formats with a request in a line: what they share.
+
+polars reads a chunk of whole lines into typed columns, a field that is no number becoming null; one row is one line
+whatever is in it, so that row numbers are line numbers. Only lines with a null in what is needed are looked at again,
+in Python, to say what is wrong with them. pyarrow was as fast, but refuses a whole chunk for one bad number.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from flashfs.errors import UsageError
+from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
+from flashfs.replay.traces import _format
+from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice, Format, Lot, Telling, Texts
+
+INT, TEXT = pl.Int64(), pl.String()
+NANO = pl.Decimal(38, 9)  #: seconds, read exactly: a double of seconds since 1970 is good for 200 ns
+MICRO = pl.Decimal(38, 6)  #: milliseconds likewise
+INT64_MAX = (1 << 63) - 1
+NUMBER_BYTES_MAX = 37
+UNKNOWN_UNIT = -1
+SAMPLE_BYTES_MAX = 512  #: of a line: no format has longer ones, and some patterns would search them for long
+BLANKS = bytes.maketrans(b"\t", b" ")
+ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  #: noise need not be UTF-8, and polars insists
+
+
+class TextFormat(Format):
+    """A line is ``columns``, between ``separator``s; more may follow."""
+
+    separator: ClassVar[str] = " "
+    columns: ClassVar[dict[str, Any]]  #: name: type
+    needed: ClassVar[tuple[str, ...]]  #: without these a line is no request
+    sample: ClassVar[re.Pattern[bytes]]  #: matches a line of this format
+    header_lines: ClassVar[int] = 0
+    end: ClassVar[re.Pattern[bytes] | None] = None  #: where a report begins that is no trace any more
+    other_lines: ClassVar[str] = "other lines"  #: what lines are that are right, and no requests
+    offset_unit: ClassVar[int] = _format.SECTOR
+    length_unit: ClassVar[int] = _format.SECTOR
+
+    @abstractmethod
+    def op(self, choice: Choice) -> pl.Expr:
+        """READ, WRITE, TRIM, FLUSH, or NOT_A_REQUEST, or UNKNOWN_OP; null counts as the last."""
+
+    def expressions(self) -> dict[str, pl.Expr]:
+        """Where time (in ticks), offset and length (in their units), unit and hash are, if not in columns so named."""
+        return {}
+
+    def likeness(self, head: bytes) -> float:
+        lines = sample_lines(head)[self.header_lines :]
+        return sum(self.sample.match(line) is not None for line in lines) / len(lines) if lines else 0.0
+
+    def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
+        line, over = 1, False
+        for whole in content.lines():
+            chunk, first = whole, line
+            line += whole.count(b"\n")
+            if first == 1 and self.header_lines:
+                for _ in range(min(self.header_lines, line - 1)):
+                    chunk, first = chunk[chunk.index(b"\n") + 1 :], first + 1
+            if over:
+                telling.skip("lines of a summary", line - first)
+                continue
+            ending = self.end.search(chunk) if self.end else None
+            if ending is not None:
+                over = True
+                telling.skip("lines of a summary", chunk.count(b"\n", ending.start()))
+                chunk = chunk[: ending.start()]
+            if chunk:
+                yield self.lot(chunk, first, choice, telling)
+        if content.cut_short:
+            telling.rejected.add(_format.CUT_STREAM, line, f"after {line - 1:,} lines")
+
+    def lot(self, chunk: bytes, first: int, choice: Choice, telling: Telling) -> Lot:
+        """The requests of a chunk, the first line of which has the number ``first``."""
+        own = self.expressions()
+        wanted: dict[str, pl.Expr] = {
+            "op": self.op(choice),
+            **{name: own.get(name, pl.col(name)) for name in ("time", "offset", "length")},
+            **{name: own[name] for name in ("unit", "hash") if name in own},
+        }
+        used = {name for one in wanted.values() for name in one.meta.root_names()}
+        frame = self.frame(chunk, [name for name in self.columns if name in used])
+        n = chunk.count(b"\n")
+        if frame.height != n:
+            raise AssertionError(f"{n} lines from line {first} on were read as {frame.height}")
+        found = frame.select(**wanted)
+        op = filled(found["op"], UNKNOWN_OP).astype(np.uint8, copy=False)
+        other = op == NOT_A_REQUEST
+        good = op < NOT_A_REQUEST
+        for name in ("time", "offset", "length"):
+            if found[name].null_count():
+                missing = found[name].is_null().to_numpy()
+                good &= ~missing | ((op == FLUSH) & (name != "time"))
+        if not (good | other).all():
+            self.blame(np.flatnonzero(~(good | other)), Texts(chunk, first), telling)
+        telling.skip(self.other_lines, int(other.sum()))
+        self.passing(found, op)
+        unit = None
+        if "unit" in found.columns:
+            unit = self.units(found["unit"], good, choice, telling)
+        elif choice.unit is not None:
+            raise UsageError(f"unit {choice.unit}: {self.name} traces name no units")
+        return self.finish(found, op, unit, good, Texts(chunk, first), telling)
+
+    def passing(self, found: pl.DataFrame, op: np.ndarray) -> None:
+        """A chunk goes by: for formats whose lines depend on earlier ones."""
+
+    def units(self, unit: pl.Series, good: np.ndarray, choice: Choice, telling: Telling) -> np.ndarray | None:
+        """Count requests by unit; the unit of each by its number, None if all are of unit 0. If one is chosen, ``good``
+        becomes false for the others."""
+        if unit.null_count():  # it is not needed to read a request
+            unit = unit.fill_null(UNKNOWN_UNIT if unit.dtype.is_integer() else str(UNKNOWN_UNIT))
+        if choice.unit is not None:
+            chosen = [value for value in unit.unique() if self.unit_name(value) == choice.unit]
+            mine = unit.is_in(chosen).to_numpy()
+            telling.skip("requests of other units", int((good & ~mine).sum()))
+            good &= mine
+        kept = unit if good.all() else unit.filter(pl.Series(good))
+        if not len(kept):
+            return None
+        if (kept == kept[0]).all():  # nearly always, and much quicker
+            name = self.unit_name(kept[0])
+            telling.units[name] = telling.units.get(name, 0) + len(kept)
+            number = list(telling.units).index(name)
+            return None if number == 0 else np.full(len(unit), number, np.int64)
+        for value in kept.unique(maintain_order=True):
+            telling.units.setdefault(self.unit_name(value), 0)
+        for value, count in kept.value_counts().iter_rows():
+            telling.units[self.unit_name(value)] += count
+        numbers = {name: number for number, name in enumerate(telling.units)}
+        values = kept.unique().to_list()
+        of = [numbers[self.unit_name(value)] for value in values]
+        return filled(unit.replace_strict(values, of, default=0, return_dtype=pl.Int64), 0)
+
+    def unit_name(self, value: Any) -> str:
+        """What a person calls the unit that the expression gives, or UNKNOWN_UNIT."""
+        return str(value)
+
+    def finish(
+        self, found: pl.DataFrame, op: np.ndarray, unit: np.ndarray | None, good: np.ndarray, texts: Texts,
+        telling: Telling,
+    ) -> Lot:  # fmt: skip
+        """Columns of bytes, without what cannot be meant."""
+        offset, length = filled(found["offset"], 0), filled(found["length"], 0)
+        if self.offset_unit > 1 or self.length_unit > 1:
+            # A product beyond 64 bits would wrap to something that looks right; held at the limit, it is too far
+            offset = np.clip(offset, -1, INT64_MAX // self.offset_unit) * self.offset_unit
+            length = np.clip(length, -1, INT64_MAX // self.length_unit) * self.length_unit
+        lot = Lot(
+            line=np.arange(texts.first, texts.first + len(op), dtype=np.int64),
+            time=filled(found["time"], 0),
+            op=op,
+            offset=offset,
+            length=length,
+            hash=filled(found["hash"], 0).astype(np.uint64, copy=False) if "hash" in found.columns else None,
+            unit=unit,
+        )
+        lot = _format.sound(lot.take(good), telling.rejected, texts)
+        flush = lot.op == FLUSH
+        if flush.any():
+            lot.offset[flush] = 0
+            lot.length[flush] = 0
+        return lot
+
+    def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
+        """A row for each line, of the columns that are used; null where there is no field, or none of its type."""
+        if b"\r\n" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n")
+        if not chunk.isascii():
+            chunk = chunk.translate(ASCII)
+        if self.separator == " ":
+            chunk = squeezed(chunk)
+        # The first row says how many columns there are, and it must not be one of the trace's
+        names = self.separator.join(self.columns).encode() + b"\n"
+        return pl.read_csv(
+            names + chunk, has_header=True, separator=self.separator, quote_char=None, schema=self.columns,
+            columns=used, ignore_errors=True, truncate_ragged_lines=True,
+        )  # fmt: skip
+
+    def blame(self, rows: np.ndarray, texts: Texts, telling: Telling) -> None:
+        """Tell why each of these rows is no request."""
+        for row in rows.tolist():
+            text = texts(texts.first + row)
+            if not text.strip():
+                telling.skip("blank lines", 1)
+            elif text.startswith(b"#"):
+                telling.skip("comments", 1)
+            else:
+                telling.rejected.add(self.why_not(text), texts.first + row, text)
+
+    def why_not(self, text: bytes) -> str:
+        """What is wrong with a line."""
+        text = text.rstrip(b"\r")
+        if not text.translate(None, b"\t").isascii() or any(byte < 32 and byte != 9 for byte in text):
+            return _format.MANGLED
+        if self.separator == " ":
+            fields = text.split()
+        else:
+            fields = text.split(self.separator.encode())
+        names = list(self.columns)
+        short = max(names.index(name) for name in self.needed) + 1
+        if len(fields) < short:
+            return _format.FEW_COLUMNS
+        for name, value in zip(names, fields, strict=False):
+            if name in self.needed and self.columns[name] != TEXT and not is_number(value, self.columns[name]):
+                digits = re.fullmatch(rb"[+-]?\d+", value)
+                return (_format.TOO_LARGE if digits else _format.NO_NUMBER).format(name)
+        return _format.NO_OP
+
+
+def is_number(value: bytes, kind: Any) -> bool:
+    """Whether polars reads this as a number of that type."""
+    if len(value) > NUMBER_BYTES_MAX:
+        return False  # and neither regular expressions nor int() like such
+    if kind == INT:
+        return re.fullmatch(rb"[+-]?\d+", value) is not None and -INT64_MAX <= int(value) <= INT64_MAX
+    return re.fullmatch(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value) is not None
+
+
+def filled(series: pl.Series, value: int) -> np.ndarray:
+    """As an array, with ``value`` for null."""
+    return (series.fill_null(value) if series.null_count() else series).to_numpy(writable=True)
+
+
+def squeezed(chunk: bytes) -> bytes:
+    """The chunk with one blank between fields, and none before the first."""
+    if b"\t" in chunk:
+        chunk = chunk.translate(BLANKS)
+    text = np.frombuffer(chunk, np.uint8)
+    blank = text == 32
+    drop = np.empty(len(text), bool)
+    drop[0] = blank[0]
+    np.logical_or(blank[:-1], text[:-1] == 10, out=drop[1:])
+    drop[1:] &= blank[1:]
+    return text[~drop].tobytes() if drop.any() else chunk
+
+
+def sample_lines(head: bytes) -> list[bytes]:
+    """Whole lines of ``head``, at most 1,000 of them."""
+    lines = head.replace(b"\r\n", b"\n").split(b"\n")
+    if len(lines) > 1 and len(head) >= 1 << 16:
+        lines.pop()  # it may have been cut
+    return [line[:SAMPLE_BYTES_MAX] for line in lines[:1000] if line.strip()]
+
+
+def letters(column: str, read: tuple[str, ...], write: tuple[str, ...], trim: tuple[str, ...] = ()) -> pl.Expr:
+    """An operation that is a word."""
+    word = pl.col(column)
+    found = pl.when(word.is_in(read)).then(pl.lit(READ, pl.UInt8)).when(word.is_in(write)).then(pl.lit(WRITE, pl.UInt8))
+    if trim:
+        found = found.when(word.is_in(trim)).then(pl.lit(TRIM, pl.UInt8))
+    return found.otherwise(pl.lit(UNKNOWN_OP, pl.UInt8))
+
+
+def ticks(column: str) -> pl.Expr:
+    """A decimal column as a whole number of its last places."""
+    return pl.col(column).to_physical().cast(pl.Int64, strict=False)

@@ -1,0 +1,259 @@
+"""A trace file as a source of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashfs.errors import UsageError
+from flashfs.replay.source import BATCH, FLUSH, GRAIN, Batch, Hashes, Source, TraceError, UInt64s, rebatch, starts
+from flashfs.replay.source import grains as grains_of
+from flashfs.replay.traces import _fit
+from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._fit import MODES, Extent, Fit
+from flashfs.replay.traces._format import CUT_RECORD, CUT_STREAM, Choice, Format, Lot, Telling
+
+HEAD_BYTES = 1 << 16
+TIME_BACK = "time goes back; kept at the time before"
+HASHES_GONE = "content hashes left out: shifted by no multiple of 4 KiB"
+ODD = np.uint64(0x9E3779B97F4A7C15)
+STREAM_ENDS = (CUT_RECORD, CUT_STREAM)
+EVENTS = ("Q", "G", "I", "D", "C")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is done with the requests of a trace before they are replayed."""
+
+    shift_bytes: int = 0  #: added to each offset: -3584 brings a partition that begins at sector 7 to 0
+    fit: str = "clip"  #: how the trace is laid on a device: clip, wrap, scale or pack
+    speedup: float = 1.0  #: times are divided by it
+    loops: int = 1  #: how often the requests come
+    first: int | None = None  #: only so many requests, of each loop; complaints are of the 8 MiB that hold the last
+    unit: str | None = None  #: only those of this disk, file or volume
+    event: str = "D"  #: which stage of a blktrace counts
+
+    def check(self) -> Options:
+        """UsageError for what cannot be."""
+        if self.fit not in MODES:
+            raise UsageError(f"fit {self.fit}: {', '.join(MODES)} would do")
+        if not 0 < self.speedup < float("inf"):
+            raise UsageError(f"speed-up {self.speedup}: a number above 0 would do")
+        if self.loops < 1:
+            raise UsageError(f"loops {self.loops}: 1 or more would do")
+        if self.first is not None and self.first < 1:
+            raise UsageError(f"first {self.first}: 1 or more requests would do")
+        if self.event not in EVENTS:
+            raise UsageError(f"event {self.event}: {', '.join(EVENTS)} would do")
+        return self
+
+
+class Trace(Source):
+    """The requests of a file. Reading begins with each pass of ``batches``, and holds a few MiB whatever its size.
+
+    ``device_bytes`` is what ``options.fit`` fits the trace to; without it, requests keep their addresses. Raises
+    TraceError if no format is recognised, and from ``batches`` if nothing in the file is a request or if a packed
+    stream is damaged; OSError if the file cannot be read.
+    """
+
+    def __init__(
+        self, path: str | Path, options: Options | None = None, *, format: str | None = None,
+        device_bytes: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(str(path))
+        from flashfs.replay.traces import detect, format_named
+
+        self.path = Path(path)
+        self.options = (options or Options()).check()
+        if device_bytes is not None and (device_bytes < GRAIN or device_bytes % GRAIN):
+            raise UsageError(f"a device of {device_bytes} bytes: a multiple of {GRAIN} would do")
+        self.device_bytes = device_bytes
+        if self.path.is_dir():
+            raise TraceError(f"{path}: a directory; a trace file would do")
+        head = Content(self.path).head(HEAD_BYTES)
+        self.detected = format is None
+        self.format: Format = detect(self.path, head) if format is None else format_named(format)
+        self.timed = self.format.timed(head)
+        self._telling = Telling()
+        self.rejected, self.adjusted = self._telling.rejected, self._telling.adjusted
+        self.skipped = self._telling.skipped
+        self._extent: Extent | None = None
+        self._hash: str | None = None
+        self._times = Times(1, 1.0)
+
+    @property
+    def units(self) -> dict[str, int]:
+        """Requests of each disk, file or volume that the trace names, of the last pass. Several lie behind each other,
+        in the order of their first requests."""
+        return dict(self._telling.units)
+
+    def batches(self, size: int = BATCH) -> Iterator[Batch]:
+        return rebatch(self._loops(), size)
+
+    def _loops(self) -> Iterator[Batch]:
+        """Pass after pass; the file is told about in the first."""
+        self._telling.clear()
+        begin_ns = 0
+        for loop in range(self.options.loops):
+            telling = self._telling if loop == 0 else Telling()
+            any_request = False
+            for batch in self._pass(telling, begin_ns):
+                any_request = any_request or len(batch) > 0
+                yield batch
+            if not any_request:
+                raise TraceError(self._nothing())
+            begin_ns += self._times.period_ns()
+
+    def _pass(self, telling: Telling, begin_ns: int) -> Iterator[Batch]:
+        """The requests once, from ``begin_ns`` on."""
+        fit = self._fit()
+        self._times = times = Times(self.format.tick_ns, self.options.speedup)
+        left = self.options.first
+        for lot in self._lots(telling):
+            if fit is not None:
+                drop = np.zeros(len(lot.op), bool)
+                for reason, which in fit.place(lot):
+                    self._tell(telling, lot, reason, which)
+                    drop |= which
+                lot = lot.take(~drop)
+            if left is not None:
+                lot = lot.take(np.arange(len(lot.op)) < left)
+                left -= len(lot.op)
+            if len(lot.op):
+                yield self._batch(lot, times.take(lot, telling) + begin_ns)
+            if left == 0:
+                return
+
+    def _lots(self, telling: Telling) -> Iterator[Lot]:
+        """As the file has them, shifted, units behind each other."""
+        for lot in self._raw(telling):
+            if lot.unit is not None:
+                base = self.extent().base  # a pass of its own; a trace of one unit never comes here
+                lot.offset += np.where(lot.op == FLUSH, 0, base[lot.unit])
+            yield lot
+
+    def _raw(self, telling: Telling) -> Iterator[Lot]:
+        """As the file has them, shifted; every unit from 0 on."""
+        shift = self.options.shift_bytes
+        choice = Choice(self.options.unit, self.options.event)
+        for lot in self.format.lots(Content(self.path), choice, telling):
+            if shift:
+                lot.offset += np.where(lot.op == FLUSH, 0, shift)
+                before = lot.offset < 0
+                if before.any():
+                    self._tell(telling, lot, _fit.BEFORE, before)
+                    lot = lot.take(~before)
+                if shift % GRAIN and lot.hashes is not None:
+                    telling.skip(HASHES_GONE, len(lot.hashes.grain))
+                    lot.hashes = None
+            yield lot
+
+    @staticmethod
+    def _tell(telling: Telling, lot: Lot, reason: str, which: np.ndarray) -> None:
+        hit = np.flatnonzero(which)
+        if not len(hit):
+            return
+        if reason == _fit.NOWHERE:
+            telling.skip(reason, len(hit))
+            return
+        one = int(hit[0])
+        text = f"offset {int(lot.offset[one])}, length {int(lot.length[one])}"
+        telling.rejected.add(reason, int(lot.line[one]), text, len(hit))
+
+    def _batch(self, lot: Lot, time_ns: np.ndarray) -> Batch:
+        offset, length = lot.offset.view(np.uint64), lot.length.view(np.uint64)
+        hashes = lot.hashes
+        if lot.hash is not None:
+            hashes = spread(lot.hash, offset, length)
+        return Batch(time_ns, lot.op, offset, length, hashes)
+
+    def _fit(self) -> Fit | None:
+        if self.device_bytes is None:
+            return None
+        known = self.extent() if self.options.fit in ("scale", "pack") else Extent()
+        return Fit(self.options.fit, self.device_bytes, known)
+
+    def extent(self) -> Extent:
+        """Where the trace's own requests lie, shifted, before they are fitted; a pass over the file, once."""
+        if self._extent is None:
+            self._extent = Extent.of(self._raw(Telling()))
+        return self._extent
+
+    def span_bytes(self) -> int:
+        if self.device_bytes is not None and self.options.fit != "clip":
+            return self.device_bytes
+        end = self.extent().end
+        return end if self.device_bytes is None else min(end, self.device_bytes)
+
+    def hash(self) -> str:
+        if self._hash is None:
+            self._hash = Content(self.path).sha256()
+        return self._hash
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "trace": self.name,
+            "format": self.format.name,
+            "detected": self.detected,
+            "timed": self.timed,
+            "device_bytes": self.device_bytes,
+            **asdict(self.options),
+        }
+
+    def _nothing(self) -> str:
+        """Why there is no request."""
+        first = next(iter(self.rejected.by_reason.values()), None)
+        if first is None:
+            return f"{self.name}: no request in it, read as {self.format.name}"
+        why = f"line {first.line}: {first.reason}: {first.text!r}"
+        return f"{self.name}: no request can be replayed, {self.rejected.total:,} lines rejected, the first at {why}"
+
+
+class Times:
+    """The clock of one pass: from ticks of any beginning to nanoseconds since the first request, never back."""
+
+    def __init__(self, tick_ns: int, speedup: float) -> None:
+        self.tick_ns = tick_ns
+        self.speedup = speedup
+        self.base: int | None = None
+        self.last_ns = 0
+        self.requests = 0
+
+    def take(self, lot: Lot, telling: Telling) -> np.ndarray:
+        """Nanoseconds of each request of a lot."""
+        if self.base is None:
+            self.base = int(lot.time[0])
+        time_ns = (lot.time - self.base) * self.tick_ns
+        risen = np.maximum.accumulate(time_ns)
+        np.maximum(risen, self.last_ns, out=risen)
+        back = np.flatnonzero(risen > time_ns)
+        if len(back):
+            one = int(back[0])
+            text = f"by {int(risen[one] - time_ns[one]):,} ns"
+            telling.adjusted.add(TIME_BACK, int(lot.line[one]), text, len(back))
+        self.last_ns = int(risen[-1])
+        self.requests += len(risen)
+        return risen if self.speedup == 1.0 else np.floor(risen / self.speedup).astype(np.int64)
+
+    def period_ns(self) -> int:
+        """How much later the next loop begins: as far behind the last request as requests are apart."""
+        if self.requests < 2:
+            return int(self.last_ns / self.speedup)
+        return int((self.last_ns + self.last_ns // (self.requests - 1)) / self.speedup)
+
+
+def spread(of: UInt64s, offset: UInt64s, length: UInt64s) -> Hashes:
+    """A number for each 4 KiB, from one for each request. A request that is one aligned 4 KiB keeps its own; pieces of
+    others are told apart by where they are in it."""
+    counts = np.where(of != 0, grains_of(offset, length), 0)
+    start = starts(counts)
+    if len(counts) and counts.max() <= 1 and not (offset % np.uint64(GRAIN)).any():
+        return Hashes(start, of[counts > 0])
+    piece: UInt64s = (np.arange(start[-1]) - np.repeat(start[:-1], counts)).astype(np.uint64)
+    within: UInt64s = np.repeat(offset % np.uint64(GRAIN), counts)
+    apart: UInt64s = np.multiply(piece + np.left_shift(within, np.uint64(20)), ODD)
+    return Hashes(start, np.repeat(of, counts) + apart)

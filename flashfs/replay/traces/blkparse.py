@@ -1,0 +1,52 @@
+"""blkparse's default text: `major,minor cpu sequence seconds pid action RWBS sector + sectors [process]`.
+
+A request leaves a line at each stage that it goes through (queued, inserted, issued to the drive, completed, ...): one
+of them counts, D unless told otherwise, which is when the drive gets it. What follows the events is a summary.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import polars as pl
+
+from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
+from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice
+from flashfs.replay.traces._text import INT, NANO, TEXT, TextFormat, ticks
+
+
+class Blkparse(TextFormat):
+    name = "blkparse"
+    title = "blkparse's default text"
+    unit_is = "the device, major,minor"
+    other_lines = "events of other stages, or without data"
+    columns: ClassVar = {
+        "device": TEXT, "cpu": TEXT, "sequence": TEXT, "time": NANO, "pid": TEXT, "action": TEXT, "rwbs": TEXT,
+        "offset": INT, "plus": TEXT, "length": INT,
+    }  # fmt: skip
+    needed = ("time", "action", "rwbs", "offset", "length")
+    sample = re.compile(rb"\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]{1,2}\s+\S+")
+    end = re.compile(rb"^(CPU\d+ \(|Total \(|Throughput \(R/W\))", re.MULTILINE)
+
+    def op(self, choice: Choice) -> pl.Expr:
+        here = pl.col("action") == choice.event
+        stage = pl.col("action").str.len_bytes() <= 2
+        # F in front means a flush that goes first, and has a line of its own, without sectors, when it is issued
+        first = pl.col("rwbs").str.starts_with("F")
+        kind = pl.col("rwbs").str.strip_prefix("F").str.slice(0, 1)
+        flush = first & (pl.col("length").is_null() | (pl.col("length") == 0))
+        number = pl.UInt8
+        return (
+            pl.when(~stage).then(pl.lit(UNKNOWN_OP, number))
+            .when(~here).then(pl.lit(NOT_A_REQUEST, number))
+            .when(flush).then(pl.lit(FLUSH, number))
+            .when(kind == "W").then(pl.lit(WRITE, number))
+            .when(kind == "R").then(pl.lit(READ, number))
+            .when(kind == "D").then(pl.lit(TRIM, number))
+            .when(kind == "N").then(pl.lit(NOT_A_REQUEST, number))
+            .otherwise(pl.lit(UNKNOWN_OP, number))
+        )  # fmt: skip
+
+    def expressions(self) -> dict[str, pl.Expr]:
+        return {"time": ticks("time"), "unit": pl.col("device")}

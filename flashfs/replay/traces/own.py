@@ -1,0 +1,67 @@
+"""What `flashfs mount --record` wrote. flashfs.replay.recorded reads the file; here its requests become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, Hashes, TraceError, starts
+from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._format import CUT_STREAM, Choice, Format, Lot, Telling
+
+MAGIC = b"FLASHTRC"
+OPS = {"read": READ, "write": WRITE, "trim": TRIM, "zero": TRIM, "flush": FLUSH, "copy": WRITE}
+DROPPED = "dropped when the recorder fell behind"
+
+
+class Recorded(Format):
+    """A mount answers ZERO_RANGE with a trim, and a copy with a read and a write: so they are replayed."""
+
+    name = "flashfs"
+    title = "flashfs mount --record"
+    aliases = ("recorded",)
+
+    def likeness(self, head: bytes) -> float:
+        return float(head.startswith(MAGIC))
+
+    def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
+        recorded: Any = import_module("flashfs.replay.recorded")
+        if content.packing != "plain":
+            raise TraceError(f"{content.path}: a recorded trace is packed by itself: unpack the {content.packing}")
+        trace = recorded.read(content.path)
+        op_of = np.array([OPS[name] for name in recorded.OPERATIONS], np.uint8)
+        copy = recorded.OPERATIONS.index("copy")
+        line = 1
+        for batch in trace:
+            yield copies_apart(batch, op_of, copy, line)
+            line += len(batch)
+        if trace.dropped:
+            telling.rejected.add(DROPPED, line, "", trace.dropped)
+        if trace.ending is not None:
+            telling.rejected.add(CUT_STREAM, line, trace.ending)
+
+
+def copies_apart(batch: Any, op_of: np.ndarray, copy: int, line: int) -> Lot:
+    """A batch as the recorder has it, each copy as a read of its source and a write."""
+    copies = batch.op == copy
+    row = np.repeat(np.arange(len(batch)), np.where(copies, 2, 1))
+    op, offset = op_of[batch.op][row], batch.offset[row].astype(np.int64)
+    words = np.diff(batch.hash_first)
+    if copies.any():
+        # The first of the two rows of a copy reads; its one word says where
+        reads = np.flatnonzero(copies) + np.arange(int(copies.sum()))
+        op[reads] = READ
+        offset[reads] = batch.hashes[batch.hash_first[:-1][copies]].astype(np.int64)
+    grain = batch.hashes[np.repeat(~copies, words)]
+    known = np.where(copies, 0, words)[row]
+    return Lot(
+        line=row + line,
+        time=batch.time_ns[row].astype(np.int64),
+        op=op,
+        offset=offset,
+        length=batch.length[row].astype(np.int64),
+        hashes=Hashes(starts(known), grain),
+    )

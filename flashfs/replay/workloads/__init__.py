@@ -1,0 +1,232 @@
+"""Workloads: requests made by rule and seed, ``Workload("zipf:ops=4M,theta=0.9", device_bytes)``.
+
+A name is a pattern of addresses; keys say how many requests, which operations, sizes, contents and times. The stream
+is a function of the text and of the device's size alone: the same on any machine, however it is cut into batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from flashfs.errors import UsageError
+from flashfs.replay.source import (
+    BATCH,
+    FLUSH,
+    READ,
+    TRIM,
+    WRITE,
+    Batch,
+    Hashes,
+    Int64s,
+    Source,
+    UInt8s,
+    UInt64s,
+    grains,
+    rebatch,
+    starts,
+)  # fmt: skip
+from flashfs.replay.workloads import _random
+from flashfs.replay.workloads._grammar import COMMON, Parameter, count, parse
+from flashfs.replay.workloads._patterns import PATTERNS, Pattern, Span
+from flashfs.replay.workloads._random import Alias, Stream, ln, mixed_up, zipf
+
+__all__ = ["COMMON", "PATTERNS", "Parameter", "Workload", "count", "is_workload", "written"]
+
+BLOCK = 8_192  #: requests that are made together, because columns of 64 KiB stay in the cache; it changes none of them
+VERSION = 1  #: of what a text means: in the hash, and raised when the same text gives other requests
+
+
+def is_workload(text: str) -> bool:
+    """Whether ``text`` begins with the name of a workload."""
+    return text.partition(":")[0] in PATTERNS
+
+
+class Workload(Source):
+    """Requests for a device of ``device_bytes`` with pages of ``page_bytes``. UsageError for what does not fit."""
+
+    def __init__(self, text: str, device_bytes: int, page_bytes: int = 4096) -> None:
+        super().__init__(text)
+        name, values, given = parse(text, {one.name: one.parameters for one in PATTERNS.values()})
+        self.device_bytes, self.page_bytes = device_bytes, page_bytes
+        self.pattern: type[Pattern] = PATTERNS[name]
+        self.values = values
+        values["size"] = values["size"] or ((page_bytes, 1),)
+        values["align"] = values["align"] or min(size for size, _ in values["size"])
+        self._check_mix()
+        if "qd" in given and values["rate"]:
+            raise UsageError(f"workload {text}: qd and rate: one of them would do")
+        self.timed = values["rate"] > 0
+        self.qd = None if self.timed else values["qd"]
+        self._first, self.span = self._place()
+        self.pattern(self.span)  # what it refuses is refused now
+        self.ops: int = values["ops"] or self.pattern.default_ops(self.span)
+        values["ops"] = self.ops
+        if not self.ops:
+            raise UsageError(f"workload {text}: it has no request")
+
+    def _check_mix(self) -> None:
+        values = self.values
+        rest = 1.0 - values["trim"] - values["flush"]
+        if values["write"] is None:
+            values["write"] = max(0.0, rest)
+        if values["write"] > rest + 1e-9:
+            raise UsageError(f"workload {self.name}: write, trim and flush are more than 1 together")
+
+    def _place(self) -> tuple[int, Span]:
+        """(where the span begins, in bytes; the span)."""
+        values, align = self.values, self.values["align"]
+        whole = self.device_bytes // align
+        first, places = int(whole * values["start"]), int(whole * values["span"])
+        largest = max(size for size, _ in values["size"])
+        if first + places > whole:
+            raise UsageError(f"workload {self.name}: start and span are more than 1 together")
+        if places * align < largest:
+            raise UsageError(f"workload {self.name}: a request of {largest} bytes in a span of {places * align}")
+        return first * align, Span(places, align, values)
+
+    def batches(self, size: int = BATCH) -> Iterator[Batch]:
+        return rebatch(self._blocks(), size)
+
+    def _blocks(self) -> Iterator[Batch]:
+        making = Making(self)
+        for first in range(0, self.ops, BLOCK):
+            yield making.block(min(BLOCK, self.ops - first))
+
+    def canonical(self) -> str:
+        """The text with every key, in order: equal texts on equal devices are equal requests."""
+        return self._text(self.values)
+
+    def _text(self, values: dict[str, Any]) -> str:
+        return f"{self.pattern.name}:" + ",".join(f"{key}={written(values[key])}" for key in sorted(values))
+
+    def hash(self) -> str:
+        contents = {**self.values, **self.pattern.made_of(self.values)}
+        text = f"flashfs workload {VERSION}\n{self._text(contents)}\n{self.device_bytes}\n"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "workload": self.name,
+            "canonical": self.canonical(),
+            "version": VERSION,
+            "device_bytes": self.device_bytes,
+            "page_bytes": self.page_bytes,
+        }
+
+    def span_bytes(self) -> int:
+        return self._first + self.span.bytes
+
+    def at(self) -> int:
+        """Where the span begins, in bytes."""
+        return self._first
+
+
+class Making:
+    """One pass over a workload: its streams, and how far they are."""
+
+    def __init__(self, of: Workload) -> None:
+        values = of.values
+        seed = values["seed"]
+        self.of = of
+        self.pattern = of.pattern(of.span)
+        self.ops = Stream(seed, _random.OP)
+        self.sizes = Stream(seed, _random.SIZE)
+        self.size_mix = Alias([weight for _, weight in values["size"]])
+        self.size_of = np.array([size for size, _ in values["size"]], np.int64)
+        self.contents = None if values["dup"] is None else Contents(values)
+        self.arrivals = Arrivals(values)
+        self.bounds = np.cumsum([values["write"], values["trim"], values["flush"]])
+
+    def block(self, n: int) -> Batch:
+        op = self._ops(n)
+        length = self._lengths(n)
+        if self.of.values["flush"]:
+            length = np.where(op == FLUSH, 0, length)
+        offset = (self.pattern.offsets(length) + self.of.at()).view(np.uint64)
+        if self.of.values["flush"]:
+            offset = np.where(op == FLUSH, np.uint64(0), offset)
+        size = length.view(np.uint64)
+        hashes = None if self.contents is None else self.contents.of(op, offset, size)
+        return Batch(self.arrivals.take(n), op, offset, size, hashes)
+
+    def _ops(self, n: int) -> UInt8s:
+        """A single kind draws no random number."""
+        for op, share in ((WRITE, "write"), (TRIM, "trim"), (FLUSH, "flush")):
+            if self.of.values[share] >= 1.0:
+                return np.full(n, op, np.uint8)
+        if not self.bounds[-1]:
+            return np.full(n, READ, np.uint8)
+        kinds = np.array([WRITE, TRIM, FLUSH, READ], np.uint8)
+        return kinds[np.searchsorted(self.bounds, self.ops.unit(n), "right")]
+
+    def _lengths(self, n: int) -> Int64s:
+        if len(self.size_of) == 1:
+            return np.full(n, self.size_of[0])
+        return self.size_of[self.size_mix.draw(self.sizes, n)]
+
+
+class Contents:
+    """What is written, as a number for each 4 KiB: new ones count up, and some are seen again.
+
+    A duplicate is one of the ``contents`` oldest, the older the more popular; as long as there are fewer, one of those
+    that there are.
+    """
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        seed = values["seed"]
+        self.share: float = values["dup"]
+        self.seen = 0  #: different contents so far
+        self.which = Stream(seed, _random.CONTENT)
+        self.popular, self.within = Stream(seed, _random.POPULAR), Stream(seed, _random.POPULAR_WITHIN)
+        self.zipf = zipf(values["contents"], values["dup_theta"])
+        self.salt = mixed_up(np.array([seed], np.uint64))
+
+    def of(self, op: UInt8s, offset: UInt64s, length: UInt64s) -> Hashes:
+        """Of a block; only writes have contents."""
+        start = starts(np.where(op == WRITE, grains(offset, length), 0))
+        n = int(start[-1])
+        fresh = ~self.which.chance(self.share, n)
+        if n and not self.seen:
+            fresh[0] = True
+        before = self.seen + np.cumsum(fresh) - fresh  # different contents before each
+        number = np.where(fresh, before, self.zipf.draw(self.popular, self.within, n) % np.maximum(before, 1))
+        self.seen += int(fresh.sum())
+        return Hashes(start, mixed_up(number.astype(np.uint64) + self.salt))
+
+
+class Arrivals:
+    """When requests come, in nanoseconds."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.rate: float = values["rate"]
+        self.poisson = values["arrival"] == "poisson"
+        self.stream = Stream(values["seed"], _random.ARRIVAL)
+        self.index = 0
+        self.at_ns = 0
+
+    def take(self, n: int) -> Int64s:
+        if not self.rate:
+            return np.zeros(n, np.int64)
+        if not self.poisson:
+            index = np.arange(self.index, self.index + n, dtype=np.int64)
+            self.index += n
+            return (index * (1e9 / self.rate)).astype(np.int64)
+        gap = (-ln(1.0 - self.stream.unit(n)) * (1e9 / self.rate)).astype(np.int64)
+        out = self.at_ns + np.cumsum(gap) - gap
+        self.at_ns = int(out[-1] + gap[-1])
+        return out
+
+
+def written(value: Any) -> str:
+    """A value as a key has it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, tuple):
+        return ":".join(f"{size}/{weight}" for size, weight in value)
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,168 @@
+"""Random numbers that are the same on every machine and in every version of numpy.
+
+numpy promises that a bit generator's raw 64-bit numbers never change, and nothing of the sort for what
+``numpy.random.Generator`` makes of them. So only raw numbers are used, and what becomes of them is written out here: in
+integers, or in doubles with one correctly rounded operation after another. No ``pow``, ``log`` or ``exp`` of the C
+library is called, nor numpy's vector versions of them, because their last bits differ from machine to machine.
+
+Each column of a workload draws from a stream of its own, so that another mix of operations leaves the addresses alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flashfs.replay.source import Int64s, UInt64s
+
+Doubles = npt.NDArray[np.float64]
+TO_53 = np.uint64(11)  #: a raw number shifted so is a whole number that a double holds exactly
+STEP = 2.0**-53
+LN_2 = 0.6931471805599453
+LN_TERMS = 12
+EXACT_RANKS_BITS = 8
+WEIGHT_DIGITS = 18
+
+
+class Stream:
+    """The raw numbers of one column: PCG64DXSM, from a seed and the column's number."""
+
+    def __init__(self, seed: int, column: int) -> None:
+        self._bits = np.random.PCG64DXSM(np.random.SeedSequence([seed, column]))
+
+    def raw(self, n: int) -> UInt64s:
+        return np.asarray(self._bits.random_raw(n), np.uint64)
+
+    def unit(self, n: int) -> Doubles:
+        """Multiples of 2^-53 from 0 to below 1."""
+        return (self.raw(n) >> TO_53).astype(np.float64) * STEP
+
+    def below(self, limit: int | Int64s, n: int) -> Int64s:
+        """Whole numbers from 0 to below ``limit``, all alike to within limit / 2^53. A product of numbers below 1 and a
+        limit below 2^52 never rounds up to the limit."""
+        return (self.unit(n) * limit).astype(np.int64)
+
+    def chance(self, share: float, n: int) -> npt.NDArray[np.bool_]:
+        """True with probability ``share``."""
+        return self.unit(n) < share
+
+
+class Alias:
+    """Draws indices with given whole weights, at the same cost however many there are (Walker's alias method, as Vose
+    builds it). The tables are made in whole numbers."""
+
+    def __init__(self, weights: Sequence[int]) -> None:
+        n, total = len(weights), sum(weights)
+        self.n = n
+        keep = [1.0] * n
+        other = list(range(n))
+        left = [weight * n for weight in weights]
+        small = [at for at in range(n) if left[at] < total]
+        large = [at for at in range(n) if left[at] >= total]
+        while small and large:
+            less, more = small.pop(), large.pop()
+            keep[less] = left[less] / total
+            other[less] = more
+            left[more] -= total - left[less]
+            (small if left[more] < total else large).append(more)
+        self._keep = np.array(keep)
+        self._other = np.array(other, np.int64)
+
+    def draw(self, stream: Stream, n: int) -> Int64s:
+        place = stream.unit(n) * self.n
+        at = place.astype(np.int64)
+        return np.where(place - at < self._keep[at], at, self._other[at])
+
+
+class Zipf:
+    """Ranks from 0 to below ``n`` with weights 1 / (rank + 1)^theta.
+
+    The first 512 ranks have their own weights; beyond, ranks share one in steps of 1/256 of the rank, so that some
+    thousands of weights do for any ``n``: no weight is off by more than theta / 512 of itself. They are computed in
+    decimals, which are the same everywhere.
+    """
+
+    def __init__(self, n: int, theta: float) -> None:
+        first = [0]
+        while first[-1] + 1 < n:
+            first.append(first[-1] + max(1, (first[-1] + 1) >> EXACT_RANKS_BITS))
+        if first[-1] >= n:
+            first.pop()
+        self._first = np.array(first, np.int64)
+        self._width = np.diff(np.append(self._first, n))
+        context = Context(prec=WEIGHT_DIGITS + 10)
+        exponent = Decimal(-theta)
+        scale = Decimal(10) ** WEIGHT_DIGITS
+        weights = []
+        for at, width in zip(first, self._width.tolist(), strict=True):
+            middle = Decimal(2 * at + width + 1) / 2
+            weights.append(max(1, int(context.multiply(context.power(middle, exponent), width * scale))))
+        self._alias = Alias(weights)
+
+    def draw(self, steps: Stream, within: Stream, n: int) -> Int64s:
+        step = self._alias.draw(steps, n)
+        return self._first[step] + within.below(self._width[step], n)
+
+
+@cache
+def zipf(n: int, theta: float) -> Zipf:
+    """A ``Zipf``, made once: its decimals take a while, and it has no state."""
+    return Zipf(n, theta)
+
+
+class Shuffle:
+    """A bijection of 0 .. n-1 that looks random and needs no table: a Feistel network over the next power of two,
+    walked on until it comes out below ``n``."""
+
+    ROUNDS = 4
+
+    def __init__(self, n: int, seed: int) -> None:
+        self._n = n
+        bits = max(2, (n - 1).bit_length())
+        self._low_bits = np.uint64(bits // 2)
+        self._masks = [np.uint64((1 << (bits // 2)) - 1), np.uint64((1 << (bits - bits // 2)) - 1)]
+        self._keys = Stream(seed, SHUFFLE).raw(self.ROUNDS)
+
+    def __call__(self, index: Int64s) -> Int64s:
+        out = self._once(index.astype(np.uint64))
+        while len(over := np.flatnonzero(out >= self._n)):
+            out[over] = self._once(out[over])
+        return out.astype(np.int64)
+
+    def _once(self, x: UInt64s) -> UInt64s:
+        halves = [x & self._masks[0], x >> self._low_bits]
+        for number, key in enumerate(self._keys):
+            mine = number % 2
+            mixed = mixed_up(halves[1 - mine] + key)
+            halves[mine] = halves[mine] ^ (mixed & self._masks[mine])
+        return (halves[1] << self._low_bits) | halves[0]
+
+
+def mixed_up(x: UInt64s) -> UInt64s:
+    """A bijection of 64-bit numbers in which every bit depends on every bit (the end of SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def ln(x: Doubles) -> Doubles:
+    """The natural logarithm of numbers above 0, good to some 2^-51, by operations that are the same everywhere."""
+    half, power = np.frexp(x)  # exact: x = half * 2^power, half from 0.5 on
+    low = half < 0.7071067811865476
+    mantissa = np.where(low, half * 2.0, half)
+    exponent = power - low
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    square = s * s
+    series: Any = np.full_like(square, 1.0 / (2 * LN_TERMS + 1))
+    for k in range(LN_TERMS - 1, -1, -1):
+        series = series * square + 1.0 / (2 * k + 1)
+    return exponent * LN_2 + 2.0 * s * series
+
+
+# The streams of a workload, by number. A new one goes to the end: what was drawn before must stay.
+PLACE, WITHIN, OP, SIZE, CONTENT, POPULAR, POPULAR_WITHIN, ARRIVAL, SHUFFLE = range(9)

@@ -1,0 +1,136 @@
+"""What is done with a trace before it is replayed: shift, fit, speed-up, loops, the first so many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trace_files import DATA, MS, REQUESTS, in_ns, rows, whole
+
+from flashfs.replay.source import READ, TRIM, WRITE
+from flashfs.replay.traces import Options, Trace
+
+MIB = 1 << 20
+
+
+def iolog(path: Path, requests: list[tuple[str, int, int]]) -> Path:
+    lines = [f"{at} /d {action} {offset} {length}\n" for at, (action, offset, length) in enumerate(requests)]
+    path.write_text("fio version 3 iolog\n" + "".join(lines))
+    return path
+
+
+def places(trace: Trace) -> list[tuple[int, int, int]]:
+    return [(op, offset, length) for _, op, offset, length in rows(whole(trace))]
+
+
+def test_the_first_requests_in_loops() -> None:
+    trace = Trace(DATA / "msr.csv", Options(first=3, loops=3))
+    gap = 2 * MS // 2  # between requests, on average
+    once = in_ns(REQUESTS[:3])
+    assert rows(whole(trace)) == [
+        (time + loop * (2 * MS + gap), *rest) for loop in range(3) for time, *rest in once
+    ]
+    assert rows(whole(trace, 2)) == rows(whole(trace))
+
+
+def test_what_is_wrong_is_told_once_however_often_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text((DATA / "msr.csv").read_text() + "noise\n")
+    trace = Trace(path, Options(loops=4))
+    for _ in range(2):
+        assert len(whole(trace)) == 4 * len(REQUESTS)
+        assert trace.rejected.total == 1
+
+
+def test_speed_up() -> None:
+    for factor in (2.0, 0.5, 1000.0):
+        found = whole(Trace(DATA / "msr.csv", Options(speedup=factor, loops=2))).time_ns
+        n = len(REQUESTS)
+        plain = np.array([ms * MS for ms, *_ in REQUESTS])
+        assert found[:n].tolist() == np.floor(plain / factor).astype(int).tolist()
+        period = (plain[-1] + plain[-1] // (n - 1)) / factor
+        assert abs((found[n:] - found[:n]) - period).max() <= 1
+
+
+def test_shift() -> None:
+    trace = Trace(DATA / "msr.csv", Options(shift_bytes=3584))
+    assert [offset for _, offset, _ in places(trace)] == [offset + 3584 for _, _, offset, _ in REQUESTS]
+    assert trace.span_bytes() == 2 * MIB + 24576 + 3584
+    flushes = Trace(DATA / "fio3.log", Options(shift_bytes=-(1 << 40)))
+    assert len(whole(flushes)) == 1  # the flush has no address
+    assert flushes.rejected.total == len(REQUESTS) + 1
+
+
+def test_wrap(tmp_path: Path) -> None:
+    path = iolog(tmp_path / "trace", [
+        ("write", 0, 4096), ("write", 5 * MIB + 8192, 4096), ("write", 2 * MIB - 4096, 8192),
+        ("write", 3 * MIB - 512, 4096), ("read", MIB + 512, MIB), ("write", 0, 3 * MIB), ("trim", MIB, 4096),
+    ])  # fmt: skip
+    trace = Trace(path, Options(fit="wrap"), device_bytes=2 * MIB)
+    assert places(trace) == [
+        (WRITE, 0, 4096), (WRITE, MIB + 8192, 4096), (WRITE, 2 * MIB - 8192, 8192), (WRITE, MIB - 512, 4096),
+        (READ, MIB - 4096 + 512, MIB), (TRIM, MIB, 4096),
+    ]  # fmt: skip
+    assert [row["reason"] for row in trace.rejected.rows()] == ["longer than the device"]
+    assert trace.span_bytes() == 2 * MIB
+
+
+def test_scale(tmp_path: Path) -> None:
+    requests = [("write", at * MIB + 512, 4096) for at in range(64)]
+    path = iolog(tmp_path / "trace", [*requests, ("trim", 32 * MIB, 32 * MIB), ("read", 64 * MIB - 4096, 4096)])
+    found = places(Trace(path, Options(fit="scale"), device_bytes=MIB))
+    assert all(offset % 4096 == 512 for _, offset, _ in found[:63])
+    assert [offset // 4096 for _, offset, _ in found[:63]] == [at * 4 for at in range(63)]
+    assert found[64] == (TRIM, MIB // 2, MIB // 2)
+    assert found[65] == (READ, MIB - 4096, 4096)
+    assert max(offset + length for _, offset, length in found) <= MIB
+    roomy = Trace(path, Options(fit="scale"), device_bytes=1 << 30)
+    assert places(roomy) == places(Trace(path))  # there is nothing to scale
+
+
+def test_pack(tmp_path: Path) -> None:
+    """MiBs 1, 2 and 9 are touched; trims shrink to what is left of their range."""
+    path = iolog(tmp_path / "trace", [
+        ("write", 9 * MIB + 512, 4096), ("trim", 0, 12 * MIB), ("trim", 4 * MIB, 2 * MIB),
+        ("write", 2 * MIB - 4096, 8192), ("trim", MIB + 4096, 8 * MIB), ("read", 2 * MIB + 8192, 4096),
+    ])  # fmt: skip
+    trace = Trace(path, Options(fit="pack"), device_bytes=3 * MIB)
+    assert places(trace) == [
+        (WRITE, 2 * MIB + 512, 4096), (TRIM, 0, 3 * MIB), (WRITE, MIB - 4096, 8192),
+        (TRIM, 4096, 2 * MIB - 4096 + 4096), (READ, MIB + 8192, 4096),
+    ]  # fmt: skip
+    assert trace.rejected.total == 0
+    assert trace.skipped["trims of space that nothing else touches"] == 1
+    small = Trace(path, Options(fit="pack"), device_bytes=2 * MIB)
+    assert [row["reason"] for row in (whole(small), small.rejected.rows())[1]] == ["beyond the device"]
+
+
+@pytest.mark.parametrize("fit", ["clip", "wrap", "scale", "pack"])
+def test_whatever_the_fit_requests_lie_on_the_device(fit: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    kinds = ["read", "write", "trim"]
+    numbers = zip(rng.integers(0, 3, 2000), rng.integers(0, 1 << 26, 2000), rng.integers(1, 1024, 2000), strict=True)
+    requests = [(kinds[kind], int(offset) * 512, int(length) * 512) for kind, offset, length in numbers]
+    path = iolog(tmp_path / "trace", requests)
+    device = 10 * MIB
+    trace = Trace(path, Options(fit=fit, shift_bytes=1024), device_bytes=device)
+    found = whole(trace)
+    assert (found.offset + found.length <= device).all()
+    assert (found.length > 0).all()
+    dropped = trace.rejected.total + trace.skipped.get("trims of space that nothing else touches", 0)
+    assert len(found) + dropped == len(requests)
+    if fit in ("wrap", "scale"):
+        assert dropped == 0
+
+
+def test_hashes_go_with_their_requests(tmp_path: Path) -> None:
+    """Those of requests that are left out are left out; those of the others stay the same."""
+    lines = [f"{at} 1 p {at * 2048} 8 W 6 0 {at % 7 + 1:032x}\n" for at in range(100)]
+    path = tmp_path / "trace"
+    path.write_text("".join(lines).replace(f"{7 + 0:032x}", f"{0x7000000000000000:016x}{0:016x}"))
+    everything = whole(Trace(path))
+    half = whole(Trace(path, device_bytes=50 * MIB))
+    assert everything.hashes is not None and half.hashes is not None
+    assert len(half) == len(half.hashes.grain) == 50
+    assert half.hashes.grain.tolist() == everything.hashes.grain.tolist()[:50]
