@@ -73,8 +73,20 @@ static void mix_of_u64(uint64_t message, uint64_t out[2])
 static uint32_t shifted_mod(const uint64_t digest[2], int hid, uint32_t n)
 {
     unsigned __int128 x = ((unsigned __int128)digest[1] << 64 | digest[0]) >> hid;
-    uint64_t high = (uint64_t)(x >> 64) % n;
-    return (uint32_t)(((unsigned __int128)high << 64 | (uint64_t)x) % n);
+    uint64_t low = (uint64_t)x, rest = (uint64_t)(x >> 64) % n;
+    rest = (rest << 32 | low >> 32) % n; /* long division by 32-bit digits: a 128-bit one takes three times as long */
+    return (uint32_t)((rest << 32 | (uint32_t)low) % n);
+}
+
+/* The same for hid 1 to `most` (63 at most) into out[hid], each from the next: one shift less is a bit more. */
+static void shifted_mods(const uint64_t digest[2], int most, uint32_t n, uint32_t *out)
+{
+    uint64_t rest = out[most] = shifted_mod(digest, most, n);
+    for (int hid = most - 1; hid > 0; hid--) {
+        rest = 2 * rest + (digest[0] >> hid & 1);
+        rest = rest >= n ? rest - n : rest;
+        out[hid] = (uint32_t)rest;
+    }
 }
 
 #endif

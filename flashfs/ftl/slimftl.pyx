@@ -35,6 +35,7 @@ cdef extern from "ftl/md5.h" nogil:
     void md5_of_u64(uint64_t message, uint64_t* out)
     void mix_of_u64(uint64_t message, uint64_t* out)
     uint32_t shifted_mod(const uint64_t* digest, int hid, uint32_t n)
+    void shifted_mods(const uint64_t* digest, int most, uint32_t n, uint32_t* out)
 
 cdef enum:
     HIDS = 63                # 1..63; 0 says that the LPA was never written
@@ -128,21 +129,23 @@ cdef class SlimMapping(Mapping):
     # --- the sequentiality-aware hasher (3.3)
 
     cdef uint32_t vba_of(self, uint32_t lpa, int hid) noexcept nogil:
-        cdef uint64_t key = lpa >> self.shift
+        self.find_digest(lpa >> self.shift)
+        return shifted_mod(self.digest, hid, self.virtual_blocks)
+
+    cdef int find_digest(self, uint64_t key) noexcept nogil:
         if key != self.digest_key:
             self.digest_key = key
             if self.md5:
                 md5_of_u64(key, self.digest)
             else:
                 mix_of_u64(key, self.digest)
-        return shifted_mod(self.digest, hid, self.virtual_blocks)
+        return 0
 
     cdef int find_candidates(self, uint32_t lpa) noexcept nogil:
-        cdef int hid
         cdef uint64_t key = lpa >> self.shift
         if key != self.candidates_key:
-            for hid in range(1, HIDS + 1):
-                self.candidates[hid] = self.vba_of(lpa, hid)
+            self.find_digest(key)
+            shifted_mods(self.digest, HIDS, self.virtual_blocks, self.candidates)
             self.candidates_key = key
         return 0
 
