@@ -119,7 +119,7 @@ def test_a_packed_stream_that_ends_early(packing: str, tmp_path: Path) -> None:
     assert 1000 < len(found) < 20_000
     assert found.time_ns.tolist() == list(range(len(found)))
     reasons = {reason: count for reason, count, _, _ in told(trace)}
-    assert reasons.pop("the packed stream ends early") == 1
+    assert reasons.pop("the file ends early") == 1
     assert sum(reasons.values()) <= 1  # the line that was cut
 
 

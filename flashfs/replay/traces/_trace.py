@@ -189,6 +189,10 @@ class Trace(Source):
         end = self.extent().end
         return end if self.device_bytes is None else min(end, self.device_bytes)
 
+    def made_for(self) -> tuple[int, int] | None:
+        """(bytes, bytes of a page) of the device that the trace is of, if the trace says so: our own do."""
+        return self.format.made_for(self.path)
+
     def hash(self) -> str:
         if self._hash is None:
             self._hash = Content(self.path).sha256()
