@@ -119,8 +119,23 @@ def test_units_lie_behind_each_other(tmp_path: Path) -> None:
     assert one.span_bytes() == 8192
     with pytest.raises(TraceError, match="no request"):
         whole(Trace(path, Options(unit="7")))
-    with pytest.raises(UsageError, match="name no units"):
-        whole(Trace(DATA / "biotracer.txt", Options(unit="7")))
+    for file in ("biotracer.txt", "v1.vscsi"):
+        with pytest.raises(UsageError, match="name no units"):
+            Trace(DATA / file, Options(unit="7"))
+    with pytest.raises(UsageError, match="have no stages"):
+        Trace(DATA / "msr.csv", Options(event="Q"))
+
+
+def test_waits_add_up_over_chunks_and_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second file makes a pass over everything begin in the middle of this one."""
+    path = tmp_path / "trace"
+    lines = [f"/{'ab'[i % 7 == 6]} wait 5 0\n/{'ab'[i % 7 == 6]} write {i * 4096} 4096\n" for i in range(100)]
+    path.write_text("fio version 2 iolog\n" + "".join(lines))
+    monkeypatch.setattr(_content, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(_content, "PIECE_BYTES", 100)
+    found = rows(whole(Trace(path)))
+    assert [time for time, *_ in found] == [i * 5000 for i in range(100)]
+    assert [offset for _, _, offset, _ in found] == [i * 4096 + (1 << 20) * (i % 7 == 6) for i in range(100)]
 
 
 def test_a_request_without_a_unit(tmp_path: Path) -> None:

@@ -81,13 +81,15 @@ class Choice:
 
 
 class Format(ABC):
-    """One trace format. ``head`` below is the first 64 KiB of the content."""
+    """One trace format. ``head`` below is the first 64 KiB of the content. An object serves one pass at a time."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     tick_ns: ClassVar[int] = 1
     aliases: ClassVar[tuple[str, ...]] = ()
     unit_is: ClassVar[str] = ""  #: what a unit is here; empty: the format has none
+
+    stages: ClassVar[bool] = False  #: whether a request leaves a line at each stage of its way
 
     @abstractmethod
     def likeness(self, head: bytes) -> float:

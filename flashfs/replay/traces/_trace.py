@@ -77,6 +77,10 @@ class Trace(Source):
         head = Content(self.path).head(HEAD_BYTES)
         self.detected = format is None
         self.format: Format = detect(self.path, head) if format is None else format_named(format)
+        if self.options.unit is not None and not self.format.unit_is:
+            raise UsageError(f"unit {self.options.unit}: {self.format.name} traces name no units")
+        if self.options.event != Options().event and not self.format.stages:
+            raise UsageError(f"event {self.options.event}: {self.format.name} traces have no stages")
         self.timed = self.format.timed(head)
         self._telling = Telling()
         self.rejected, self.adjusted = self._telling.rejected, self._telling.adjusted
@@ -140,7 +144,8 @@ class Trace(Source):
         """As the file has them, shifted; every unit from 0 on."""
         shift = self.options.shift_bytes
         choice = Choice(self.options.unit, self.options.event)
-        for lot in self.format.lots(Content(self.path), choice, telling):
+        form = type(self.format)()  # a pass may begin in the middle of another, to learn where units end
+        for lot in form.lots(Content(self.path), choice, telling):
             if shift:
                 lot.offset += np.where(lot.op == FLUSH, 0, shift)
                 before = lot.offset < 0
