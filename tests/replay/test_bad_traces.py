@@ -230,7 +230,8 @@ def test_beyond_and_before_the_device(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        Options(fit="squeeze"), Options(speedup=0), Options(speedup=-1), Options(speedup=float("nan")),
+        Options(fit="squeeze"), Options(pack_bytes=5000), Options(pack_bytes=1 << 21),
+        Options(speedup=0), Options(speedup=-1), Options(speedup=float("nan")),
         Options(speedup=float("inf")), Options(loops=0), Options(first=0), Options(event="X"),
     ],
 )  # fmt: skip

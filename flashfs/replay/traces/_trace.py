@@ -31,6 +31,7 @@ class Options:
 
     shift_bytes: int = 0  #: added to each offset: -3584 brings a partition that begins at sector 7 to 0
     fit: str = "clip"  #: how the trace is laid on a device: clip, wrap, scale or pack
+    pack_bytes: int = 1 << 20  #: what `pack` keeps or leaves out together: a power of two from 4 KiB to 1 MiB
     speedup: float = 1.0  #: times are divided by it
     loops: int = 1  #: how often the requests come
     first: int | None = None  #: only so many requests, of each loop; complaints are of the 8 MiB that hold the last
@@ -41,6 +42,8 @@ class Options:
         """UsageError for what cannot be."""
         if self.fit not in MODES:
             raise UsageError(f"fit {self.fit}: {', '.join(MODES)} would do")
+        if self.pack_bytes not in (1 << shift for shift in range(12, 21)):
+            raise UsageError(f"pack {self.pack_bytes} bytes: a power of two from 4k to 1M would do")
         if not 0 < self.speedup < float("inf"):
             raise UsageError(f"speed-up {self.speedup}: a number above 0 would do")
         if self.loops < 1:
@@ -185,7 +188,7 @@ class Trace(Source):
     def extent(self) -> Extent:
         """Where the trace's own requests lie, shifted, before they are fitted; a pass over the file, once."""
         if self._extent is None:
-            self._extent = Extent.of(self._raw(Telling()))
+            self._extent = Extent.of(self._raw(Telling()), self.options.pack_bytes.bit_length() - 1)
         return self._extent
 
     def span_bytes(self) -> int:
@@ -193,6 +196,11 @@ class Trace(Source):
             return self.device_bytes
         end = self.extent().end
         return end if self.device_bytes is None else min(end, self.device_bytes)
+
+    def packed_bytes(self) -> int:
+        """The smallest device that takes all of the trace with ``fit="pack"``: its footprint, in whole grains."""
+        extent = self.extent()
+        return len(extent.touched) << extent.shift
 
     def made_for(self) -> tuple[int, int] | None:
         """(bytes, bytes of a page) of the device that the trace is of, if the trace says so: our own do."""
