@@ -32,8 +32,11 @@ Fit = Annotated[
     typer.Option(
         metavar="MODE",
         help="Lay a trace on the device: clip (what lies beyond it is rejected), wrap (modulo), scale (by the ratio of "
-        "the two), pack (MiBs that are never touched are left out).",
+        "the two), pack (what is never touched is left out).",
     ),
+]
+Pack = Annotated[
+    str, typer.Option(metavar="SIZE", help="What --fit pack keeps or leaves out together, 4k to 1M; 4k: the footprint.")
 ]
 Speedup = Annotated[float, typer.Option(metavar="FACTOR", help="Divide the times of a trace by it.")]
 Loops = Annotated[int, typer.Option(metavar="N", help="Replay a trace N times, one after the other.")]
@@ -59,7 +62,7 @@ PageSize = Annotated[
 
 
 def trace_options(
-    shift: str, fit: str, speedup: float, loops: int, first: str | None, unit: str | None, event: str
+    shift: str, fit: str, pack: str, speedup: float, loops: int, first: str | None, unit: str | None, event: str
 ) -> Options:
     """The flags above, read."""
     from flashfs.replay.traces import Options
@@ -68,6 +71,7 @@ def trace_options(
     return Options(
         shift_bytes=0 if digits == "0" else sign * units.size("--shift", digits),
         fit=fit,
+        pack_bytes=units.size("--pack", pack),
         speedup=speedup,
         loops=loops,
         first=None if first is None else requests("--first", first),
@@ -109,6 +113,7 @@ def info(
     page_size: PageSize = None,
     shift: Shift = "0",
     fit: Fit = "clip",
+    pack: Pack = "1M",
     speedup: Speedup = 1.0,
     loops: Loops = 1,
     first: First = None,
@@ -120,7 +125,7 @@ def info(
     from flashfs.replay.sources import open_source
     from flashfs.replay.survey import survey
 
-    chosen = trace_options(shift, fit, speedup, loops, first, unit, event)
+    chosen = trace_options(shift, fit, pack, speedup, loops, first, unit, event)
     device, page = device_size(size, preset)
     page = page if page_size is None else units.size("--page-size", page_size)
     found = open_source(

@@ -106,6 +106,21 @@ def test_pack(tmp_path: Path) -> None:
     assert [row["reason"] for row in (whole(small), small.rejected.rows())[1]] == ["beyond the device"]
 
 
+def test_pack_by_pages(tmp_path: Path) -> None:
+    """A device of the footprint's size holds everything, in the order of addresses."""
+    path = iolog(tmp_path / "trace", [
+        ("write", 9 * MIB + 512, 4096), ("write", 1 << 40, 8192), ("read", 4096, 512), ("trim", 0, 1 << 41),
+    ])  # fmt: skip
+    trace = Trace(path, Options(fit="pack", pack_bytes=4096), device_bytes=5 * 4096)
+    assert places(trace) == [(WRITE, 4096 + 512, 4096), (WRITE, 3 * 4096, 8192), (READ, 0, 512), (TRIM, 0, 5 * 4096)]
+    random_pages = np.random.default_rng(6).integers(0, 1 << 30, 3000)
+    path = iolog(tmp_path / "trace", [("write", int(page) * 4096, 4096) for page in random_pages])
+    distinct, place = np.unique(random_pages, return_inverse=True)
+    trace = Trace(path, Options(fit="pack", pack_bytes=4096), device_bytes=len(distinct) * 4096)
+    assert (whole(trace).offset // 4096 == place).all()
+    assert trace.packed_bytes() == len(distinct) * 4096
+
+
 @pytest.mark.parametrize("fit", ["clip", "wrap", "scale", "pack"])
 def test_whatever_the_fit_requests_lie_on_the_device(fit: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)

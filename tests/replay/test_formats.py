@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
 from trace_files import DATA, FILES, PACKERS, REQUESTS, in_ns, rows, shared, whole
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import READ, TRIM, WRITE, TraceError
+from flashfs.replay import recorded
+from flashfs.replay._record import xxh3_64
+from flashfs.replay.recording import Recording
+from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, TraceError
 from flashfs.replay.survey import survey
 from flashfs.replay.traces import FORMATS, Options, Trace, _content, format_named
 
@@ -116,8 +119,23 @@ def test_units_lie_behind_each_other(tmp_path: Path) -> None:
     assert one.span_bytes() == 8192
     with pytest.raises(TraceError, match="no request"):
         whole(Trace(path, Options(unit="7")))
-    with pytest.raises(UsageError, match="name no units"):
-        whole(Trace(DATA / "biotracer.txt", Options(unit="7")))
+    for file in ("biotracer.txt", "v1.vscsi"):
+        with pytest.raises(UsageError, match="name no units"):
+            Trace(DATA / file, Options(unit="7"))
+    with pytest.raises(UsageError, match="have no stages"):
+        Trace(DATA / "msr.csv", Options(event="Q"))
+
+
+def test_waits_add_up_over_chunks_and_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second file makes a pass over everything begin in the middle of this one."""
+    path = tmp_path / "trace"
+    lines = [f"/{'ab'[i % 7 == 6]} wait 5 0\n/{'ab'[i % 7 == 6]} write {i * 4096} 4096\n" for i in range(100)]
+    path.write_text("fio version 2 iolog\n" + "".join(lines))
+    monkeypatch.setattr(_content, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(_content, "PIECE_BYTES", 100)
+    found = rows(whole(Trace(path)))
+    assert [time for time, *_ in found] == [i * 5000 for i in range(100)]
+    assert [offset for _, _, offset, _ in found] == [i * 4096 + (1 << 20) * (i % 7 == 6) for i in range(100)]
 
 
 def test_a_request_without_a_unit(tmp_path: Path) -> None:
@@ -137,48 +155,53 @@ def test_stages_of_a_blktrace() -> None:
         assert len(found) == len(REQUESTS) + (event == "Q")  # a flush was queued
 
 
-class Recorded(NamedTuple):
-    time_ns: Any
-    op: Any
-    offset: Any
-    length: Any
-    hash_first: Any
-    hashes: Any
-
-    def __len__(self) -> int:
-        return len(self.op)
+def recording(path: Path) -> Recording:
+    """Of a device of 1 GiB, to a new file."""
+    header = recorded.Header(1, 1 << 30, 4096, 4096, 1_700_000_000_000_000_000, UUID(int=5), "pagemap")
+    return Recording(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), path, header)
 
 
-class FakeTrace(list[Recorded]):
-    dropped, ending = 7, "breaks off behind 5 requests"
-
-
-def test_our_own_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What flashfs.replay.recorded promises of its batches is enough; a copy is a read and a write."""
-    batch = Recorded(
-        np.array([10, 20, 30, 40, 50], np.uint64), np.array([1, 5, 3, 4, 0], np.uint8),
-        np.array([4096, 40960, 0, 0, 8192], np.uint64), np.array([8192, 4096, 4096, 0, 4096], np.uint64),
-        np.array([0, 2, 3, 3, 3, 3]), np.array([111, 222, 81920], np.uint64),
-    )  # fmt: skip
-    fake: Any = ModuleType("flashfs.replay.recorded")
-    fake.OPERATIONS = ("read", "write", "trim", "zero", "flush", "copy")
-    fake.read = lambda path: FakeTrace([batch])
-    monkeypatch.setitem(sys.modules, "flashfs.replay.recorded", fake)
+def test_our_own_recorder(tmp_path: Path) -> None:
+    """A zeroing is a trim, a copy is a read and a write, and an empty request is told."""
     path = tmp_path / "trace"
-    path.write_bytes(b"FLASHTRC and more")
+    op = {name: number for number, name in enumerate(recorded.OPERATIONS)}
+    one, two = b"1" * 4096, b"2" * 4096
+    recorder = recording(path)
+    try:
+        assert recorder.record(op["write"], 4096, 8192, one + two)
+        assert recorder.record_copy(81920, 40960, 4096)
+        assert recorder.record(op["zero"], 0, 4096)
+        assert recorder.record(op["flush"], 0, 0)
+        assert recorder.record(op["read"], 512, 0)
+        assert recorder.record(op["trim"], 8192, 4096)
+        assert recorder.record(op["write"], 0, 4096)  # its data were not at hand
+        assert recorder.record(op["write"], 8192, 4096, one)
+    finally:
+        recorder.close()
     trace = Trace(path)
+    assert trace.format.name == "flashfs"
+    assert trace.made_for() == (1 << 30, 4096)
     found = whole(trace)
-    assert rows(found) == [
-        (0, WRITE, 4096, 8192), (10, READ, 81920, 4096), (10, WRITE, 40960, 4096), (20, TRIM, 0, 4096), (30, 3, 0, 0),
-        (40, READ, 8192, 4096),
+    assert [row[1:] for row in rows(found)] == [
+        (WRITE, 4096, 8192), (READ, 81920, 4096), (WRITE, 40960, 4096), (TRIM, 0, 4096), (FLUSH, 0, 0),
+        (TRIM, 8192, 4096), (WRITE, 0, 4096), (WRITE, 8192, 4096),
     ]  # fmt: skip
     assert found.hashes is not None
-    assert found.hashes.start.tolist() == [0, 2, 2, 2, 2, 2, 2]
-    assert found.hashes.grain.tolist() == [111, 222]
+    assert found.hashes.start.tolist() == [0, 2, 2, 2, 2, 2, 2, 2, 3]
+    assert found.hashes.grain.tolist() == [xxh3_64(one), xxh3_64(two), xxh3_64(one)]
     assert [line.partition(": ")[2] for line in trace.complaints()] == [
-        "7 lines rejected: dropped when the recorder fell behind (first: line 6: '')",
-        "1 line rejected: the packed stream ends early (first: line 6: 'breaks off behind 5 requests')",
+        "1 line rejected: empty request (first: line 5: 'read, offset 512, length 0')"
     ]
+    shifted = whole(Trace(path, Options(shift_bytes=512)))
+    assert shifted.hashes is None  # they are of other 4 KiB now
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    cut = Trace(path)
+    assert len(whole(cut)) == len(found)
+    assert [row["reason"] for row in cut.rejected.rows()] == ["empty request", "the file ends early"]
+    path.write_bytes(PACKERS["gz"](content))
+    with pytest.raises(TraceError, match="unpack the gz"):
+        whole(Trace(path))
 
 
 def expected() -> list[Any]:

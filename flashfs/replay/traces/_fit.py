@@ -5,7 +5,7 @@
 | `clip` | nothing; a request that does not lie on the device is rejected |
 | `wrap` | modulo the device; what would go over its end is moved back before it |
 | `scale` | times device / trace: the whole span of the trace fits, and neighbours may come to lie over each other |
-| `pack` | MiBs that no read or write touches are left out, and the order of the others is kept |
+| `pack` | grains (a MiB, unless told) that no read or write touches are left out, the order of the others is kept |
 
 `scale` and `pack` need to know the whole trace: a pass over it comes first. No mode changes where in its 4 KiB a
 request begins, so that what was aligned stays so.
@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from flashfs.replay.footprint import expand, merged
 from flashfs.replay.source import FLUSH, GRAIN, TRIM, Int64s, TraceError
 from flashfs.replay.traces._format import Lot
 
 MODES = ("clip", "wrap", "scale", "pack")
-PACK_SHIFT = 20  #: log2 of the bytes that `pack` keeps or leaves out together
+MIB_SHIFT = 20
 LIMIT = 1 << 62  #: bytes that all units together may span
-HELD_MAX = 1 << 20  #: MiBs noted before duplicates are thrown out
+HELD_MAX = 1 << 20  #: grains noted before duplicates are thrown out
 BEYOND, BEFORE = "beyond the device", "before the device"
 TOO_LONG = "longer than the device"
 NOWHERE = "trims of space that nothing else touches"
@@ -36,27 +37,28 @@ class Extent:
 
     base: Int64s = field(default_factory=lambda: np.zeros(1, np.int64))  #: of each unit, bytes
     end: int = 0  #: bytes
-    touched: Int64s = field(default_factory=lambda: np.empty(0, np.int64))  #: MiBs with reads or writes, rising
+    touched: Int64s = field(default_factory=lambda: np.empty(0, np.int64))  #: grains with reads or writes, rising
+    shift: int = MIB_SHIFT  #: log2 of the bytes of a grain
 
     @staticmethod
-    def of(lots: Iterable[Lot]) -> Extent:
-        """Of all of them, as the file has them: every unit from 0 on."""
+    def of(lots: Iterable[Lot], shift: int) -> Extent:
+        """Of all of them, as the file has them: every unit from 0 on. Grains are of 2^shift bytes, at most a MiB."""
         units: dict[int, Unit] = {}
         for lot in lots:
             numbers = [0] if lot.unit is None else np.unique(lot.unit).tolist()
             for number in numbers:
                 part = lot if lot.unit is None else lot.take(lot.unit == number)
                 if len(part.op):
-                    units.setdefault(number, Unit()).add(part)
+                    units.setdefault(number, Unit()).add(part, shift)
         if not units:
             return Extent()
         ends = [units[number].end if number in units else 0 for number in range(max(units) + 1)]
-        room = [-(-end >> PACK_SHIFT) << PACK_SHIFT for end in ends]
+        room = [-(-end >> MIB_SHIFT) << MIB_SHIFT for end in ends]
         base = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(room, np.int64))])
         if sum(room) > LIMIT:
             raise TraceError("the units of the trace do not fit behind each other within 2^62 bytes: choose one")
-        touched = [units[number].all_touched() + (base[number] >> PACK_SHIFT) for number in sorted(units)]
-        return Extent(base[:-1], int(base[len(ends) - 1]) + ends[-1], np.concatenate(touched))
+        touched = [units[number].all_touched() + (base[number] >> shift) for number in sorted(units)]
+        return Extent(base[:-1], int(base[len(ends) - 1]) + ends[-1], np.concatenate(touched), shift)
 
 
 class Unit:
@@ -67,28 +69,24 @@ class Unit:
         self.touched: list[Int64s] = []
         self.held = 0
 
-    def add(self, lot: Lot) -> None:
+    def add(self, lot: Lot, shift: int) -> None:
         self.end = max(self.end, int((lot.offset + lot.length).max()))
-        self.touched.append(runs_of(lot))
+        self.touched.append(runs_of(lot, shift))
         self.held += len(self.touched[-1])
         if self.held > HELD_MAX:
             self.touched = [np.unique(np.concatenate(self.touched))]
             self.held = len(self.touched[0]) // 2
 
     def all_touched(self) -> Int64s:
-        """The MiBs, rising."""
+        """The grains, rising."""
         return np.unique(np.concatenate(self.touched))
 
 
-def runs_of(lot: Lot) -> Int64s:
-    """The MiBs that reads and writes touch, each once, rising."""
+def runs_of(lot: Lot, shift: int) -> Int64s:
+    """The grains of 2^shift bytes that reads and writes touch, each once, rising."""
     data = (lot.op != TRIM) & (lot.op != FLUSH)
-    first = lot.offset[data] >> PACK_SHIFT
-    count = ((lot.offset[data] + lot.length[data] - 1) >> PACK_SHIFT) - first + 1
-    out = [np.unique(first)]
-    for more in range(1, int(count.max(initial=1))):
-        out.append(np.unique(first[count > more] + more))
-    return np.unique(np.concatenate(out))
+    first, end = lot.offset[data], lot.offset[data] + lot.length[data]
+    return expand(*merged(first >> shift, ((end - 1) >> shift) + 1)) if len(first) else np.empty(0, np.int64)
 
 
 class Fit:
@@ -147,11 +145,11 @@ class Fit:
         return nowhere
 
     def _packed(self, address: Int64s) -> Int64s:
-        """Where an address comes to lie; between touched MiBs, at the beginning of the next."""
-        touched = self.extent.touched
-        mib = address >> PACK_SHIFT
-        rank = np.searchsorted(touched, mib)
+        """Where an address comes to lie; between touched grains, at the beginning of the next."""
+        touched, shift = self.extent.touched, self.extent.shift
+        grain = address >> shift
+        rank = np.searchsorted(touched, grain)
         if not len(touched):
             return np.zeros_like(address)
-        inside = touched[np.minimum(rank, len(touched) - 1)] == mib
-        return (rank << PACK_SHIFT) + np.where(inside, address & ((1 << PACK_SHIFT) - 1), 0)
+        inside = touched[np.minimum(rank, len(touched) - 1)] == grain
+        return (rank << shift) + np.where(inside, address & ((1 << shift) - 1), 0)

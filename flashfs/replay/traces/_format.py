@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ MANGLED, FEW_COLUMNS = "no text", "too few columns"
 NO_NUMBER, TOO_LARGE, NO_OP = "{} is no number", "{} is beyond 64 bits", "unknown operation"
 NEGATIVE_OFFSET, NEGATIVE_LENGTH, EMPTY = "negative offset", "negative length", "empty request"
 TOO_LONG, TOO_FAR = "longer than 1 GiB", "ends beyond 2^63 bytes"
-CUT_RECORD, CUT_STREAM = "cut short", "the packed stream ends early"
+CUT_RECORD, CUT_STREAM = "cut short", "the file ends early"
 
 
 @dataclass(slots=True)
@@ -80,13 +81,15 @@ class Choice:
 
 
 class Format(ABC):
-    """One trace format. ``head`` below is the first 64 KiB of the content."""
+    """One trace format. ``head`` below is the first 64 KiB of the content. An object serves one pass at a time."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     tick_ns: ClassVar[int] = 1
     aliases: ClassVar[tuple[str, ...]] = ()
     unit_is: ClassVar[str] = ""  #: what a unit is here; empty: the format has none
+
+    stages: ClassVar[bool] = False  #: whether a request leaves a line at each stage of its way
 
     @abstractmethod
     def likeness(self, head: bytes) -> float:
@@ -95,6 +98,10 @@ class Format(ABC):
     @abstractmethod
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
         """One pass."""
+
+    def made_for(self, path: Path) -> tuple[int, int] | None:
+        """(bytes, bytes of a page) of the device that the trace is of, if it says so."""
+        return None
 
     def timed(self, head: bytes) -> bool:
         """False if the trace has no times, but only an order."""

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from flashfs.errors import UsageError
 from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
 from flashfs.replay.traces import _format
 from flashfs.replay.traces._content import Content
@@ -106,8 +105,6 @@ class TextFormat(Format):
         unit = None
         if "unit" in found.columns:
             unit = self.units(found["unit"], good, choice, telling)
-        elif choice.unit is not None:
-            raise UsageError(f"unit {choice.unit}: {self.name} traces name no units")
         return self.finish(found, op, unit, good, Texts(chunk, first), telling)
 
     def passing(self, found: pl.DataFrame, op: np.ndarray) -> None:

@@ -31,6 +31,7 @@ class Options:
 
     shift_bytes: int = 0  #: added to each offset: -3584 brings a partition that begins at sector 7 to 0
     fit: str = "clip"  #: how the trace is laid on a device: clip, wrap, scale or pack
+    pack_bytes: int = 1 << 20  #: what `pack` keeps or leaves out together: a power of two from 4 KiB to 1 MiB
     speedup: float = 1.0  #: times are divided by it
     loops: int = 1  #: how often the requests come
     first: int | None = None  #: only so many requests, of each loop; complaints are of the 8 MiB that hold the last
@@ -41,6 +42,8 @@ class Options:
         """UsageError for what cannot be."""
         if self.fit not in MODES:
             raise UsageError(f"fit {self.fit}: {', '.join(MODES)} would do")
+        if self.pack_bytes not in (1 << shift for shift in range(12, 21)):
+            raise UsageError(f"pack {self.pack_bytes} bytes: a power of two from 4k to 1M would do")
         if not 0 < self.speedup < float("inf"):
             raise UsageError(f"speed-up {self.speedup}: a number above 0 would do")
         if self.loops < 1:
@@ -77,6 +80,10 @@ class Trace(Source):
         head = Content(self.path).head(HEAD_BYTES)
         self.detected = format is None
         self.format: Format = detect(self.path, head) if format is None else format_named(format)
+        if self.options.unit is not None and not self.format.unit_is:
+            raise UsageError(f"unit {self.options.unit}: {self.format.name} traces name no units")
+        if self.options.event != Options().event and not self.format.stages:
+            raise UsageError(f"event {self.options.event}: {self.format.name} traces have no stages")
         self.timed = self.format.timed(head)
         self._telling = Telling()
         self.rejected, self.adjusted = self._telling.rejected, self._telling.adjusted
@@ -140,7 +147,8 @@ class Trace(Source):
         """As the file has them, shifted; every unit from 0 on."""
         shift = self.options.shift_bytes
         choice = Choice(self.options.unit, self.options.event)
-        for lot in self.format.lots(Content(self.path), choice, telling):
+        form = type(self.format)()  # a pass may begin in the middle of another, to learn where units end
+        for lot in form.lots(Content(self.path), choice, telling):
             if shift:
                 lot.offset += np.where(lot.op == FLUSH, 0, shift)
                 before = lot.offset < 0
@@ -180,7 +188,7 @@ class Trace(Source):
     def extent(self) -> Extent:
         """Where the trace's own requests lie, shifted, before they are fitted; a pass over the file, once."""
         if self._extent is None:
-            self._extent = Extent.of(self._raw(Telling()))
+            self._extent = Extent.of(self._raw(Telling()), self.options.pack_bytes.bit_length() - 1)
         return self._extent
 
     def span_bytes(self) -> int:
@@ -188,6 +196,15 @@ class Trace(Source):
             return self.device_bytes
         end = self.extent().end
         return end if self.device_bytes is None else min(end, self.device_bytes)
+
+    def packed_bytes(self) -> int:
+        """The smallest device that takes all of the trace with ``fit="pack"``: its footprint, in whole grains."""
+        extent = self.extent()
+        return len(extent.touched) << extent.shift
+
+    def made_for(self) -> tuple[int, int] | None:
+        """(bytes, bytes of a page) of the device that the trace is of, if the trace says so: our own do."""
+        return self.format.made_for(self.path)
 
     def hash(self) -> str:
         if self._hash is None:

@@ -20,6 +20,7 @@ class Blkparse(TextFormat):
     name = "blkparse"
     title = "blkparse's default text"
     unit_is = "the device, major,minor"
+    stages = True
     other_lines = "events of other stages, or without data"
     columns: ClassVar = {
         "device": TEXT, "cpu": TEXT, "sequence": TEXT, "time": NANO, "pid": TEXT, "action": TEXT, "rwbs": TEXT,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, Hashes, TraceError, starts
+from flashfs.replay import recorded
+from flashfs.replay.source import FLUSH, OPERATIONS, READ, TRIM, WRITE, Hashes, TraceError, starts
 from flashfs.replay.traces._content import Content
-from flashfs.replay.traces._format import CUT_STREAM, Choice, Format, Lot, Telling
+from flashfs.replay.traces._format import CUT_STREAM, Choice, Format, Lot, Telling, sound
 
-MAGIC = b"FLASHTRC"
 OPS = {"read": READ, "write": WRITE, "trim": TRIM, "zero": TRIM, "flush": FLUSH, "copy": WRITE}
+OP = np.array([OPS[name] for name in recorded.OPERATIONS], np.uint8)
 DROPPED = "dropped when the recorder fell behind"
 
 
@@ -25,30 +25,38 @@ class Recorded(Format):
     aliases = ("recorded",)
 
     def likeness(self, head: bytes) -> float:
-        return float(head.startswith(MAGIC))
+        return float(head.startswith(recorded.MAGIC))
 
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
-        recorded: Any = import_module("flashfs.replay.recorded")
+        content.head(1)  # says how it is packed
         if content.packing != "plain":
             raise TraceError(f"{content.path}: a recorded trace is packed by itself: unpack the {content.packing}")
         trace = recorded.read(content.path)
-        op_of = np.array([OPS[name] for name in recorded.OPERATIONS], np.uint8)
-        copy = recorded.OPERATIONS.index("copy")
         line = 1
         for batch in trace:
-            yield copies_apart(batch, op_of, copy, line)
+            lot = copies_apart(batch, line)
+
+            def text(line: int, lot: Lot = lot) -> str:
+                at = int(np.searchsorted(lot.line, line))
+                return f"{OPERATIONS[lot.op[at]]}, offset {lot.offset[at]}, length {lot.length[at]}"
+
+            yield sound(lot, telling.rejected, text)
             line += len(batch)
         if trace.dropped:
             telling.rejected.add(DROPPED, line, "", trace.dropped)
         if trace.ending is not None:
             telling.rejected.add(CUT_STREAM, line, trace.ending)
 
+    def made_for(self, path: Path) -> tuple[int, int]:
+        header = recorded.read(path).header
+        return header.size, header.page_bytes
 
-def copies_apart(batch: Any, op_of: np.ndarray, copy: int, line: int) -> Lot:
+
+def copies_apart(batch: recorded.Batch, line: int) -> Lot:
     """A batch as the recorder has it, each copy as a read of its source and a write."""
-    copies = batch.op == copy
+    copies = batch.op == recorded.COPY
     row = np.repeat(np.arange(len(batch)), np.where(copies, 2, 1))
-    op, offset = op_of[batch.op][row], batch.offset[row].astype(np.int64)
+    op, offset = OP[batch.op][row], batch.offset[row].astype(np.int64)
     words = np.diff(batch.hash_first)
     if copies.any():
         # The first of the two rows of a copy reads; its one word says where

@@ -14,6 +14,7 @@ from flashfs.replay.traces._text import INT, NANO, TEXT, TextFormat, letters, ti
 class WiscSee(TextFormat):
     name = "wiscsee"
     title = "WiscSee events"
+    stages = True
     other_lines = "events of other stages"
     columns: ClassVar = {"pid": TEXT, "action": TEXT, "type": TEXT, "offset": INT, "length": INT, "time": NANO}
     needed = ("action", "type", "offset", "length", "time")
