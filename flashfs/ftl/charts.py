@@ -82,7 +82,6 @@ def runs(device: Any, where: NDArray[Any]) -> dict[str, Any]:
     power = np.floor(np.log2(lengths)).astype(np.int64) if len(lengths) else np.zeros(0, np.int64)
     counts = np.bincount(power)
     names = ["1" if index == 0 else f"{2**index} to {2 ** (index + 1) - 1}" for index in range(len(counts))]
-    return bars(
-        "Runs of the map", "pages in a run", "runs", [[name, int(n)] for name, n in zip(names, counts, strict=True)],
-        f"{int(mapped.sum()):,} mapped LPAs lie in {len(lengths):,} runs of neighbours: a map of ranges would hold these.",
-    )  # fmt: skip
+    found = [[name, int(n)] for name, n in zip(names, counts, strict=True)]
+    about = f"{int(mapped.sum()):,} mapped LPAs lie in {len(lengths):,} runs: what a map of ranges would hold."
+    return bars("Runs of the map", "pages in a run", "runs", found, about)

@@ -11,6 +11,7 @@ import hashlib
 import os
 import tempfile
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +93,21 @@ def _put(half: Path, out: Path, force: bool) -> None:
 
 def render(found: dict[str, Any]) -> str:
     """The page about what `report` found."""
+    script, style = ((HERE / name).read_text() for name in ("report.js", "report.css"))
+    return _template().render(
+        found, script=Markup(script), style=Markup(style), script_hash=_hash(script), style_hash=_hash(style)
+    )  # fmt: skip
+
+
+@cache
+def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_plain,
     )  # fmt: skip
     environment.filters.update(size=shown, cell=_cell, columns=_columns, words=lambda text: str(text).replace("_", " "))
     environment.globals.update(geometry=CHART, scaled=_scaled, shares=_shares)
-    script, style = ((HERE / name).read_text() for name in ("report.js", "report.css"))
-    return environment.get_template("report.html").render(
-        found, script=Markup(script), style=Markup(style), script_hash=_hash(script), style_hash=_hash(style)
-    )  # fmt: skip
+    return environment.get_template("report.html")
 
 
 def _hash(text: str) -> str:

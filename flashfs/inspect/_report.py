@@ -34,7 +34,7 @@ def report(path: str | Path) -> dict[str, Any]:
     with opened(path) as view:
         ssd = view.device.ssd if view.device else None
         survey, pages = _block_map.survey(view.chip, ssd)
-        blocks = _blocks(view, survey)
+        blocks, log = _blocks(view, survey), _log(view)
         return {
             "name": Path(path).name,
             "header": head,
@@ -43,8 +43,8 @@ def report(path: str | Path) -> dict[str, Any]:
             "blocks": _cells(view, blocks),
             "charts": _histograms(view, blocks),
             "pages": {name: n for name, n in pages.items() if n},
-            "recovery": _recovery(view),
-            "log": _log(view),
+            "recovery": _recovery(view, log["checkpoints"]["rows"]),
+            "log": log,
             "scheme": _scheme(view),
         }
 
@@ -88,8 +88,8 @@ def _cells(view: View, blocks: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
     fields: list[dict[str, Any]] = [
         first("state", [*STATE_NAMES, *COLD_STATES]),
-        {"name": "valid", "unit": f"of {view.per_block} pages", "values": mean("valid"), "top": view.per_block},
-        {"name": "programmed", "unit": f"of {view.per_block} pages", "values": mean("programmed")},
+        {"name": "valid", "unit": f"of {view.per_block}", "values": mean("valid"), "top": view.per_block},
+        {"name": "programmed", "unit": f"of {view.per_block}", "values": mean("programmed")},
         {"name": "torn", "unit": "pages", "values": mean("torn")},
         {"name": "erases", "values": most("erases")},
         first("kind", KINDS),
@@ -154,14 +154,18 @@ def bars(
 # --- recovery, log, scheme
 
 
-def _recovery(view: View) -> dict[str, Any] | None:
+def _recovery(view: View, checkpoints: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """How a mount comes back, and from which checkpoint: what that knew, nobody had to look for."""
     if view.device is None:
         return None
     found = view.device.recovery
+    last = next((row for row in checkpoints if row["whole"]), None)
+    knew = {"checkpoint": last["checkpoint"], "up to write": last["seq"]} if last else {"checkpoint": None}
+    figures = {name.replace("_", " "): value for name, value in found.figures.items()}
     return {
         "clean": found.clean,
         "summary": found.summary(),
-        "figures": {name.replace("_", " "): value for name, value in found.figures.items()},
+        "knew": {**knew, "written since": max(0, view.device.ssd.seq - (last["seq"] if last else 0)), **figures},
         "alarms": _some([{"alarm": alarm} for alarm in found.alarms]),
         "steps": [
             {name: value for name, value in asdict(step).items() if name not in ("wall_ms",)} for step in found.steps

@@ -22,6 +22,7 @@ from flashfs.watch._blocks import BlockMap
 from flashfs.watch._figures import DATA_STATES, REQUESTS
 from flashfs.watch._look import Look
 
+HOST_COLUMNS = 44  #: characters that the host's panel takes beside the curves
 TWO_COLUMNS = 92  #: characters from which panels stand side by side
 MAP_LINES_MOST = 16  #: of the block map where nothing limits the height, as in a file
 MAP_LINES_LEAST = 2  #: ... and where the terminal is low
@@ -103,7 +104,8 @@ class Picture:
         return [Text(f" {printable(one)}", WARNING, no_wrap=True, overflow="ellipsis") for one in said]
 
     def _host(self, width: int) -> Panel:
-        found, wide = self._found["host"], width >= 60
+        found, room = self._found["host"], (width // 2 if width >= TWO_COLUMNS else width) - HOST_COLUMNS
+        wide = room >= 12
         table = grid(["left", "right", "right", "right", *(["left"] if wide else [])])
         table.add_row(*(Text(name, LABEL) for name in ("", "IOPS", "MB/s", "request", "MB/s, of late")[: 4 + wide]))
         for kind in REQUESTS:
@@ -111,8 +113,8 @@ class Picture:
             curve = [then["host"][kind].get("bytes_per_s") or 0.0 for then in self._history]
             cells = [kind, rate(row["iops"]), "" if kind == "flush" else rate(moved, 1e6)]
             cells.append("" if each is None else shown(round(each)))
-            table.add_row(*cells, *([Text(sparkline(curve), "#4c9be8")] if wide else []))
-        table.add_row("queue", str(self._found["queue"]), Text("under way", LABEL), "", *([""] if wide else []))
+            table.add_row(*cells, *([Text(sparkline(curve[-room:]), "#4c9be8")] if wide else []))
+        table.add_row("queue", str(self._found["queue"]), *([""] * (2 + wide)))
         return panel("host", table)
 
     def _writes(self) -> Panel:
@@ -237,7 +239,7 @@ def sparkline(values: Sequence[float]) -> str:
     top = max(values, default=0.0)
     if top <= 0:
         return ""
-    return "".join(CURVE[-(-int(8 * 1000 * value / top) // 1000)] for value in values[-24:])
+    return "".join(CURVE[-(-int(8 * 1000 * value / top) // 1000)] for value in values)
 
 
 def rate(value: float | None, unit: float = 1.0) -> str:
