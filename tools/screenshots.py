@@ -33,7 +33,7 @@ from nandimg import PRESETS, image  # noqa: E402
 
 OUT = HERE.parent / "docs" / "img"
 SIZE = (118, 37)  # characters of the terminal
-WINDOW = (1180, 1860)  # pixels of the browser's window
+WINDOW = (1180, 2190)  # pixels of the browser's window
 LOOKS = 26
 MIB = 1 << 20
 

@@ -66,8 +66,8 @@ def picture(device: Any, where: NDArray[Any]) -> dict[str, Any]:
     return {
         "chart": "density", "title": "Where the LPAs lie", "x": "LPA", "y": "PPA", "x_most": len(where) - 1,
         "y_most": pages - 1, "columns": columns, "rows": rows, "cells": counts.tolist(),
-        "about": "A rising line is a range that was written in one go and is still in one piece; a cloud is what was "
-                 "written here and there.",
+        "about": "A line is a range that was written in one go and still lies in order; a cloud is what was written "
+                 "here and there.",
     }  # fmt: skip
 
 
