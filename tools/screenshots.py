@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import random
 import re
@@ -93,7 +94,7 @@ def page_picture(path: Path, out: Path) -> None:
         browser.picture(out)
 
 
-def used(folder: Path, ftl: str, seconds: float, picture: Path) -> Path:
+def used(folder: Path, ftl: str, times: float, picture: Path) -> Path:
     """An image that was mounted, loaded, watched and killed."""
     path, mountpoint = folder / "ssd.img", folder / "mnt"
     image.create(path, PRESETS["demo-1g"].geometry)
@@ -106,7 +107,8 @@ def used(folder: Path, ftl: str, seconds: float, picture: Path) -> Path:
         fill(disk, mounted.size)
         worker = threading.Thread(target=load, args=(disk, mounted.size, stop))
         worker.start()
-        time.sleep(seconds)
+        while json.loads((mountpoint / "stats.json").read_text())["server"]["bytes"]["write"] < times * mounted.size:
+            time.sleep(1)
         top_picture(mountpoint, picture)
     finally:
         stop.set()
@@ -124,12 +126,12 @@ def used(folder: Path, ftl: str, seconds: float, picture: Path) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ftl", default="pagemap")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of load before the first look")
+    parser.add_argument("--times", type=float, default=4.0, help="the disk's size, written before the first look")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="flashfs-screenshots-", dir="/var/tmp") as name:
-        path = used(Path(name), given.ftl, given.seconds, given.out / "top.svg")
+        path = used(Path(name), given.ftl, given.times, given.out / "top.svg")
         page_picture(path, given.out / "page.png")
     for made in ("top.svg", "page.png"):
         print(f"{given.out / made}: {(given.out / made).stat().st_size:,} bytes")
