@@ -413,6 +413,7 @@ cdef class Session:
             self.moved[READ] += size
             self.views_held += 1
         pthread_mutex_unlock(&self.device)
+        add_to(&self.under_way, -1)
         if end < 0:
             self.fail(req, READ, offset)
         if n:
@@ -422,7 +423,6 @@ cdef class Session:
             if self.views_held == 0:
                 pthread_cond_broadcast(&self.no_views)
             pthread_mutex_unlock(&self.device)
-        add_to(&self.under_way, -1)
         return n > 0 or end < 0
 
     cdef void record(self, int op, uint64_t offset, uint64_t size, const uint8_t* data) noexcept nogil:
@@ -434,7 +434,6 @@ cdef class Session:
                  uint8_t* data, int kind) noexcept nogil:
         """Do it, count it, answer."""
         cdef int64_t end
-        cdef int answered
         add_to(&self.under_way, 1)
         self.take_device(operation != READ)
         if operation < COPY:
@@ -443,9 +442,10 @@ cdef class Session:
         if end >= 0 and operation < COPY:
             self.moved[operation] += size
         pthread_mutex_unlock(&self.device)
-        answered = self.fail(req, operation, offset) if end < 0 else self.reply(req, end, kind, data, size)
-        add_to(&self.under_way, -1)
-        return answered
+        add_to(&self.under_way, -1)  # before the reply: who has it may ask at once
+        if end < 0:
+            return self.fail(req, operation, offset)
+        return self.reply(req, end, kind, data, size)
 
     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
         if ino != DISK:
