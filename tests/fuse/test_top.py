@@ -71,7 +71,7 @@ def test_once_json_under_load(
     assert host["read"]["bytes_each"] == 4096
     assert host["flush"]["iops"] > 1
     assert host["trim"] == {"iops": 0, "requests": 0, "bytes_per_s": 0, "bytes": 0, "bytes_each": None}
-    assert 1 <= found["waf"]["interval"] < 20
+    assert 0.5 < found["waf"]["interval"] < 20  # a buffer may hold some of it back
     assert found["programs_by_cause"]["host"] > 1
     assert found["dram"]["total"]["allocated"] >= found["dram"]["total"]["packed"] > 0
     assert sum(found["pool"].values()) == 320
