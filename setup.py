@@ -29,6 +29,7 @@ MODULES = [
     "flashfs._scan",
     "flashfs._recovery",
     "flashfs._fsck",
+    "flashfs._block_map",
     "flashfs._bridge",
     "flashfs._bridge_map",
     "flashfs.ftl.slimftl",

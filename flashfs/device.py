@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import nandimg
-from flashfs import _ranges, _recovery
+from flashfs import _block_map, _ranges, _recovery
 from flashfs._core import Ssd
 from flashfs._fsck import cross_check
-from flashfs._pool import SAVED_BYTES
+from flashfs._pool import SAVED_BYTES, STATE_NAMES, STREAM_NAMES
 from flashfs.errors import BindError, CorruptError, UsageError
 from flashfs.ftl import Scheme, scheme
 from nandimg import Geometry, Image
@@ -279,10 +281,14 @@ class Device:
     # --- what a person asks
 
     def stats(self) -> dict[str, Any]:
-        """Counters since this device was opened. ``operations``, if there are faults, is what they are counted in."""
+        """Counters since this device was opened, but for ``blocks_opened``, which counts the chip's whole life: with
+        ``pool``, how many were emptied meanwhile. ``operations``, if there are faults, is what they are counted in."""
         totals, by_cause = self.ssd.operations()
         host = {"read": self.ssd.host_read, "write": self.ssd.host_write, "trim": self.ssd.host_trim}
-        dram = {name: packed for name, (packed, _) in self.ssd.dram().items()}
+        tables = self.ssd.dram()
+        dram = {name: packed for name, (packed, _) in tables.items()}
+        heap = {name: allocated for name, (_, allocated) in tables.items()}
+        states = np.bincount(_block_map.block_map(self.ssd)["state"], minlength=len(STATE_NAMES)).tolist()
         clock = self._image.chip.clock()
         return {
             "ftl": self.ftl,
@@ -291,8 +297,10 @@ class Device:
             "waf": round(totals["program"] / host["write"], 4) if host["write"] else None,
             "scheme": {**self.ssd.mapping.figures(), "extra_reads": self.ssd.extra_reads},
             "dram": {**dram, "total": sum(dram.values())},
-            "heap": sum(allocated for _, allocated in self.ssd.dram().values()),
-            "pool": self.ssd.pool.census(),
+            "heap": sum(heap.values()),
+            "allocated": {**heap, "total": sum(heap.values())},
+            "pool": dict(zip(STATE_NAMES, states, strict=True)),
+            "blocks_opened": self.ssd.pool.last_order,
             "checkpoints": self.ssd.meta.checkpoints_n,
             "trim_pages": self.ssd.meta.trim_pages_n,
             "syncs": self.ssd.syncs,
@@ -303,25 +311,40 @@ class Device:
 
     def smart(self) -> dict[str, Any]:
         """The chip's health: wear and bad blocks."""
-        health = [self.nand.block_health(block) for block in range(self.nand.blocks)]
-        wear = [self.nand.erase_count(block) for block in range(self.nand.blocks) if not health[block]]
+        blocks = _block_map.block_map(self.ssd)
+        health, wear = blocks["health"], blocks["erases"][blocks["health"] == 0]
+        least, most = (int(wear.min()), int(wear.max())) if len(wear) else (0, 0)
         return {
             "uuid": str(self._image.header.uuid),
             "mounts": self.ssd.mounts,
             "blocks": self.nand.blocks,
-            "factory_bad": health.count(1),
-            "grown_bad": health.count(2),
+            "factory_bad": int((health == 1).sum()),
+            "grown_bad": int((health == 2).sum()),
             "erases": {
-                "min": min(wear, default=0),
-                "max": max(wear, default=0),
-                "mean": round(sum(wear) / len(wear), 3) if wear else 0,
-                "spread": max(wear, default=0) - min(wear, default=0),
+                "min": least,
+                "max": most,
+                "mean": round(float(wear.mean()), 3) if len(wear) else 0,
+                "spread": most - least,
             },
             "unreadable": self.ssd.unreadable,
             "lost": self.ssd.mover.lost_pages,
             "corrected": self.nand.corrected(),
             "alarms": list(self.recovery.alarms),
             "failed": self.ssd.failed,
+        }
+
+    def block_map(self) -> dict[str, Any]:
+        """What each block is doing: arrays with an item a block, the block's number being its place. ``state`` and
+        ``stream`` are places in ``states`` and ``streams`` ("none": a block that takes no pages); ``valid`` is in
+        pages, as is ``next_page``, which those that were programmed lie before; ``erases`` is the chip's count."""
+        blocks = _block_map.block_map(self.ssd)
+        return {
+            "blocks": self.nand.blocks,
+            "pages_per_block": self.nand.pages_per_block,
+            "dies": self.nand.dies,
+            "states": list(STATE_NAMES),
+            "streams": [*STREAM_NAMES, "none"],
+            **{name: blocks[name] for name in ("state", "stream", "valid", "next_page", "erases")},
         }
 
     def config(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ need e2fsprogs command -v mkfs.ext4
 need xfsprogs command -v mkfs.xfs
 need btrfs-progs command -v mkfs.btrfs
 need fio command -v fio
+need chromium command -v chromium # the HTML page is tested in a browser
 need python3 command -v "${PYTHON:-python3}"
 need python3-venv "${PYTHON:-python3}" -c 'import ensurepip'
 need python3-dev "${PYTHON:-python3}" -c \

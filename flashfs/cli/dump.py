@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from flashfs.cli import options, show
+from flashfs.cli import options, show, units
 from flashfs.errors import UsageError
 
 # What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
@@ -24,16 +25,29 @@ VIEWS: dict[str, tuple[str, str]] = {
 def command(
     image: options.Image,
     view: Annotated[
-        str, typer.Argument(metavar="[header|blocks|page PPA|lpa LPA|log|scheme|recovery|map|...]")
-    ] = "header",
+        str | None,
+        typer.Argument(metavar="[header|blocks|page PPA|lpa LPA|log|scheme|recovery|map|...]", show_default="header"),
+    ] = None,
     address: Annotated[int | None, typer.Argument(metavar="ADDRESS", show_default=False, hidden=True)] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Make one HTML page of it all instead, for a browser.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --html: overwrite an existing FILE.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Explain IMAGE: its header, its blocks, a page with its OOB, an LPA's whole story, the metadata log, the scheme's
-    own structures (all, or one by its name, such as map)."""
+    own structures (all, or one by its name, such as map); or all of it in pictures, as one HTML page."""
     from flashfs import inspect
     from flashfs.ftl import SCHEMES
 
+    if html is not None:
+        if view is not None:
+            raise UsageError(f"dump --html shows all of {image}: leave {view} out")
+        write_html(image, html, force, as_json)
+        return
+    if force:
+        raise UsageError("dump --force: without --html there is nothing to overwrite")
+    view = view or "header"
     own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
     if view not in VIEWS and view not in own:
         raise UsageError(f"dump {view}: there is {', '.join([*VIEWS, *own])}")
@@ -46,3 +60,16 @@ def command(
     with show.working(f"reading {image}"):
         found = getattr(inspect, function)(image, *arguments)
     show.result(found, as_json=as_json, title=f"{view} {address}" if unit else view)
+
+
+def write_html(image: Path, file: Path, force: bool, as_json: bool) -> None:
+    """The page, and one line that says so."""
+    from flashfs import inspect
+
+    with show.working(f"reading {image}"):
+        made = inspect.write_html(image, file, force=force)
+    if as_json:
+        show.result(made, as_json=True)
+        return
+    note = f"; {made['note']}" if made["note"] else ""
+    show.line(f"{file}: {units.shown(made['bytes'])}, {made['blocks']:,} blocks of {image}{note}")

@@ -30,7 +30,7 @@ def command(
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
-    """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json beside it."""
+    """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json, map.json beside it."""
     request = options.request(
         image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime, log=log,
         allow_other=allow_other, fault=fault, record=record,

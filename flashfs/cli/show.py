@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flashfs.plain import printable
+
+PICTURE_COLUMNS = 120  # a picture in a pipe has no width of its own
 PIPE_COLUMNS = 1000  # a table in a pipe is not folded: whoever reads it there looks for whole lines
 LIST_COLUMNS = 100  # a longer list is a table of its own
 
@@ -103,12 +106,11 @@ def cell(value: Any) -> str:
     return escape(printable(str(value)))
 
 
-def printable(text: str) -> str:
-    """``text`` with everything that a terminal would obey, and bytes of a name that are no UTF-8, written as escapes:
-    names of files and of things in an image are other people's."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+def picture(drawn: Any) -> None:
+    """Something that rich draws, as wide as the terminal."""
+    on = console()
+    on.print(drawn, width=None if on.is_terminal else PICTURE_COLUMNS)
+    sys.stdout.flush()
 
 
 def line(text: str) -> None:

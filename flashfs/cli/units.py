@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from flashfs.errors import UsageError
+from flashfs.plain import shown
+
+__all__ = ["pairs", "shown", "size"]
 
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-NAMES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(option: str, text: str) -> int:
@@ -17,14 +19,6 @@ def size(option: str, text: str) -> int:
     if exact <= 0 or exact != int(exact):
         raise UsageError(f"{option} {text}: a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G, would do")
     return int(exact)
-
-
-def shown(size_bytes: int) -> str:
-    """``size_bytes`` for people: 4 KiB, 1.1 GiB, 17 B."""
-    value, power = float(size_bytes), 0
-    while value >= 1024 and power < len(NAMES) - 1:
-        value, power = value / 1024, power + 1
-    return f"{value:.0f} {NAMES[power]}" if value == int(value) else f"{value:.1f} {NAMES[power]}"
 
 
 def pairs(option: str, texts: list[str]) -> dict[str, str]:

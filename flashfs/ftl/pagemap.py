@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from flashfs import _block_map
 from flashfs._defaults import Greedy, PageBitmap, PageTable
-from flashfs.ftl import Scheme
+from flashfs.ftl import Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
 
 NO_PAGE = 2**32 - 1  #: in the page table: nothing is mapped
@@ -30,6 +31,11 @@ def _map(device: Any) -> dict[str, Any]:
     }
 
 
+def _charts(device: Any) -> list[dict[str, Any]]:
+    where = _block_map.locations(device.ssd)
+    return [charts.facts(_map(device)), charts.picture(device, where), charts.runs(device, where)]
+
+
 SCHEME = Scheme(
     name="pagemap",
     title="page map",
@@ -41,4 +47,5 @@ SCHEME = Scheme(
     build=_build,
     options=(STRIPE,),
     views={"map": _map},
+    charts=_charts,
 )

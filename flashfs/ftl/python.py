@@ -12,11 +12,12 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
+from flashfs import _block_map
 from flashfs._bridge import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
 from flashfs._bridge_map import build
 from flashfs._defaults import Greedy, PageBitmap, Streams
 from flashfs.errors import BindError, UsageError
-from flashfs.ftl import SEARCHED, Option, Scheme
+from flashfs.ftl import SEARCHED, Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
 
 NAME_BYTES = 28  #: what the header of an image has for the name of its FTL
@@ -164,6 +165,7 @@ def scheme_of(name: str, cls: type, origin: str = "") -> Scheme:
         describe_oob=lambda raw: {"stamp": raw[:oob_bytes].hex()} if oob_bytes else {},
         views={"map": _map},
         interpreted=True,
+        charts=_charts,
         origin=origin or f"{cls.__module__}:{cls.__qualname__}",
     )
 
@@ -239,6 +241,14 @@ def _map(device: Any) -> dict[str, Any]:
         **{f"{structure}_bytes": held for structure, held in mapping.plugin.dram().items()},
         **mapping.figures(),
     }
+
+
+def _charts(device: Any) -> list[dict[str, Any]]:
+    """What can be drawn of any map; the class's own figures beside it."""
+    where = _block_map.locations(device.ssd)
+    mapping = device.ssd.mapping
+    own = {f"{structure}_bytes": held for structure, held in mapping.plugin.dram().items()}
+    return [charts.facts({**own, **mapping.figures()}), charts.picture(device, where), charts.runs(device, where)]
 
 
 __all__ = ["Chip", "Cleans", "Ftl", "Guesses", "Option", "Places", "Saves", "Stamps", "Validates", "scheme_of"]

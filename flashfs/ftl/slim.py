@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from flashfs import _block_map
 from flashfs._defaults import PageBitmap
-from flashfs.ftl import Option, Scheme, slimftl
+from flashfs.ftl import Option, Scheme, charts, slimftl
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -71,6 +72,46 @@ def _vbt(device: Any) -> list[dict[str, Any]]:
     return [device.ssd.mapping.virtual_block(vba) for vba in range(device.ssd.mapping.virtual_blocks)]
 
 
+def _charts(device: Any) -> list[dict[str, Any]]:
+    where = _block_map.locations(device.ssd)
+    hids = _hids(device.ssd.mapping, device.ssd.lpas)
+    lines = _vbt(device)
+    shared = [line["shared"] for line in lines if line["shared"]]
+    return [
+        charts.facts({**_map(device), "shared_pages_now": sum(shared), "hid_mean": _mean_hid(hids)}),
+        charts.picture(device, where),
+        charts.bars(
+            "Hash functions in use", "HID", "LPAs", [[str(hid), int(n)] for hid, n in enumerate(hids) if hid],
+            "How many LPAs were placed by which of the 63 hash functions: the first whose virtual block had room.",
+        ),
+        charts.counted(
+            "Sharing", "pages of it in other virtual blocks", "virtual blocks", shared,
+            "Virtual blocks with pages that had to be placed elsewhere, every candidate being full; 255: or more.",
+        ),
+        _vbt_map(device, lines),
+    ]  # fmt: skip
+
+
+def _mean_hid(hids: Any) -> float | None:
+    """How many hash functions a placement tried on average, as far as can be seen: None while nothing is mapped."""
+    mapped = int(hids[1:].sum())
+    return round(float((np.arange(64) * hids)[1:].sum() / mapped), 3) if mapped else None
+
+
+def _vbt_map(device: Any, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The virtual block table as a map: which block stands for each virtual block, and how valid that is."""
+    valid = _block_map.block_map(device.ssd)["valid"]
+    fields = [
+        {"name": "valid", "unit": "pages", "top": device.ssd.nand.pages_per_block,
+         "values": [None if line["pba"] is None else int(valid[line["pba"]]) for line in lines]},
+        {"name": "block", "values": [line["pba"] for line in lines]},
+        {"name": "shared", "unit": "pages elsewhere", "values": [line["shared"] for line in lines]},
+    ]  # fmt: skip
+    about = "A cell a virtual block, by the valid pages of the block that stands for it."
+    views = [{"label": "valid pages", "field": "valid"}, {"label": "shared", "field": "shared"}]
+    return charts.cells("Virtual block table", "VBA", fields, views, about)
+
+
 SCHEME = Scheme(
     name="slimftl",
     title="SlimFTL",
@@ -88,5 +129,6 @@ SCHEME = Scheme(
     ),
     describe_oob=_describe_oob,
     views={"map": _map, "hids": _histogram, "vbt": _vbt},
+    charts=_charts,
     derive=lambda ssd, options: {"virtual_blocks": options["virtual_blocks"] or slimftl.virtual_blocks_for(ssd)},
 )  # fmt: skip

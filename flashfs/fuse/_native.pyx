@@ -77,6 +77,9 @@ cdef extern from *:
     static unsigned char *get_buffer(void) { return my_buffer; }
     static void set_buffer(unsigned char *buffer) { my_buffer = buffer; }
 
+    /* A count that threads change without a lock. */
+    static void add_to(int64_t *count, int64_t n) { __atomic_add_fetch(count, n, __ATOMIC_RELAXED); }
+
     struct flashfs_span { uint64_t source, target, bytes; };
     #define FLASHFS_IOC_CHECKPOINT _IO(0xF5, 1)
     #define FLASHFS_IOC_COPY _IOW(0xF5, 2, struct flashfs_span)
@@ -85,6 +88,7 @@ cdef extern from *:
     int wake_install() nogil
     uint8_t* get_buffer() nogil
     void set_buffer(uint8_t*) nogil
+    void add_to(int64_t*, int64_t) nogil
     ctypedef struct pthread_mutex_t:
         pass
     int pthread_mutex_init(pthread_mutex_t*, const void*) nogil
@@ -195,8 +199,9 @@ cdef class Session:
     cdef int views_held            # by replies under way: no change of flash until there are none
     cdef pthread_cond_t no_views
     cdef struct_stat disk_stat
-    cdef uint64_t[4] requests
+    cdef uint64_t[4] requests              # under the device's lock, as is the next
     cdef uint64_t[4] moved
+    cdef int64_t under_way                 # begun before that lock is had: changed by an atomic addition
     cdef readonly list threads    # that serve
 
     def __cinit__(self, device, tree, *, bint realtime=False, Recorder recorder=None):
@@ -245,10 +250,12 @@ cdef class Session:
         fuse_session_unmount(self.session)
 
     def traffic(self):
-        """What the kernel asked for so far."""
+        """What the kernel asked for so far: requests when they are begun, the bytes of those that were done; and how
+        many have no answer yet, those among them that wait for the device, or for the end of their virtual time."""
         return {
             "requests": {name: self.requests[i] for i, name in enumerate(NAMES)},
             "bytes": {name: self.moved[i] for i, name in enumerate(NAMES[:3])},
+            "in_flight": self.under_way + self.late.waiting,
         }
 
     # --- the loop
@@ -393,17 +400,20 @@ cdef class Session:
         cdef iovec[RUN] parts
         cdef uint32_t i, n
         cdef int64_t end
+        add_to(&self.under_way, 1)
         self.take_device(False)
         end = (<Showing> find_views)(self, offset, size)
         n = self.views.pieces_n if end >= 0 else 0
         for i in range(n):
             parts[i].iov_base = <void*> self.views.pieces[i].data
             parts[i].iov_len = self.views.pieces[i].size
-        if n:
+        if n or end < 0:
             self.requests[READ] += 1
+        if n:
             self.moved[READ] += size
             self.views_held += 1
         pthread_mutex_unlock(&self.device)
+        add_to(&self.under_way, -1)
         if end < 0:
             self.fail(req, READ, offset)
         if n:
@@ -424,12 +434,15 @@ cdef class Session:
                  uint8_t* data, int kind) noexcept nogil:
         """Do it, count it, answer."""
         cdef int64_t end
+        add_to(&self.under_way, 1)
         self.take_device(operation != READ)
+        if operation < COPY:
+            self.requests[operation] += 1
         end = function(self, offset, size, other, data, self.t_ns())
         if end >= 0 and operation < COPY:
-            self.requests[operation] += 1
             self.moved[operation] += size
         pthread_mutex_unlock(&self.device)
+        add_to(&self.under_way, -1)  # before the reply: who has it may ask at once
         if end < 0:
             return self.fail(req, operation, offset)
         return self.reply(req, end, kind, data, size)

@@ -39,7 +39,10 @@ class NativeServer:
         self._stop = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other, recorder=self._recorder)
+        tree = Tree(
+            self._device, self._mountpoint, self.name, shared=self._allow_other, recorder=self._recorder,
+            traffic=lambda: session.traffic(),
+        )  # fmt: skip
         session = Session(self._device, tree, realtime=self._realtime, recorder=self._recorder)
         self._mount(session)
         token = trio.lowlevel.current_trio_token()

@@ -39,14 +39,32 @@ OP_READ, OP_WRITE, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "writ
 FOREVER_S = 86400.0  # names and the size of `disk` never change
 
 
+class Traffic:
+    """What the host has asked of `disk`, as ``flashfs.fuse.tree`` wants it: requests when they are begun, whatever
+    comes of them, and the bytes of those that were answered. Plain integers, because each request pays for them."""
+
+    __slots__ = ("in_flight", "read_bytes", "reads", "syncs", "write_bytes", "writes")
+
+    def __init__(self) -> None:
+        self.reads = self.writes = self.syncs = self.read_bytes = self.write_bytes = self.in_flight = 0
+
+    def __call__(self) -> dict[str, Any]:
+        return {
+            "requests": {"read": self.reads, "write": self.writes, "trim": 0, "flush": self.syncs},
+            "bytes": {"read": self.read_bytes, "write": self.write_bytes, "trim": 0},
+            "in_flight": self.in_flight,
+        }
+
+
 class Handlers(pyfuse3.Operations):
     """What the kernel asks, answered by one device. ``disk``'s file handle is its inode number."""
 
     supports_dot_lookup = True
     enable_writeback_cache = False  # a write that was acknowledged has reached the device
 
-    def __init__(self, device: Device, tree: Tree, recorder: Recording | None = None) -> None:
+    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | None = None) -> None:
         super().__init__()
+        self._traffic = traffic
         self._record: Callable[..., Any] | None = recorder.record if recorder else None
         self.ready = trio.Event()
         self._device = device
@@ -88,13 +106,21 @@ class Handlers(pyfuse3.Operations):
             self._record(OP_READ, off, size)
         if size > len(self._buffer):
             self._buffer = memoryview(bytearray(size))
+        traffic = self._traffic
+        traffic.reads += 1
+        traffic.in_flight += 1
         try:
             if self._lock.locked():
                 async with self._alone():
-                    return self._read_into(off, self._buffer[:size])
-            return self._read_into(off, self._buffer[:size])
+                    data = self._read_into(off, self._buffer[:size])
+            else:
+                data = self._read_into(off, self._buffer[:size])
+            traffic.read_bytes += size
+            return data
         except Exception as error:
             raise failed("read", off, error) from None
+        finally:
+            traffic.in_flight -= 1
 
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         if fh != DISK:
@@ -107,13 +133,21 @@ class Handlers(pyfuse3.Operations):
                 raise FUSEError(errno.ENOSPC)
         if self._record is not None:
             self._record(OP_WRITE, off, len(buf), buf)
+        traffic = self._traffic
+        traffic.writes += 1
+        traffic.in_flight += 1
         try:
             if self._lock.locked():
                 async with self._alone():
-                    return self._device.write(off, buf)
-            return self._device.write(off, buf)
+                    written = self._device.write(off, buf)
+            else:
+                written = self._device.write(off, buf)
+            traffic.write_bytes += written
+            return written
         except Exception as error:
             raise failed("write", off, error) from None
+        finally:
+            traffic.in_flight -= 1
 
     async def fsync(self, fh: FileHandleT, datasync: bool) -> None:
         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
@@ -121,11 +155,15 @@ class Handlers(pyfuse3.Operations):
             return
         if self._record is not None:
             self._record(OP_FLUSH, 0, 0)
+        self._traffic.syncs += 1
+        self._traffic.in_flight += 1
         try:
             async with self._alone():
                 await trio.to_thread.run_sync(self._device.flush)
         except Exception as error:
             raise failed("flush", 0, error) from None
+        finally:
+            self._traffic.in_flight -= 1
 
     async def fsyncdir(self, fh: FileHandleT, datasync: bool) -> None:
         await self.fsync(FileHandleT(DISK), datasync)
@@ -210,8 +248,8 @@ class Handlers(pyfuse3.Operations):
 class RealtimeHandlers(Handlers):
     """The same, each reply kept back until its virtual end. Others are read and done meanwhile."""
 
-    def __init__(self, device: Device, tree: Tree, recorder: Recording | None = None) -> None:
-        super().__init__(device, tree, recorder)
+    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | None = None) -> None:
+        super().__init__(device, tree, traffic, recorder)
         self._zero_ns = time.monotonic_ns() - device.quiet_at()
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
@@ -236,7 +274,11 @@ class RealtimeHandlers(Handlers):
             yield
             late_ns = self._device.end_ns + self._zero_ns - time.monotonic_ns()
             if late_ns > 0:
-                await trio.sleep(late_ns / 1e9)
+                self._traffic.in_flight += 1  # done, and not answered yet
+                try:
+                    await trio.sleep(late_ns / 1e9)
+                finally:
+                    self._traffic.in_flight -= 1
 
 
 def entry(attr: Attr, timeout_s: float) -> pyfuse3.EntryAttributes:
@@ -275,8 +317,12 @@ class Pyfuse3Server:
         self._stopping = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        tree = Tree(self._device, self._mountpoint, self.name, shared=self._allow_other, recorder=self._recorder)
-        handlers = (RealtimeHandlers if self._realtime else Handlers)(self._device, tree, self._recorder)
+        traffic = Traffic()
+        tree = Tree(
+            self._device, self._mountpoint, self.name, shared=self._allow_other, traffic=traffic,
+            recorder=self._recorder,
+        )  # fmt: skip
+        handlers = (RealtimeHandlers if self._realtime else Handlers)(self._device, tree, traffic, self._recorder)
         others = open_sessions()
         mount(handlers, self._mountpoint, mounts.options(self._device.path or "memory", allow_other=self._allow_other))
         try:

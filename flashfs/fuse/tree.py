@@ -1,7 +1,8 @@
 """The directory that a mounted device shows, the same under each server: `disk`, and what it says about itself.
 
-`disk` is the block file. `stats.json`, `smart.json` and `config.json` are texts, made when one is opened: a reader sees
-one moment of the device however long it reads, and the next open sees a newer one.
+`disk` is the block file. `stats.json`, `smart.json`, `config.json` and `map.json` are texts, made when one is opened: a
+reader sees one moment of the device however long it reads, and the next open sees a newer one. docs/watching.md says
+what is in them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flashfs._block_map import joined
 
 if TYPE_CHECKING:
     from flashfs.device import Device
@@ -47,12 +52,17 @@ class Tree:
     """Names, inode numbers and attributes of one mounted device, and the texts beside `disk`.
 
     ``text`` asks the device, so that only the holder of the server's lock may call it; nothing else here does.
+    ``traffic()`` is what the server has been asked for since it started, counted as the host counts: {"requests":
+    {"read", "write", "trim", "flush"}, "bytes": {"read", "write", "trim"}, "in_flight": requests begun and not ended}.
     """
 
     def __init__(
-        self, device: Device, mountpoint: Path, server: str, *, shared: bool, recorder: Recording | None = None
-    ) -> None:
+        self, device: Device, mountpoint: Path, server: str, *, shared: bool, traffic: Callable[[], dict[str, Any]],
+        recorder: Recording | None = None,
+    ) -> None:  # fmt: skip
         self.device = device
+        self._traffic = traffic
+        self._started_s = time.monotonic()
         self._uid, self._gid = os.getuid(), os.getgid()
         self._time_ns = time.time_ns()
         # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
@@ -66,14 +76,11 @@ class Tree:
             "stats.json": self._stats,
             "smart.json": device.smart,
             "config.json": lambda: {**device.config(), **self._mount},
+            "map.json": device.block_map,
         }
         self._text_sizes: dict[int, int] = {}
         self._names = ["disk", *self._sources]
         self._inodes = {name.encode(): DISK + index for index, name in enumerate(self._names)}
-
-    def _stats(self) -> dict[str, Any]:
-        stats = self.device.stats()
-        return {**stats, "record": self._recorder.figures()} if self._recorder else stats
 
     def inode(self, name: bytes) -> int | None:
         """The inode number of ``name`` in the root directory, or None."""
@@ -89,10 +96,14 @@ class Tree:
 
     def text(self, inode: int) -> bytes:
         """The JSON of a text, made now."""
-        source = self._sources[self._names[inode - DISK]]
-        made = (json.dumps(source(), indent=2, default=str) + "\n").encode()
+        made = encoded(self._sources[self._names[inode - DISK]]())
         self._text_sizes[inode] = len(made)
         return made
+
+    def _stats(self) -> dict[str, Any]:
+        uptime_s = round(time.monotonic() - self._started_s, 6)
+        made = {**self.device.stats(), "server": {**self._traffic(), "uptime_s": uptime_s}}
+        return {**made, "record": self._recorder.figures()} if self._recorder else made
 
     def attr(self, inode: int) -> Attr | None:
         """The attributes of a node, or None if there is no such node.
@@ -110,3 +121,14 @@ class Tree:
 
     def _attr(self, inode: int, mode: int, size: int, links: int = 1) -> Attr:
         return Attr(inode, mode, links, self._uid, self._gid, size, self.device.page_bytes, self._time_ns)
+
+
+def encoded(found: dict[str, Any]) -> bytes:
+    """``found`` as JSON, a field a line. Arrays go in one piece, without a thought for each item: the host waits."""
+    arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+    plain = {name: value for name, value in found.items() if name not in arrays}
+    made = json.dumps(plain, indent=2, default=str).encode()
+    if arrays:
+        lines = [b'  "%s": [%s]' % (name.encode(), joined(array)) for name, array in arrays.items()]
+        made = made.removesuffix(b"\n}") + b",\n" + b",\n".join(lines) + b"\n}"
+    return made + b"\n"

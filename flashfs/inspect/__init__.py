@@ -4,10 +4,13 @@ Nothing here changes a byte. A crashed image is recovered in memory and shown as
 and one that no recovery can make sense of, is shown as the bare chip, and the view says so. SPEC.md has the bytes.
 """
 
+from flashfs.inspect._html import page as html
+from flashfs.inspect._html import write as write_html
 from flashfs.inspect._image import blocks, header
 from flashfs.inspect._log import log
 from flashfs.inspect._lpa import lpa
 from flashfs.inspect._page import page
+from flashfs.inspect._report import report
 from flashfs.inspect._view import Copy, Spare, View, opened
 from flashfs.inspect._whole import problems, recovery, scheme
 
@@ -17,11 +20,14 @@ __all__ = [
     "View",
     "blocks",
     "header",
+    "html",
     "log",
     "lpa",
     "opened",
     "page",
     "problems",
     "recovery",
+    "report",
     "scheme",
+    "write_html",
 ]

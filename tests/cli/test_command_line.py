@@ -56,6 +56,8 @@ def test_pairs() -> None:
         ["--nonesuch"], ["nonesuch"], ["create"], ["mount", "image"], ["create", "x", "--dies", "many"],
         ["dump", "x", "nonesuch"], ["dump", "x", "page"], ["dump", "x", "header", "3"], ["ftls", "nonesuch"],
         ["create", "x", "--size", "3q"], ["create", "x", "--preset", "nonesuch"],
+        ["top"], ["top", "x"], ["top", "x", "--interval", "0"],
+        ["dump", "x", "blocks", "--html", "y"], ["dump", "x", "--force"],
         ["create", "x", "--preset", "tiny-8", "--dies", "4"], ["create", "x", "--preset", "tiny-8", "--size", "1G"],
     ],
 )  # fmt: skip
@@ -90,7 +92,7 @@ def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatc
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
-    for command in ("create", "mount", "umount", "up", "down", "dump", "fsck", "ftls", "presets"):
+    for command in ("create", "mount", "umount", "up", "down", "top", "dump", "fsck", "ftls", "presets"):
         assert command in out
 
 

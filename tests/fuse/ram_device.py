@@ -49,6 +49,9 @@ class RamDevice:
         self._enter("stats")
         return {"ftl": self.ftl, "calls": dict(self.calls)}
 
+    def block_map(self) -> dict[str, Any]:
+        return {"blocks": 0}
+
     def smart(self) -> dict[str, Any]:
         return {"bad_blocks": 0}
 

@@ -66,7 +66,7 @@ def test_tree() -> None:
     from ram_device import RamDevice
 
     device = RamDevice(1 << 20)
-    tree = Tree(device, Path("/mnt"), "x", shared=True)  # type: ignore[arg-type]
+    tree = Tree(device, Path("/mnt"), "x", shared=True, traffic=dict)  # type: ignore[arg-type]
     names = dict(tree.entries())
     assert names[b"disk"] == DISK
     assert [tree.inode(name) for name in (b".", b"disk", b"nothing")] == [ROOT, DISK, None]

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOM, Served
@@ -44,7 +45,7 @@ def names(path: Path) -> list[str]:
 
 def test_directory(serve: Serve) -> None:
     served = serve()
-    assert names(served.path) == ["config.json", "disk", "smart.json", "stats.json"]
+    assert names(served.path) == ["config.json", "disk", "map.json", "smart.json", "stats.json"]
     disk = served.disk.stat()
     assert (stat.S_IMODE(disk.st_mode), disk.st_size, disk.st_blocks) == (0o600, ROOM, ROOM // 512)
     assert stat.S_IMODE((served.path / "stats.json").stat().st_mode) == 0o400
@@ -64,6 +65,71 @@ def test_texts_are_made_at_each_open(serve: Serve) -> None:
     assert json.loads((served.path / "config.json").read_text())["pid"] == served.process.pid
     assert refused(lambda: stats.open("w")) == errno.EACCES
     assert stats.stat().st_size > 10  # so that tools which ask first read something
+
+
+def traffic(served: Served) -> dict[str, Any]:
+    """What the server says that it was asked for."""
+    found: dict[str, Any] = json.loads((served.path / "stats.json").read_text())["server"]
+    return found
+
+
+def test_traffic_is_counted_as_the_host_counts(serve: Serve) -> None:
+    """What is asked of the texts is nobody's traffic."""
+    served = serve()
+    first = traffic(served)
+    assert first["requests"] == {"read": 0, "write": 0, "trim": 0, "flush": 0}
+    assert first["bytes"] == {"read": 0, "write": 0, "trim": 0}
+    fd = os.open(served.disk, os.O_RDWR)
+    for index in range(5):
+        os.pwrite(fd, bytes(5000), index * 100_000)
+    for _ in range(3):
+        os.pread(fd, 4096, 0)
+    os.pread(fd, 100, ROOM - 10)
+    os.fsync(fd)
+    os.close(fd)
+    last = traffic(served)
+    assert last["requests"] == {"read": 4, "write": 5, "trim": 0, "flush": 1}
+    assert last["bytes"] == {"read": 3 * 4096 + 10, "write": 25_000, "trim": 0}
+    assert (first["in_flight"], last["in_flight"]) == (0, 0)
+    assert 0 <= first["uptime_s"] < last["uptime_s"] < 3600
+
+
+def test_requests_that_fail_are_requests_and_move_nothing(serve: Serve) -> None:
+    served = serve("write=EIO")
+    fd = os.open(served.disk, os.O_RDWR)
+    assert refused(lambda: os.pwrite(fd, bytes(8192), 0)) == errno.EIO
+    assert refused(lambda: os.fsync(fd)) == errno.EIO
+    os.close(fd)
+    found = traffic(served)
+    assert found["requests"] == {"read": 0, "write": 1, "trim": 0, "flush": 1}
+    assert (found["bytes"]["write"], found["in_flight"]) == (0, 0)
+
+
+def test_trims_are_counted(serve: Serve) -> None:
+    """Where a server passes them on."""
+    served = serve()
+    done = subprocess.run(["fallocate", "-p", "-o", "8192", "-l", "65536", str(served.disk)], capture_output=True)
+    found = traffic(served)
+    trims = (found["requests"]["trim"], found["bytes"]["trim"])
+    assert trims == ((1, 65536) if done.returncode == 0 else (0, 0))
+
+
+def test_requests_under_way_are_counted(serve: Serve) -> None:
+    """A flush that takes its time, and the writes that wait for it."""
+    served = serve("slow_flush=0.5")
+    fd = os.open(served.disk, os.O_RDWR)
+    threads = [threading.Thread(target=os.fsync, args=(fd,))]
+    threads += [threading.Thread(target=os.pwrite, args=(fd, b"x", index)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.05)
+    found = traffic(served)  # it waits for its turn, too
+    for thread in threads:
+        thread.join()
+    assert found["requests"]["flush"] == 1
+    last = traffic(served)
+    assert (last["in_flight"], last["requests"]["write"], last["bytes"]["write"]) == (0, 3, 3)
+    os.close(fd)
 
 
 def test_any_alignment(serve: Serve) -> None:

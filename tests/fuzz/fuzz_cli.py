@@ -166,11 +166,11 @@ class CommandLines:
         """One command line."""
         command = rnd.choice(
             ("create", "create", "dump", "dump", "dump", "fsck", "fsck", "mount", "umount", "up", "down", "ftls",
-             "presets", "crash", "replay", "", "nonesuch")
+             "presets", "crash", "replay", "top", "", "nonesuch")
         )  # fmt: skip
         out = {
             "create": self.create, "dump": self.dump, "fsck": self.fsck, "mount": self.mount, "up": self.up,
-            "crash": self.crash, "replay": self.replay,
+            "crash": self.crash, "replay": self.replay, "top": self.top,
         }.get(command, self.other)(rnd, command)  # fmt: skip
         for _ in range(rnd.choice((0, 0, 0, 1, 2))):
             out.insert(rnd.randrange(len(out) + 1), rnd.choice(WORDS))
@@ -191,7 +191,16 @@ class CommandLines:
     def dump(self, rnd: Random, _: str) -> list[str]:
         out = ["dump", self.path(rnd), rnd.choice(VIEWS)]
         out += [rnd.choice(NUMBERS)] * (rnd.random() < 0.5)
+        if rnd.random() < 0.3:
+            out += ["--html", rnd.choice(("page.html", "none/page", "/dev/full", self.path(rnd)))]
+            del out[2 : rnd.choice((2, 3))]
+            out += ["--force"] * (rnd.random() < 0.5)
         return out + ["--json"] * (rnd.random() < 0.5)
+
+    def top(self, rnd: Random, _: str) -> list[str]:
+        out = ["top", rnd.choice((self.place(rnd), self.path(rnd)))]
+        out += ["--interval", rnd.choice((*NUMBERS, "nan", "inf", "0.1"))] * (rnd.random() < 0.4)
+        return out + ["--once"] * (rnd.random() < 0.5) + ["--json"] * (rnd.random() < 0.5)
 
     def fsck(self, rnd: Random, _: str) -> list[str]:
         return ["fsck", self.path(rnd)] + ["--data"] * (rnd.random() < 0.5) + ["--json"] * (rnd.random() < 0.5)
@@ -258,4 +267,4 @@ class CommandLines:
 
 
 def cli_names() -> list[str]:
-    return ["create", "mount", "umount", "up", "down", "dump", "fsck", "ftls", "presets", "crash"]
+    return ["create", "mount", "umount", "up", "down", "top", "dump", "fsck", "ftls", "presets", "crash"]

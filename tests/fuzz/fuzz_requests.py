@@ -21,7 +21,7 @@ from fuzz_images import Finding
 
 from flashfs.device import Device
 from flashfs.fuse import pyfuse3_server
-from flashfs.fuse.pyfuse3_server import Handlers
+from flashfs.fuse.pyfuse3_server import Handlers, Traffic
 from flashfs.fuse.tree import DISK, ROOT, Tree
 from nandimg import PRESETS
 
@@ -33,7 +33,7 @@ SANE = {
 }  # fmt: skip
 HUGE = [2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -4096]
 NAMES = [b"disk", b"stats.json", b"smart.json", b"config.json", b".", b"..", b"", b"/", b"disk/", b"\0", b"\xff\xfe"]
-NAMES += [b"disk\n", b"a" * 255, b"b" * 5000]
+NAMES += [b"disk\n", b"a" * 255, b"b" * 5000, b"map.json"]
 #: what pyfuse3 may ask for and no SSD has; each refuses
 OTHERS: dict[str, tuple[str, ...]] = {
     "unlink": ("inode", "name"), "rmdir": ("inode", "name"), "readlink": ("inode",),
@@ -53,8 +53,9 @@ class Session:
         ftl, preset = self.rnd.choice(DEVICES)
         geometry = PRESETS[preset].geometry
         self.device = Device.memory(geometry, ftl)
-        tree = Tree(self.device, Path("/nowhere"), "none", shared=False)  # type: ignore[arg-type]
-        self.handlers = Handlers(self.device, tree)
+        traffic = Traffic()
+        tree = Tree(self.device, Path("/nowhere"), "none", shared=False, traffic=traffic)
+        self.handlers = Handlers(self.device, tree, traffic)
         self.model = bytearray(self.device.size)
         self.handles: list[int] = [DISK]
         self.listed: list[tuple[bytes, int]] = []
@@ -157,9 +158,9 @@ class Session:
 
     async def readdir(self) -> None:
         self.listed = []
-        start = self.rnd.choice((0, 0, 1, 2, 3, 4, 5, 10**6, -1, 2**63 - 1))
+        start = self.rnd.choice((0, 0, 1, 2, 3, 4, 5, 6, 10**6, -1, 2**63 - 1))
         await self.ask("readdir", self.handlers.readdir, ROOT, start, None)
-        if len(self.listed) != max(0, 4 - max(0, start)):
+        if len(self.listed) != max(0, 5 - max(0, start)):
             raise Finding(f"{self.asked[-1]}: {len(self.listed)} names")
 
     def reply(self, token: Any, name: bytes, attr: Any, next_id: int) -> bool:

@@ -1,0 +1,53 @@
+"""``flashfs top``: a mount, live."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from flashfs.cli import options, show
+from flashfs.errors import UsageError
+
+LONGEST_S = 86_400.0
+
+
+def command(
+    mountpoint: Annotated[
+        options.Path, typer.Argument(metavar="MOUNTPOINT", help="What `flashfs mount` or `flashfs up` made.")
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Print one picture, of one interval, and end.")] = False,
+    interval: Annotated[
+        float | None, typer.Option(metavar="SECONDS", show_default=False, help="Between looks. Default: 1.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object; with --interval, one a line for each.")
+    ] = False,
+) -> None:
+    """Watch MOUNTPOINT while it is used: requests, write amplification, cleaning and wear, DRAM, a block map. q or
+    Ctrl-C leaves. Where the output is no terminal, one picture is printed; with --interval, one for each."""
+    from flashfs import watch
+    from flashfs.fuse import mounts
+
+    if interval is not None and not 0.05 <= interval <= LONGEST_S:
+        raise UsageError(f"--interval {interval:g}: seconds from 0.05 to {LONGEST_S:,.0f} would do")
+    folder = watch.find(mounts.absolute(mountpoint))
+    console = show.console()
+    if console.is_terminal and not (once or as_json):
+        watch.live(folder, interval or watch.INTERVAL_S, console)
+        return
+    single = once or interval is None
+    try:
+        for found, now in watch.shots(folder, interval or watch.INTERVAL_S):
+            if as_json:
+                print(json.dumps(found, default=str, indent=2 if single else None), flush=True)
+            else:
+                show.picture(watch.Picture(found, now))
+            if single:
+                return
+    except KeyboardInterrupt:
+        if single:
+            raise
+        sys.stdout.flush()  # to be interrupted is how it ends

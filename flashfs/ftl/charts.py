@@ -1,0 +1,87 @@
+"""What a scheme can have drawn of itself on the HTML page of ``flashfs dump --html``: plain dicts, one a chart.
+
+``facts`` are figures with their names, ``bars`` and ``counted`` histograms, ``cells`` a map with a cell for each thing
+that there is, ``picture`` and ``runs`` what can be seen of any map. The page knows these kinds, and no scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_PAGE = 2**32 - 1
+PICTURE = (256, 128)  #: columns and rows of the picture of a map
+CELLS_MOST = 32_768
+
+
+def facts(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures by name; what is no number or text is left out."""
+    plain = {name: value for name, value in figures.items() if value is None or isinstance(value, int | float | str)}
+    return {"chart": "facts", "facts": plain}
+
+
+def bars(title: str, x: str, y: str, found: Sequence[list[Any]], about: str = "") -> dict[str, Any]:
+    """Counts ``[label, n]``, in the order in which they are to stand."""
+    return {"chart": "bars", "title": title, "x": x, "y": y, "about": about, "bars": list(found)}
+
+
+def counted(title: str, x: str, y: str, values: Sequence[int], about: str = "", most: int = 32) -> dict[str, Any]:
+    """How often each of the values, whole numbers from 0 on, occurs: ranges of them where there are more than
+    ``most``."""
+    step = -(-(max(values, default=0) + 1) // most)
+    counts = np.bincount(np.asarray(values, np.int64) // step)
+    names = [f"{index * step}" if step == 1 else f"{index * step} to {index * step + step - 1}"
+             for index in range(len(counts))]  # fmt: skip
+    return bars(title, x, y, [[name, int(n)] for name, n in zip(names, counts, strict=True)], about)
+
+
+def cells(
+    title: str, item: str, fields: list[dict[str, Any]], views: list[dict[str, str]], about: str = ""
+) -> dict[str, Any]:
+    """A map with a cell for each ``item``. A field has a "name", "values" (a number or None each) and perhaps "unit"
+    and "top", its greatest possible value; a view has a "label" and the "field" that colours it. What is beyond
+    CELLS_MOST is not drawn."""
+    total = len(fields[0]["values"])
+    shown = [{**field, "values": field["values"][:CELLS_MOST]} for field in fields]
+    if total > CELLS_MOST:
+        about += f" The first {CELLS_MOST:,} of {total:,}."
+    n = min(total, CELLS_MOST)
+    return {
+        "chart": "map", "title": title, "item": item, "about": about, "n": n, "each": 1, "total": n,
+        "fields": shown, "views": views,
+    }  # fmt: skip
+
+
+def picture(device: Any, where: NDArray[Any]) -> dict[str, Any]:
+    """Where the LPAs lie: LPAs to the right, PPAs upwards, each cell with the number of those that fall into it.
+    ``where`` has a PPA (or NO_PAGE) for each LPA."""
+    columns, rows = min(PICTURE[0], len(where)), min(PICTURE[1], device.ssd.nand.geometry.pages)
+    pages, lpas = device.ssd.nand.geometry.pages, np.flatnonzero(where != NO_PAGE)
+    column = lpas * columns // len(where)
+    row = where[lpas].astype(np.int64) * rows // pages
+    counts = np.bincount(row * columns + column, minlength=columns * rows)
+    return {
+        "chart": "density", "title": "Where the LPAs lie", "x": "LPA", "y": "PPA", "x_most": len(where) - 1,
+        "y_most": pages - 1, "columns": columns, "rows": rows, "cells": counts.tolist(),
+        "about": "A line is a range that was written in one go and still lies in order; a cloud is what was written "
+                 "here and there.",
+    }  # fmt: skip
+
+
+def runs(device: Any, where: NDArray[Any]) -> dict[str, Any]:
+    """How long the stretches of LPAs are that lie side by side in flash: by powers of two, in pages of the map."""
+    mapped = where != NO_PAGE
+    joins = mapped[1:] & mapped[:-1] & (where[1:] == where[:-1] + np.uint32(1))
+    joins &= where[1:] % device.ssd.nand.pages_per_block != 0  # a run ends with its block
+    starts = np.flatnonzero(mapped & ~np.concatenate([[False], joins]))
+    ends = np.flatnonzero(mapped & ~np.concatenate([joins, [False]]))
+    lengths = ends - starts + 1
+    power = np.floor(np.log2(lengths)).astype(np.int64) if len(lengths) else np.zeros(0, np.int64)
+    counts = np.bincount(power)
+    names = ["1" if index == 0 else f"{2**index} to {2 ** (index + 1) - 1}" for index in range(len(counts))]
+    found = [[name, int(n)] for name, n in zip(names, counts, strict=True)]
+    about = f"{int(mapped.sum()):,} mapped LPAs lie in {len(lengths):,} runs: what a map of ranges would hold."
+    return bars("Runs of the map", "pages in a run", "runs", found, about)

@@ -1,0 +1,163 @@
+"""The image as one HTML page that needs nothing else: no network, no file beside it.
+
+Whatever comes from the image is other people's. It reaches the page as text that jinja2 escapes, or as JSON in which
+no tag can begin; and the page tells the browser to run one script, known by its hash, and to load nothing at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.inspect._report import report
+from flashfs.plain import printable, shown
+
+HERE = Path(__file__).parent
+CHART = {"width": 440, "height": 170, "left": 44, "bottom": 34, "top": 8}  #: of a histogram, in its own units
+
+
+def page(path: str | Path) -> str:
+    """The page about the image at ``path``."""
+    return render(report(path))
+
+
+def write(path: str | Path, out: str | Path, *, force: bool = False) -> dict[str, Any]:
+    """Make the page and put it at ``out``: whole or not at all. An existing file is refused unless ``force``, and the
+    image itself in any case. Returns {"file", "bytes", "blocks", "note"}."""
+    out = Path(out)
+    _check(Path(path), out, force)
+    found = report(path)
+    made = render(found).encode()
+    try:
+        with tempfile.NamedTemporaryFile(dir=out.parent, prefix=".flashfs-", delete=False) as file:
+            half = Path(file.name)
+            try:
+                file.write(made)
+                file.flush()
+                umask = os.umask(0)
+                os.umask(umask)
+                half.chmod(0o666 & ~umask)  # as any file that a command writes; a temporary one is its maker's alone
+                _put(half, out, force)
+            finally:
+                half.unlink(missing_ok=True)
+    except OSError as error:
+        raise FlashfsError(f"--html {out}: {error.strerror}") from None
+    return {"file": str(out), "bytes": len(made), "blocks": found["blocks"]["total"], "note": found["note"]}
+
+
+def _check(path: Path, out: Path, force: bool) -> None:
+    """Refuse early what would be refused late: reading a large image takes a while."""
+    try:
+        exists = out.exists() or out.is_symlink()
+        if exists and out.exists() and path.exists() and out.samefile(path):
+            raise UsageError(f"--html {out} is the image itself; another name would do")
+        if exists and not out.is_file():
+            raise UsageError(f"--html {out}: not a regular file; the name of a new one would do")
+    except OSError as error:
+        raise FlashfsError(f"--html {out}: {error.strerror}") from None
+    if exists and not force:
+        raise _exists(out)
+    if not out.parent.is_dir():
+        raise FlashfsError(f"--html {out}: there is no directory {out.parent}")
+
+
+def _exists(out: Path) -> FlashfsError:
+    return FlashfsError(f"--html {out}: exists already; another name, or --force to overwrite it, would do")
+
+
+def _put(half: Path, out: Path, force: bool) -> None:
+    """The whole file under its name. Without ``force`` even one that came into being meanwhile stays."""
+    if force:
+        half.replace(out)
+        return
+    try:
+        os.link(half, out)
+    except FileExistsError:
+        raise _exists(out) from None
+    except OSError:  # a file system without links
+        with suppress(FileNotFoundError):
+            if out.exists():
+                raise _exists(out) from None
+        half.replace(out)
+
+
+def render(found: dict[str, Any]) -> str:
+    """The page about what `report` found."""
+    script, style = ((HERE / name).read_text() for name in ("report.js", "report.css"))
+    return _template().render(
+        found, script=Markup(script), style=Markup(style), script_hash=_hash(script), style_hash=_hash(style)
+    )  # fmt: skip
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=_plain,
+    )  # fmt: skip
+    environment.filters.update(size=shown, cell=_cell, columns=_columns, words=lambda text: str(text).replace("_", " "))
+    environment.globals.update(geometry=CHART, scaled=_scaled, shares=_shares)
+    return environment.get_template("report.html")
+
+
+def _hash(text: str) -> str:
+    """What a content security policy calls the text by."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _plain(value: Any) -> Any:
+    """Every text that a template puts out, before it is escaped: no control characters, no halves of characters."""
+    return printable(value) if type(value) is str else value
+
+
+def _cell(value: Any) -> str:
+    """One value of a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return printable(str(value))
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    """The names of a table's columns, in the order in which they first appear."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _scaled(bars: list[list[Any]]) -> list[dict[str, Any]]:
+    """The bars of a histogram with their places: the highest reaches the top, and none that counts is invisible."""
+    top = max((n for _, n in bars), default=0) or 1
+    width = (CHART["width"] - CHART["left"]) / max(1, len(bars))
+    room = CHART["height"] - CHART["bottom"] - CHART["top"]
+    out = []
+    for index, (label, n) in enumerate(bars):
+        high = max(1.0, room * n / top) if n else 0.0
+        out.append({
+            "label": label, "n": n, "x": round(CHART["left"] + index * width, 2), "width": round(width * 0.86, 2),
+            "y": round(CHART["top"] + room - high, 2), "height": round(high, 2),
+        })  # fmt: skip
+    return out
+
+
+def _shares(counts: dict[str, int]) -> list[dict[str, Any]]:
+    """The parts of a divided bar 1000 units long."""
+    total, at, out = sum(counts.values()) or 1, 0.0, []
+    for name, n in counts.items():
+        width = 1000 * n / total
+        out.append({"name": name, "n": n, "x": round(at, 2), "width": round(width, 2), "percent": 100 * n / total})
+        at += width
+    return out

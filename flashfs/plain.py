@@ -1,0 +1,21 @@
+"""Names, sizes and numbers as people read them, whatever they are printed on."""
+
+from __future__ import annotations
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def printable(text: str) -> str:
+    """``text`` with everything that a terminal would obey, and bytes of a name that are no UTF-8, written as escapes:
+    names of files and of things in an image are other people's."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def shown(size_bytes: float) -> str:
+    """``size_bytes`` for people: 4 KiB, 1.1 GiB, 17 B."""
+    value, power = float(size_bytes), 0
+    while value >= 1024 and power < len(UNITS) - 1:
+        value, power = value / 1024, power + 1
+    return f"{value:.0f} {UNITS[power]}" if value == int(value) else f"{value:.1f} {UNITS[power]}"

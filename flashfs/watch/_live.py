@@ -1,0 +1,125 @@
+"""Looks again and again, and shows what was seen, until somebody has seen enough."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+
+from flashfs.watch._figures import figures
+from flashfs.watch._look import Look, look
+from flashfs.watch._picture import HISTORY, Picture
+
+INTERVAL_S = 1.0  #: between looks, unless told otherwise
+NOTE = "q quits "
+LEAVE = b"qQ\x04"  #: the keys that end it, Ctrl-D among them
+
+
+def sleep(seconds: float) -> bool:
+    """Wait, and have never seen enough."""
+    time.sleep(seconds)
+    return False
+
+
+def shots(
+    folder: Path, interval_s: float, wait: Callable[[float], bool] = sleep
+) -> Iterator[tuple[dict[str, Any], Look]]:
+    """(figures, the look they end with) of one interval after another, for ever, or until ``wait`` says that enough
+    was seen. The first comes after one interval: before that there is no rate. Gone when the mount is no more."""
+    before, due = look(folder), time.monotonic()
+    while True:
+        due = max(due + interval_s, time.monotonic())
+        if wait(max(0.0, due - time.monotonic())):
+            return
+        now = look(folder)
+        yield figures(before, now), now
+        before = now
+
+
+def live(folder: Path, interval_s: float, console: Console) -> None:
+    """Show the mount on a whole terminal until q or Ctrl-C. Whatever ends it, the terminal is as it was before."""
+    first = look(folder)  # so that what cannot be watched is said on the screen that is there
+    history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
+    try:
+        with _terminal() as wait, Live(console=console, screen=True, auto_refresh=False) as screen:
+            shown = Picture(figures(None, first), first, note=NOTE)
+
+            def patient(seconds: float) -> bool:
+                """Show and wait; a terminal that changes its size meanwhile gets its picture again, at once."""
+                end = time.monotonic() + seconds
+                while True:
+                    screen.update(Whole(shown), refresh=True)
+                    if wait(max(0.0, end - time.monotonic())):
+                        return True
+                    if time.monotonic() >= end:
+                        return False
+
+            for found, now in shots(folder, interval_s, patient):
+                history.append(found)
+                shown = Picture(found, now, history, NOTE)
+    except KeyboardInterrupt:
+        return
+
+
+class Whole:
+    """A picture of the terminal's whole height, which rich does not pass on to what is on a screen of its own."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self._picture, options.update(height=console.height), new_lines=True):
+            yield from line
+
+
+@contextmanager
+def _terminal() -> Iterator[Callable[[float], bool]]:
+    """Keys come one by one and unseen meanwhile. Yields what waits so many seconds: true as soon as a key says to
+    leave, false when the time is over or a signal came (a terminal of another size). SIGTERM and SIGHUP end it with
+    the terminal put right."""
+    keys = sys.stdin.fileno() if sys.stdin.isatty() else None
+    before = None if keys is None else termios.tcgetattr(keys)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    os.set_blocking(reader, False)
+    wakes = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    handlers = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: None)
+
+    def wait(seconds: float) -> bool:
+        ready, _, _ = select.select([reader] if keys is None else [reader, keys], [], [], seconds)
+        if reader in ready:
+            os.read(reader, 4096)
+        if keys is None or keys not in ready:
+            return False
+        typed = os.read(keys, 64)
+        return not typed or any(key in LEAVE for key in typed)
+
+    try:
+        if keys is not None:
+            tty.setcbreak(keys)
+        yield wait
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(wakes)
+        os.close(reader)
+        os.close(writer)
+        if keys is not None and before is not None:
+            termios.tcsetattr(keys, termios.TCSADRAIN, before)
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)

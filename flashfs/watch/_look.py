@@ -1,0 +1,112 @@
+"""One look at a mount: its texts, read and checked."""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.fuse import mounts
+
+# What must be there, and of which type: the rest is read with a default.
+NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "stats.json": {
+        "server": dict, "host": dict, "nand": dict, "pool": dict, "dram": dict, "allocated": dict, "scheme": dict,
+        "blocks_opened": int,
+    },
+    "smart.json": {"erases": dict},
+    "config.json": {"ftl": str, "size": int, "server": str, "pid": int},
+    "map.json": {
+        "blocks": int, "pages_per_block": int, "states": list, "state": list, "valid": list, "erases": list,
+    },
+}  # fmt: skip
+NUMBERS_MOST = 2**32  #: in a column of map.json
+VANISHED = (errno.ENOTCONN, errno.ECONNABORTED, errno.ENODEV, errno.ESTALE)
+
+
+class Gone(FlashfsError):
+    """The mount that was looked at is no more."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The texts of one moment; ``blocks`` are the columns of map.json as arrays. ``at_s``: the server's own clock."""
+
+    folder: Path
+    at_s: float
+    stats: dict[str, Any]
+    smart: dict[str, Any]
+    config: dict[str, Any]
+    map: dict[str, Any]
+    blocks: dict[str, NDArray[np.uint32]]
+
+    def follows(self, other: Look) -> bool:
+        """Whether the same server was looked at, so that the difference is what happened in between."""
+        return self.config["pid"] == other.config["pid"] and self.at_s >= other.at_s
+
+
+def find(mountpoint: Path) -> Path:
+    """The directory that has the texts: ``mountpoint`` itself, or, where `flashfs up` put a file system, that of the
+    device below it. UsageError if neither is a flashfs mount."""
+    mount = mounts.at(mountpoint)
+    if mount is not None and mount.source.startswith("/dev/loop"):
+        backing = Path("/sys/block", Path(mount.source).name, "loop/backing_file")
+        try:
+            below = Path(backing.read_text().rstrip("\n")).parent
+        except FileNotFoundError:
+            below = mountpoint
+        mountpoint, mount = below, mounts.at(below)
+    if mount is None or mount.fs_type != mounts.FS_TYPE:
+        what = f"{mount.fs_type} of {mount.source} is" if mount else "nothing is"
+        raise UsageError(f"{mountpoint} is no flashfs mount: {what} mounted there")
+    return mountpoint
+
+
+def look(folder: Path) -> Look:
+    """Read the four texts. Gone if the mount is no more; FlashfsError for what is there and cannot be used."""
+    texts = {name: _read(folder, name) for name in NEEDED}
+    for name, needed in NEEDED.items():
+        for field, kind in needed.items():
+            if not isinstance(texts[name].get(field), kind):
+                raise FlashfsError(f"{folder}/{name} has no {field} that could be read: another version's mount?")
+    stats, config, blocks = texts["stats.json"], texts["config.json"], texts["map.json"]
+    uptime = stats["server"].get("uptime_s")
+    if not isinstance(uptime, int | float):
+        raise FlashfsError(f"{folder}/stats.json has no server.uptime_s that could be read: another version's mount?")
+    columns = {name: _column(folder, blocks, name) for name in ("state", "valid", "erases")}
+    return Look(folder, float(uptime), stats, texts["smart.json"], config, blocks, columns)
+
+
+def _column(folder: Path, blocks: dict[str, Any], name: str) -> NDArray[np.uint32]:
+    most = len(blocks["states"]) if name == "state" else NUMBERS_MOST
+    try:
+        column = np.array(blocks[name])
+    except ValueError:  # lists of several lengths
+        column = np.array(None)
+    if column.shape == (blocks["blocks"],) and column.dtype.kind == "i" and 0 <= column.min() <= column.max() < most:
+        return column.astype(np.uint32)
+    raise FlashfsError(f"{folder}/map.json: {name} is no list of {blocks['blocks']} numbers under {most}")
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / name).read_bytes())
+    except FileNotFoundError:
+        raise Gone(f"{folder}: nothing is mounted there any more") from None
+    except PermissionError:
+        raise FlashfsError(f"{folder} belongs to another user: watch it as that user") from None
+    except OSError as error:
+        if error.errno in VANISHED:
+            raise Gone(f"{folder}: its daemon is gone; `flashfs umount {folder}` clears it away") from None
+        raise FlashfsError(f"{folder}/{name}: {error.strerror}") from None
+    except ValueError:
+        raise FlashfsError(f"{folder}/{name} is no JSON: another version's mount?") from None
+    if not isinstance(found, dict):
+        raise FlashfsError(f"{folder}/{name} is no JSON object: another version's mount?")
+    return found
