@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from stand import Stand
 
 from flashfs.fuse import SERVERS, loop, mounts
 from nandimg import image
@@ -100,6 +101,23 @@ def chip(tmp_path: Path) -> Iterator[Path]:
     loop.remove_home(home)
 
 
+@pytest.fixture
+def stand(need_fuse: None, tmp_path: Path) -> Iterator[Callable[..., Stand]]:
+    """``stand(size_mib, ftl, server)``: an image that is mounted, by the native server unless another is named."""
+    made: list[Stand] = []
+
+    def start(size_mib: int, ftl: str, server: str = "native", **how: object) -> Stand:
+        folder = tmp_path / f"stand{len(made)}"
+        folder.mkdir()
+        made.append(Stand(folder, size_mib, ftl, server))
+        made[-1].mount(**how)
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.clean_up()
+
+
 def flashfs(*arguments: object, code: int = 0, **keywords: object) -> subprocess.CompletedProcess[str]:
     """Run the command; it must end with ``code``, and an error must be one line that is no traceback."""
     command = [sys.executable, "-m", "flashfs.cli", *map(str, arguments)]
@@ -110,6 +128,14 @@ def flashfs(*arguments: object, code: int = 0, **keywords: object) -> subprocess
         assert done.stderr.count("\n") == 1, done.stderr
         assert "internal error" not in done.stderr, done.stderr
     return done  # type: ignore[no-any-return]
+
+
+def refused(call: Callable[[], object]) -> int:
+    """The errno that ``call`` fails with."""
+    with pytest.raises(OSError) as caught:
+        call()
+    assert caught.value.errno is not None
+    return caught.value.errno
 
 
 def pid_of(path: Path) -> int:

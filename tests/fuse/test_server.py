@@ -18,18 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOM, Served
+from conftest import ROOM, Served, refused
 
 pytestmark = pytest.mark.mount
 Serve = Callable[..., Served]
-
-
-def refused(call: Callable[[], object]) -> int:
-    """The errno that ``call`` fails with."""
-    with pytest.raises(OSError) as caught:
-        call()
-    assert caught.value.errno is not None
-    return caught.value.errno
 
 
 def read(path: Path, length: int) -> bytes:
