@@ -21,6 +21,7 @@ from flashfs.fuse import daemon, loop, mounts
 from nandimg import image
 
 PAGE = 4096
+MIB = 1 << 20
 PATIENCE_S = 60.0
 
 
