@@ -12,7 +12,7 @@ CAMPAIGN_STATE ?= campaign.json
 CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 
-.PHONY: setup system test demo lint campaign bench coverage clean
+.PHONY: setup system test demo lint campaign soak bench coverage clean
 .DELETE_ON_ERROR:
 
 ## setup: system packages (when root), .venv, the package with its compiled modules in place
@@ -58,6 +58,10 @@ campaign: setup
 	rm -f $(CAMPAIGN_STATE)
 	$(BIN)/flashfs crash --kill --fs ext4,xfs,btrfs --writer files,fio --rounds $(CAMPAIGN_ROUNDS)
 	$(BIN)/flashfs crash --kill --fs ext4 --writer sqlite --rounds $(CAMPAIGN_COMMITS)
+
+## soak: fsx, stress-ng, RocksDB and SQLite on ext4, xfs and btrfs, an idle minute, ten million requests (needs root)
+soak: setup
+	$(BIN)/python tools/soak.py
 
 ## bench: the figures of docs/performance.md; raw results go to tools/results (bench_mount needs root and fio)
 bench: setup

@@ -57,17 +57,19 @@ def stress(root: Path, seconds: int) -> str:
 def rocksdb(root: Path, seconds: int) -> str:
     """Keys put with a sync each, all read back at random, every checksum verified; then again from a fresh process."""
     folder, keys = root / "rocksdb", 200 * seconds
-    how = (f"--db={folder}", f"--num={keys}", "--value_size=400", "--write_buffer_size=262144", "--seed=1")
-    said = run("db_bench", "--benchmarks=fillsync,verifychecksum", *how)
+    # fillsync divides the number of keys by 1000, and not that of writes.
+    said = run("db_bench", "--benchmarks=fillsync,verifychecksum", f"--db={folder}", f"--num={keys * 1000}",
+               f"--writes={keys}", "--value_size=400", "--write_buffer_size=262144", "--seed=1")  # fmt: skip
     again = run("db_bench", "--benchmarks=readrandom,verifychecksum", f"--reads={20 * keys}", "--use_existing_db=1",
                 f"--db={folder}", f"--num={keys}", "--value_size=400")  # fmt: skip
     if "VerifyChecksum() failed" in said + again or "orruption" in said + again:
         raise Wrong(f"db_bench: {' '.join((said + again).split())[-300:]}")
     run("ldb", f"--db={folder}", "checkconsistency")
-    dumped = len(run("ldb", f"--db={folder}", "dump", "--count_only").split())
-    written = re.findall(r"fillsync .*?(\d+) operations;", said)
-    if not dumped or not written or int(written[0]) != keys:
-        raise Wrong(f"db_bench wrote {written}, and {keys} was meant: {said[-300:]}")
+    there = re.search(r"Keys in range: (\d+)", run("ldb", f"--db={folder}", "dump", "--count_only"))
+    found = re.search(r"\((\d+) of (\d+) found\)", again)
+    # Keys are drawn with replacement: some 63 % of them are written. What is read at random must find that share.
+    if not there or not found or int(there[1]) < keys * 0.55 or int(found[1]) < int(found[2]) * 0.5:
+        raise Wrong(f"db_bench: {keys} puts, and {there and there[0]}, readrandom {found and found[0]}")
     return f"{keys} synced puts"
 
 

@@ -24,6 +24,8 @@ need xfsprogs command -v mkfs.xfs
 need btrfs-progs command -v mkfs.btrfs
 need fio command -v fio
 need chromium command -v chromium # the HTML page is tested in a browser
+need stress-ng command -v stress-ng
+need rocksdb-tools command -v db_bench
 need python3 command -v "${PYTHON:-python3}"
 need python3-venv "${PYTHON:-python3}" -c 'import ensurepip'
 need python3-dev "${PYTHON:-python3}" -c \
