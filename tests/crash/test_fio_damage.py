@@ -1,4 +1,4 @@
-"""fio's verification under the kill tier is one that fails: on an image damaged by hand between the kill and the mount."""
+"""fio's verification is one that fails: on an image damaged by hand between the kill and the mount."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ class Stand:
             self.loop = None
 
     def make(self, fs: str, *options: str) -> None:
-        """A file system on the loop device. mkfs.btrfs looks at what every loop device of this machine lies on, and fails
-        if that is another's dead mount; those are soon cleared away."""
+        """A file system on the loop device. mkfs.btrfs looks at what every loop device of this machine lies on, and
+        fails if that is another's dead mount; those are soon cleared away."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:

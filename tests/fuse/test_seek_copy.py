@@ -145,7 +145,8 @@ def test_the_command_copy(one: Stand) -> None:
         for source, target, length in ((0, 4 * MIB, MIB), (77, 9 * MIB + 5, 10_000), (4 * MIB, SIZE - MIB, MIB)):
             commands.copy(fd, source, target, length)
             data[target : target + length] = data[source : source + length]
-        for source, target, length in ((0, PAGE, MIB), (SIZE, 0, 1), (0, SIZE - 1, 2), (0, 1 << 63, 1), (0, 0, 1 << 63)):
+        overlapping, outside = (0, PAGE, MIB), [(SIZE, 0, 1), (0, SIZE - 1, 2), (0, 1 << 63, 1), (0, 0, 1 << 63)]
+        for source, target, length in (overlapping, *outside):
             answer = refused(lambda s=source, t=target, n=length: commands.copy(fd, s, t, n))  # type: ignore[misc]
             assert answer == errno.EINVAL, (source, target, length)
         assert refused(lambda: fcntl.ioctl(fd, 0xF5FF)) == errno.ENOTTY

@@ -1,4 +1,4 @@
-"""TRIM from a file system, a loop device or `disk` itself down to the chip: counted, never moved, zeros after a kill."""
+"""TRIM from a file system, a loop device or `disk` itself: counted, never moved by cleaning, zeros after a kill."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import os
 import random
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,7 +79,7 @@ def test_fstrim_survives_a_kill(files: Stands, fs: str, ftl: str) -> None:
     assert trimmed >= pages * PAGE >= 24 * MIB
     if fs != "xfs":  # which tells how much it was asked for
         assert trimmed == pages * PAGE
-    if fs != "btrfs":  # which counts what it has not made chunks of as free once, and trims it twice or not
+    if fs != "btrfs":  # whose free space is not only what it can trim
         assert pages * PAGE == pytest.approx(free, rel=0.1)
     holes = extents(one.disk)
     assert pages_of(holes) - pages_of(before) >= 24 * MIB // PAGE * 0.99  # the rest: a journal may lie there now
@@ -212,7 +211,8 @@ def test_any_alignment(stand: Stands, ftl: str) -> None:
             fallocate(fd, rnd.choice((KEEP | 0x02, ZERO, ZERO | KEEP)), offset, length)
             data[offset : offset + length] = bytes(length)
             around = slice(max(0, offset - 5000), offset + length + 5000)
-            same(os.pread(fd, around.stop - around.start, around.start), data[around], f"turn {turn}: {offset}+{length}")
+            found = os.pread(fd, around.stop - around.start, around.start)
+            same(found, data[around], f"turn {turn}: {offset}+{length}")
             first, last = -(-offset // PAGE) * PAGE, (offset + length) // PAGE * PAGE
             if last > first:
                 assert os.lseek(fd, first, os.SEEK_HOLE) == first
