@@ -81,7 +81,7 @@ def test_cp_keeps_holes(one: Stand, fd: int, tmp_path: os.PathLike[str]) -> None
      (0, 8 * MIB, 1), (12 * MIB, 0, 4 * MIB)],
 )  # fmt: skip
 def test_copies(one: Stand, fd: int, source: int, target: int, length: int) -> None:
-    """Aligned, ragged, large; and what was copied and flushed outlives a kill."""
+    """Aligned, ragged, large. (That copies outlive a kill: test_the_command_copy, and fsx.)"""
     data = bytearray(random.Random(source).randbytes(SIZE))
     os.pwrite(fd, data, 0)
     done = 0
