@@ -89,6 +89,12 @@ class Rig:
         for ppa in ppas:
             self.strike(self.layout.data_at + ppa * PAGE + 100)
 
+    def blank(self, ppa: int) -> None:
+        """A record of ones behind its epoch looks erased to a spare read."""
+        with self.path.open("r+b") as file:
+            file.seek(self.layout.spare_at + ppa * self.layout.stride + 4)
+            file.write(b"\xff" * (self.layout.stride - 4))
+
     # --- a look at the chip
 
     def spares(self) -> Iterator[tuple[int, inspect.Spare]]:
@@ -472,6 +478,21 @@ def test_a_page_of_trims(rig: Rig, damage: str) -> None:
         assert rig.read(lpa) == rig.model[lpa]
 
 
+def test_a_page_of_trims_that_looks_erased(rig: Rig) -> None:
+    """It was flushed, so it was there; what follows it in the log is not looked for."""
+    rig.write(*range(10))
+    rig.device.checkpoint()
+    rig.trim(4, 2)
+    rig.device.flush()
+    rig.kill()
+    (page,) = rig.find(lambda spare: spare.kind == TRIM)[-1:]
+    rig.blank(page)
+    (alarm,) = rig.open()
+    assert alarm == f"PPA {page}: a page of the metadata log cannot be read: trims that it held may be undone"
+    for lpa in set(range(10)) - {4, 5}:
+        assert rig.read(lpa) == rig.model[lpa]
+
+
 # --- a chip that lies
 
 
@@ -562,7 +583,8 @@ def test_fsck_names_pages_in_the_wrong_place(ftl: str, tmp_path: Path) -> None:
     assert any(line.startswith("PPA N: live but kind N, LPA ") for line in said)
 
 
-def test_the_mark_of_a_mount_that_was_flushed_and_cannot_be_read(rig: Rig) -> None:
+@pytest.mark.parametrize("damage", ["wreck", "blank"])
+def test_the_mark_of_a_mount_that_was_flushed_and_cannot_be_read(rig: Rig, damage: str) -> None:
     """A clean checkpoint is clean no more once somebody mounted it, whatever became of the page that says so."""
     rig.write(*range(10))
     rig.device.close()
@@ -571,7 +593,7 @@ def test_the_mark_of_a_mount_that_was_flushed_and_cannot_be_read(rig: Rig) -> No
     rig.write(3)
     rig.device.flush()
     rig.kill()
-    rig.wreck(clean + 1)
+    getattr(rig, damage)(clean + 1)
     rig.open()
     assert not rig.device.recovery.clean
     rig.holds()
