@@ -189,7 +189,14 @@ def raising(ssd: Any, options: dict[str, Any]) -> Any:
 
 def no_ragged_ends(patch: pytest.MonkeyPatch) -> None:
     """A trim that forgets the parts of pages at its ends."""
-    patch.setattr(Device, "_zero", lambda device, offset, length: None)
+    trim = Device.trim
+
+    def whole(device: Device, offset: int, length: int) -> None:
+        page = device.size // device.ssd.lpas
+        first, end = -(-offset // page) * page, (offset + length) // page * page
+        trim(device, first, max(0, end - first))
+
+    patch.setattr(Device, "trim", whole)
 
 
 def trim_by_writing(patch: pytest.MonkeyPatch) -> None:
@@ -314,7 +321,7 @@ def test_is_noticed(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     ("bug", "check"),
     [
         ("a block that failed and is not marked bad", "failing"),
-        ("a flush that leaves the write buffer", "content"),
+        ("a flush that leaves the write buffer", "durability"),
         ("a page table that loads one entry too few", "clean"),
         ("a stream that opens a block without making room", "gc"),
     ],

@@ -8,6 +8,7 @@ takes a page's spare area with it, `rot` only its data.
 from __future__ import annotations
 
 import random
+import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,6 +88,12 @@ class Rig:
     def rot(self, *ppas: int) -> None:
         for ppa in ppas:
             self.strike(self.layout.data_at + ppa * PAGE + 100)
+
+    def blank(self, ppa: int) -> None:
+        """A record of ones behind its epoch looks erased to a spare read."""
+        with self.path.open("r+b") as file:
+            file.seek(self.layout.spare_at + ppa * self.layout.stride + 4)
+            file.write(b"\xff" * (self.layout.stride - 4))
 
     # --- a look at the chip
 
@@ -471,6 +478,21 @@ def test_a_page_of_trims(rig: Rig, damage: str) -> None:
         assert rig.read(lpa) == rig.model[lpa]
 
 
+def test_a_page_of_trims_that_looks_erased(rig: Rig) -> None:
+    """It was flushed, so it was there; what follows it in the log is not looked for."""
+    rig.write(*range(10))
+    rig.device.checkpoint()
+    rig.trim(4, 2)
+    rig.device.flush()
+    rig.kill()
+    (page,) = rig.find(lambda spare: spare.kind == TRIM)[-1:]
+    rig.blank(page)
+    (alarm,) = rig.open()
+    assert alarm == f"PPA {page}: a page of the metadata log cannot be read: trims that it held may be undone"
+    for lpa in set(range(10)) - {4, 5}:
+        assert rig.read(lpa) == rig.model[lpa]
+
+
 # --- a chip that lies
 
 
@@ -545,3 +567,33 @@ def test_fsck_names_what_is_damaged(rig: Rig) -> None:
     torn = [line for line in rig.device.problems() if line.endswith("live but torn")]
     assert len(torn) == 2
     assert cross_check(rig.device.ssd, 1)[1:] == ["more was not looked for"]
+
+
+def test_fsck_names_pages_in_the_wrong_place(ftl: str, tmp_path: Path) -> None:
+    """A page of data that lies where another's was, and one of the metadata log: both, with what is there now."""
+    said = set()
+    for at in range(14, 44):
+        rig = Rig(tmp_path / f"chip {at}", ftl, front=lambda chip, at=at: dress(chip, [Fault("misdirect", at)], at))
+        rig.write(*range(24))
+        rig.device.flush()
+        rig.device.checkpoint()
+        said |= {re.sub(r"\d+", "N", line) for line in rig.device.problems()}
+        rig.kill()
+    assert "PPA N: live with LPA N, which the mapping has at PPA N" in said
+    assert any(line.startswith("PPA N: live but kind N, LPA ") for line in said)
+
+
+@pytest.mark.parametrize("damage", ["wreck", "blank"])
+def test_the_mark_of_a_mount_that_was_flushed_and_cannot_be_read(rig: Rig, damage: str) -> None:
+    """A clean checkpoint is clean no more once somebody mounted it, whatever became of the page that says so."""
+    rig.write(*range(10))
+    rig.device.close()
+    clean = rig.find(lambda spare: bool(spare.kind == CHECKPOINT and spare.flags & LAST))[-1]
+    assert rig.open() == []
+    rig.write(3)
+    rig.device.flush()
+    rig.kill()
+    getattr(rig, damage)(clean + 1)
+    rig.open()
+    assert not rig.device.recovery.clean
+    rig.holds()
