@@ -211,8 +211,7 @@ cdef class MetaLog:
         )
         extents = self._write_stream(sections.values(), identity)
         previous, extents = self._write_index(extents, len(table), identity)
-        while not self._fits_descriptor():
-            self.append(KIND_PAD, 0, identity, 0, NULL, CAUSE_CHECKPOINT)
+        self._pad_to_descriptor(identity)
         total = sum(len(memoryview(data)) for data in sections.values())
         raw = DESCRIPTOR.pack(
             MAGIC_DESCRIPTOR, 0, identity, seq, self.ssd.pool.last_order, total,
@@ -220,16 +219,24 @@ cdef class MetaLog:
         )
         raw += table + b"".join(EXTENT.pack(*extent) for extent in extents)
         flags = FLAG_LAST | (FLAG_CLEAN if clean else 0)
-        self.descriptor_ppa = self.put(sealed(raw.ljust(self.ssd.nand.page_bytes, b"\0")), 0, identity, flags)
+        raw = sealed(raw.ljust(self.ssd.nand.page_bytes, b"\0"))
+        self.descriptor_ppa = self.put(raw, 0, identity, flags)
+        while not self._fits_descriptor(self.descriptor_ppa):  # its program failed, and another block began with it
+            self._pad_to_descriptor(identity)
+            self.descriptor_ppa = self.put(raw, 0, identity, flags)
         self.checkpoint_id = identity
         self.checkpoints_n += 1
         self.pending_n = 0  # what they say is in the mapping just saved
 
-    def _fits_descriptor(self):
-        """Whether the next page may be the descriptor: the page behind it must exist, and where pages are paired it
-        must complete a group, or a torn program of what follows could take pages of the checkpoint along."""
+    def _pad_to_descriptor(self, identity):
+        while not self._fits_descriptor(self.ssd.pool.next_page[self.block]):
+            self.append(KIND_PAD, 0, identity, 0, NULL, CAUSE_CHECKPOINT)
+
+    def _fits_descriptor(self, ppa):
+        """Whether that page of a block may be the descriptor: the page behind it must exist, and where pages are paired
+        it must complete a group, or a torn program of what follows could take pages of the checkpoint along."""
         group = 2 * self.ssd.nand.paired_pages
-        at = self.ssd.pool.next_page[self.block] % self.ssd.nand.pages_per_block
+        at = ppa % self.ssd.nand.pages_per_block
         return at != self.ssd.nand.pages_per_block - 1 and (not group or (at + 1) % group == 0)
 
     def point_boot(self):

@@ -165,3 +165,15 @@ def wear_out(path: Path, ftl: str) -> tuple[Fails, dict[int, bytes]]:
     assert "\n" not in str(caught.value)
     assert len(flushed) > GEOMETRY.lpas // 2
     return fails, flushed
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+def test_a_descriptor_whose_program_failed_is_out_of_the_way_of_what_follows(ftl: str) -> None:
+    """On a chip with paired pages, written again in another block, it must complete a group there too: else a power
+    cut in the mark of the next mount takes the only checkpoint along."""
+    cases = [
+        Case(ftl, "r w3 f", "tiny-20p", cuts=(Cut(first, "after"), Cut(second, "prefix")), fail=(fail,))
+        for fail in range(5, 13) for first in range(10, 16) for second in range(1, 5)
+    ]  # fmt: skip
+    failures = [outcome.failure for outcome in map(run_case, cases) if outcome.failure]
+    assert not failures, "\n".join(map(str, failures[:5]))
