@@ -100,7 +100,7 @@ def test_a_loss_is_found_told_and_cleaned_up(
     assert cli.run(command) == 1
     out = capsys.readouterr().out
     assert f"flashfs crash --kill --fs ext4 --writer {writer} --ftl pagemap --seed 4 --rounds 2" in out
-    assert "round 1: " in out
+    assert "round 1: " in out or "round 2: " in out  # a first life may end before anything was acknowledged
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     (kept,) = tmp_path.iterdir()
     assert (kept / "crashed.nand").exists()
