@@ -1,0 +1,524 @@
+"""One group of 256 LPAs of LeaFTL's log-structured mapping table: its packed bytes, and Algorithms 1 and 2 on them.
+
+A block holds a group as it is in memory and as it goes to flash; offsets are LPAs within the group.
+
+    u8 levels | u16 CRB bytes | u8 segments - 1, a level each | CRB | segments, 8 bytes each, from the top level down
+    segment: u8 start | u8 length | u16 slope (half precision) | u32 intercept
+
+Three kinds of segment, by their slope: *accurate* (lowest bit 0) holds the LPAs start, start + stride, ... start +
+length, where stride = round(1 / slope); *approximate* (lowest bit 1) holds those that the CRB lists for it; a *hole*
+(sign bit set; the paper has no trim) is an accurate segment of stride 1 that says "not mapped". The CRB has one run of
+LPAs for each approximate segment, sorted by their first, with a null between. A null is 0, and so is LPA 0; but LPA 0
+can only be the CRB's first byte, where no null can be.
+
+What a look-up finds for an LPA is the topmost segment that holds it. An accurate segment may still hold LPAs that a
+newer one took, as long as that one is above it. To change a group it is unpacked (each CRB run becomes a set), changed,
+and packed again.
+"""
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove, memset
+
+from flashfs._learn cimport APPROXIMATE, SLOPE_BITS, STRIDE_MOST, half_floor, stride_of
+
+cdef extern from * nogil:
+    int first_bit "__builtin_ctzll" (uint64_t x)
+    int bits_above "__builtin_clzll" (uint64_t x)
+
+
+# --- sets of LPAs
+
+cdef inline bint empty(const Bits* set) noexcept nogil:
+    return (set.word[0] | set.word[1] | set.word[2] | set.word[3]) == 0
+
+
+cdef inline bint has(const Bits* set, uint32_t x) noexcept nogil:
+    return set.word[x >> 6] >> (x & 63) & 1
+
+
+cdef inline void add(Bits* set, uint32_t x) noexcept nogil:
+    set.word[x >> 6] |= <uint64_t> 1 << (x & 63)
+
+
+cdef inline void clear(Bits* set) noexcept nogil:
+    set.word[0] = set.word[1] = set.word[2] = set.word[3] = 0
+
+
+cdef inline void unite(Bits* set, const Bits* other) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        set.word[i] |= other.word[i]
+
+
+cdef inline void meet(Bits* set, const Bits* other) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        set.word[i] &= other.word[i]
+
+
+cdef inline void take_away(Bits* set, const Bits* other) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        set.word[i] &= ~other.word[i]
+
+
+cdef inline uint32_t first_of(const Bits* set) noexcept nogil:
+    """The smallest member; the set has one."""
+    cdef uint32_t i = 0
+    while set.word[i] == 0:
+        i += 1
+    return i * 64 + first_bit(set.word[i])
+
+
+cdef inline uint32_t last_of(const Bits* set) noexcept nogil:
+    cdef uint32_t i = 3
+    while set.word[i] == 0:
+        i -= 1
+    return i * 64 + 63 - bits_above(set.word[i])
+
+
+cdef void add_range(Bits* set, uint32_t first, uint32_t last) noexcept nogil:
+    cdef uint32_t i, low, high
+    for i in range(first >> 6, (last >> 6) + 1):
+        low = first & 63 if i == first >> 6 else 0
+        high = last & 63 if i == last >> 6 else 63
+        set.word[i] |= (<uint64_t> -1 >> (63 - high + low)) << low
+
+
+cdef void members_of(const Work* work, Bits* out) noexcept nogil:
+    """The LPAs that a segment holds: Algorithm 2's bitmap."""
+    cdef uint32_t x, start = work.segment.start, last = start + work.segment.length, stride
+    if work.segment.slope & APPROXIMATE:
+        out[0] = work.members
+        return
+    clear(out)
+    stride = stride_of(work.segment.slope)
+    if stride == 1 or start == last:
+        add_range(out, start, last)
+        return
+    x = start
+    while x <= last:
+        add(out, x)
+        x += stride
+
+
+cdef inline void trim_to(Work* work, const Bits* rest) noexcept nogil:
+    """Start and length as the LPAs that are left have them; slope and intercept stay."""
+    cdef uint32_t first = first_of(rest)
+    work.segment.start = <uint8_t> first
+    work.segment.length = <uint8_t> (last_of(rest) - first)
+    work.members = rest[0]
+
+
+cdef bint without(Work* work, const Bits* taken) noexcept nogil:
+    """Algorithm 2, seg_merge: take those LPAs from a segment; whether it holds any other."""
+    cdef Bits rest
+    members_of(work, &rest)
+    take_away(&rest, taken)
+    if empty(&rest):
+        return False
+    trim_to(work, &rest)
+    return True
+
+
+# --- packed and unpacked
+
+cdef uint32_t block_bytes(const uint8_t* block) noexcept nogil:
+    """What a block takes."""
+    cdef uint32_t level, n = block[0]
+    for level in range(block[0]):
+        n += block[HEAD + level]
+    return HEAD + block[0] + crb_bytes(block) + n * SEGMENT_BYTES
+
+
+cdef void unpack_block(const uint8_t* block, Scratch* group) noexcept nogil:
+    """A sound block, taken apart. A set of members is left as it was where the segment is accurate."""
+    cdef uint16_t[GROUP] run_at
+    cdef const uint8_t* crb = crb_of(block)
+    cdef const Segment* segments = segments_of(block)
+    cdef uint32_t i, n = crb_bytes(block), at
+    group.levels = block[0]
+    group.n = 0
+    for i in range(group.levels):
+        group.counts[i] = <uint16_t> (block[HEAD + i] + 1)
+        group.n += group.counts[i]
+    for i in range(n):
+        if i == 0 or crb[i - 1] == 0 and i > 1:
+            run_at[crb[i]] = <uint16_t> i
+    for i in range(group.n):
+        group.work[i].segment = segments[i]
+        if segments[i].slope & APPROXIMATE:
+            clear(&group.work[i].members)
+            at = run_at[segments[i].start]
+            add(&group.work[i].members, crb[at])
+            at += 1
+            while at < n and crb[at] != 0:
+                add(&group.work[i].members, crb[at])
+                at += 1
+
+
+cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil:
+    """The block of a group with at least one segment; its bytes."""
+    cdef uint8_t* out = block + HEAD
+    cdef uint16_t[GROUP] by_start
+    cdef Bits starts, run
+    cdef uint32_t i, x, start
+    block[0] = <uint8_t> group.levels
+    for i in range(group.levels):
+        out[i] = <uint8_t> (group.counts[i] - 1)
+    out += group.levels
+    clear(&starts)
+    for i in range(group.n):
+        if group.work[i].segment.slope & APPROXIMATE:
+            add(&starts, group.work[i].segment.start)
+            by_start[group.work[i].segment.start] = <uint16_t> i
+    while not empty(&starts):
+        start = first_of(&starts)
+        starts.word[start >> 6] &= starts.word[start >> 6] - 1
+        if out != block + HEAD + group.levels:
+            out[0] = 0
+            out += 1
+        run = group.work[by_start[start]].members
+        for i in range(4):
+            while run.word[i]:
+                x = first_bit(run.word[i])
+                run.word[i] &= run.word[i] - 1
+                out[0] = <uint8_t> (i * 64 + x)
+                out += 1
+    i = <uint32_t> (out - block) - HEAD - group.levels
+    block[1] = i & 255
+    block[2] = <uint8_t> (i >> 8)
+    for i in range(group.n):
+        memcpy(out, &group.work[i].segment, SEGMENT_BYTES)
+        out += SEGMENT_BYTES
+    return <uint32_t> (out - block)
+
+
+# --- Algorithm 1
+
+cdef void delete_at(Scratch* group, uint32_t level, uint32_t i) noexcept nogil:
+    """Segment ``i`` of all, which is in that level, goes. The level stays, even without any."""
+    group.n -= 1
+    group.counts[level] -= 1
+    memmove(&group.work[i], &group.work[i + 1], (group.n - i) * sizeof(Work))
+
+
+cdef void delete_level(Scratch* group, uint32_t level) noexcept nogil:
+    group.levels -= 1
+    memmove(&group.counts[level], &group.counts[level + 1], (group.levels - level) * sizeof(uint16_t))
+
+
+cdef void put(Scratch* group, uint32_t level, uint32_t first, const Work* new) noexcept nogil:
+    """A segment into that level, whose first is number ``first`` of all, by its start."""
+    cdef uint32_t i = first
+    while i < first + group.counts[level] and group.work[i].segment.start < new.segment.start:
+        i += 1
+    memmove(&group.work[i + 1], &group.work[i], (group.n - i) * sizeof(Work))
+    group.work[i] = new[0]
+    group.n += 1
+    group.counts[level] += 1
+
+
+cdef inline bint overlap(const Segment* a, const Segment* b) noexcept nogil:
+    return (<uint32_t> a.start <= <uint32_t> b.start + b.length
+            and <uint32_t> b.start <= <uint32_t> a.start + a.length)
+
+
+cdef void claim(Scratch* group, const Bits* taken) noexcept nogil:
+    """No other approximate segment holds these LPAs any more, whatever its level: an LPA is in the CRB once. One whose
+    start is taken starts at the next LPA that it has left; one that has none goes."""
+    cdef uint32_t level = 0, i = 0, left
+    while level < group.levels:
+        left = group.counts[level]
+        while left:
+            left -= 1
+            if group.work[i].segment.slope & APPROXIMATE and not without(&group.work[i], taken):
+                delete_at(group, level, i)
+            else:
+                i += 1
+        if group.counts[level] == 0:
+            delete_level(group, level)
+        else:
+            level += 1
+
+
+cdef void push_down(Scratch* group, const Work* victim) noexcept nogil:
+    """From the top level to the next, or, where it overlaps there, to a new one between the two."""
+    cdef uint32_t i, first = group.counts[0]
+    cdef bint fits = group.levels > 1
+    if fits:
+        for i in range(first, first + group.counts[1]):
+            if overlap(&group.work[i].segment, &victim.segment):
+                fits = False
+                break
+    if not fits:
+        memmove(&group.counts[2], &group.counts[1], (group.levels - 1) * sizeof(uint16_t))
+        group.counts[1] = 0
+        group.levels += 1
+    put(group, 1, first, victim)
+
+
+cdef void update(Scratch* group, const Work* new) noexcept nogil:
+    """Algorithm 1, seg_update at the top level. There is room for one segment and one level more than the most that a
+    block has; whoever calls sees to it that a group that has come so far is compacted."""
+    cdef Bits members
+    cdef Work victim
+    cdef uint32_t i = 0
+    members_of(new, &members)
+    if new.segment.slope & APPROXIMATE:
+        claim(group, &members)
+    if group.levels == 0:
+        group.levels = 1
+        group.counts[0] = 0
+    while i < group.counts[0] and group.work[i].segment.start <= <uint32_t> new.segment.start + new.segment.length:
+        if not overlap(&group.work[i].segment, &new.segment):
+            i += 1
+        elif not without(&group.work[i], &members):
+            delete_at(group, 0, i)
+        elif overlap(&group.work[i].segment, &new.segment):
+            victim = group.work[i]
+            delete_at(group, 0, i)
+            push_down(group, &victim)
+            if group.levels > LEVELS_MOST:  # the new one is not in yet, and above all that is: order is kept
+                compact(group)
+                group.levels = max(group.levels, <uint32_t> 1)  # none is left if all were needless holes
+                i = 0
+        else:
+            i += 1
+    put(group, 0, 0, new)
+
+
+# --- what the paper does not have: trim
+
+cdef void keep_mapped(const Scratch* group, Bits* set) noexcept nogil:
+    """Of these LPAs, those that a look-up would find."""
+    cdef Bits seen, mapped, own
+    cdef uint32_t i
+    clear(&seen)
+    clear(&mapped)
+    for i in range(group.n):
+        members_of(&group.work[i], &own)
+        take_away(&own, &seen)
+        unite(&seen, &own)
+        if not group.work[i].segment.slope & HOLE:
+            unite(&mapped, &own)
+    meet(set, &mapped)
+
+
+cdef void dig(Scratch* group, const Bits* gone, const Bits* held) noexcept nogil:
+    """Holes over the LPAs ``held``, each as long as ``gone`` allows, and no longer than it has to be."""
+    cdef Work hole
+    cdef uint32_t x = 0, first, last
+    hole.segment.slope = HOLE_SLOPE
+    hole.segment.intercept = 0
+    while x < GROUP:
+        if not has(held, x):
+            x += 1
+            continue
+        first = last = x
+        while x < GROUP and has(gone, x):
+            if has(held, x):
+                last = x
+            x += 1
+        hole.segment.start = <uint8_t> first
+        hole.segment.length = <uint8_t> (last - first)
+        if group.n == SEGMENTS_MOST or group.levels == LEVELS_MOST:
+            compact(group)
+        update(group, &hole)
+
+
+cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
+    """Those LPAs are not mapped any more: they are taken from every segment where that can be said by its ends or in the
+    CRB, and where an accurate one has them in its middle, a hole covers them."""
+    cdef Bits mapped = gone[0], held, own
+    cdef uint32_t level = 0, i = 0, left
+    keep_mapped(group, &mapped)
+    if empty(&mapped):
+        return
+    clear(&held)
+    while level < group.levels:
+        left = group.counts[level]
+        while left:
+            left -= 1
+            if not group.work[i].segment.slope & HOLE:
+                if not without(&group.work[i], gone):
+                    delete_at(group, level, i)
+                    continue
+                members_of(&group.work[i], &own)
+                meet(&own, gone)
+                unite(&held, &own)
+            i += 1
+        if group.counts[level] == 0:
+            delete_level(group, level)
+        else:
+            level += 1
+    dig(group, gone, &held)
+    for i in range(group.n):
+        if not group.work[i].segment.slope & HOLE:
+            return
+    group.n = group.levels = 0
+
+
+# --- compaction
+
+cdef void drop_hidden(Scratch* group) noexcept nogil:
+    """From the top down, each segment keeps what none above it holds; then from the bottom up, a hole keeps only what
+    something below it holds. Who is left knows its own LPAs in ``members``."""
+    cdef Bits seen, own
+    cdef uint32_t i, n = 0
+    clear(&seen)
+    for i in range(group.n):
+        group.work[n] = group.work[i]
+        if without(&group.work[n], &seen):
+            unite(&seen, &group.work[n].members)
+            n += 1
+    group.n = n
+    clear(&seen)
+    n = group.n
+    for i in range(group.n, 0, -1):
+        n -= 1
+        group.work[n] = group.work[i - 1]
+        if group.work[n].segment.slope & HOLE:
+            own = group.work[n].members
+            meet(&own, &seen)
+            if empty(&own):
+                n += 1
+            else:
+                trim_to(&group.work[n], &own)
+        else:
+            members_of(&group.work[n], &own)
+            unite(&seen, &own)
+    memmove(&group.work[0], &group.work[n], (group.n - n) * sizeof(Work))
+    group.n -= n
+
+
+cdef void compact(Scratch* group) noexcept nogil:
+    """What the paper's level-by-level merging comes to, at once: nothing that is hidden is left, and each segment is as
+    high as those that are newer and overlap it allow. The levels are as few as their order permits."""
+    cdef uint8_t[GROUP] under
+    cdef uint8_t[SEGMENTS_MOST + 2] level_of
+    cdef uint16_t[GROUP + 1] places
+    cdef uint32_t i, x, level
+    drop_hidden(group)
+    memset(under, 0, sizeof(under))
+    group.levels = 0
+    for i in range(group.n):
+        level = 0
+        for x in range(group.work[i].segment.start, <uint32_t> group.work[i].segment.start
+                       + group.work[i].segment.length + 1):
+            level = max(level, <uint32_t> under[x])
+        memset(under + group.work[i].segment.start, level + 1, <uint32_t> group.work[i].segment.length + 1)
+        level_of[i] = <uint8_t> level
+        group.levels = max(group.levels, level + 1)
+    memset(group.counts, 0, sizeof(group.counts))
+    for i in range(group.n):
+        group.counts[level_of[i]] += 1
+    places[0] = 0
+    for level in range(group.levels):
+        places[level + 1] = places[level] + group.counts[level]
+    for i in range(group.n):
+        group.spare[places[level_of[i]]] = group.work[i]
+        places[level_of[i]] += 1
+    memcpy(group.work, group.spare, group.n * sizeof(Work))
+    i = 0
+    for level in range(group.levels):
+        sort_level(&group.work[i], group.counts[level])
+        i += group.counts[level]
+
+
+cdef void sort_level(Work* work, uint32_t n) noexcept nogil:
+    """By start; no two are the same."""
+    cdef Work moved
+    cdef uint32_t i, j
+    for i in range(1, n):
+        if work[i].segment.start < work[i - 1].segment.start:
+            moved = work[i]
+            j = i
+            while j > 0 and work[j - 1].segment.start > moved.segment.start:
+                work[j] = work[j - 1]
+                j -= 1
+            work[j] = moved
+
+
+# --- what must hold
+
+cdef const char* levels_fault(const uint8_t* block) noexcept nogil:
+    cdef const Segment* segment = segments_of(block)
+    cdef uint32_t level, i, n, stride
+    for level in range(block[0]):
+        n = <uint32_t> block[HEAD + level] + 1
+        for i in range(n):
+            if <uint32_t> segment[i].start + segment[i].length >= GROUP:
+                return b"a segment ends beyond the group"
+            if i and segment[i].start <= <uint32_t> segment[i - 1].start + segment[i - 1].length:
+                return b"the segments of a level are not sorted, or overlap"
+            if segment[i].slope & HOLE:
+                if segment[i].slope != HOLE_SLOPE:
+                    return b"a hole's slope is not -1"
+            elif not segment[i].slope & APPROXIMATE and segment[i].slope:
+                stride = stride_of(segment[i].slope)
+                if not 1 <= stride <= STRIDE_MOST or segment[i].slope != half_floor(1.0 / stride) & ~<uint16_t> 1:
+                    return b"an accurate segment's slope is not the one of its stride"
+                if segment[i].length % stride:
+                    return b"an accurate segment's last LPA is not on its stride"
+            elif segment[i].slope == 0 and segment[i].length:
+                return b"a segment of slope 0 has more than one LPA"
+        segment += n
+    return NULL
+
+
+cdef const char* crb_fault(const uint8_t* block) noexcept nogil:
+    cdef int[GROUP] run_end
+    cdef Bits seen
+    cdef const uint8_t* crb = crb_of(block)
+    cdef const Segment* segments = segments_of(block)
+    cdef uint32_t i, n = crb_bytes(block), start = 0, count
+    cdef bint begins = True, first = True
+    memset(run_end, 0xFF, sizeof(run_end))
+    clear(&seen)
+    for i in range(n):
+        if i and crb[i] == 0:
+            if begins or i + 1 == n:
+                return b"the CRB has a null without a run on both sides"
+            begins = True
+            continue
+        if has(&seen, crb[i]):
+            return b"the CRB has an LPA twice"
+        add(&seen, crb[i])
+        if begins:
+            if not first and crb[i] <= start:
+                return b"the CRB's runs are not sorted by their first LPAs"
+            start = crb[i]
+            first = False
+        elif crb[i] < crb[i - 1]:
+            return b"a run of the CRB is not sorted"
+        begins = False
+        run_end[start] = crb[i]
+    count = (block_bytes(block) - HEAD - block[0] - n) // SEGMENT_BYTES
+    for i in range(count):
+        if segments[i].slope & APPROXIMATE:
+            if segments[i].slope & HOLE:
+                return b"a hole is approximate"
+            if run_end[segments[i].start] != <int> segments[i].start + segments[i].length:
+                return b"an approximate segment does not start and end with a run of the CRB of its own"
+            run_end[segments[i].start] = -1
+    for i in range(GROUP):
+        if run_end[i] >= 0:
+            return b"the CRB has a run of no segment"
+    return NULL
+
+
+cdef const char* fault_of(const uint8_t* block, uint32_t bytes) noexcept nogil:
+    """What is wrong with a block that may be anything, or NULL. A sound one has these properties: its bytes are what its
+    head says; it has 1 to 255 levels and at most 256 segments; in each level the segments are sorted and do not overlap;
+    accurate segments have the slope of their stride, and end on it; approximate ones have one run of the CRB each, which
+    begins with their start and ends with their end, and no run is left over; the runs are sorted, and by their starts;
+    no LPA is twice in the CRB, so that no two approximate segments have one start."""
+    cdef const char* fault
+    if bytes < HEAD or block[0] == 0 or bytes < HEAD + <uint32_t> block[0] or bytes != block_bytes(block):
+        return b"it is not as long as its head says"
+    if bytes - HEAD - block[0] - crb_bytes(block) > SEGMENTS_MOST * SEGMENT_BYTES:
+        return b"it has more than 256 segments"
+    if crb_bytes(block) > GROUP + GROUP // 2:
+        return b"its CRB is longer than any can be"
+    fault = levels_fault(block)
+    return fault if fault != NULL else crb_fault(block)
