@@ -1,5 +1,6 @@
 # One group of the log-structured mapping table: its packed bytes, and Algorithms 1 and 2 on them; see _group.pyx.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from flashfs._learn cimport predict, stride_of
 
@@ -14,11 +15,20 @@ cdef enum:
     HOLE_SLOPE = 0xBC00          # -1: a hole of neighbours
     SEGMENT_BYTES = 8
 
-cdef packed struct Segment:
+cdef struct Segment:             # 8 bytes in a block too, but there starts, lengths, slopes and intercepts lie apart
     uint8_t start                # offset in the group
     uint8_t length               # to the last LPA
     uint16_t slope
     uint32_t intercept
+
+cdef struct View:                # where a block has what
+    uint32_t levels, crb_n, n    # n segments
+    const uint8_t* counts        # of segments less 1, a level each
+    const uint8_t* crb
+    const uint8_t* starts
+    const uint8_t* lengths
+    const uint8_t* slopes        # two bytes each, not aligned
+    const uint8_t* intercepts    # four
 
 cdef struct Bits:                # a set of a group's LPAs
     uint64_t[4] word
@@ -38,6 +48,7 @@ cdef extern from "string.h" nogil:
     void* memrchr(const void* s, int c, size_t n)
 
 cdef uint32_t block_bytes(const uint8_t* block) noexcept nogil
+cdef uint32_t write_head(uint8_t* block, uint32_t levels, uint32_t crb_n) noexcept nogil
 cdef const char* fault_of(const uint8_t* block, uint32_t bytes) noexcept nogil
 cdef void unpack_block(const uint8_t* block, Scratch* group) noexcept nogil
 cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil
@@ -53,25 +64,50 @@ cdef inline uint32_t crb_bytes(const uint8_t* block) noexcept nogil:
     return block[1] | <uint32_t> block[2] << 8
 
 
-cdef inline const uint8_t* crb_of(const uint8_t* block) noexcept nogil:
-    return block + HEAD + block[0]
+cdef inline void view(const uint8_t* block, View* out) noexcept nogil:
+    """Find the parts of a sound block."""
+    cdef uint32_t i
+    out.levels = block[0]
+    out.crb_n = crb_bytes(block)
+    out.counts = block + HEAD
+    out.n = out.levels
+    for i in range(out.levels):
+        out.n += out.counts[i]
+    out.crb = out.counts + out.levels
+    out.starts = out.crb + out.crb_n
+    out.lengths = out.starts + out.n
+    out.slopes = out.lengths + out.n
+    out.intercepts = out.slopes + 2 * out.n
 
 
-cdef inline const Segment* segments_of(const uint8_t* block) noexcept nogil:
-    return <const Segment*> (block + HEAD + block[0] + crb_bytes(block))
+cdef inline uint16_t slope_at(const View* block, uint32_t i) noexcept nogil:
+    cdef uint16_t slope
+    memcpy(&slope, block.slopes + 2 * i, 2)
+    return slope
 
 
-cdef inline uint32_t at_or_before(const Segment* level, uint32_t n, uint32_t x) noexcept nogil:
-    """How many of a level's ``n`` segments start at ``x`` or before."""
-    cdef uint32_t low = 0, middle
-    while n > 0:
-        middle = n >> 1
-        if level[low + middle].start <= x:
-            low += middle + 1
-            n -= middle + 1
-        else:
-            n = middle
-    return low
+cdef inline uint32_t intercept_at(const View* block, uint32_t i) noexcept nogil:
+    cdef uint32_t intercept
+    memcpy(&intercept, block.intercepts + 4 * i, 4)
+    return intercept
+
+
+cdef inline void segment_at(const View* block, uint32_t i, Segment* out) noexcept nogil:
+    out.start = block.starts[i]
+    out.length = block.lengths[i]
+    out.slope = slope_at(block, i)
+    out.intercept = intercept_at(block, i)
+
+
+cdef inline uint32_t at_or_before(const uint8_t* starts, uint32_t n, uint32_t x) noexcept nogil:
+    """How many of ``n`` >= 1 sorted starts are ``x`` or less. No branch depends on them: half the guesses would be wrong."""
+    cdef const uint8_t* low = starts
+    cdef uint32_t half
+    while n > 1:
+        half = n >> 1
+        low += half & -<uint32_t> (low[half] <= x)
+        n -= half
+    return <uint32_t> (low - starts) + (low[0] <= x)
 
 
 cdef inline int owner_in_crb(const uint8_t* crb, uint32_t n, uint32_t x) noexcept nogil:
@@ -91,30 +127,31 @@ cdef inline int owner_in_crb(const uint8_t* crb, uint32_t n, uint32_t x) noexcep
 cdef inline bint look_up(const uint8_t* block, uint32_t x, uint32_t* ppa, uint32_t* levels,
                          bint* approximate) noexcept nogil:
     """Algorithm 1's look-up of offset ``x``: whether it is mapped; what its segment predicts, and levels searched."""
-    cdef uint32_t level, n, at, away
+    cdef View parts
+    cdef uint32_t level, at, away, first = 0
+    cdef uint16_t slope
     cdef int owner = -2
-    cdef const Segment* segment = segments_of(block)
-    for level in range(block[0]):
-        n = <uint32_t> block[HEAD + level] + 1
-        at = at_or_before(segment, n, x)
-        if at:
-            at -= 1
-            away = x - segment[at].start
-            if away <= segment[at].length:
-                if segment[at].slope & 1:
+    view(block, &parts)
+    for level in range(parts.levels):
+        at = first + at_or_before(parts.starts + first, <uint32_t> parts.counts[level] + 1, x) - 1
+        if at + 1 > first:
+            away = x - parts.starts[at]
+            if away <= parts.lengths[at]:
+                slope = slope_at(&parts, at)
+                if slope & 1:
                     if owner == -2:
-                        owner = owner_in_crb(crb_of(block), crb_bytes(block), x)
-                    if owner == segment[at].start:
+                        owner = owner_in_crb(parts.crb, parts.crb_n, x)
+                    if owner == parts.starts[at]:
                         levels[0] = level + 1
                         approximate[0] = True
-                        ppa[0] = predict(segment[at].slope, segment[at].intercept, x)
+                        ppa[0] = predict(slope, intercept_at(&parts, at), x)
                         return True
-                elif away == 0 or segment[at].slope == 0x3C00 or away % stride_of(segment[at].slope) == 0:
+                elif away == 0 or slope == 0x3C00 or away % stride_of(slope) == 0:
                     levels[0] = level + 1
                     approximate[0] = False
-                    ppa[0] = predict(segment[at].slope, segment[at].intercept, x)
-                    return segment[at].slope & HOLE == 0
-        segment += n
-    levels[0] = block[0]
+                    ppa[0] = predict(slope, intercept_at(&parts, at), x)
+                    return slope & HOLE == 0
+        first += <uint32_t> parts.counts[level] + 1
+    levels[0] = parts.levels
     approximate[0] = False
     return False

@@ -2,8 +2,11 @@
 
 A block holds a group as it is in memory and as it goes to flash; offsets are LPAs within the group.
 
-    u8 levels | u16 CRB bytes | u8 segments - 1, a level each | CRB | segments, 8 bytes each, from the top level down
-    segment: u8 start | u8 length | u16 slope (half precision) | u32 intercept
+    u8 levels | u16 CRB bytes | u8 segments - 1, a level each | CRB
+    n segments, from the top level down: n x u8 start | n x u8 length | n x u16 slope (half precision) | n x u32 intercept
+
+A segment is 8 bytes, but its four fields lie with those of the others: a look-up reads starts, then one length, and only
+where it ends a slope and an intercept, so that a crowded group costs a few cache lines and not one or two a step.
 
 Three kinds of segment, by their slope: *accurate* (lowest bit 0) holds the LPAs start, start + stride, ... start +
 length, where stride = round(1 / slope); *approximate* (lowest bit 1) holds those that the CRB lists for it; a *hole*
@@ -133,39 +136,43 @@ cdef uint32_t block_bytes(const uint8_t* block) noexcept nogil:
 cdef void unpack_block(const uint8_t* block, Scratch* group) noexcept nogil:
     """A sound block, taken apart. A set of members is left as it was where the segment is accurate."""
     cdef uint16_t[GROUP] run_at
-    cdef const uint8_t* crb = crb_of(block)
-    cdef const Segment* segments = segments_of(block)
-    cdef uint32_t i, n = crb_bytes(block), at
-    group.levels = block[0]
-    group.n = 0
+    cdef View parts
+    cdef Work* work
+    cdef uint32_t i, at
+    view(block, &parts)
+    group.levels = parts.levels
+    group.n = parts.n
     for i in range(group.levels):
-        group.counts[i] = <uint16_t> (block[HEAD + i] + 1)
-        group.n += group.counts[i]
-    for i in range(n):
-        if i == 0 or crb[i - 1] == 0 and i > 1:
-            run_at[crb[i]] = <uint16_t> i
+        group.counts[i] = <uint16_t> (parts.counts[i] + 1)
+    for i in range(parts.crb_n):
+        if i == 0 or parts.crb[i - 1] == 0 and i > 1:
+            run_at[parts.crb[i]] = <uint16_t> i
     for i in range(group.n):
-        group.work[i].segment = segments[i]
-        if segments[i].slope & APPROXIMATE:
-            clear(&group.work[i].members)
-            at = run_at[segments[i].start]
-            add(&group.work[i].members, crb[at])
+        work = &group.work[i]
+        segment_at(&parts, i, &work.segment)
+        if work.segment.slope & APPROXIMATE:
+            clear(&work.members)
+            at = run_at[work.segment.start]
+            add(&work.members, parts.crb[at])
             at += 1
-            while at < n and crb[at] != 0:
-                add(&group.work[i].members, crb[at])
+            while at < parts.crb_n and parts.crb[at] != 0:
+                add(&work.members, parts.crb[at])
                 at += 1
 
 
-cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil:
-    """The block of a group with at least one segment; its bytes."""
-    cdef uint8_t* out = block + HEAD
+cdef uint32_t write_head(uint8_t* block, uint32_t levels, uint32_t crb_n) noexcept nogil:
+    """The first bytes of a block; how many."""
+    block[0] = <uint8_t> levels
+    block[1] = crb_n & 255
+    block[2] = <uint8_t> (crb_n >> 8)
+    return HEAD
+
+
+cdef uint32_t pack_crb(const Scratch* group, uint8_t* crb) noexcept nogil:
+    """The CRB of a group; its bytes."""
     cdef uint16_t[GROUP] by_start
     cdef Bits starts, run
-    cdef uint32_t i, x, start
-    block[0] = <uint8_t> group.levels
-    for i in range(group.levels):
-        out[i] = <uint8_t> (group.counts[i] - 1)
-    out += group.levels
+    cdef uint32_t i, start, n = 0
     clear(&starts)
     for i in range(group.n):
         if group.work[i].segment.slope & APPROXIMATE:
@@ -174,23 +181,33 @@ cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil:
     while not empty(&starts):
         start = first_of(&starts)
         starts.word[start >> 6] &= starts.word[start >> 6] - 1
-        if out != block + HEAD + group.levels:
-            out[0] = 0
-            out += 1
+        if n:
+            crb[n] = 0
+            n += 1
         run = group.work[by_start[start]].members
         for i in range(4):
             while run.word[i]:
-                x = first_bit(run.word[i])
+                crb[n] = <uint8_t> (i * 64 + first_bit(run.word[i]))
                 run.word[i] &= run.word[i] - 1
-                out[0] = <uint8_t> (i * 64 + x)
-                out += 1
-    i = <uint32_t> (out - block) - HEAD - group.levels
-    block[1] = i & 255
-    block[2] = <uint8_t> (i >> 8)
-    for i in range(group.n):
-        memcpy(out, &group.work[i].segment, SEGMENT_BYTES)
-        out += SEGMENT_BYTES
-    return <uint32_t> (out - block)
+                n += 1
+    return n
+
+
+cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil:
+    """The block of a group with at least one segment; its bytes."""
+    cdef uint32_t i, n = group.n, at = HEAD
+    for i in range(group.levels):
+        block[at] = <uint8_t> (group.counts[i] - 1)
+        at += 1
+    i = pack_crb(group, block + at)
+    write_head(block, group.levels, i)
+    at += i
+    for i in range(n):
+        block[at + i] = group.work[i].segment.start
+        block[at + n + i] = group.work[i].segment.length
+        memcpy(block + at + 2 * n + 2 * i, &group.work[i].segment.slope, 2)
+        memcpy(block + at + 4 * n + 4 * i, &group.work[i].segment.intercept, 4)
+    return at + n * SEGMENT_BYTES
 
 
 # --- Algorithm 1
@@ -441,66 +458,76 @@ cdef void sort_level(Work* work, uint32_t n) noexcept nogil:
 
 # --- what must hold
 
-cdef const char* levels_fault(const uint8_t* block) noexcept nogil:
-    cdef const Segment* segment = segments_of(block)
-    cdef uint32_t level, i, n, stride
-    for level in range(block[0]):
-        n = <uint32_t> block[HEAD + level] + 1
-        for i in range(n):
-            if <uint32_t> segment[i].start + segment[i].length >= GROUP:
+cdef const char* levels_fault(const View* block) noexcept nogil:
+    cdef Segment segment
+    cdef uint32_t level, i, at = 0, after, stride
+    for level in range(block.levels):
+        after = 0
+        for i in range(<uint32_t> block.counts[level] + 1):
+            segment_at(block, at, &segment)
+            at += 1
+            if <uint32_t> segment.start + segment.length >= GROUP:
                 return b"a segment ends beyond the group"
-            if i and segment[i].start <= <uint32_t> segment[i - 1].start + segment[i - 1].length:
+            if segment.start < after:
                 return b"the segments of a level are not sorted, or overlap"
-            if segment[i].slope & HOLE:
-                if segment[i].slope != HOLE_SLOPE:
+            after = <uint32_t> segment.start + segment.length + 1
+            if segment.slope & HOLE:
+                if segment.slope != HOLE_SLOPE:
                     return b"a hole's slope is not -1"
-            elif not segment[i].slope & APPROXIMATE and segment[i].slope:
-                stride = stride_of(segment[i].slope)
-                if not 1 <= stride <= STRIDE_MOST or segment[i].slope != half_floor(1.0 / stride) & ~<uint16_t> 1:
+            elif segment.slope & APPROXIMATE:
+                if segment.slope & SLOPE_BITS > 0x7BFF:
+                    return b"a slope is not a number"
+            elif segment.slope:
+                stride = stride_of(segment.slope)
+                if not 1 <= stride <= STRIDE_MOST or segment.slope != half_floor(1.0 / stride) & ~<uint16_t> APPROXIMATE:
                     return b"an accurate segment's slope is not the one of its stride"
-                if segment[i].length % stride:
+                if segment.length % stride:
                     return b"an accurate segment's last LPA is not on its stride"
-            elif segment[i].slope == 0 and segment[i].length:
+            elif segment.length:
                 return b"a segment of slope 0 has more than one LPA"
-        segment += n
     return NULL
 
 
-cdef const char* crb_fault(const uint8_t* block) noexcept nogil:
-    cdef int[GROUP] run_end
+cdef const char* runs_fault(const View* block, int* run_end) noexcept nogil:
+    """What is wrong with the CRB by itself; the last LPA of each run goes to ``run_end``, by its first."""
     cdef Bits seen
-    cdef const uint8_t* crb = crb_of(block)
-    cdef const Segment* segments = segments_of(block)
-    cdef uint32_t i, n = crb_bytes(block), start = 0, count
-    cdef bint begins = True, first = True
-    memset(run_end, 0xFF, sizeof(run_end))
+    cdef uint32_t i, start = 0
+    cdef bint begins = True
     clear(&seen)
-    for i in range(n):
-        if i and crb[i] == 0:
-            if begins or i + 1 == n:
+    for i in range(block.crb_n):
+        if i and block.crb[i] == 0:
+            if begins or i + 1 == block.crb_n:
                 return b"the CRB has a null without a run on both sides"
             begins = True
             continue
-        if has(&seen, crb[i]):
+        if has(&seen, block.crb[i]):
             return b"the CRB has an LPA twice"
-        add(&seen, crb[i])
+        add(&seen, block.crb[i])
         if begins:
-            if not first and crb[i] <= start:
+            if i and block.crb[i] < start:
                 return b"the CRB's runs are not sorted by their first LPAs"
-            start = crb[i]
-            first = False
-        elif crb[i] < crb[i - 1]:
+            start = block.crb[i]
+        elif block.crb[i] < block.crb[i - 1]:
             return b"a run of the CRB is not sorted"
         begins = False
-        run_end[start] = crb[i]
-    count = (block_bytes(block) - HEAD - block[0] - n) // SEGMENT_BYTES
-    for i in range(count):
-        if segments[i].slope & APPROXIMATE:
-            if segments[i].slope & HOLE:
-                return b"a hole is approximate"
-            if run_end[segments[i].start] != <int> segments[i].start + segments[i].length:
+        run_end[start] = block.crb[i]
+    return NULL
+
+
+cdef const char* crb_fault(const View* block) noexcept nogil:
+    cdef int[GROUP] run_end
+    cdef const char* fault
+    cdef uint32_t i
+    for i in range(GROUP):
+        run_end[i] = -1
+    fault = runs_fault(block, run_end)
+    if fault != NULL:
+        return fault
+    for i in range(block.n):
+        if slope_at(block, i) & APPROXIMATE:
+            if run_end[block.starts[i]] != <int> block.starts[i] + block.lengths[i]:
                 return b"an approximate segment does not start and end with a run of the CRB of its own"
-            run_end[segments[i].start] = -1
+            run_end[block.starts[i]] = -1
     for i in range(GROUP):
         if run_end[i] >= 0:
             return b"the CRB has a run of no segment"
@@ -513,12 +540,14 @@ cdef const char* fault_of(const uint8_t* block, uint32_t bytes) noexcept nogil:
     accurate segments have the slope of their stride, and end on it; approximate ones have one run of the CRB each, which
     begins with their start and ends with their end, and no run is left over; the runs are sorted, and by their starts;
     no LPA is twice in the CRB, so that no two approximate segments have one start."""
+    cdef View parts
     cdef const char* fault
     if bytes < HEAD or block[0] == 0 or bytes < HEAD + <uint32_t> block[0] or bytes != block_bytes(block):
         return b"it is not as long as its head says"
-    if bytes - HEAD - block[0] - crb_bytes(block) > SEGMENTS_MOST * SEGMENT_BYTES:
+    view(block, &parts)
+    if parts.n > SEGMENTS_MOST:
         return b"it has more than 256 segments"
-    if crb_bytes(block) > GROUP + GROUP // 2:
+    if parts.crb_n > GROUP + GROUP // 2:
         return b"its CRB is longer than any can be"
-    fault = levels_fault(block)
-    return fault if fault != NULL else crb_fault(block)
+    fault = levels_fault(&parts)
+    return fault if fault != NULL else crb_fault(&parts)

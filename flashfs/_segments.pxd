@@ -1,7 +1,7 @@
 # LeaFTL's log-structured mapping table, all groups of it; see _segments.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs._group cimport Bits, Scratch, Segment
+from flashfs._group cimport Bits, Scratch, Segment, View
 from flashfs._learn cimport Piece, Rules
 from flashfs._slabs cimport Slabs
 
@@ -41,8 +41,9 @@ cdef class SegmentTable:
     cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
                            uint32_t n) except -1 nogil
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil
-    cdef uint8_t* exchanged(self, uint32_t group, uint32_t bytes, uint32_t new_bytes, uint32_t tail,
-                            uint32_t new_tail) except NULL nogil
+    cdef int first_segment(self, uint32_t group, const Segment* segment) except -1 nogil
+    cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
+                      uint32_t kept, uint32_t bytes) except -1 nogil
     cdef int spread(self) except -1 nogil
     cdef uint32_t known(self, lpa) except? 0xFFFFFFFF
     cdef uint32_t known_group(self, group) except? 0xFFFFFFFF

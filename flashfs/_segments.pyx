@@ -9,14 +9,14 @@ group in the directory. The paper counts the first two.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
 from flashfs._group cimport (
-    BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, LEVELS_MOST, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Scratch, Segment, Work,
-    at_or_before, block_bytes, compact, crb_bytes, crb_of, fault_of, look_up, members_of, pack_block, segments_of,
-    unmap, unpack_block, update, without,
+    BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, LEVELS_MOST, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Scratch, Segment, View, Work,
+    at_or_before, block_bytes, compact, crb_bytes, fault_of, look_up, members_of, pack_block, segment_at, slope_at, unmap,
+    unpack_block, update, view, without, write_head,
 )
 from flashfs._learn cimport APPROXIMATE, Piece, check_run, half_value, learn, make_rules, stride_of
 from flashfs._slabs cimport Slabs, at
@@ -26,6 +26,43 @@ cdef extern from * nogil:
 
 cdef enum:
     AHEAD = 12                   # look-ups of a batch whose memory is on its way
+
+
+cdef void splice(uint8_t* out, const uint8_t* old, uint32_t width, uint32_t first, uint32_t last, uint32_t kept,
+                 uint32_t n) noexcept nogil:
+    """A column of ``n`` fields, with room for ``kept`` others instead of those from ``first`` to ``last``."""
+    memcpy(out, old, first * width)
+    memcpy(out + (first + kept) * width, old + last * width, (n - last) * width)
+
+
+cdef uint32_t what_stays(const View* block, uint32_t first, uint32_t last, const Segment* segment,
+                         Segment* left) noexcept nogil:
+    """``segment``, and in front of it and behind it what it leaves of the segments ``first`` to ``last`` that it overlaps:
+    how many in all. 0 if any of them is approximate, or still overlaps."""
+    cdef Work new, met
+    cdef Bits members
+    cdef uint32_t i, kept = 0
+    cdef bint placed = False
+    new.segment = segment[0]
+    members_of(&new, &members)
+    for i in range(first, last):
+        segment_at(block, i, &met.segment)
+        if met.segment.slope & APPROXIMATE:
+            return 0
+        if not without(&met, &members):
+            continue
+        if met.segment.start > <uint32_t> segment.start + segment.length:
+            left[kept] = segment[0]
+            kept += 1
+            placed = True
+        elif <uint32_t> met.segment.start + met.segment.length >= segment.start:
+            return 0
+        left[kept] = met.segment
+        kept += 1
+    if not placed:
+        left[kept] = segment[0]
+        kept += 1
+    return kept
 
 
 cdef class SegmentTable:
@@ -172,72 +209,62 @@ cdef class SegmentTable:
         """What ``update`` does, for the case that is by far the most frequent: an accurate segment that leaves of those it
         meets in the top level nothing, or nothing that overlaps it. 0, and nothing done, in any other case."""
         cdef uint8_t* block = self.block_of(group)
-        cdef const Segment* top
-        cdef Segment* put
-        cdef Work[3] left
-        cdef Work new, met
-        cdef Bits members
-        cdef uint32_t first, last, kept = 0, i, bytes, offset
+        cdef Segment[3] left
+        cdef View old
+        cdef uint32_t first, last, kept, bytes, end = <uint32_t> segment.start + segment.length
         if segment.slope & APPROXIMATE:
             return 0
         if block == NULL:
-            block = self.resized(group, HEAD + 1 + SEGMENT_BYTES)
-            block[0] = 1
-            block[1] = block[2] = block[3] = 0
-            memcpy(block + HEAD + 1, segment, SEGMENT_BYTES)
-            return 1 + self.tally(block, 1)
-        top = segments_of(block)
-        last = at_or_before(top, <uint32_t> block[HEAD] + 1, <uint32_t> segment.start + segment.length)
-        first = at_or_before(top, last, segment.start)
-        first -= first > 0 and <uint32_t> top[first - 1].start + top[first - 1].length >= segment.start
-        new.segment = segment[0]
-        members_of(&new, &members)
-        for i in range(first, last):  # these overlap it; only the first and the last can stand out on a side
-            if top[i].slope & APPROXIMATE:
-                return 0
-            met.segment = top[i]
-            if without(&met, &members):
-                if met.segment.start <= segment.start + <uint32_t> segment.length and (
-                        <uint32_t> met.segment.start + met.segment.length >= segment.start):
-                    return 0
-                if met.segment.start > segment.start and (kept == 0 or left[kept - 1].segment.start < segment.start):
-                    left[kept] = new
-                    kept += 1
-                left[kept] = met
-                kept += 1
-        if kept == 0 or left[kept - 1].segment.start < segment.start:
-            left[kept] = new
-            kept += 1
-        bytes = block_bytes(block)
-        i = bytes + kept * SEGMENT_BYTES - (last - first) * SEGMENT_BYTES
-        offset = <uint32_t> (<uint8_t*> top - block)
-        if i > CROWDED or (i - HEAD - block[0] - crb_bytes(block)) // SEGMENT_BYTES > SEGMENTS_MOST:
+            return self.first_segment(group, segment)
+        view(block, &old)
+        last = at_or_before(old.starts, <uint32_t> old.counts[0] + 1, end)
+        first = at_or_before(old.starts, last, segment.start) if last else 0
+        first -= first > 0 and <uint32_t> old.starts[first - 1] + old.lengths[first - 1] >= segment.start
+        kept = what_stays(&old, first, last, segment, left)
+        bytes = HEAD + old.levels + old.crb_n + (old.n + kept - (last - first)) * SEGMENT_BYTES
+        if kept == 0 or bytes > CROWDED or old.n + kept - (last - first) > SEGMENTS_MOST:
             return 0
-        self.tally(block, -1)
-        block = self.exchanged(group, bytes, i, offset + last * SEGMENT_BYTES, offset + (first + kept) * SEGMENT_BYTES)
-        block[HEAD] = <uint8_t> (block[HEAD] + kept - (last - first))
-        put = <Segment*> (block + offset) + first
-        for i in range(kept):
-            put[i] = left[i].segment
-        return 1 + self.tally(block, 1)
+        if kept == last - first == 1:  # a newer version of the same page
+            (<uint8_t*> old.starts)[first] = segment.start
+            (<uint8_t*> old.lengths)[first] = segment.length
+            memcpy(<uint8_t*> old.slopes + 2 * first, &segment.slope, 2)
+            memcpy(<uint8_t*> old.intercepts + 4 * first, &segment.intercept, 4)
+            return 1
+        return self.exchange(group, &old, first, last, left, kept, bytes)
 
-    cdef uint8_t* exchanged(self, uint32_t group, uint32_t bytes, uint32_t new_bytes, uint32_t tail,
-                            uint32_t new_tail) except NULL nogil:
-        """The group's block with room for something else in front of its tail: not sound until that is written."""
-        cdef uint32_t old = self.directory[group], new
-        if self.slabs.same_slot(bytes, new_bytes):
-            self.slabs.resize(bytes, new_bytes)
-            memmove(at(self.slabs, old) + new_tail, at(self.slabs, old) + tail, bytes - tail)
-            return at(self.slabs, old)
-        new = self.slabs.take(new_bytes)
-        if new == 0:
-            with gil:
-                raise MemoryError
-        memcpy(at(self.slabs, new), at(self.slabs, old), min(tail, new_tail))
-        memcpy(at(self.slabs, new) + new_tail, at(self.slabs, old) + tail, bytes - tail)
-        self.slabs.give(old, bytes)
-        self.directory[group] = new
-        return at(self.slabs, new)
+    cdef int first_segment(self, uint32_t group, const Segment* segment) except -1 nogil:
+        cdef uint8_t* block = self.resized(group, HEAD + 1 + SEGMENT_BYTES)
+        write_head(block, 1, 0)
+        block[HEAD] = 0
+        block[HEAD + 1] = segment.start
+        block[HEAD + 2] = segment.length
+        memcpy(block + HEAD + 3, &segment.slope, 2)
+        memcpy(block + HEAD + 5, &segment.intercept, 4)
+        self.tally(block, 1)
+        return 1
+
+    cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
+                      uint32_t kept, uint32_t bytes) except -1 nogil:
+        """Segments ``first`` to ``last`` of the top level make place for ``kept`` others."""
+        cdef uint8_t[BLOCK_MOST] packed
+        cdef uint8_t* block
+        cdef uint32_t i, n = old.n + kept - (last - first), at
+        at = <uint32_t> (old.starts - old.counts) + HEAD
+        memcpy(packed, old.counts - HEAD, at)
+        packed[HEAD] = <uint8_t> (packed[HEAD] + kept - (last - first))
+        splice(packed + at, old.starts, 1, first, last, kept, old.n)
+        splice(packed + at + n, old.lengths, 1, first, last, kept, old.n)
+        splice(packed + at + 2 * n, old.slopes, 2, first, last, kept, old.n)
+        splice(packed + at + 4 * n, old.intercepts, 4, first, last, kept, old.n)
+        for i in range(kept):
+            packed[at + first + i] = left[i].start
+            packed[at + n + first + i] = left[i].length
+            memcpy(packed + at + 2 * n + 2 * (first + i), &left[i].slope, 2)
+            memcpy(packed + at + 4 * n + 4 * (first + i), &left[i].intercept, 4)
+        block = self.resized(group, bytes)
+        memcpy(block, packed, bytes)
+        self.segments += <int64_t> n - old.n
+        return 1
 
     # --- look-up
 
@@ -294,14 +321,14 @@ cdef class SegmentTable:
     cdef int compact_group(self, uint32_t group) except -1 nogil:
         """Nothing that newer segments hide is left in the group, and its levels are as few as can be."""
         cdef const uint8_t* block = self.block_of(group)
-        cdef const Segment* segment
+        cdef View parts
         cdef uint32_t i
         if block == NULL:
             return 0
         if block[0] == 1:  # only a hole could go, and it has nothing to hide
-            segment = segments_of(block)
-            for i in range(<uint32_t> block[HEAD] + 1):
-                if segment[i].slope & HOLE:
+            view(block, &parts)
+            for i in range(parts.n):
+                if slope_at(&parts, i) & HOLE:
                     break
             else:
                 return 0
@@ -453,6 +480,7 @@ cdef class SegmentTable:
         """A group for the eye: {"levels": [[segment, ...], ...], "crb": [[LPA, ...], ...], "bytes": n}, from the top level
         down. A segment is {"kind", "start", "end", "slope", "intercept", "lpas"}; LPAs are offsets in the group."""
         cdef uint8_t* block = self.block_of(self.known_group(group))
+        cdef View parts
         cdef uint32_t i, at = 0
         if block == NULL:
             return {"levels": [], "crb": [], "bytes": 0}
@@ -462,7 +490,8 @@ cdef class SegmentTable:
             levels.append([self.shown(j) for j in range(at, at + self.scratch.counts[i])])
             at += self.scratch.counts[i]
         runs = []
-        for i, x in enumerate((<char*> crb_of(block))[:crb_bytes(block)]):
+        view(block, &parts)
+        for i, x in enumerate((<char*> parts.crb)[:parts.crb_n]):
             if i == 0 or x == 0:
                 runs.append([])
             if i == 0 or x != 0:
