@@ -33,15 +33,14 @@ cdef struct View:                # where a block has what
 cdef struct Bits:                # a set of a group's LPAs
     uint64_t[4] word
 
-cdef struct Work:                # a segment out of its block
-    Segment segment
-    Bits members                 # of an approximate one: its LPAs in the CRB
-
 cdef struct Scratch:             # a group out of its block, from the top level down
     uint32_t levels, n
+    bint approximate             # some segment is or was: sets of members have to move with their segments
     uint16_t[LEVELS_MOST + 2] counts
-    Work[SEGMENTS_MOST + 2] work
-    Work[SEGMENTS_MOST + 2] spare
+    Segment[SEGMENTS_MOST + 2] segments
+    Bits[SEGMENTS_MOST + 2] members  # of an approximate one: its LPAs in the CRB; of others, anything
+    Segment[SEGMENTS_MOST + 2] spare
+    Bits[SEGMENTS_MOST + 2] spare_members
 
 cdef extern from "string.h" nogil:
     void* memchr(const void* s, int c, size_t n)
@@ -52,12 +51,12 @@ cdef uint32_t write_head(uint8_t* block, uint32_t levels, uint32_t crb_n) noexce
 cdef const char* fault_of(const uint8_t* block, uint32_t bytes) noexcept nogil
 cdef void unpack_block(const uint8_t* block, Scratch* group) noexcept nogil
 cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil
-cdef void members_of(const Work* work, Bits* out) noexcept nogil
-cdef bint without(Work* work, const Bits* taken) noexcept nogil
-cdef void update(Scratch* group, const Work* new) noexcept nogil
+cdef void members_of(const Segment* segment, const Bits* listed, Bits* out) noexcept nogil
+cdef bint without(Segment* segment, Bits* listed, const Bits* taken) noexcept nogil
+cdef void update(Scratch* group, const Segment* new, const Bits* members) noexcept nogil
 cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil
 cdef void compact(Scratch* group) noexcept nogil
-cdef void sort_level(Work* work, uint32_t n) noexcept nogil
+cdef void sort_level(Segment* segments, Bits* members, uint32_t n) noexcept nogil
 
 
 cdef inline uint32_t crb_bytes(const uint8_t* block) noexcept nogil:

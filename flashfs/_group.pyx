@@ -87,14 +87,14 @@ cdef void add_range(Bits* set, uint32_t first, uint32_t last) noexcept nogil:
         set.word[i] |= (<uint64_t> -1 >> (63 - high + low)) << low
 
 
-cdef void members_of(const Work* work, Bits* out) noexcept nogil:
-    """The LPAs that a segment holds: Algorithm 2's bitmap."""
-    cdef uint32_t x, start = work.segment.start, last = start + work.segment.length, stride
-    if work.segment.slope & APPROXIMATE:
-        out[0] = work.members
+cdef void members_of(const Segment* segment, const Bits* listed, Bits* out) noexcept nogil:
+    """The LPAs that a segment holds: Algorithm 2's bitmap. ``listed`` are those of an approximate one."""
+    cdef uint32_t x, start = segment.start, last = start + segment.length, stride
+    if segment.slope & APPROXIMATE:
+        out[0] = listed[0]
         return
     clear(out)
-    stride = stride_of(work.segment.slope)
+    stride = stride_of(segment.slope)
     if stride == 1 or start == last:
         add_range(out, start, last)
         return
@@ -104,22 +104,22 @@ cdef void members_of(const Work* work, Bits* out) noexcept nogil:
         x += stride
 
 
-cdef inline void trim_to(Work* work, const Bits* rest) noexcept nogil:
+cdef inline void trim_to(Segment* segment, const Bits* rest) noexcept nogil:
     """Start and length as the LPAs that are left have them; slope and intercept stay."""
     cdef uint32_t first = first_of(rest)
-    work.segment.start = <uint8_t> first
-    work.segment.length = <uint8_t> (last_of(rest) - first)
-    work.members = rest[0]
+    segment.start = <uint8_t> first
+    segment.length = <uint8_t> (last_of(rest) - first)
 
 
-cdef bint without(Work* work, const Bits* taken) noexcept nogil:
-    """Algorithm 2, seg_merge: take those LPAs from a segment; whether it holds any other."""
+cdef bint without(Segment* segment, Bits* listed, const Bits* taken) noexcept nogil:
+    """Algorithm 2, seg_merge: take those LPAs from a segment; whether it holds any other. They are ``listed`` then."""
     cdef Bits rest
-    members_of(work, &rest)
+    members_of(segment, listed, &rest)
     take_away(&rest, taken)
     if empty(&rest):
         return False
-    trim_to(work, &rest)
+    trim_to(segment, &rest)
+    listed[0] = rest
     return True
 
 
@@ -137,9 +137,9 @@ cdef void unpack_block(const uint8_t* block, Scratch* group) noexcept nogil:
     """A sound block, taken apart. A set of members is left as it was where the segment is accurate."""
     cdef uint16_t[GROUP] run_at
     cdef View parts
-    cdef Work* work
     cdef uint32_t i, at
     view(block, &parts)
+    group.approximate = parts.crb_n > 0
     group.levels = parts.levels
     group.n = parts.n
     for i in range(group.levels):
@@ -148,15 +148,14 @@ cdef void unpack_block(const uint8_t* block, Scratch* group) noexcept nogil:
         if i == 0 or parts.crb[i - 1] == 0 and i > 1:
             run_at[parts.crb[i]] = <uint16_t> i
     for i in range(group.n):
-        work = &group.work[i]
-        segment_at(&parts, i, &work.segment)
-        if work.segment.slope & APPROXIMATE:
-            clear(&work.members)
-            at = run_at[work.segment.start]
-            add(&work.members, parts.crb[at])
+        segment_at(&parts, i, &group.segments[i])
+        if group.segments[i].slope & APPROXIMATE:
+            clear(&group.members[i])
+            at = run_at[group.segments[i].start]
+            add(&group.members[i], parts.crb[at])
             at += 1
             while at < parts.crb_n and parts.crb[at] != 0:
-                add(&work.members, parts.crb[at])
+                add(&group.members[i], parts.crb[at])
                 at += 1
 
 
@@ -173,18 +172,20 @@ cdef uint32_t pack_crb(const Scratch* group, uint8_t* crb) noexcept nogil:
     cdef uint16_t[GROUP] by_start
     cdef Bits starts, run
     cdef uint32_t i, start, n = 0
+    if not group.approximate:
+        return 0
     clear(&starts)
     for i in range(group.n):
-        if group.work[i].segment.slope & APPROXIMATE:
-            add(&starts, group.work[i].segment.start)
-            by_start[group.work[i].segment.start] = <uint16_t> i
+        if group.segments[i].slope & APPROXIMATE:
+            add(&starts, group.segments[i].start)
+            by_start[group.segments[i].start] = <uint16_t> i
     while not empty(&starts):
         start = first_of(&starts)
         starts.word[start >> 6] &= starts.word[start >> 6] - 1
         if n:
             crb[n] = 0
             n += 1
-        run = group.work[by_start[start]].members
+        run = group.members[by_start[start]]
         for i in range(4):
             while run.word[i]:
                 crb[n] = <uint8_t> (i * 64 + first_bit(run.word[i]))
@@ -203,10 +204,10 @@ cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil:
     write_head(block, group.levels, i)
     at += i
     for i in range(n):
-        block[at + i] = group.work[i].segment.start
-        block[at + n + i] = group.work[i].segment.length
-        memcpy(block + at + 2 * n + 2 * i, &group.work[i].segment.slope, 2)
-        memcpy(block + at + 4 * n + 4 * i, &group.work[i].segment.intercept, 4)
+        block[at + i] = group.segments[i].start
+        block[at + n + i] = group.segments[i].length
+        memcpy(block + at + 2 * n + 2 * i, &group.segments[i].slope, 2)
+        memcpy(block + at + 4 * n + 4 * i, &group.segments[i].intercept, 4)
     return at + n * SEGMENT_BYTES
 
 
@@ -216,7 +217,9 @@ cdef void delete_at(Scratch* group, uint32_t level, uint32_t i) noexcept nogil:
     """Segment ``i`` of all, which is in that level, goes. The level stays, even without any."""
     group.n -= 1
     group.counts[level] -= 1
-    memmove(&group.work[i], &group.work[i + 1], (group.n - i) * sizeof(Work))
+    memmove(&group.segments[i], &group.segments[i + 1], (group.n - i) * sizeof(Segment))
+    if group.approximate:
+        memmove(&group.members[i], &group.members[i + 1], (group.n - i) * sizeof(Bits))
 
 
 cdef void delete_level(Scratch* group, uint32_t level) noexcept nogil:
@@ -224,13 +227,17 @@ cdef void delete_level(Scratch* group, uint32_t level) noexcept nogil:
     memmove(&group.counts[level], &group.counts[level + 1], (group.levels - level) * sizeof(uint16_t))
 
 
-cdef void put(Scratch* group, uint32_t level, uint32_t first, const Work* new) noexcept nogil:
+cdef void put(Scratch* group, uint32_t level, uint32_t first, const Segment* new, const Bits* members) noexcept nogil:
     """A segment into that level, whose first is number ``first`` of all, by its start."""
     cdef uint32_t i = first
-    while i < first + group.counts[level] and group.work[i].segment.start < new.segment.start:
+    while i < first + group.counts[level] and group.segments[i].start < new.start:
         i += 1
-    memmove(&group.work[i + 1], &group.work[i], (group.n - i) * sizeof(Work))
-    group.work[i] = new[0]
+    memmove(&group.segments[i + 1], &group.segments[i], (group.n - i) * sizeof(Segment))
+    group.segments[i] = new[0]
+    group.approximate |= new.slope & APPROXIMATE
+    if group.approximate:
+        memmove(&group.members[i + 1], &group.members[i], (group.n - i) * sizeof(Bits))
+        group.members[i] = members[0]
     group.n += 1
     group.counts[level] += 1
 
@@ -248,7 +255,7 @@ cdef void claim(Scratch* group, const Bits* taken) noexcept nogil:
         left = group.counts[level]
         while left:
             left -= 1
-            if group.work[i].segment.slope & APPROXIMATE and not without(&group.work[i], taken):
+            if group.segments[i].slope & APPROXIMATE and not without(&group.segments[i], &group.members[i], taken):
                 delete_at(group, level, i)
             else:
                 i += 1
@@ -258,50 +265,51 @@ cdef void claim(Scratch* group, const Bits* taken) noexcept nogil:
             level += 1
 
 
-cdef void push_down(Scratch* group, const Work* victim) noexcept nogil:
+cdef void push_down(Scratch* group, const Segment* victim, const Bits* members) noexcept nogil:
     """From the top level to the next, or, where it overlaps there, to a new one between the two."""
     cdef uint32_t i, first = group.counts[0]
     cdef bint fits = group.levels > 1
     if fits:
         for i in range(first, first + group.counts[1]):
-            if overlap(&group.work[i].segment, &victim.segment):
+            if overlap(&group.segments[i], victim):
                 fits = False
                 break
     if not fits:
         memmove(&group.counts[2], &group.counts[1], (group.levels - 1) * sizeof(uint16_t))
         group.counts[1] = 0
         group.levels += 1
-    put(group, 1, first, victim)
+    put(group, 1, first, victim, members)
 
 
-cdef void update(Scratch* group, const Work* new) noexcept nogil:
-    """Algorithm 1, seg_update at the top level. There is room for one segment and one level more than the most that a
-    block has; whoever calls sees to it that a group that has come so far is compacted."""
-    cdef Bits members
-    cdef Work victim
+cdef void update(Scratch* group, const Segment* new, const Bits* members) noexcept nogil:
+    """Algorithm 1, seg_update at the top level; ``members`` are all that the segment holds. There is room for one segment
+    and one level more than the most that a block has; whoever calls sees to it that a group that has come so far is
+    compacted."""
+    cdef Segment victim
+    cdef Bits kept
     cdef uint32_t i = 0
-    members_of(new, &members)
-    if new.segment.slope & APPROXIMATE:
-        claim(group, &members)
+    if new.slope & APPROXIMATE:
+        claim(group, members)
     if group.levels == 0:
         group.levels = 1
         group.counts[0] = 0
-    while i < group.counts[0] and group.work[i].segment.start <= <uint32_t> new.segment.start + new.segment.length:
-        if not overlap(&group.work[i].segment, &new.segment):
+    while i < group.counts[0] and group.segments[i].start <= <uint32_t> new.start + new.length:
+        if not overlap(&group.segments[i], new):
             i += 1
-        elif not without(&group.work[i], &members):
+        elif not without(&group.segments[i], &group.members[i], members):
             delete_at(group, 0, i)
-        elif overlap(&group.work[i].segment, &new.segment):
-            victim = group.work[i]
+        elif overlap(&group.segments[i], new):
+            victim = group.segments[i]
+            kept = group.members[i]
             delete_at(group, 0, i)
-            push_down(group, &victim)
+            push_down(group, &victim, &kept)
             if group.levels > LEVELS_MOST:  # the new one is not in yet, and above all that is: order is kept
                 compact(group)
                 group.levels = max(group.levels, <uint32_t> 1)  # none is left if all were needless holes
                 i = 0
         else:
             i += 1
-    put(group, 0, 0, new)
+    put(group, 0, 0, new, members)
 
 
 # --- what the paper does not have: trim
@@ -313,20 +321,21 @@ cdef void keep_mapped(const Scratch* group, Bits* set) noexcept nogil:
     clear(&seen)
     clear(&mapped)
     for i in range(group.n):
-        members_of(&group.work[i], &own)
+        members_of(&group.segments[i], &group.members[i], &own)
         take_away(&own, &seen)
         unite(&seen, &own)
-        if not group.work[i].segment.slope & HOLE:
+        if not group.segments[i].slope & HOLE:
             unite(&mapped, &own)
     meet(set, &mapped)
 
 
 cdef void dig(Scratch* group, const Bits* gone, const Bits* held) noexcept nogil:
     """Holes over the LPAs ``held``, each as long as ``gone`` allows, and no longer than it has to be."""
-    cdef Work hole
+    cdef Segment hole
+    cdef Bits members
     cdef uint32_t x = 0, first, last
-    hole.segment.slope = HOLE_SLOPE
-    hole.segment.intercept = 0
+    hole.slope = HOLE_SLOPE
+    hole.intercept = 0
     while x < GROUP:
         if not has(held, x):
             x += 1
@@ -336,11 +345,13 @@ cdef void dig(Scratch* group, const Bits* gone, const Bits* held) noexcept nogil
             if has(held, x):
                 last = x
             x += 1
-        hole.segment.start = <uint8_t> first
-        hole.segment.length = <uint8_t> (last - first)
+        hole.start = <uint8_t> first
+        hole.length = <uint8_t> (last - first)
+        clear(&members)
+        add_range(&members, first, last)
         if group.n == SEGMENTS_MOST or group.levels == LEVELS_MOST:
             compact(group)
-        update(group, &hole)
+        update(group, &hole, &members)
 
 
 cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
@@ -356,11 +367,11 @@ cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
         left = group.counts[level]
         while left:
             left -= 1
-            if not group.work[i].segment.slope & HOLE:
-                if not without(&group.work[i], gone):
+            if not group.segments[i].slope & HOLE:
+                if not without(&group.segments[i], &group.members[i], gone):
                     delete_at(group, level, i)
                     continue
-                members_of(&group.work[i], &own)
+                members_of(&group.segments[i], &group.members[i], &own)
                 meet(&own, gone)
                 unite(&held, &own)
             i += 1
@@ -370,7 +381,7 @@ cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
             level += 1
     dig(group, gone, &held)
     for i in range(group.n):
-        if not group.work[i].segment.slope & HOLE:
+        if not group.segments[i].slope & HOLE:
             return
     group.n = group.levels = 0
 
@@ -379,33 +390,35 @@ cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
 
 cdef void drop_hidden(Scratch* group) noexcept nogil:
     """From the top down, each segment keeps what none above it holds; then from the bottom up, a hole keeps only what
-    something below it holds. Who is left knows its own LPAs in ``members``."""
+    something below it holds. Each that is left has its own LPAs in ``members``."""
     cdef Bits seen, own
     cdef uint32_t i, n = 0
     clear(&seen)
     for i in range(group.n):
-        group.work[n] = group.work[i]
-        if without(&group.work[n], &seen):
-            unite(&seen, &group.work[n].members)
+        group.segments[n] = group.segments[i]
+        group.members[n] = group.members[i]
+        if without(&group.segments[n], &group.members[n], &seen):
+            unite(&seen, &group.members[n])
             n += 1
     group.n = n
     clear(&seen)
-    n = group.n
     for i in range(group.n, 0, -1):
         n -= 1
-        group.work[n] = group.work[i - 1]
-        if group.work[n].segment.slope & HOLE:
-            own = group.work[n].members
+        group.segments[n] = group.segments[i - 1]
+        group.members[n] = group.members[i - 1]
+        if group.segments[n].slope & HOLE:
+            own = group.members[n]
             meet(&own, &seen)
             if empty(&own):
                 n += 1
             else:
-                trim_to(&group.work[n], &own)
+                trim_to(&group.segments[n], &own)
         else:
-            members_of(&group.work[n], &own)
+            members_of(&group.segments[n], &group.members[n], &own)
             unite(&seen, &own)
-    memmove(&group.work[0], &group.work[n], (group.n - n) * sizeof(Work))
     group.n -= n
+    memmove(&group.segments[0], &group.segments[n], group.n * sizeof(Segment))
+    memmove(&group.members[0], &group.members[n], group.n * sizeof(Bits))
 
 
 cdef void compact(Scratch* group) noexcept nogil:
@@ -420,10 +433,10 @@ cdef void compact(Scratch* group) noexcept nogil:
     group.levels = 0
     for i in range(group.n):
         level = 0
-        for x in range(group.work[i].segment.start, <uint32_t> group.work[i].segment.start
-                       + group.work[i].segment.length + 1):
+        for x in range(group.segments[i].start, <uint32_t> group.segments[i].start
+                       + group.segments[i].length + 1):
             level = max(level, <uint32_t> under[x])
-        memset(under + group.work[i].segment.start, level + 1, <uint32_t> group.work[i].segment.length + 1)
+        memset(under + group.segments[i].start, level + 1, <uint32_t> group.segments[i].length + 1)
         level_of[i] = <uint8_t> level
         group.levels = max(group.levels, level + 1)
     memset(group.counts, 0, sizeof(group.counts))
@@ -433,27 +446,34 @@ cdef void compact(Scratch* group) noexcept nogil:
     for level in range(group.levels):
         places[level + 1] = places[level] + group.counts[level]
     for i in range(group.n):
-        group.spare[places[level_of[i]]] = group.work[i]
+        x = places[level_of[i]]
         places[level_of[i]] += 1
-    memcpy(group.work, group.spare, group.n * sizeof(Work))
+        group.spare[x] = group.segments[i]
+        group.spare_members[x] = group.members[i]
+    memcpy(group.segments, group.spare, group.n * sizeof(Segment))
+    memcpy(group.members, group.spare_members, group.n * sizeof(Bits))
     i = 0
     for level in range(group.levels):
-        sort_level(&group.work[i], group.counts[level])
+        sort_level(&group.segments[i], &group.members[i], group.counts[level])
         i += group.counts[level]
 
 
-cdef void sort_level(Work* work, uint32_t n) noexcept nogil:
-    """By start; no two are the same."""
-    cdef Work moved
+cdef void sort_level(Segment* segments, Bits* members, uint32_t n) noexcept nogil:
+    """By start; no two are the same. They come as a few sorted stretches."""
+    cdef Segment moved
+    cdef Bits moved_members
     cdef uint32_t i, j
     for i in range(1, n):
-        if work[i].segment.start < work[i - 1].segment.start:
-            moved = work[i]
+        if segments[i].start < segments[i - 1].start:
+            moved = segments[i]
+            moved_members = members[i]
             j = i
-            while j > 0 and work[j - 1].segment.start > moved.segment.start:
-                work[j] = work[j - 1]
+            while j > 0 and segments[j - 1].start > moved.start:
+                segments[j] = segments[j - 1]
+                members[j] = members[j - 1]
                 j -= 1
-            work[j] = moved
+            segments[j] = moved
+            members[j] = moved_members
 
 
 # --- what must hold

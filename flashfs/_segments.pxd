@@ -22,6 +22,8 @@ cdef class SegmentTable:
     cdef Piece* pieces
     cdef uint32_t pieces_room
     cdef int insert_run(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
+    cdef bint parts(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t at) noexcept nogil
+    cdef int insert_part(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
     cdef bint find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) noexcept nogil
     cdef int find_many(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas, uint8_t* levels,
                        uint8_t* approximate) noexcept nogil
@@ -44,6 +46,7 @@ cdef class SegmentTable:
     cdef int first_segment(self, uint32_t group, const Segment* segment) except -1 nogil
     cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
                       uint32_t kept, uint32_t bytes) except -1 nogil
+    cdef void fetch(self, uint32_t group) noexcept nogil
     cdef int spread(self) except -1 nogil
     cdef uint32_t known(self, lpa) except? 0xFFFFFFFF
     cdef uint32_t known_group(self, group) except? 0xFFFFFFFF

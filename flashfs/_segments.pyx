@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from flashfs._group cimport (
-    BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, LEVELS_MOST, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Scratch, Segment, View, Work,
+    BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, LEVELS_MOST, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Scratch, Segment, View,
     at_or_before, block_bytes, compact, crb_bytes, fault_of, look_up, members_of, pack_block, segment_at, slope_at, unmap,
     unpack_block, update, view, without, write_head,
 )
@@ -26,6 +26,7 @@ cdef extern from * nogil:
 
 cdef enum:
     AHEAD = 12                   # look-ups of a batch whose memory is on its way
+    PART = 4096                  # points of a run that are learned at once, or somewhat more
 
 
 cdef void splice(uint8_t* out, const uint8_t* old, uint32_t width, uint32_t first, uint32_t last, uint32_t kept,
@@ -39,25 +40,24 @@ cdef uint32_t what_stays(const View* block, uint32_t first, uint32_t last, const
                          Segment* left) noexcept nogil:
     """``segment``, and in front of it and behind it what it leaves of the segments ``first`` to ``last`` that it overlaps:
     how many in all. 0 if any of them is approximate, or still overlaps."""
-    cdef Work new, met
-    cdef Bits members
+    cdef Segment met
+    cdef Bits members, rest
     cdef uint32_t i, kept = 0
     cdef bint placed = False
-    new.segment = segment[0]
-    members_of(&new, &members)
+    members_of(segment, &rest, &members)
     for i in range(first, last):
-        segment_at(block, i, &met.segment)
-        if met.segment.slope & APPROXIMATE:
+        segment_at(block, i, &met)
+        if met.slope & APPROXIMATE:
             return 0
-        if not without(&met, &members):
+        if not without(&met, &rest, &members):
             continue
-        if met.segment.start > <uint32_t> segment.start + segment.length:
+        if met.start > <uint32_t> segment.start + segment.length:
             left[kept] = segment[0]
             kept += 1
             placed = True
-        elif <uint32_t> met.segment.start + met.segment.length >= segment.start:
+        elif <uint32_t> met.start + met.length >= segment.start:
             return 0
-        left[kept] = met.segment
+        left[kept] = met
         kept += 1
     if not placed:
         left[kept] = segment[0]
@@ -130,7 +130,7 @@ cdef class SegmentTable:
     cdef int unpack(self, uint32_t group) noexcept nogil:
         cdef uint8_t* block = self.block_of(group)
         if block == NULL:
-            self.scratch.levels = self.scratch.n = 0
+            self.scratch.levels = self.scratch.n = self.scratch.approximate = 0
         else:
             unpack_block(block, self.scratch)
         return 0
@@ -161,6 +161,22 @@ cdef class SegmentTable:
 
     cdef int insert_run(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
         """Learn a run, sorted by LPA, each LPA once and less than ``lpas``; it is newer than all that is there."""
+        cdef uint32_t at = 0, end
+        while at < n:
+            end = min(n, at + <uint32_t> PART)
+            while end < n and not self.parts(lpas, ppas, end):
+                end += 1
+            self.insert_part(lpas + at, ppas + at, end - at)
+            at = end
+        return self.spread() if self.slabs.wasteful() else 0
+
+    cdef bint parts(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t at) noexcept nogil:
+        """Whether no piece, and no bound on what it may predict, reaches over the front of point ``at``."""
+        if self.rules.pages_per_block:
+            return ppas[at] // self.rules.pages_per_block != ppas[at - 1] // self.rules.pages_per_block
+        return lpas[at] // GROUP != lpas[at - 1] // GROUP
+
+    cdef int insert_part(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
         cdef uint32_t count, i = 0, end, group
         if n > self.pieces_room:
             free(self.pieces)
@@ -177,32 +193,42 @@ cdef class SegmentTable:
             end = i + 1
             while end < count and lpas[self.pieces[end].first] // GROUP == group:
                 end += 1
+            if end < count:  # most of what an update costs is waiting for a group that nobody touched for long
+                self.fetch(lpas[self.pieces[end].first] // GROUP)
             self.insert_pieces(group, lpas, self.pieces + i, end - i)
             i = end
         return 0
 
+    cdef void fetch(self, uint32_t group) noexcept nogil:
+        """Ask for the group's block ahead of its use."""
+        cdef const uint8_t* block = at(self.slabs, self.directory[group])
+        prefetch(block)
+        prefetch(block + 64)
+        prefetch(block + 128)
+
     cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
                            uint32_t n) except -1 nogil:
         """Pieces of one group, which do not overlap."""
-        cdef Work new
+        cdef Segment new
+        cdef Bits members
         cdef uint32_t i, j, x
         for i in range(n):
-            new.segment.start = <uint8_t> pieces[i].start
-            new.segment.length = <uint8_t> pieces[i].length
-            new.segment.slope = pieces[i].slope
-            new.segment.intercept = pieces[i].intercept
-            if n == 1 and self.insert_in_place(group, &new.segment):
+            new.start = <uint8_t> pieces[i].start
+            new.length = <uint8_t> pieces[i].length
+            new.slope = pieces[i].slope
+            new.intercept = pieces[i].intercept
+            if n == 1 and self.insert_in_place(group, &new):
                 return 0
             if i == 0:
                 self.unpack(group)
-            memset(&new.members, 0, sizeof(Bits))
+            memset(&members, 0, sizeof(Bits))
             for j in range(pieces[i].first, pieces[i].first + pieces[i].n):
                 x = lpas[j] % GROUP
-                new.members.word[x >> 6] |= <uint64_t> 1 << (x & 63)
+                members.word[x >> 6] |= <uint64_t> 1 << (x & 63)
             if self.scratch.n == SEGMENTS_MOST:
                 compact(self.scratch)
                 self.crowded += 1
-            update(self.scratch, &new)
+            update(self.scratch, &new, &members)
         return self.pack(group)
 
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil:
@@ -314,7 +340,7 @@ cdef class SegmentTable:
             self.unpack(group)
             unmap(self.scratch, &gone)
             self.pack(group)
-        return 0
+        return self.spread() if self.slabs.wasteful() else 0
 
     # --- compaction
 
@@ -341,13 +367,13 @@ cdef class SegmentTable:
         cdef uint32_t group
         for group in range(self.groups):
             self.compact_group(group)
-        return self.spread()
+        return self.spread() if self.slabs.wasteful() else 0
 
     cdef int spread(self) except -1 nogil:
-        """Take the blocks out of slabs that are less than half full."""
+        """Take the blocks out of sparse slabs."""
         cdef uint32_t group, old, new, bytes
         if self.slabs.evacuate_sparse() == 0:
-            return 0
+            return self.slabs.evacuated()
         for group in range(self.groups):
             old = self.directory[group]
             if old and self.slabs.sparse(old):
@@ -359,7 +385,7 @@ cdef class SegmentTable:
                 memcpy(at(self.slabs, new), at(self.slabs, old), bytes)
                 self.slabs.give(old, bytes)
                 self.directory[group] = new
-        return 0
+        return self.slabs.evacuated()
 
     # --- in and out
 
@@ -500,16 +526,16 @@ cdef class SegmentTable:
 
     def shown(self, uint32_t i):
         """Segment ``i`` of the group in the scratch, for ``dump``."""
-        cdef Work* work = &self.scratch.work[i]
+        cdef Segment* segment = &self.scratch.segments[i]
         cdef Bits members
-        members_of(work, &members)
-        kind = "approximate" if work.segment.slope & APPROXIMATE else "accurate"
+        members_of(segment, &self.scratch.members[i], &members)
+        kind = "approximate" if segment.slope & APPROXIMATE else "accurate"
         return {
-            "kind": "hole" if work.segment.slope & HOLE else kind,
-            "start": work.segment.start,
-            "end": work.segment.start + work.segment.length,
-            "slope": half_value(work.segment.slope),
-            "intercept": work.segment.intercept,
+            "kind": "hole" if segment.slope & HOLE else kind,
+            "start": segment.start,
+            "end": segment.start + segment.length,
+            "slope": half_value(segment.slope),
+            "intercept": segment.intercept,
             "lpas": [x for x in range(GROUP) if members.word[x >> 6] >> (x & 63) & 1],
         }
 

@@ -3,8 +3,8 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
     UNIT = 4                     # bytes: a handle counts them from the base
-    SLAB_BYTES = 32768
-    SLAB_UNITS = 8192
+    SLAB_BYTES = 16384
+    SLAB_UNITS = 4096
     CLASSES_MOST = 96
 
 
@@ -19,6 +19,7 @@ cdef class Slabs:
     cdef uint32_t room, made               # slabs: the mapping has room for, were ever used
     cdef uint32_t idle, idle_n             # list of slabs without a block; those beyond IDLE_KEPT are given back
     cdef uint32_t returned_n               # of the idle ones: the kernel has their memory
+    cdef uint64_t left_wasted              # what was lost after the last evacuation
     cdef uint8_t* kind                     # per slab: its class + 1, 0 if idle; EVACUATED is added while it is emptied
     cdef uint16_t* used                    # slots in use
     cdef uint16_t* fresh                   # slots that were never used
@@ -30,6 +31,9 @@ cdef class Slabs:
     cdef bint same_slot(self, uint32_t bytes, uint32_t other) noexcept nogil
     cdef int resize(self, uint32_t bytes, uint32_t other) noexcept nogil
     cdef bint sparse(self, uint32_t handle) noexcept nogil
+    cdef uint64_t wasted(self) noexcept nogil
+    cdef bint wasteful(self) noexcept nogil
+    cdef int evacuated(self) noexcept nogil
     cdef uint32_t evacuate_sparse(self) noexcept nogil
     cdef bint grow(self) noexcept nogil
     cdef bint tables(self, uint32_t room) noexcept nogil

@@ -1,11 +1,12 @@
 """Small blocks of memory under 32-bit handles: for tables of millions of blocks of a dozen bytes and more.
 
 The C library's smallest block takes 32 bytes and a pointer to it 8; a learned mapping's is often 12. Here blocks of one
-size class share slabs of 32 KiB, classes are 4 bytes apart up to 64 and a sixteenth above, and a handle takes 4 bytes and
+size class share slabs of 16 KiB, classes are 4 bytes apart up to 52 and a twelfth above, and a handle takes 4 bytes and
 names up to 16 GiB. The slabs are one mapping that grows in place or moves as a whole (the kernel moves page tables, not
-data). A slab that becomes empty serves any class next, and beyond a few its memory goes back to the kernel. After much
-churn many slabs may be nearly empty: ``evacuate_sparse`` marks them, and whoever holds the handles takes their blocks
-elsewhere.
+data). A slab that becomes empty serves any class next, and beyond a few its memory goes back to the kernel.
+
+Churn leaves slabs half empty. When ``wasteful`` says that an eighth is lost, ``evacuate_sparse`` marks them, and whoever
+holds the handles takes their blocks elsewhere: handles are in one place, so blocks may move.
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -21,9 +22,9 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef enum:
     EVACUATED = 0x80             # in ``kind``: being emptied, in no list
-    IDLE_KEPT = 8                # slabs
+    IDLE_KEPT = 4                # slabs
     SLABS_FIRST = 32
-    SLABS_MOST = 524288
+    SLABS_MOST = 1048576
     TABLE_BYTES = 15             # per slab, beside it: kind, used, fresh, hole, after, before
 
 
@@ -48,7 +49,9 @@ cdef class Slabs:
                 size += 1
             self.slot_units[self.classes] = <uint16_t> units
             self.classes += 1
-            units += max(1, units // 16)
+            units += max(1, units // 12)
+            if units > SLAB_UNITS // 64:  # few in a slab: no tail is left over
+                units = SLAB_UNITS // (SLAB_UNITS // units)
         self.made = 1
         if not self.tables(SLABS_FIRST):
             raise MemoryError
@@ -208,19 +211,34 @@ cdef class Slabs:
         return 0
 
     cdef uint32_t evacuate_sparse(self) noexcept nogil:
-        """Close slabs that are less than half full to new blocks; how many. Their blocks have to be taken elsewhere now:
-        those whose handle ``sparse`` says yes to."""
+        """Close slabs that are less than seven eighths full to new blocks; how many. Their blocks have to be taken
+        elsewhere now: those whose handle ``sparse`` says yes to."""
         cdef uint32_t slab, which, slots, marked = 0
         for slab in range(1, self.made):
             if self.kind[slab] == 0 or self.kind[slab] & EVACUATED:
                 continue
             which = self.kind[slab] - 1
             slots = SLAB_UNITS // self.slot_units[which]
-            if self.used[slab] * 2 < slots and not (self.partial[which] == slab and self.after[slab] == 0):
+            if self.used[slab] * 8 < slots * 7 and not (self.partial[which] == slab and self.after[slab] == 0):
                 self.unlink(slab, which)  # it has free slots, so it was in the list
                 self.kind[slab] |= EVACUATED
                 marked += 1
         return marked
+
+    cdef uint64_t wasted(self) noexcept nogil:
+        """Bytes of slabs in use that no block asked for."""
+        return (self.made - 1 - self.idle_n) * <uint64_t> SLAB_BYTES - self.taken_bytes
+
+    cdef bint wasteful(self) noexcept nogil:
+        """Whether so much is lost that evacuating is worth it: an eighth, and much more than the last one left."""
+        cdef uint64_t wasted = self.wasted()
+        return (wasted > self.taken_bytes // 8 + 8 * SLAB_BYTES
+                and wasted > self.left_wasted + self.taken_bytes // 24 + 8 * SLAB_BYTES)
+
+    cdef int evacuated(self) noexcept nogil:
+        """That is done: what is still lost is no reason to do it again."""
+        self.left_wasted = self.wasted()
+        return 0
 
     cdef bint sparse(self, uint32_t handle) noexcept nogil:
         return self.kind[handle // SLAB_UNITS] & EVACUATED != 0
