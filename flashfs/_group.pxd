@@ -99,7 +99,7 @@ cdef inline void segment_at(const View* block, uint32_t i, Segment* out) noexcep
 
 
 cdef inline uint32_t at_or_before(const uint8_t* starts, uint32_t n, uint32_t x) noexcept nogil:
-    """How many of ``n`` >= 1 sorted starts are ``x`` or less. No branch depends on them: half the guesses would be wrong."""
+    """How many of ``n`` >= 1 sorted starts are ``x`` or less. No branch depends on them: half the guesses fail."""
     cdef const uint8_t* low = starts
     cdef uint32_t half
     while n > 1:

@@ -3,10 +3,10 @@
 A block holds a group as it is in memory and as it goes to flash; offsets are LPAs within the group.
 
     u8 levels | u16 CRB bytes | u8 segments - 1, a level each | CRB
-    n segments, from the top level down: n x u8 start | n x u8 length | n x u16 slope (half precision) | n x u32 intercept
+    n segments, from the top level down: n x u8 start | n x u8 length | n x u16 slope (a half) | n x u32 intercept
 
-A segment is 8 bytes, but its four fields lie with those of the others: a look-up reads starts, then one length, and only
-where it ends a slope and an intercept, so that a crowded group costs a few cache lines and not one or two a step.
+A segment is 8 bytes, but its four fields lie with those of the others: a look-up reads starts, then one length, and
+only where it ends a slope and an intercept, so that a crowded group costs a few cache lines and not one or two a step.
 
 Three kinds of segment, by their slope: *accurate* (lowest bit 0) holds the LPAs start, start + stride, ... start +
 length, where stride = round(1 / slope); *approximate* (lowest bit 1) holds those that the CRB lists for it; a *hole*
@@ -282,9 +282,9 @@ cdef void push_down(Scratch* group, const Segment* victim, const Bits* members) 
 
 
 cdef void update(Scratch* group, const Segment* new, const Bits* members) noexcept nogil:
-    """Algorithm 1, seg_update at the top level; ``members`` are all that the segment holds. There is room for one segment
-    and one level more than the most that a block has; whoever calls sees to it that a group that has come so far is
-    compacted."""
+    """Algorithm 1, seg_update at the top level; ``members`` are all that the segment holds. There is room for one
+    segment and one level more than the most that a block has; whoever calls sees to it that a group that has come so
+    far is compacted."""
     cdef Segment victim
     cdef Bits kept
     cdef uint32_t i = 0
@@ -355,8 +355,8 @@ cdef void dig(Scratch* group, const Bits* gone, const Bits* held) noexcept nogil
 
 
 cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
-    """Those LPAs are not mapped any more: they are taken from every segment where that can be said by its ends or in the
-    CRB, and where an accurate one has them in its middle, a hole covers them."""
+    """Those LPAs are not mapped any more: they are taken from every segment where that can be said by its ends or in
+    the CRB, and where an accurate one has them in its middle, a hole covers them."""
     cdef Bits mapped = gone[0], held, own
     cdef uint32_t level = 0, i = 0, left
     keep_mapped(group, &mapped)
@@ -480,10 +480,10 @@ cdef void sort_level(Segment* segments, Bits* members, uint32_t n) noexcept nogi
 
 cdef const char* levels_fault(const View* block) noexcept nogil:
     cdef Segment segment
-    cdef uint32_t level, i, at = 0, after, stride
+    cdef uint32_t level, _i, at = 0, after, stride
     for level in range(block.levels):
         after = 0
-        for i in range(<uint32_t> block.counts[level] + 1):
+        for _i in range(<uint32_t> block.counts[level] + 1):
             segment_at(block, at, &segment)
             at += 1
             if <uint32_t> segment.start + segment.length >= GROUP:
@@ -499,7 +499,8 @@ cdef const char* levels_fault(const View* block) noexcept nogil:
                     return b"a slope is not a number"
             elif segment.slope:
                 stride = stride_of(segment.slope)
-                if not 1 <= stride <= STRIDE_MOST or segment.slope != half_floor(1.0 / stride) & ~<uint16_t> APPROXIMATE:
+                if not 1 <= stride <= STRIDE_MOST or (
+                        segment.slope != half_floor(1.0 / stride) & ~<uint16_t> APPROXIMATE):
                     return b"an accurate segment's slope is not the one of its stride"
                 if segment.length % stride:
                     return b"an accurate segment's last LPA is not on its stride"
@@ -555,11 +556,11 @@ cdef const char* crb_fault(const View* block) noexcept nogil:
 
 
 cdef const char* fault_of(const uint8_t* block, uint32_t bytes) noexcept nogil:
-    """What is wrong with a block that may be anything, or NULL. A sound one has these properties: its bytes are what its
-    head says; it has 1 to 255 levels and at most 256 segments; in each level the segments are sorted and do not overlap;
-    accurate segments have the slope of their stride, and end on it; approximate ones have one run of the CRB each, which
-    begins with their start and ends with their end, and no run is left over; the runs are sorted, and by their starts;
-    no LPA is twice in the CRB, so that no two approximate segments have one start."""
+    """What is wrong with a block that may be anything, or NULL. A sound one has these properties: its bytes are what
+    its head says; it has 1 to 255 levels and at most 256 segments; in each level the segments are sorted and do not
+    overlap; accurate segments have the slope of their stride, and end on it; approximate ones have one run of the CRB
+    each, which begins with their start and ends with their end, and no run is left over; the runs are sorted, and by
+    their starts; no LPA is twice in the CRB, so that no two approximate segments have one start."""
     cdef View parts
     cdef const char* fault
     if bytes < HEAD or block[0] == 0 or bytes < HEAD + <uint32_t> block[0] or bytes != block_bytes(block):

@@ -2,7 +2,7 @@
 
 A run is sorted by LPA, and no LPA comes twice. A *piece* stands for consecutive points of it by a line
 
-    PPA = f(x) = ceil(K x) + I        x: offset of the LPA in its group; K: half-precision float >= 0; I: integer mod 2^32
+    PPA = f(x) = ceil(K x) + I      x: offset of the LPA in its group; K: half-precision float >= 0; I: integer mod 2^32
 
 A piece is *accurate* or *approximate*, and K's lowest bit says which (0 accurate). What is judged is always the line as
 it is encoded, in whole numbers, never the line before rounding:
@@ -282,8 +282,9 @@ cdef bint line_at(Fit* fit, uint32_t n, int64_t intercept) noexcept nogil:
 
 
 cdef bint try_intercept(Fit* fit, uint32_t n, int64_t intercept) noexcept nogil:
-    """A witness of that intercept for the first ``n`` points, if there is one. What lies within the polygon by more than
-    its slack is sure, what lies outside by as much is out of question, and only between the two the points are asked."""
+    """A witness of that intercept for the first ``n`` points, if there is one. What lies within the polygon by more
+    than its slack is sure, what lies outside by as much is out of question, and only between the two the points are
+    asked."""
     cdef double low, high
     cdef uint16_t first
     cdef int last
@@ -342,8 +343,8 @@ cdef inline bint between(const Fit* fit, uint32_t at) noexcept nogil:
 
 
 cdef bint new_witness(Fit* fit, uint32_t at) noexcept nogil:
-    """One that passes all points up to ``at``; whether there is any. The last points cut most, and leave little to those
-    before them: so the polygon learns of points only now, and backwards."""
+    """One that passes all points up to ``at``; whether there is any. The last points cut most, and leave little to
+    those before them: so the polygon learns of points only now, and backwards."""
     cdef uint32_t i = at
     if at == 1 and not begin(fit):
         return False
@@ -433,7 +434,8 @@ cdef inline void finish(const Fit* fit, uint32_t from_point, uint32_t first, uin
 
 
 cdef uint32_t steady_until(const Fit* fit, uint32_t at, uint32_t start) noexcept nogil:
-    """Where the constant stride that ends with point ``at`` began, if the one that ends before it began at ``start``."""
+    """Where the constant stride that ends with point ``at`` began, if the one that ends before it began at
+    ``start``."""
     cdef uint32_t stride
     if at == 0 or fit.ppas[at] != fit.ppas[at - 1] + 1:
         return at
@@ -496,7 +498,8 @@ cdef uint32_t divide(Fit* fit, uint32_t n, uint32_t from_point, Piece* out, uint
     return first
 
 
-cdef uint32_t next_pieces(Fit* fit, uint32_t objective, uint32_t from_point, Piece* out, uint32_t* count) noexcept nogil:
+cdef uint32_t next_pieces(Fit* fit, uint32_t objective, uint32_t from_point, Piece* out,
+                          uint32_t* count) noexcept nogil:
     """One piece for the first points, or several; how many points they hold."""
     cdef uint32_t steady, n
     steady = constant_stride(fit.lpas, fit.ppas, fit.n, fit.mask, &out[count[0]])

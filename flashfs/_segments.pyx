@@ -1,32 +1,32 @@
 """LeaFTL's log-structured mapping table (ASPLOS'23, 3.4 and 3.7): segments in levels, in groups of 256 LPAs.
 
-Each group is one packed block of memory (flashfs._group has its bytes and the paper's algorithms), or none if nothing of
-it is mapped. A directory of 4 bytes a group names the blocks; they lie in slabs (flashfs._slabs), so a group of one
+Each group is one packed block of memory (flashfs._group has its bytes and the paper's algorithms), or none if nothing
+of it is mapped. A directory of 4 bytes a group names the blocks; they lie in slabs (flashfs._slabs), so a group of one
 segment, the least that a sequentially written one needs, takes 12 bytes and its 4 in the directory.
 
 What is modelled, byte for byte: 8 a segment, the CRBs with their nulls, 1 a level and 3 a group that has a block, 4 a
 group in the directory. The paper counts the first two.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
 from flashfs._group cimport (
     BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, LEVELS_MOST, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Scratch, Segment, View,
-    at_or_before, block_bytes, compact, crb_bytes, fault_of, look_up, members_of, pack_block, segment_at, slope_at, unmap,
-    unpack_block, update, view, without, write_head,
+    at_or_before, block_bytes, compact, crb_bytes, fault_of, look_up, members_of, pack_block, segment_at, slope_at,
+    unmap, unpack_block, update, view, without, write_head,
 )
-from flashfs._learn cimport APPROXIMATE, Piece, check_run, half_value, learn, make_rules, stride_of
-from flashfs._slabs cimport Slabs, at
+from flashfs._learn cimport APPROXIMATE, Piece, check_run, half_value, learn, make_rules
+from flashfs._slabs cimport Slabs, block_at
 
 cdef extern from * nogil:
     void prefetch "__builtin_prefetch" (const void* address)
 
 cdef enum:
     AHEAD = 12                   # look-ups of a batch whose memory is on its way
-    PART = 4096                  # points of a run that are learned at once, or somewhat more
+    PART = 1024                  # points of a run that are learned at once, or somewhat more
 
 
 cdef void splice(uint8_t* out, const uint8_t* old, uint32_t width, uint32_t first, uint32_t last, uint32_t kept,
@@ -38,8 +38,8 @@ cdef void splice(uint8_t* out, const uint8_t* old, uint32_t width, uint32_t firs
 
 cdef uint32_t what_stays(const View* block, uint32_t first, uint32_t last, const Segment* segment,
                          Segment* left) noexcept nogil:
-    """``segment``, and in front of it and behind it what it leaves of the segments ``first`` to ``last`` that it overlaps:
-    how many in all. 0 if any of them is approximate, or still overlaps."""
+    """``segment``, and in front of it and behind it what it leaves of the segments ``first`` to ``last`` that it
+    overlaps: how many in all. 0 if any of them is approximate, or still overlaps."""
     cdef Segment met
     cdef Bits members, rest
     cdef uint32_t i, kept = 0
@@ -89,7 +89,7 @@ cdef class SegmentTable:
 
     cdef uint8_t* block_of(self, uint32_t group) noexcept nogil:
         """NULL if nothing of the group is mapped."""
-        return at(self.slabs, self.directory[group]) if self.directory[group] else NULL
+        return block_at(self.slabs, self.directory[group]) if self.directory[group] else NULL
 
     cdef int tally(self, const uint8_t* block, int64_t sign) noexcept nogil:
         cdef uint32_t bytes = crb_bytes(block)
@@ -113,19 +113,19 @@ cdef class SegmentTable:
         old one out of the tally, and makes this one sound at once."""
         cdef uint32_t old = self.directory[group], old_bytes = 0, new
         if old:
-            old_bytes = block_bytes(at(self.slabs, old))
+            old_bytes = block_bytes(block_at(self.slabs, old))
             if self.slabs.same_slot(old_bytes, bytes):
                 self.slabs.resize(old_bytes, bytes)
-                return at(self.slabs, old)
+                return block_at(self.slabs, old)
         new = self.slabs.take(bytes)
         if new == 0:
             with gil:
                 raise MemoryError
         if old:
-            memcpy(at(self.slabs, new), at(self.slabs, old), min(old_bytes, bytes))
+            memcpy(block_at(self.slabs, new), block_at(self.slabs, old), min(old_bytes, bytes))
             self.slabs.give(old, old_bytes)
         self.directory[group] = new
-        return at(self.slabs, new)
+        return block_at(self.slabs, new)
 
     cdef int unpack(self, uint32_t group) noexcept nogil:
         cdef uint8_t* block = self.block_of(group)
@@ -201,7 +201,7 @@ cdef class SegmentTable:
 
     cdef void fetch(self, uint32_t group) noexcept nogil:
         """Ask for the group's block ahead of its use."""
-        cdef const uint8_t* block = at(self.slabs, self.directory[group])
+        cdef const uint8_t* block = block_at(self.slabs, self.directory[group])
         prefetch(block)
         prefetch(block + 64)
         prefetch(block + 128)
@@ -232,8 +232,8 @@ cdef class SegmentTable:
         return self.pack(group)
 
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil:
-        """What ``update`` does, for the case that is by far the most frequent: an accurate segment that leaves of those it
-        meets in the top level nothing, or nothing that overlaps it. 0, and nothing done, in any other case."""
+        """What ``update`` does, for the case that is by far the most frequent: an accurate segment that leaves of
+        those it meets in the top level nothing, or nothing that overlaps it. 0, and nothing done, in any other case."""
         cdef uint8_t* block = self.block_of(group)
         cdef Segment[3] left
         cdef View old
@@ -295,8 +295,8 @@ cdef class SegmentTable:
     # --- look-up
 
     cdef bint find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) noexcept nogil:
-        """Whether ``lpa``, which is less than ``lpas``, is mapped; where its segment says (if that is approximate, within
-        gamma pages of there), and how many levels were searched, 0 if the group has none."""
+        """Whether ``lpa``, which is less than ``lpas``, is mapped; where its segment says (if that is approximate,
+        within gamma pages of there), and how many levels were searched, 0 if the group has none."""
         cdef const uint8_t* block = self.block_of(lpa // GROUP)
         levels[0] = 0
         approximate[0] = False
@@ -311,7 +311,7 @@ cdef class SegmentTable:
             if i + 2 * AHEAD < n:
                 prefetch(&self.directory[lpas[i + 2 * AHEAD] // GROUP])
             if i + AHEAD < n:
-                prefetch(at(self.slabs, self.directory[lpas[i + AHEAD] // GROUP]))
+                prefetch(block_at(self.slabs, self.directory[lpas[i + AHEAD] // GROUP]))
             ppas[i] = ppa if self.find(lpas[i], &ppa, &searched, &about) else 0xFFFFFFFF
             if levels != NULL:
                 levels[i] = <uint8_t> searched
@@ -377,12 +377,12 @@ cdef class SegmentTable:
         for group in range(self.groups):
             old = self.directory[group]
             if old and self.slabs.sparse(old):
-                bytes = block_bytes(at(self.slabs, old))
+                bytes = block_bytes(block_at(self.slabs, old))
                 new = self.slabs.take(bytes)
                 if new == 0:
                     with gil:
                         raise MemoryError
-                memcpy(at(self.slabs, new), at(self.slabs, old), bytes)
+                memcpy(block_at(self.slabs, new), block_at(self.slabs, old), bytes)
                 self.slabs.give(old, bytes)
                 self.directory[group] = new
         return self.slabs.evacuated()
@@ -430,8 +430,8 @@ cdef class SegmentTable:
         return self.rules.gamma
 
     def insert(self, lpas, ppas):
-        """Learn a run: LPAs that rise, and their PPAs. It is newer than all that is there. ValueError says what is wrong
-        with it."""
+        """Learn a run: LPAs that rise, and their PPAs. It is newer than all that is there. ValueError says what is
+        wrong with it."""
         cdef const uint32_t[::1] xs = np.ascontiguousarray(lpas, np.uint32)
         cdef const uint32_t[::1] ys = np.ascontiguousarray(ppas, np.uint32)
         check_run(xs, ys)
@@ -503,8 +503,9 @@ cdef class SegmentTable:
         self.drop_group(self.known_group(group))
 
     def dump(self, group):
-        """A group for the eye: {"levels": [[segment, ...], ...], "crb": [[LPA, ...], ...], "bytes": n}, from the top level
-        down. A segment is {"kind", "start", "end", "slope", "intercept", "lpas"}; LPAs are offsets in the group."""
+        """A group for the eye: {"levels": [[segment, ...], ...], "crb": [[LPA, ...], ...], "bytes": n}, from the top
+        level down. A segment is {"kind", "start", "end", "slope", "intercept", "lpas"}; LPAs are offsets in the
+        group."""
         cdef uint8_t* block = self.block_of(self.known_group(group))
         cdef View parts
         cdef uint32_t i, at = 0
@@ -575,7 +576,7 @@ cdef class SegmentTable:
             if group == self.groups - 1:
                 ends = [piece["end"] for level in self.dump(group)["levels"] for piece in level]
                 if group * GROUP + max(ends) >= self.lpas:
-                    problems.append(f"group {group}: a segment of LPA {group * GROUP + max(ends)}, {self.lpas} there are")
+                    problems.append(f"group {group}: a segment ends at offset {max(ends)}, beyond the last LPA")
         counted = (self.segments, self.levels, self.crb_bytes, self.mapped_groups, self.slabs.taken_bytes)
         if counted != (segments, levels, crb, groups, taken):
             problems.append(f"segments, levels, CRB bytes, groups, bytes counted {counted}, "

@@ -43,5 +43,5 @@ cdef class Slabs:
     cdef void close_slab(self, uint32_t slab, uint32_t which) noexcept nogil
 
 
-cdef inline uint8_t* at(Slabs slabs, uint32_t handle) noexcept nogil:
+cdef inline uint8_t* block_at(Slabs slabs, uint32_t handle) noexcept nogil:
     return slabs.base + <uint64_t> handle * UNIT

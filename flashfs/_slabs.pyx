@@ -5,8 +5,8 @@ size class share slabs of 16 KiB, classes are 4 bytes apart up to 52 and a twelf
 names up to 16 GiB. The slabs are one mapping that grows in place or moves as a whole (the kernel moves page tables, not
 data). A slab that becomes empty serves any class next, and beyond a few its memory goes back to the kernel.
 
-Churn leaves slabs half empty. When ``wasteful`` says that an eighth is lost, ``evacuate_sparse`` marks them, and whoever
-holds the handles takes their blocks elsewhere: handles are in one place, so blocks may move.
+Churn leaves slabs half empty. When ``wasteful`` says that an eighth is lost, ``evacuate_sparse`` marks them, and
+whoever holds the handles takes their blocks elsewhere: handles are in one place, so blocks may move.
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -22,7 +22,7 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef enum:
     EVACUATED = 0x80             # in ``kind``: being emptied, in no list
-    IDLE_KEPT = 4                # slabs
+    IDLE_KEPT = 1                # slabs
     SLABS_FIRST = 32
     SLABS_MOST = 1048576
     TABLE_BYTES = 15             # per slab, beside it: kind, used, fresh, hole, after, before
@@ -211,7 +211,7 @@ cdef class Slabs:
         return 0
 
     cdef uint32_t evacuate_sparse(self) noexcept nogil:
-        """Close slabs that are less than seven eighths full to new blocks; how many. Their blocks have to be taken
+        """Close slabs that are less than 15 sixteenths full to new blocks; how many. Their blocks have to be taken
         elsewhere now: those whose handle ``sparse`` says yes to."""
         cdef uint32_t slab, which, slots, marked = 0
         for slab in range(1, self.made):
@@ -219,7 +219,7 @@ cdef class Slabs:
                 continue
             which = self.kind[slab] - 1
             slots = SLAB_UNITS // self.slot_units[which]
-            if self.used[slab] * 8 < slots * 7 and not (self.partial[which] == slab and self.after[slab] == 0):
+            if self.used[slab] * 16 < slots * 15 and not (self.partial[which] == slab and self.after[slab] == 0):
                 self.unlink(slab, which)  # it has free slots, so it was in the list
                 self.kind[slab] |= EVACUATED
                 marked += 1
@@ -232,8 +232,8 @@ cdef class Slabs:
     cdef bint wasteful(self) noexcept nogil:
         """Whether so much is lost that evacuating is worth it: an eighth, and much more than the last one left."""
         cdef uint64_t wasted = self.wasted()
-        return (wasted > self.taken_bytes // 8 + 8 * SLAB_BYTES
-                and wasted > self.left_wasted + self.taken_bytes // 24 + 8 * SLAB_BYTES)
+        return (wasted > self.taken_bytes // 8 + 2 * SLAB_BYTES
+                and wasted > self.left_wasted + self.taken_bytes // 32 + 2 * SLAB_BYTES)
 
     cdef int evacuated(self) noexcept nogil:
         """That is done: what is still lost is no reason to do it again."""

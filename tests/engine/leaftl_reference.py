@@ -42,8 +42,8 @@ class Group:
         self.levels: list[list[Held]] = []
 
     def tidy(self) -> None:
-        self.levels = [sorted((held for held in level if held.lpas), key=lambda held: held.lpas) for level in self.levels]
-        self.levels = [level for level in self.levels if level]
+        kept = [[held for held in level if held.lpas] for level in self.levels]
+        self.levels = [sorted(level, key=lambda held: held.lpas) for level in kept if level]
 
     def update(self, new: Held) -> None:
         taken = set(new.lpas)

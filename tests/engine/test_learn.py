@@ -165,7 +165,9 @@ def fewest(points: Points, gamma: int, pages: int) -> int:
         block = points[parts]
         low, high = (min(y for _, y in block), max(y for _, y in block)) if pages else (0, 2**32 - 2)
         for first in range(parts.stop - 1, parts.start - 1, -1):
-            end = next((i for i in range(first, parts.stop) if points[i][0] // 256 != points[first][0] // 256), parts.stop)
+            end = first + 1
+            while end < parts.stop and points[end][0] // 256 == points[first][0] // 256:
+                end += 1
             reach = reach_accurate(points[first:end])
             if gamma:
                 reach = max(reach, reach_approximate(points[first:end], gamma, low, high))

@@ -81,7 +81,7 @@ def test_an_lpa_0_in_the_crb_is_no_null() -> None:
 
 
 def test_a_stale_crb_entry_does_not_pass_over_a_newer_accurate_segment() -> None:
-    """A look-up that jumped from the CRB to its segment, as the figure's text suggests, would find the old page here."""
+    """A look-up that jumped from the CRB to its segment, as the paper's text suggests, would find the old page here."""
     table = SegmentTable(256, gamma=1)
     table.insert([75, 78, 82], [400, 401, 402])
     table.insert([72, 73, 80], [450, 451, 452])
