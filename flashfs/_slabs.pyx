@@ -1,9 +1,10 @@
 """Small blocks of memory under 32-bit handles: for tables of millions of blocks of a dozen bytes and more.
 
 The C library's smallest block takes 32 bytes and a pointer to it 8; a learned mapping's is often 12. Here blocks of one
-size class share slabs of 16 KiB, classes are 4 bytes apart up to 52 and a twelfth above, and a handle takes 4 bytes and
-names up to 16 GiB. The slabs are one mapping that grows in place or moves as a whole (the kernel moves page tables, not
-data). A slab that becomes empty serves any class next, and beyond a few its memory goes back to the kernel.
+size class share slabs of 4 KiB (large ones, spans of four), classes are 4 bytes apart up to 52 and a twelfth above, and
+a handle takes 4 bytes and names up to 16 GiB. The slabs are one mapping that grows in place or moves as a whole (the
+kernel moves page tables, not data). A slab that becomes empty serves any class next (of its span), and beyond a few its
+memory goes back to the kernel.
 
 Churn leaves slabs half empty. When ``wasteful`` says that an eighth is lost, ``evacuate_sparse`` marks them, and
 whoever holds the handles takes their blocks elsewhere: handles are in one place, so blocks may move.
@@ -22,9 +23,11 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef enum:
     EVACUATED = 0x80             # in ``kind``: being emptied, in no list
-    IDLE_KEPT = 1                # slabs
-    SLABS_FIRST = 32
-    SLABS_MOST = 1048576
+    CONTINUED = 0x70
+    SMALL_UNITS = 32             # of the largest slot that lies in a single slab
+    IDLE_KEPT = 4                # slabs, and as many spans
+    SLABS_FIRST = 64
+    SLABS_MOST = 4194304
     TABLE_BYTES = 15             # per slab, beside it: kind, used, fresh, hole, after, before
 
 
@@ -33,8 +36,8 @@ cdef class Slabs:
 
     def __cinit__(self, uint32_t largest):
         cdef uint32_t units = 1, size
-        if not 1 <= largest <= SLAB_BYTES // 4:
-            raise ValueError(f"blocks of {largest} bytes: 1 to {SLAB_BYTES // 4} would do")
+        if not 1 <= largest <= SLAB_BYTES:
+            raise ValueError(f"blocks of {largest} bytes: 1 to {SLAB_BYTES} would do")
         self.largest = largest
         self.class_of = <uint8_t*> calloc(largest // UNIT + 2, 1)
         self.base = <uint8_t*> mmap(NULL, SLABS_FIRST * SLAB_BYTES, PROT_READ | PROT_WRITE,
@@ -48,10 +51,11 @@ cdef class Slabs:
                 self.class_of[size] = <uint8_t> self.classes
                 size += 1
             self.slot_units[self.classes] = <uint16_t> units
+            self.slots[self.classes] = <uint16_t> ((SLAB_UNITS if units <= SMALL_UNITS else SPAN * SLAB_UNITS) // units)
             self.classes += 1
             units += max(1, units // 12)
-            if units > SLAB_UNITS // 64:  # few in a slab: no tail is left over
-                units = SLAB_UNITS // (SLAB_UNITS // units)
+            if units > SMALL_UNITS:  # few in a span: no tail is left over
+                units = SPAN * SLAB_UNITS // (SPAN * SLAB_UNITS // units)
         self.made = 1
         if not self.tables(SLABS_FIRST):
             raise MemoryError
@@ -133,35 +137,39 @@ cdef class Slabs:
 
     cdef uint32_t open_slab(self, uint32_t which) noexcept nogil:
         """An empty slab for that class, linked; 0 if there is no memory."""
-        cdef uint32_t slab = self.idle
+        cdef bint large = self.slot_units[which] > SMALL_UNITS
+        cdef uint32_t slab = self.idle[large], i, n = SPAN if large else 1
         if slab:
-            self.idle = self.after[slab]
-            self.idle_n -= 1
-            self.returned_n -= self.returned_n > 0  # the last that came are on top, and those went back
+            self.idle[large] = self.after[slab]
+            self.idle_n[large] -= 1
+            self.returned_n[large] -= self.returned_n[large] > 0  # the last that came are on top, and those went back
         else:
-            if self.made == self.room and not self.grow():
+            if self.made + n > self.room and not self.grow():
                 return 0
             slab = self.made
-            self.made += 1
+            self.made += n
+            for i in range(1, n):
+                self.kind[slab + i] = <uint8_t> (CONTINUED + i)
         self.kind[slab] = <uint8_t> (which + 1)
         self.used[slab] = 0
         self.hole[slab] = 0
-        self.fresh[slab] = <uint16_t> (SLAB_UNITS // self.slot_units[which])
+        self.fresh[slab] = self.slots[which]
         self.link(slab, which)
         return slab
 
     cdef void close_slab(self, uint32_t slab, uint32_t which) noexcept nogil:
         """Its last block went."""
+        cdef bint large = self.slot_units[which] > SMALL_UNITS
         if not self.kind[slab] & EVACUATED:
             self.unlink(slab, which)
         self.kind[slab] = 0
-        self.after[slab] = self.idle
-        self.idle = slab
-        self.idle_n += 1
-        if self.idle_n - self.returned_n > IDLE_KEPT:
+        self.after[slab] = self.idle[large]
+        self.idle[large] = slab
+        self.idle_n[large] += 1
+        if self.idle_n[large] - self.returned_n[large] > IDLE_KEPT:
             # the kept ones are below in the list and stay touched; the kernel fills this one with zeros when it is used
-            madvise(self.base + <uint64_t> slab * SLAB_BYTES, SLAB_BYTES, MADV_DONTNEED)
-            self.returned_n += 1
+            madvise(self.base + <uint64_t> slab * SLAB_BYTES, (SPAN if large else 1) * SLAB_BYTES, MADV_DONTNEED)
+            self.returned_n[large] += 1
 
     # --- blocks
 
@@ -189,8 +197,8 @@ cdef class Slabs:
 
     cdef int give(self, uint32_t handle, uint32_t bytes) noexcept nogil:
         """Take back a block that was asked for with that many bytes."""
-        cdef uint32_t which = self.class_of[(bytes + UNIT - 1) // UNIT], slab = handle // SLAB_UNITS
-        cdef uint32_t unit = handle % SLAB_UNITS
+        cdef uint32_t which = self.class_of[(bytes + UNIT - 1) // UNIT], slab = self.slab_of(handle)
+        cdef uint32_t unit = handle - slab * SLAB_UNITS
         self.taken_bytes -= bytes
         self.used[slab] -= 1
         if not self.kind[slab] & EVACUATED and self.hole[slab] == 0 and self.fresh[slab] == 0:
@@ -213,13 +221,14 @@ cdef class Slabs:
     cdef uint32_t evacuate_sparse(self) noexcept nogil:
         """Close slabs that are less than 15 sixteenths full to new blocks; how many. Their blocks have to be taken
         elsewhere now: those whose handle ``sparse`` says yes to."""
-        cdef uint32_t slab, which, slots, marked = 0
+        cdef uint32_t slab, which, marked = 0
         for slab in range(1, self.made):
-            if self.kind[slab] == 0 or self.kind[slab] & EVACUATED:
+            if self.kind[slab] == 0 or self.kind[slab] >= CONTINUED:  # EVACUATED is more
                 continue
             which = self.kind[slab] - 1
-            slots = SLAB_UNITS // self.slot_units[which]
-            if self.used[slab] * 16 < slots * 15 and not (self.partial[which] == slab and self.after[slab] == 0):
+            if self.partial[which] == slab and self.after[slab] == 0:
+                continue  # the only one with room
+            if self.used[slab] * 16 < self.slots[which] * 15:
                 self.unlink(slab, which)  # it has free slots, so it was in the list
                 self.kind[slab] |= EVACUATED
                 marked += 1
@@ -227,13 +236,21 @@ cdef class Slabs:
 
     cdef uint64_t wasted(self) noexcept nogil:
         """Bytes of slabs in use that no block asked for."""
-        return (self.made - 1 - self.idle_n) * <uint64_t> SLAB_BYTES - self.taken_bytes
+        return self.slabs_in_use() * SLAB_BYTES - self.taken_bytes
+
+    cdef uint64_t slabs_in_use(self) noexcept nogil:
+        return self.made - 1 - self.idle_n[0] - SPAN * self.idle_n[1]
+
+    cdef uint32_t slab_of(self, uint32_t handle) noexcept nogil:
+        """The slab, or the first of the span, that a block is in."""
+        cdef uint32_t slab = handle // SLAB_UNITS
+        return slab - (self.kind[slab] & 15) if self.kind[slab] & 0xF0 == CONTINUED else slab
 
     cdef bint wasteful(self) noexcept nogil:
         """Whether so much is lost that evacuating is worth it: an eighth, and much more than the last one left."""
         cdef uint64_t wasted = self.wasted()
-        return (wasted > self.taken_bytes // 8 + 2 * SLAB_BYTES
-                and wasted > self.left_wasted + self.taken_bytes // 32 + 2 * SLAB_BYTES)
+        return (wasted > self.taken_bytes // 8 + 8 * SLAB_BYTES
+                and wasted > self.left_wasted + self.taken_bytes // 32 + 8 * SLAB_BYTES)
 
     cdef int evacuated(self) noexcept nogil:
         """That is done: what is still lost is no reason to do it again."""
@@ -241,11 +258,12 @@ cdef class Slabs:
         return 0
 
     cdef bint sparse(self, uint32_t handle) noexcept nogil:
-        return self.kind[handle // SLAB_UNITS] & EVACUATED != 0
+        return self.kind[self.slab_of(handle)] & EVACUATED != 0
 
     def allocated(self):
         """Bytes of memory in use: slabs (but for those the kernel has back), and the tables beside them."""
-        return (self.made - 1 - self.returned_n) * SLAB_BYTES + self.room * TABLE_BYTES + self.largest // UNIT + 2
+        touched = self.made - 1 - self.returned_n[0] - SPAN * self.returned_n[1]
+        return touched * SLAB_BYTES + self.room * TABLE_BYTES + self.largest // UNIT + 2
 
     def check(self):
         """Each slab's used, free and fresh slots add up; a slab is in its class's list if it has room, and not else."""
@@ -261,14 +279,14 @@ cdef class Slabs:
                 listed.add(slab)
                 before, slab = slab, self.after[slab]
         for slab in range(1, self.made):
-            if self.kind[slab] == 0:
+            if self.kind[slab] == 0 or self.kind[slab] & 0xF0 == CONTINUED:
                 continue
             which = (self.kind[slab] & ~EVACUATED) - 1
             free_n, unit = self.fresh[slab], self.hole[slab]
-            while unit and free_n <= SLAB_UNITS:
+            while unit and free_n <= SPAN * SLAB_UNITS:
                 free_n += 1
                 memcpy(&unit, self.base + <uint64_t> slab * SLAB_BYTES + (<uint32_t> unit - 1) * UNIT, 2)
-            if free_n + self.used[slab] != SLAB_UNITS // self.slot_units[which]:
+            if free_n + self.used[slab] != self.slots[which]:
                 problems.append(f"slab {slab}: {self.used[slab]} slots in use, {free_n} free")
             if (free_n > 0 and not self.kind[slab] & EVACUATED) != (slab in listed):
                 problems.append(f"slab {slab}: {free_n} free slots, {'' if slab in listed else 'not '}in its list")

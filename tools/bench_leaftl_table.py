@@ -134,8 +134,8 @@ def measured(table: SegmentTable, rounds: int) -> dict[str, Any]:
         found = np.empty_like(lpas)
         _, levels, approximate = table.lookup_many(lpas)
         out[name] = {
-            "ns": seconds(lambda lpas=lpas: table.lookup_many(lpas), rounds) * 1e9 / len(lpas),  # type: ignore[misc]
-            "array_ns": seconds(lambda lpas=lpas, found=found: np.take(array, lpas, out=found), rounds)  # type: ignore[misc]
+            "ns": seconds(lambda lpas=lpas: table.lookup_many(lpas), rounds) * 1e9 / len(lpas),
+            "array_ns": seconds(lambda lpas=lpas, found=found: np.take(array, lpas, out=found), rounds)
             * 1e9
             / len(lpas),
             "levels_mean": float(levels[levels > 0].mean()),
@@ -164,11 +164,12 @@ def tables(quick: bool) -> dict[str, Any]:
         table.compact()
         row["compaction_s"] = time.process_time() - begin
         row["compacted"] = measured(table, rounds)
+        uniform, in_order = row["uniform"], row["in_order"]
         print(
-            f"{name}: {row['bytes']['paper']:,} bytes as the paper counts, modelled {row['bytes']['modelled']:,}, allocated "
-            f"{row['allocated_of_modelled']:.3f} of that; 1/{row['dftl_8_bytes_of_paper']:.1f} of 8 B a page; look-up "
-            f"{row['uniform']['ns']:.0f} ns uniform (array {row['uniform']['array_ns']:.0f}), {row['in_order']['ns']:.0f} "
-            f"in order (array {row['in_order']['array_ns']:.1f}); {100 * row['uniform']['top_level']:.1f} % end at the top; "
+            f"{name}: {row['bytes']['paper']:,} bytes as the paper counts, modelled {row['bytes']['modelled']:,}, "
+            f"allocated {row['allocated_of_modelled']:.3f} of that; 1/{row['dftl_8_bytes_of_paper']:.1f} of 8 B a page; "
+            f"look-up {uniform['ns']:.0f} ns uniform (array {uniform['array_ns']:.0f}), {in_order['ns']:.0f} in order "
+            f"(array {in_order['array_ns']:.1f}); {100 * uniform['top_level']:.1f} % end at the top; "
             f"compaction {row['compaction_s']:.2f} s, then {row['compacted']['uniform']['ns']:.0f} ns",
             flush=True,
         )
