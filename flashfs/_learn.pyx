@@ -606,12 +606,13 @@ cdef Rules make_rules(gamma, group, pages_per_block, objective):
 
 cdef int check_run(const uint32_t[::1] lpas, const uint32_t[::1] ppas) except -1:
     cdef Py_ssize_t i
+    cdef uint32_t none = 0xFFFFFFFF
     if lpas.shape[0] != ppas.shape[0]:
         raise ValueError(f"{lpas.shape[0]} LPAs and {ppas.shape[0]} PPAs: as many of both would do")
     for i in range(lpas.shape[0]):
         if i and lpas[i] <= lpas[i - 1]:
             raise ValueError(f"LPA {lpas[i]} after {lpas[i - 1]}: rising LPAs would do")
-        if ppas[i] == 0xFFFFFFFF:
+        if ppas[i] == none:
             raise ValueError(f"PPA {ppas[i]} of LPA {lpas[i]}: less would do, that one stands for none")
     return 0
 

@@ -23,8 +23,7 @@ cdef class Slabs:
     cdef uint32_t[2] idle_n
     cdef uint32_t[2] returned_n            # of the idle ones: the kernel has their memory
     cdef uint64_t left_wasted              # what was lost after the last evacuation
-    cdef uint8_t* kind                     # per slab: its class + 1, 0 if idle; EVACUATED is added while it is emptied;
-                                           # CONTINUED + j for the jth after a span's first
+    cdef uint8_t* kind                     # per slab: class + 1 (+ EVACUATED), 0 if idle; CONTINUED + place in a span
     cdef uint16_t* used                    # slots in use
     cdef uint16_t* fresh                   # slots that were never used
     cdef uint16_t* hole                    # first free slot in units + 1; the next one is written in the slot

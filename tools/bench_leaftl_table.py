@@ -167,7 +167,7 @@ def tables(quick: bool) -> dict[str, Any]:
         uniform, in_order = row["uniform"], row["in_order"]
         print(
             f"{name}: {row['bytes']['paper']:,} bytes as the paper counts, modelled {row['bytes']['modelled']:,}, "
-            f"allocated {row['allocated_of_modelled']:.3f} of that; 1/{row['dftl_8_bytes_of_paper']:.1f} of 8 B a page; "
+            f"allocated {row['allocated_of_modelled']:.3f} of it; 1/{row['dftl_8_bytes_of_paper']:.1f} of 8 B a page; "
             f"look-up {uniform['ns']:.0f} ns uniform (array {uniform['array_ns']:.0f}), {in_order['ns']:.0f} in order "
             f"(array {in_order['array_ns']:.1f}); {100 * uniform['top_level']:.1f} % end at the top; "
             f"compaction {row['compaction_s']:.2f} s, then {row['compacted']['uniform']['ns']:.0f} ns",
