@@ -127,7 +127,7 @@ def warm_up(ftl: str) -> None:
     import trio  # noqa: F401
 
     import flashfs.device  # noqa: F401
-    from flashfs.fuse import pyfuse3_server  # noqa: F401
+    from flashfs.fuse import native_server, pyfuse3_server  # noqa: F401
 
     scheme(ftl)
 
