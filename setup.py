@@ -37,6 +37,7 @@ MODULES = [
     "flashfs._slabs",
     "flashfs._group",
     "flashfs._segments",
+    "flashfs.ftl.leaftl",
     "flashfs.crash._watched",
     "flashfs.fuse._late",
     "flashfs.fuse._native",

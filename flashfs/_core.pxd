@@ -39,13 +39,16 @@ cdef class Ssd(Engine):
                                 int64_t t_ns) except -1 nogil
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t read_chunk(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, uint8_t* data, int64_t t_ns) except -1 nogil
+    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, const uint8_t* oob, uint8_t* data,
+                            int64_t t_ns) except -1 nogil
     cdef int64_t read_one(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns, int* found) except -1 nogil
     cdef int trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil
     cdef int flush(self, int64_t t_ns) except -1 nogil
     cdef int drain(self) except -1 nogil
+    cdef int drain_in_order(self) except -1 nogil
     cdef int barrier(self) except -1 nogil
     cdef int pad_pairs(self) except -1 nogil
+    cdef int pad_blocks(self) except -1 nogil
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil
     cdef int sync_image(self) except -1 nogil
     cdef int refuse(self) except -1 nogil

@@ -33,7 +33,7 @@ class HostBench(Bench):
         self.file = os.memfd_create("flashfs-host", os.MFD_CLOEXEC)
         nandimg.create(self.path, self.geometry, force=True)
         self.image = nandimg.open_image(self.path)
-        self.image.bind("crash", {}, ENGINE_OOB + self.scheme.scheme_oob)
+        self.image.bind("crash", {}, self.oob_bytes)
         return self._watched(self.case.fail)
 
     @property

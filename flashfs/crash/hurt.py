@@ -76,7 +76,7 @@ class HurtBench(Bench):
     def power_up(self, watcher: Any) -> WatchedNand:
         from flashfs.crash.bench import RACK
 
-        chip = RACK.take(self.geometry, ENGINE_OOB + self.scheme.scheme_oob)
+        chip = RACK.take(self.geometry, self.oob_bytes)
         front = dress(chip, self.case.faults, self.case.line())
         return WatchedNand(front, self.case.cuts, self.case.fail, watcher=watcher)
 
