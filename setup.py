@@ -22,6 +22,8 @@ MODULES = [
     "flashfs._mover",
     "flashfs._wear",
     "flashfs._buffer",
+    "flashfs._cache",
+    "flashfs._reader",
     "flashfs._metalog",
     "flashfs._core",
     "flashfs._ranges",
@@ -42,6 +44,7 @@ MODULES = [
     "flashfs.fuse._late",
     "flashfs.fuse._native",
     "flashfs.replay._record",
+    "flashfs.replay._player",
 ]
 
 #: C of their own that modules have beside them: (compiled into them, included by them).

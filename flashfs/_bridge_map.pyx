@@ -487,6 +487,9 @@ cdef class PyMapping(Mapping):
         own = dict(self.plugin.optional("figures", "figures()", dict, {}))
         return {**own, "rebuild_unreadable": self.unreadable} if self.rebuilds else own
 
+    def forget_counts(self):
+        self.plugin.optional("forget_counts", "forget_counts()", object, None)
+
     def explain(self, uint32_t lpa):
         cdef uint32_t ppa = self.where(lpa)
         asked = getattr(self.plugin.ftl, "explain", None)

@@ -3,10 +3,12 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs._buffer cimport WriteBuffer
+from flashfs._cache cimport DataCache
 from flashfs._metalog cimport MetaLog
 from flashfs._mover cimport Mover
 from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs._pool cimport BlockPool
+from flashfs._reader cimport Reader
 from flashfs._wear cimport WearLevel
 from nandimg._nand cimport Nand
 
@@ -17,10 +19,14 @@ cdef enum:
 @cython.final
 cdef class Ssd(Engine):
     cdef readonly WriteBuffer buffer
+    cdef readonly DataCache cache
+    cdef readonly Reader reader
     cdef readonly MetaLog meta
     cdef readonly Mover mover
     cdef readonly uint64_t seq, host_read, host_write, host_trim, mounts
-    cdef readonly uint64_t extra_reads, retried_reads, unreadable, syncs
+    cdef readonly uint64_t syncs
+    cdef readonly uint64_t budget          # bytes of DRAM, of which the cache gets what is left; 0: no budget
+    cdef uint64_t refit_at                 # pages written by then: the tables may have grown
     cdef readonly bint durable, ready
     cdef readonly WearLevel wear
     cdef bint mount_due, dirty
@@ -29,19 +35,13 @@ cdef class Ssd(Engine):
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB to program
     cdef uint8_t* read_oobs                # a block's OOB read
-    cdef uint8_t* status
     cdef uint32_t* olds
     cdef uint64_t* seqs
-    cdef uint32_t* lookups
     cdef uint8_t* edge                     # one page: the ragged end of a request
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
                                 int64_t t_ns) except -1 nogil
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int64_t read_chunk(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, const uint8_t* oob, uint8_t* data,
-                            int64_t t_ns) except -1 nogil
-    cdef int64_t read_one(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns, int* found) except -1 nogil
     cdef int trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil
     cdef int flush(self, int64_t t_ns) except -1 nogil
     cdef int drain(self) except -1 nogil

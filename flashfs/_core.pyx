@@ -11,6 +11,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs._buffer cimport WriteBuffer
+from flashfs._cache cimport DataCache
 from flashfs._metalog cimport MetaLog
 from flashfs._mover cimport Mover
 from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
@@ -19,7 +20,6 @@ from flashfs._pool cimport (
     CAUSE_PAD,
     CAUSE_RECOVERY,
     CAUSE_RETIRE,
-    FLAG_LOST,
     KIND_PAD,
     KIND_USER,
     NONE,
@@ -32,25 +32,19 @@ from flashfs._pool cimport (
     BlockPool,
     Oob,
     oob_pack,
-    oob_unpack,
 )
+from flashfs._reader cimport Reader
 from flashfs._wear cimport WearLevel
-from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_OK, Nand
+from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, Nand
 
+from flashfs._cache import SLOT_BYTES
 from flashfs._pool import CAUSE_NAMES
-from flashfs.errors import BindError, DeviceFailedError, DeviceFullError, UncorrectableError
-
-cdef enum:                     # what a read found
-    HERE = 0
-    OTHER = 1                # another LPA's page, or none at all
-    UNREADABLE = 2
-    LOST = 3
-WHY = ("", "no page that the mapping names holds it", "its page cannot be read",
-       "its page could not be read when it was moved")
+from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
 
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
     TRIM_CHUNK = 4096
+    REFIT_PAGES = 16384      # written between two looks at what the tables leave of the budget
 
 
 @cython.final
@@ -77,6 +71,8 @@ cdef class Ssd(Engine):
         self.gc_reserve = gc_reserve or (1 if nand.blocks < 64 else 2)
         self.pool = BlockPool(nand)
         self.buffer = WriteBuffer(nand, buffer_pages, plp, RUN if buffer_in_order else 0)
+        self.cache = DataCache(nand)
+        self.reader = Reader(self, self.buffer, self.cache)
         self.meta = MetaLog(self)
         self.mover = Mover(self)
         self.wear = WearLevel(self, wear_spread)
@@ -86,22 +82,17 @@ cdef class Ssd(Engine):
         cdef uint32_t pages = max(self.pages_per_block, RUN)
         self.oobs = <uint8_t*> malloc(RUN * self.oob_bytes)
         self.read_oobs = <uint8_t*> malloc(pages * self.oob_bytes)
-        self.status = <uint8_t*> malloc(pages)
         self.olds = <uint32_t*> malloc(TRIM_CHUNK * 4)
         self.seqs = <uint64_t*> malloc(RUN * 8)
-        self.lookups = <uint32_t*> malloc(RUN * 4)
         self.edge = <uint8_t*> malloc(self.page_bytes)
-        if not (self.oobs and self.read_oobs and self.status and self.olds and self.seqs and self.lookups
-                and self.edge):
+        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.edge):
             raise MemoryError
 
     def __dealloc__(self):
         free(self.oobs)
         free(self.read_oobs)
-        free(self.status)
         free(self.olds)
         free(self.seqs)
-        free(self.lookups)
         free(self.edge)
 
     # --- putting it together
@@ -129,6 +120,26 @@ cdef class Ssd(Engine):
         """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
         self.gc_need = width
         self.gc_reserve = max(self.gc_reserve, width)
+
+    def set_budget(self, uint64_t dram):
+        """``dram`` bytes are all there is: the data cache gets what the tables leave of it, now and as they change."""
+        self.budget = dram
+        self.cache.reserve(<uint32_t> min(dram // (self.page_bytes + SLOT_BYTES), self.lpas))
+        self.fit_cache()
+
+    def fit_cache(self):
+        """Give the cache what the tables leave."""
+        fixed = sum(packed for name, (packed, _) in self.dram().items() if name != "data_cache")
+        self.refit_at = self.host_write + REFIT_PAGES
+        self.cache.limit(max(0, self.budget - fixed) // (self.page_bytes + SLOT_BYTES))
+
+    def forget_counts(self):
+        """Requests and what came of them are counted from now on; the chip has counters of its own."""
+        self.host_read = self.host_write = self.host_trim = self.syncs = 0
+        self.refit_at = 0
+        self.reader.forget_counts()
+        self.cache.forget_counts()
+        self.mapping.forget_counts()
 
     def format(self):
         """A blank chip becomes an empty device: its first checkpoint says so."""
@@ -169,6 +180,9 @@ cdef class Ssd(Engine):
             part = min(n - done, <uint32_t> RUN)
             self.chores()
             self.dirty = True
+            if self.cache.held:
+                for i in range(part):  # what it holds is old from now on, however far the write gets
+                    self.cache.drop(lpas[done + i])
             if self.buffer.slots and (part < BYPASS or self.buffer.in_nvram or self.buffer.in_order):
                 one = self.write_buffered(lpas + done, part, data, t_ns)
             else:
@@ -181,6 +195,8 @@ cdef class Ssd(Engine):
                 if self.buffer.held:
                     for i in range(part):
                         self.buffer.drop(lpas[done + i])
+            if self.cache.slots:
+                self.cache.put_run(lpas + done, part, data)
             end = max(end, one)
             self.host_write += part
             done += part
@@ -200,112 +216,18 @@ cdef class Ssd(Engine):
             slot = self.buffer.add(lpas[i], self.seq)
             if data != NULL and self.buffer.data != NULL:
                 memcpy(self.buffer.page(slot), data + <uint64_t> i * self.page_bytes, self.page_bytes)
+            elif self.buffer.data != NULL:
+                memset(self.buffer.page(slot), 0, self.page_bytes)
             self.buffer.settle(slot)
             end = max(end, self.buffer.ready_ns[slot])
         return end
 
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
-        """``n`` pages into ``data`` (may be NULL). Every page's OOB is checked for its LPA; UncorrectableError names
-        the first LPA that cannot be read. Returns the virtual end of the last page."""
-        cdef uint32_t done = 0, part
-        cdef int64_t end = t_ns
+        """``n`` pages into ``data`` (may be NULL). UncorrectableError names the first LPA that cannot be read. Returns
+        the virtual end of the last page."""
         self.now_ns = t_ns
-        while done < n:
-            part = min(n - done, <uint32_t> RUN)
-            end = max(end, self.read_chunk(lpas + done, part, data, t_ns))
-            done += part
-            if data != NULL:
-                data += <uint64_t> part * self.page_bytes
+        t_ns = self.reader.read(lpas, n, data, t_ns)
         self.host_read += n
-        return end
-
-    cdef int64_t read_chunk(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
-        cdef uint32_t i = 0, run, k, slot, block
-        cdef int what
-        cdef uint32_t* ppas = self.lookups
-        cdef int64_t end = t_ns, one
-        cdef uint8_t* into
-        cdef Oob oob
-        self.mapping.lookup(lpas, n, ppas)
-        while i < n:
-            into = <uint8_t*> NULL if data == NULL else data + <uint64_t> i * self.page_bytes
-            slot = self.buffer.find(lpas[i]) if self.buffer.held else NONE
-            if slot != NONE or ppas[i] == NONE:
-                if into != NULL and slot != NONE and self.buffer.data != NULL:
-                    memcpy(into, self.buffer.page(slot), self.page_bytes)
-                elif into != NULL:
-                    memset(into, 0, self.page_bytes)
-                i += 1
-                continue
-            block = ppas[i] // self.pages_per_block
-            if block >= self.nand.blocks:
-                self.read_again(lpas[i], NONE, UNREADABLE, NULL, NULL, t_ns)  # the mapping itself is broken: no page to read
-            run = 1
-            while (i + run < n and ppas[i + run] == ppas[i] + run
-                   and (ppas[i] + run) // self.pages_per_block == block
-                   and not (self.buffer.held and self.buffer.find(lpas[i + run]) != NONE)):
-                run += 1
-            one = self.nand.read(block, ppas[i] - block * self.pages_per_block, run,
-                                 into if self.nand.keeps_data else <uint8_t*> NULL, self.read_oobs, self.status,
-                                 CAUSE_HOST, t_ns)
-            if into != NULL and not self.nand.keeps_data:
-                memset(into, 0, <uint64_t> run * self.page_bytes)
-            for k in range(run):
-                oob_unpack(self.read_oobs + k * self.oob_bytes, &oob)
-                if (self.status[k] != PAGE_OK or oob.lpa != lpas[i + k] or oob.kind != KIND_USER
-                        or oob.flags & FLAG_LOST):
-                    what = UNREADABLE if self.status[k] != PAGE_OK else LOST
-                    if what == LOST and (oob.lpa != lpas[i + k] or oob.kind != KIND_USER):
-                        what = OTHER
-                    one = max(one, self.read_again(lpas[i + k], ppas[i + k], what, self.read_oobs + k * self.oob_bytes,
-                              <uint8_t*> NULL if into == NULL else into + <uint64_t> k * self.page_bytes, one))
-            end = max(end, one)
-            i += run
-        return end
-
-    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, const uint8_t* oob, uint8_t* data,
-                            int64_t t_ns) except -1 nogil:
-        """What was ``found`` at ``ppa`` (NONE: there is no page) is not what was asked for. OTHER: follow the scheme's
-        next guesses, one dependent read after another. UNREADABLE: try once more first; and then it may be another
-        LPA's page that is in the way."""
-        cdef int why
-        if found == UNREADABLE and ppa != NONE:
-            self.retried_reads += 1
-            t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
-            oob = self.oobs
-        why = found
-        while ppa != NONE and (found == OTHER or found == UNREADABLE):
-            ppa = self.mapping.after_miss(lpa, ppa, oob if found == OTHER else <const uint8_t*> NULL)
-            if ppa == NONE:
-                break
-            self.extra_reads += 1
-            t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
-            oob = self.oobs
-            if found == LOST or why == OTHER:
-                why = found
-        if found == HERE:
-            return t_ns
-        self.unreadable += 1
-        with gil:
-            raise UncorrectableError(lpa, WHY[why])
-
-    cdef int64_t read_one(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns, int* found) except -1 nogil:
-        """One page for that LPA; what was found there is HERE, OTHER, UNREADABLE or LOST."""
-        cdef uint32_t block = ppa // self.pages_per_block
-        cdef uint8_t status
-        cdef uint8_t* oobs = self.oobs      # the run's own OOBs must stay
-        cdef Oob oob
-        t_ns = self.nand.read(block, ppa - block * self.pages_per_block, 1,
-                              data if self.nand.keeps_data else <uint8_t*> NULL, oobs, &status, CAUSE_HOST, t_ns)
-        oob_unpack(oobs, &oob)
-        if status != PAGE_OK:
-            found[0] = UNREADABLE
-        elif oob.kind != KIND_USER or oob.lpa != lpa:
-            found[0] = OTHER
-        else:
-            found[0] = LOST if oob.flags & FLAG_LOST else HERE
-        if found[0] == HERE and data != NULL and not self.nand.keeps_data:
-            memset(data, 0, self.page_bytes)
         return t_ns
 
     cdef bint is_mapped(self, uint32_t lpa) except -1 nogil:
@@ -333,6 +255,9 @@ cdef class Ssd(Engine):
             if self.buffer.held:
                 for i in range(part):  # what NVRAM saved outlives a crash, so its trim must be on record
                     any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram
+            if self.cache.held:
+                for i in range(part):
+                    self.cache.drop(lpa + i)
             any_lived |= self.mapping.unbind(lpa, part, self.olds) > 0
             for i in range(part):
                 any_lived |= self.olds[i] != NONE
@@ -557,6 +482,9 @@ cdef class Ssd(Engine):
         if self.pool.retiring_n:
             self.retire_doomed()
         self.wear.level()
+        if self.budget and self.host_write >= self.refit_at:
+            with gil:
+                self.fit_cache()
         if (self.checkpoint_due or self.since_checkpoint >= self.checkpoint_every
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
@@ -696,12 +624,15 @@ cdef class Ssd(Engine):
         tables["write_buffer"] = self.buffer.tables()
         tables["trim_log"] = self.meta.tables()
         tables["gc_buffer"] = self.mover.tables()
+        if self.cache.room:
+            tables["data_cache"] = self.cache.tables()
         return tables
 
     def check(self):
         """Every structure's own invariants, and those between pool and validity: only open and closed blocks hold
         live pages, and none beyond what was programmed."""
         problems = self.pool.check() + self.validity.check() + self.mapping.check() + self.buffer.check()
+        problems += self.cache.check()
         for block in range(self.pool.blocks):
             live = self.validity.live_in(block)
             state = self.pool.state[block]

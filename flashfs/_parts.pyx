@@ -166,6 +166,9 @@ cdef class Mapping:
         """The scheme's own statistics."""
         return {}
 
+    def forget_counts(self):
+        """What ``figures`` counts is counted from now on."""
+
     def explain(self, uint32_t lpa):
         """What the mapping's structures say of one LPA, for ``dump``; has no side effect and reads no flash."""
         cdef uint32_t ppa = NONE

@@ -24,7 +24,8 @@ cdef uint32_t ragged(Ssd ssd, uint64_t offset, uint64_t left) noexcept nogil:
 
 
 cdef int64_t read_bytes(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* into, int64_t t_ns) except -1 nogil:
-    """``size`` bytes from ``offset`` on; returns the virtual time at which the last one is there."""
+    """``size`` bytes from ``offset`` on (``into`` NULL: nobody wants to have them); returns the virtual time at which the
+    last one is there."""
     cdef uint32_t n, take, lpa
     cdef uint32_t[RUN] lpas
     cdef int64_t end = t_ns
@@ -37,8 +38,10 @@ cdef int64_t read_bytes(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* into, 
             take = ragged(ssd, offset, size)
             lpa = <uint32_t> (offset // ssd.page_bytes)
             end = max(end, ssd.read(&lpa, 1, ssd.edge, t_ns))
-            memcpy(into, ssd.edge + offset % ssd.page_bytes, take)
-        into += take
+            if into != NULL:
+                memcpy(into, ssd.edge + offset % ssd.page_bytes, take)
+        if into != NULL:
+            into += take
         offset += take
         size -= take
     return end
@@ -46,12 +49,12 @@ cdef int64_t read_bytes(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* into, 
 
 cdef int64_t write_bytes(Ssd ssd, uint64_t offset, uint64_t size, const uint8_t* data, int64_t t_ns) except -1 nogil:
     """Returns the virtual time of the last acknowledgement. A page written in part is read first, which the host did
-    not ask for and which its counters do not show. ``data`` NULL: zeros, of a part of one page."""
+    not ask for and which its counters do not show. ``data`` NULL: zeros."""
     cdef uint32_t n, take, lpa
     cdef uint32_t[RUN] lpas
     cdef int64_t end = t_ns
     while size:
-        n = run_at(ssd, offset, size, lpas) if data != NULL else 0
+        n = run_at(ssd, offset, size, lpas)
         if n:
             end = max(end, ssd.write(lpas, n, data, t_ns))
             take = n * ssd.page_bytes

@@ -1,7 +1,7 @@
 """Reads that copy nothing: where in the image's mapping the pages are, verified as any read verifies them.
 
 What they find stays what it is until the next change of flash: whoever holds views keeps the device from that. Anything
-out of the ordinary (a ragged end, a page in the write buffer, one that is not what the mapping means, a fault's chip)
+out of the ordinary (a ragged end, a page in the write buffer, a data cache, one that is not what the mapping means, a fault's chip)
 is left to the reads that copy; then nothing has been counted here either.
 """
 cimport cython
@@ -37,7 +37,8 @@ cdef class Views:
         cdef uint32_t page_bytes = self.ssd.page_bytes, n = <uint32_t> (size // page_bytes), i = 0, run, block
         cdef int64_t end = t_ns
         self.pieces_n = 0
-        if self.chip is None or offset % page_bytes or size % page_bytes or n > RUN or self.ssd.buffer.held:
+        if (self.chip is None or offset % page_bytes or size % page_bytes or n > RUN or self.ssd.buffer.held
+                or self.ssd.cache.slots):
             return t_ns
         for i in range(n):
             lpas[i] = <uint32_t> (offset // page_bytes + i)

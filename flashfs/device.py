@@ -117,10 +117,10 @@ class Device:
     @classmethod
     def memory(
         cls, geometry: Geometry, ftl: str = "pagemap", options: dict[str, Any] | None = None, *,
-        backend: str = "file", plp: bool = False,
+        backend: str = "file", plp: bool = False, dram: int | None = None,
     ) -> Device:  # fmt: skip
         """A device that lives and dies with this process."""
-        return cls.start(nandimg.memory_image(geometry, backend), ftl, options or {}, plp=plp)
+        return cls.start(nandimg.memory_image(geometry, backend), ftl, options or {}, plp=plp, dram=dram)
 
     @classmethod
     def start(
@@ -138,6 +138,8 @@ class Device:
             device.recovery.clean = device.recovery.fresh = True
         else:
             device.recover()
+        if settings.get("dram") is not None:
+            device.ssd.set_budget(settings["dram"])
         return device
 
     @staticmethod
@@ -267,6 +269,11 @@ class Device:
         finally:
             self._image.close()
 
+    def forget_counts(self) -> None:
+        """What ``stats`` counts is counted from now on; virtual time goes on."""
+        self.ssd.forget_counts()
+        self._image.chip.reset_counters()
+
     def _writable(self) -> None:
         if self._image.chip.closed:
             raise UsageError("the device is closed")
@@ -296,7 +303,7 @@ class Device:
             "host": host,
             "nand": {**totals, "by_cause": by_cause},
             "waf": round(totals["program"] / host["write"], 4) if host["write"] else None,
-            "scheme": {**self.ssd.mapping.figures(), "extra_reads": self.ssd.extra_reads},
+            "scheme": {**self.ssd.mapping.figures(), "extra_reads": self.ssd.reader.extra_reads},
             "dram": {**dram, "total": sum(dram.values())},
             "heap": sum(heap.values()),
             "allocated": {**heap, "total": sum(heap.values())},
@@ -305,7 +312,7 @@ class Device:
             "checkpoints": self.ssd.meta.checkpoints_n,
             "trim_pages": self.ssd.meta.trim_pages_n,
             "syncs": self.ssd.syncs,
-            "unreadable": self.ssd.unreadable,
+            "unreadable": self.ssd.reader.unreadable,
             "virtual_s": max(clock["dies"], default=0) / 1e9,
             **({"operations": self.nand.operations} if isinstance(self.nand, nandimg.FaultyNand) else {}),
         }
@@ -327,7 +334,7 @@ class Device:
                 "mean": round(float(wear.mean()), 3) if len(wear) else 0,
                 "spread": most - least,
             },
-            "unreadable": self.ssd.unreadable,
+            "unreadable": self.ssd.reader.unreadable,
             "lost": self.ssd.mover.lost_pages,
             "corrected": self.nand.corrected(),
             "alarms": list(self.recovery.alarms),

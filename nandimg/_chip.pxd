@@ -2,6 +2,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from nandimg._clock cimport Timeline
 from nandimg._nand cimport CAUSES, OP_COUNT, Nand
 
 cdef enum:
@@ -35,8 +36,8 @@ cdef class Chip(Nand):
     cdef bint die_mask_works
     cdef bint unsummed                     # page records carry no checksum
     cdef int64_t read_ns, program_ns, erase_ns, transfer_ns, spare_ns
-    cdef int64_t* die_free
-    cdef int64_t* channel_free
+    cdef Timeline* die_time
+    cdef Timeline* channel_time
     cdef uint64_t[OP_COUNT][CAUSES] counts
     cdef release(self)
     cdef uint32_t die_of(self, uint32_t block) noexcept nogil
@@ -47,6 +48,7 @@ cdef class Chip(Nand):
     cdef int32_t find_next(self, uint32_t block) noexcept nogil
     cdef int64_t view(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t** data, uint8_t* oob, int cause,
                       int64_t t_ns) except -1 nogil
+    cdef int64_t time_read(self, uint32_t block, uint32_t n, int64_t t_ns) noexcept nogil
     cdef int64_t count_read(self, uint32_t block, uint32_t n, int cause, int64_t t_ns) noexcept nogil
     cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil

@@ -13,6 +13,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport fdatasync, pread, pwrite
 
+from nandimg._clock cimport Timeline, take_time
 from nandimg._nand cimport (
     BLOCK_FACTORY_BAD,
     BLOCK_GOOD,
@@ -135,10 +136,10 @@ cdef class Chip(Nand):
         self.touched = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
         self.is_touched = <uint8_t*> calloc(self.blocks, 1)
         self.is_renewed = <uint8_t*> calloc(self.blocks, 1)
-        self.die_free = <int64_t*> calloc(self.dies, sizeof(int64_t))
-        self.channel_free = <int64_t*> calloc(self.channels, sizeof(int64_t))
-        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.die_free
-                and self.channel_free):
+        self.die_time = <Timeline*> calloc(self.dies, sizeof(Timeline))
+        self.channel_time = <Timeline*> calloc(self.channels, sizeof(Timeline))
+        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.die_time
+                and self.channel_time):
             raise MemoryError
 
     def _map(self, layout):
@@ -175,14 +176,14 @@ cdef class Chip(Nand):
         free(self.touched)
         free(self.is_touched)
         free(self.is_renewed)
-        free(self.die_free)
-        free(self.channel_free)
+        free(self.die_time)
+        free(self.channel_time)
         self.next_page = NULL
         self.touched = NULL
         self.is_touched = NULL
         self.is_renewed = NULL
-        self.die_free = NULL
-        self.channel_free = NULL
+        self.die_time = NULL
+        self.channel_time = NULL
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -214,12 +215,18 @@ cdef class Chip(Nand):
             self.next_page[block] = -1
         memset(self.is_touched, 0, self.blocks)
         self.touched_n = 0
-        memset(self.die_free, 0, self.dies * sizeof(int64_t))
-        memset(self.channel_free, 0, self.channels * sizeof(int64_t))
+        memset(self.die_time, 0, self.dies * sizeof(Timeline))
+        memset(self.channel_time, 0, self.channels * sizeof(Timeline))
         memset(self.counts, 0, sizeof(self.counts))
 
     def reset_counters(self):
+        """Operations and busy time are counted from now on."""
+        cdef uint32_t i
         memset(self.counts, 0, sizeof(self.counts))
+        for i in range(self.dies):
+            self.die_time[i].busy = 0
+        for i in range(self.channels):
+            self.channel_time[i].busy = 0
 
     def become(self, Chip other not None):
         """Hold what ``other`` holds, bit for bit, as if the power had just come: two chips in memory of one layout.
@@ -427,9 +434,9 @@ cdef class Chip(Nand):
 
     cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
                          int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
-        cdef uint32_t i, _, die, channel
+        cdef uint32_t i, die
         cdef int32_t expected
-        cdef int64_t die_at, channel_at
+        cdef int64_t start
         cdef const uint8_t* at = data
         done[0] = 0
         if self.readonly:
@@ -456,15 +463,10 @@ cdef class Chip(Nand):
         self.counts[OP_PROGRAM][cause] += n
         done[0] = n
         die = self.die_of(block)
-        channel = self.channel_of(die)
-        die_at = self.die_free[die]
-        channel_at = self.channel_free[channel]
-        for _ in range(n):
-            channel_at = max(channel_at, t_ns) + self.transfer_ns
-            die_at = max(die_at, channel_at) + self.program_ns
-        self.die_free[die] = die_at
-        self.channel_free[channel] = channel_at
-        return die_at
+        start = take_time(&self.channel_time[self.channel_of(die)], t_ns, n * self.transfer_ns)
+        # The pages cross the channel end to end; the die begins when it has the first, and never waits for a later one.
+        start += max(self.transfer_ns, n * self.transfer_ns - (n - 1) * self.program_ns)
+        return take_time(&self.die_time[die], start, n * self.program_ns) + n * self.program_ns
 
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil:
@@ -504,20 +506,18 @@ cdef class Chip(Nand):
             return t_ns
         return self.count_read(block, n, cause, t_ns)
 
+    cdef int64_t time_read(self, uint32_t block, uint32_t n, int64_t t_ns) noexcept nogil:
+        """When the last of ``n`` pages read has crossed the channel: end to end, the last as soon as it is read."""
+        cdef uint32_t die = self.die_of(block)
+        cdef int64_t start = take_time(&self.die_time[die], t_ns, n * self.read_ns)
+        start += max(self.read_ns, n * self.read_ns - (n - 1) * self.transfer_ns)
+        start = take_time(&self.channel_time[self.channel_of(die)], start, n * self.transfer_ns)
+        return start + n * self.transfer_ns
+
     cdef int64_t count_read(self, uint32_t block, uint32_t n, int cause, int64_t t_ns) noexcept nogil:
         """The counters and the time of ``n`` page reads of a block."""
-        cdef uint32_t _, die = self.die_of(block), channel
-        cdef int64_t die_at, channel_at
-        channel = self.channel_of(die)
         self.counts[OP_READ][cause] += n
-        die_at = self.die_free[die]
-        channel_at = self.channel_free[channel]
-        for _ in range(n):
-            die_at = max(die_at, t_ns) + self.read_ns
-            channel_at = max(channel_at, die_at) + self.transfer_ns
-        self.die_free[die] = die_at
-        self.channel_free[channel] = channel_at
-        return channel_at
+        return self.time_read(block, n, t_ns)
 
     cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil:
         """The page's status, its OOB copied out, and its data (already read into ``data``) verified."""
@@ -552,7 +552,8 @@ cdef class Chip(Nand):
 
     cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
                            uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
-        cdef uint32_t i = 0, k, run, die, channel
+        cdef uint32_t i = 0, k, run
+        cdef int64_t end
         cdef int error = 0
         if block >= self.blocks or n == 0 or pages[n - 1] >= self.pages_per_block:
             return self.breach(OP_READ, block, pages[n - 1] if n else 0, RULE_RANGE)
@@ -563,8 +564,7 @@ cdef class Chip(Nand):
             error |= self.pread_pages(block * self.pages_per_block + pages[i], run,
                                       data + <uint64_t> i * self.page_bytes)
             i += run
-        die = self.die_of(block)
-        channel = self.channel_of(die)
+        end = self.count_read(block, n, cause, t_ns)
         for k in range(n):
             status[k] = self.take_page(block, pages[k], data, oob)
             if error and data != NULL:
@@ -572,11 +572,8 @@ cdef class Chip(Nand):
             oob += self.oob_bytes
             if data != NULL:
                 data += self.page_bytes
-            self.die_free[die] = max(self.die_free[die], t_ns) + self.read_ns
-            self.channel_free[channel] = max(self.channel_free[channel], self.die_free[die]) + self.transfer_ns
-            ready[k] = self.channel_free[channel]
-        self.counts[OP_READ][cause] += n
-        return self.channel_free[channel]
+            ready[k] = end - (n - 1 - k) * self.transfer_ns
+        return end
 
     cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
                             int cause, int64_t t_ns) except -1 nogil:
@@ -593,8 +590,7 @@ cdef class Chip(Nand):
                 oob += self.oob_bytes
         self.counts[OP_SPARE][cause] += n
         die = self.die_of(block)
-        self.die_free[die] = max(self.die_free[die], t_ns) + n * self.spare_ns
-        return self.die_free[die]
+        return take_time(&self.die_time[die], t_ns, n * self.spare_ns) + n * self.spare_ns
 
     cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
         cdef uint32_t die, erases
@@ -613,8 +609,7 @@ cdef class Chip(Nand):
         self.counts[OP_ERASE][cause] += 1
         ok[0] = True
         die = self.die_of(block)
-        self.die_free[die] = max(self.die_free[die], t_ns) + self.erase_ns
-        return self.die_free[die]
+        return take_time(&self.die_time[die], t_ns, self.erase_ns) + self.erase_ns
 
     cdef uint32_t erases_after(self, uint32_t block) noexcept nogil:
         """The erase count after one more erase. A host that died may have kept records of an epoch whose erase it
@@ -682,12 +677,21 @@ cdef class Chip(Nand):
     cdef uint64_t count(self, int op, int cause) noexcept nogil:
         return self.counts[op][cause]
 
+    cdef int64_t quiet_at(self) noexcept nogil:
+        cdef uint32_t die
+        cdef int64_t at = 0
+        for die in range(self.dies):
+            at = max(at, self.die_time[die].tail)
+        return at
+
     def clock(self):
-        """{"dies": [ns at which each is free], "channels": [...]}."""
+        """{"dies": [ns from which each is free], "channels": [...], and "die_busy", "channel_busy": [ns in use]}."""
         self.require_open()
         return {
-            "dies": [self.die_free[i] for i in range(self.dies)],
-            "channels": [self.channel_free[i] for i in range(self.channels)],
+            "dies": [self.die_time[i].tail for i in range(self.dies)],
+            "channels": [self.channel_time[i].tail for i in range(self.channels)],
+            "die_busy": [self.die_time[i].busy for i in range(self.dies)],
+            "channel_busy": [self.channel_time[i].busy for i in range(self.channels)],
         }
 
 

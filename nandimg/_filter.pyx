@@ -92,3 +92,6 @@ cdef class NandFilter(Nand):
 
     cdef uint64_t count(self, int op, int cause) noexcept nogil:
         return self.inner.count(op, cause)
+
+    cdef int64_t quiet_at(self) noexcept nogil:
+        return self.inner.quiet_at()

@@ -66,3 +66,4 @@ cdef class Nand:
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil
     cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil
     cdef uint64_t count(self, int op, int cause) noexcept nogil
+    cdef int64_t quiet_at(self) noexcept nogil

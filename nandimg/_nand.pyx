@@ -91,6 +91,10 @@ cdef class Nand:
     cdef uint64_t count(self, int op, int cause) noexcept nogil:
         return 0
 
+    cdef int64_t quiet_at(self) noexcept nogil:
+        """The virtual time from which on no die has anything to do."""
+        return 0
+
     # The same for Python: tests, tools and the offline views; never on a hot path.
 
     def require_open(self):

@@ -4,38 +4,35 @@ The first part calls the recorder as a native server does (without the interpret
 its thread packs and writes to a file in memory. "warm" data is the same each time; "fresh" comes from a region that no
 cache holds.
 
-The second part serves a device from an image in memory to fio, and switches the recording on and off every few
-milliseconds, so that whatever else the machine does happens to both. For each kind of slice: requests a second, and
-the processor time that the server's thread takes for a request; and of the thread that packs and writes, for a recorded
-one. Needs fio.
+The second part mounts two devices, one with `--record`, and lets fio take turns on them in short runs. For each test
+the medians, over the turns, of the ratio of requests a second, and of the processor time that the server's process
+(with its thread that packs and writes) takes for a request. Then how fast the trace is read. Needs fio.
 
-    bench_record.py [--seconds S] [--ftl NAME] [--no-mount] [--no-save]
+    bench_record.py [--rounds N] [--seconds S] [--ftl NAME] [--server NAME]... [--no-mount] [--no-save]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import bench_common
 import bench_mount
-import trio
+import mount_peers
 
-from flashfs.device import Device
-from flashfs.fuse import make_server, pyfuse3_server
 from flashfs.replay._record import OPERATIONS
 from flashfs.replay.recorded import Header, summary
-from flashfs.replay.recording import Recording, open_recording
-from nandimg import Geometry, create
+from flashfs.replay.recording import Recording
+from flashfs.replay.sources import open_source
 
 READ, WRITE = OPERATIONS.index("read"), OPERATIONS.index("write")
 TRIES = 9
@@ -81,121 +78,76 @@ def one_request(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-class Slices:
-    """Requests, seconds, and seconds of the server's thread, while the recording is off [0] and on [1]."""
-
-    def __init__(self, device: Device, pages: int) -> None:
-        self._device, self._pages = device, pages
-        self.requests, self.wall_s, self.server_s = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
-        self._last = self._now()
-
-    def _now(self) -> tuple[float, float, float]:
-        host = self._device.ssd.host_read + self._device.ssd.host_write
-        return host / self._pages, time.perf_counter(), time.thread_time()
-
-    def begin(self) -> None:
-        self._last = self._now()
-
-    def end(self, on: bool) -> None:
-        now = self._now()
-        for into, before, after in zip((self.requests, self.wall_s, self.server_s), self._last, now, strict=True):
-            into[on] += after - before
-
-    def figures(self) -> dict[str, float]:
-        rate = [n / wall for n, wall in zip(self.requests, self.wall_s, strict=True)]
-        each = [1e6 * cpu / n for n, cpu in zip(self.requests, self.server_s, strict=True)]
-        return {
-            "off_per_s": rate[0], "on_per_s": rate[1], "speed": rate[1] / rate[0],
-            "off_server_us": each[0], "on_server_us": each[1], "cost": each[1] / each[0] - 1,
-        }  # fmt: skip
+def mounts(folder: Path, server: str, ftl: str, rounds: int, seconds: float) -> dict[str, Any]:
+    """All tests on two mounts, one of which records; they take turns, and a ratio is the median of those of the turns.
+    """
+    with contextlib.ExitStack() as stack:
+        trace = folder / f"{server}.trace"
+        pair = [
+            stack.enter_context(mount_peers.flashfs(folder / f"{server}-without", ftl, server)),
+            stack.enter_context(mount_peers.flashfs(folder / f"{server}-with", ftl, server, "--record", trace)),
+        ]
+        for disk, _ in pair:
+            fill = f"--size={bench_mount.SPAN_MIB}m"
+            mount_peers.run("fio", "--name=fill", f"--filename={disk}", "--direct=1", "--rw=write", "--bs=1m", fill)
+        rows = [one_test(name, pair, rounds, seconds) for name in bench_mount.TESTS]
+    return {"server": server, "tests": rows, "trace": summary(trace), "bytes": trace.stat().st_size}
 
 
-async def one_test(
-    disk: Path, name: str, device: Device, handlers: Any, recorder: Recording, seconds: int
-) -> dict[str, Any]:
-    """Run fio, with the recording on in every second slice; the slices at both ends do not count."""
+def one_test(name: str, pair: list[mount_peers.Serving], rounds: int, seconds: float) -> dict[str, Any]:
+    """Requests a second recorded, as a share of those without, and the server's processor time for one."""
     options = bench_mount.TESTS[name]
-    big = "--bs=1m" in options
-    slices = Slices(device, (1 << 20 if big else 4096) // device.page_bytes)
-    command = [
-        "fio", "--name=bench", f"--filename={disk}", "--direct=1", "--ioengine=libaio", "--time_based",
-        f"--runtime={seconds}", f"--size={bench_mount.SPAN_MIB}m", "--output-format=json", *options,
-    ]  # fmt: skip
-    worker = time.pthread_getcpuclockid(recorder.thread_id)
-    noted, worked = recorder.noted, time.clock_gettime(worker)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(trio.run_process, command, capture_stdout=True))
-        await trio.sleep(1)
-        end = time.perf_counter() + seconds - 2
-        on = False
-        while time.perf_counter() < end:
-            on = not on
-            handlers._record = recorder.record if on else None
-            slices.begin()
-            await trio.sleep(0.1 if big else 0.02)
-            slices.end(on)
-        handlers._record = None
-    await trio.sleep(1)  # the thread empties the queue
-    noted, worked = recorder.noted - noted, time.clock_gettime(worker) - worked
-    return {"test": name, **slices.figures(), "thread_us": 1e6 * worked / noted}
+    speeds, costs, off, on = [], [], [], []
+    for turn in range(rounds):
+        found = {}
+        for index in (0, 1) if turn % 2 == 0 else (1, 0):
+            found[index] = bench_mount.fio(*pair[index], options, seconds)
+        speeds.append(found[1]["iops"] / found[0]["iops"])
+        costs.append(found[1]["server_us"] / found[0]["server_us"] - 1)
+        off.append(found[0]["server_us"])
+        on.append(found[1]["server_us"])
+    middle = statistics.median
+    return {
+        "test": name, "speed": middle(speeds), "cost": middle(costs), "off_server_us": middle(off),
+        "on_server_us": middle(on), "speeds": speeds, "costs": costs,
+    }  # fmt: skip
 
 
-async def mount(folder: Path, ftl: str, seconds: int) -> dict[str, Any]:
-    """All tests on one mount."""
-    kept: list[pyfuse3_server.Handlers] = []
-
-    class Kept(pyfuse3_server.Handlers):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            kept.append(self)
-
-    pyfuse3_server.Handlers = Kept  # type: ignore[misc]
-    image, place = folder / "image", folder / "mnt"
-    place.mkdir()
-    create(image, Geometry.sized(bench_mount.SIZE_MIB << 20, op=0.15))
-    device = Device.open(image, ftl=ftl)
-    recorder = open_recording(folder / "mount.trace", device)
-    for at in range(0, bench_mount.SPAN_MIB << 20, 1 << 20):
-        device.write(at, bytes(1 << 20))
-    rows = []
-    try:
-        async with trio.open_nursery() as nursery:
-            server = make_server("pyfuse3", device, place, recorder=recorder)
-            await nursery.start(partial(server.run))
-            try:
-                for name in bench_mount.TESTS:
-                    rows.append(await one_test(place / "disk", name, device, kept[0], recorder, seconds))
-            finally:
-                server.request_stop()
-    finally:
-        recorder.close()
-        device.close()
-    trace = folder / "mount.trace"
-    return {"tests": rows, "trace": summary(trace), "bytes": trace.stat().st_size}
+def reading(path: Path) -> float:
+    """Requests a second that the reader gets out of a trace."""
+    with_hashes, before = 0, time.perf_counter()
+    source = open_source(str(path), 1 << 40, fitted=False)
+    for batch in source.batches():
+        with_hashes += len(batch)
+    return with_hashes / (time.perf_counter() - before)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=20, help="of each fio run")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=1, help="of each fio run")
     parser.add_argument("--ftl", default="pagemap")
+    parser.add_argument("--server", action="append", choices=["native", "pyfuse3"], help="may be repeated")
     parser.add_argument("--no-mount", action="store_true", help="only what a request costs")
     parser.add_argument("--no-save", action="store_true")
     given = parser.parse_args()
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = {"mounts": []}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         results["note"] = one_request(Path(name))
         for row in results["note"]:
             print(f"{row['request']:28}  best {row['best_ns']:8,} ns  median {row['median_ns']:8,} ns")
-        if not given.no_mount:
-            results["mount"] = trio.run(mount, Path(name), given.ftl, given.seconds)
-            for row in results["mount"]["tests"]:
+        for server in [] if given.no_mount else given.server or ["native", "pyfuse3"]:
+            found = mounts(Path(name), server, given.ftl, given.rounds, given.seconds)
+            found["read_per_s"] = reading(Path(name, f"{server}.trace"))
+            results["mounts"].append(found)
+            for row in found["tests"]:
                 print(
-                    f"{row['test']:16}  {row['on_per_s']:8.0f} requests/s recorded, {row['speed']:.3f} of without;"
-                    f" server {row['on_server_us']:.2f} us a request, {100 * row['cost']:+.1f} %;"
-                    f" thread {row['thread_us']:.2f} us"
+                    f"{server}: {row['test']:22}  speed {row['speed']:.3f} of without; "
+                    f"server {row['off_server_us']:.2f} -> {row['on_server_us']:.2f} us ({100 * row['cost']:+.1f} %)"
                 )
-            requests = results["mount"]["trace"]["requests"]
-            print(f"{results['mount']['bytes'] / requests:.2f} bytes a request in the trace, {requests:,} requests")
+            requests = found["trace"]["requests"]
+            print(f"{found['bytes'] / requests:.2f} bytes a request in the trace, {requests:,} requests,")
+            print(f"read again at {found['read_per_s'] / 1e6:.1f} M/s")
     if not given.no_save:
         path = bench_common.save("record", results)
         print(f"raw results: {path.relative_to(bench_common.HERE.parent)}")

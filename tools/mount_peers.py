@@ -79,12 +79,12 @@ def pyfuse3_ram(folder: Path) -> Iterator[Serving]:
 
 
 @contextlib.contextmanager
-def flashfs(folder: Path, ftl: str, server: str) -> Iterator[Serving]:
-    """This project, as a user would mount it."""
+def flashfs(folder: Path, ftl: str, server: str, *options: object) -> Iterator[Serving]:
+    """This project, as a user would mount it, with more ``options`` of `flashfs mount`."""
     image = folder.with_suffix(".img")
     run(*FLASHFS, "create", image, "--size", f"{SIZE_MIB}M", "--op", "0.15")
     folder.mkdir()
-    run(*FLASHFS, "mount", "--ftl", ftl, "--server", server, image, folder)
+    run(*FLASHFS, "mount", "--ftl", ftl, "--server", server, *options, image, folder)
     try:
         yield folder / "disk", [json.loads((folder / "config.json").read_text())["pid"]]
     finally:

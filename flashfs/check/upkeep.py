@@ -199,7 +199,7 @@ def _reads(host: Host) -> None:
 
     def reads() -> int:
         n: int = device.stats()["nand"]["by_cause"]["read"].get("host", 0)
-        return n - device.ssd.extra_reads
+        return n - device.ssd.reader.extra_reads
 
     before = reads()
     host.look("a read of everything")

@@ -655,6 +655,11 @@ cdef class LearnedMap(Mapping):
             "settled_by_spare_read": self.settled_by_read,
         }
 
+    def forget_counts(self):
+        self.mispredictions = self.probes = self.compactions = 0
+        self.settled_by_live = self.settled_by_list = self.settled_by_read = 0
+        memset(self.by_level, 0, sizeof(self.by_level))
+
     def explain(self, uint32_t lpa):
         """The segment that answers for an LPA, and what it says."""
         cdef uint32_t ppa = NONE, levels = 0

@@ -473,6 +473,9 @@ cdef class SlimMapping(Mapping):
             "probe_spare_reads": self.probe_reads,
         }
 
+    def forget_counts(self):
+        self.probes = self.probe_reads = 0
+
     def explain(self, uint32_t lpa):
         cdef uint32_t entry = self.entry(lpa), ppa = NONE, hid = entry >> self.ppid_bits
         if hid == 0:

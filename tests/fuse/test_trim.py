@@ -79,8 +79,10 @@ def test_fstrim_survives_a_kill(files: Stands, fs: str, ftl: str) -> None:
     assert trimmed >= pages * PAGE >= 24 * MIB
     if fs != "xfs":  # which tells how much it was asked for
         assert trimmed == pages * PAGE
-    if fs != "btrfs":  # whose free space is not only what it can trim
+    if fs == "ext4":
         assert pages * PAGE == pytest.approx(free, rel=0.1)
+    if fs == "xfs":  # which keeps some of what is free to itself, how much depends on its age, and trims that too
+        assert 0.9 * free <= pages * PAGE <= SIZES[fs] * MIB - len(stays)
     holes = extents(one.disk)
     assert pages_of(holes) - pages_of(before) >= 24 * MIB // PAGE * 0.99  # the rest: a journal may lie there now
     one.umount_files()

@@ -278,9 +278,14 @@ def timed() -> Any:
     return memory_image(TIMED).chip
 
 
+def ends(timed: Any) -> dict[str, list[int]]:
+    """From when on each die and each channel is free for good."""
+    return {name: timed.clock()[name] for name in ("dies", "channels")}
+
+
 def test_a_program_is_channel_then_die(timed: Any) -> None:
     assert timed.program_page(0, 0, None, b"", t_ns=50) == 50 + 10 + 1000
-    assert timed.clock() == {"dies": [1060, 0, 0, 0], "channels": [60, 0]}
+    assert ends(timed) == {"dies": [1060, 0, 0, 0], "channels": [60, 0]}
 
 
 def test_pages_of_one_die_wait_for_each_other_and_transfers_hide(timed: Any) -> None:
@@ -300,21 +305,26 @@ def test_dies_work_side_by_side_and_share_channels(timed: Any) -> None:
 def test_an_erase_is_its_dies_business(timed: Any) -> None:
     assert timed.erase_block(5, t_ns=7) == 5007
     assert timed.erase_block(1) == 10007
-    assert timed.clock() == {"dies": [0, 10007, 0, 0], "channels": [0, 0]}
+    assert ends(timed) == {"dies": [0, 10007, 0, 0], "channels": [0, 0]}
 
 
 def test_reads(timed: Any) -> None:
     timed.erase_block(0)
     timed.read_page(0, 0, t_ns=10)
-    assert timed.clock() == {"dies": [5100, 0, 0, 0], "channels": [5110, 0]}
-    timed.read_page(2, 0, t_ns=10)  # its die is idle, its channel busy until 5110
-    assert timed.clock() == {"dies": [5100, 0, 110, 0], "channels": [5120, 0]}
+    assert ends(timed) == {"dies": [5100, 0, 0, 0], "channels": [5110, 0]}
+    timed.read_page(2, 0, t_ns=10)  # its die is idle, and so is its channel until the other page is there
+    assert ends(timed) == {"dies": [5100, 0, 110, 0], "channels": [5110, 0]}
+    timed.read_page(2, 0, t_ns=4990)  # this one would be in the way of the other page: it waits for it
+    assert ends(timed) == {"dies": [5100, 0, 5090, 0], "channels": [5110, 0]}
+    timed.read_page(2, 0, t_ns=4991)
+    assert ends(timed) == {"dies": [5100, 0, 5190, 0], "channels": [5200, 0]}
     timed.read_spare_area(2, 1, t_ns=200)
-    assert timed.clock()["dies"] == [5100, 0, 203, 0]
+    assert timed.clock()["dies"] == [5100, 0, 5190, 0]  # in a stretch in which the die had nothing to do
+    assert timed.clock()["die_busy"] == [5100, 0, 303, 0] and timed.clock()["channel_busy"] == [40, 0]
 
 
 def test_clocks_are_forgotten_without_power(timed: Any) -> None:
     timed.erase_block(0)
     timed.reset_volatile()
-    assert timed.clock() == {"dies": [0] * 4, "channels": [0] * 2}
+    assert ends(timed) == {"dies": [0] * 4, "channels": [0] * 2}
     assert timed.erase_count(0) == 1
