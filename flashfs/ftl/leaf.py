@@ -7,11 +7,13 @@ from typing import Any
 
 from flashfs import _block_map
 from flashfs._defaults import Greedy, PageBitmap
+from flashfs.errors import UsageError
 from flashfs.ftl import Option, Scheme, charts, leaftl
 from flashfs.ftl.common import streams_for
 
 NO_PAGE = 2**32 - 1  #: in a page's list: a neighbour of another run, or none
 BUFFER_BYTES = 8 << 20
+BANDS_MOST = 12  #: blocks of a group that are drawn
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -28,12 +30,79 @@ def _describe_oob(raw: bytes) -> dict[str, Any]:
 
 def _map(device: Any) -> dict[str, Any]:
     """The whole table in figures."""
-    return {"gamma": device.ssd.mapping.gamma, **device.ssd.mapping.survey()}
+    mapped = int(_block_map.block_map(device.ssd)["valid"].sum())
+    figures = device.ssd.mapping.survey()
+    return {
+        "entries": device.ssd.lpas,
+        "gamma": device.ssd.mapping.gamma,
+        "mapped": mapped,
+        "fill": round(mapped / device.ssd.lpas, 6),
+        **figures,
+        "lpas_a_segment": round(mapped / figures["segments"], 3) if figures["segments"] else None,
+    }
+
+
+def _group(device: Any, number: int | None) -> dict[str, Any]:
+    """The levels, segments and CRB of one group; unless told otherwise, of the one that takes most bytes."""
+    mapping = device.ssd.mapping
+    if number is None:
+        number = mapping.largest_group()
+    if not 0 <= number < mapping.table.groups:
+        raise UsageError(f"group {number}: {device.path} has groups 0 to {mapping.table.groups - 1}, of 256 LPAs each")
+    held = mapping.group_of(number)
+    rows = [
+        {
+            "level": level, "kind": segment["kind"], "start": segment["start"], "end": segment["end"],
+            "lpas": len(segment["lpas"]), "slope": round(segment["slope"], 6), "intercept": segment["intercept"],
+            "first_ppa": segment["first_ppa"], "last_ppa": segment["last_ppa"],
+        }
+        for level, segments in enumerate(held["levels"]) for segment in segments
+    ]  # fmt: skip
+    return {
+        "group": number, "first_lpa": number * 256, "bytes": held["bytes"], "levels": len(held["levels"]),
+        "segments": rows, "crb": [{"start": run[0], "lpas": run} for run in held["crb"]],
+    }  # fmt: skip
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
     where = _block_map.locations(device.ssd)
-    return [charts.facts(_map(device)), charts.picture(device, where), charts.runs(device, where)]
+    figures = _map(device)
+    levels = [[str(n), count] for n, count in enumerate(figures["groups_by_levels"]) if n]
+    return [
+        charts.facts(figures),
+        charts.picture(device, where),
+        charts.bars("Levels", "levels of a group", "groups", levels,
+                    "How deep the groups of 256 LPAs are: a look-up begins at the top, and most end there."),
+        charts.runs(device, where),
+        _drawn(device, device.ssd.mapping.largest_group(), where),
+    ]  # fmt: skip
+
+
+def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
+    """A group's segments as lines over the pages that they stand for, a band for each block that they lead to."""
+    per_block, bands = device.ssd.nand.pages_per_block, {}
+    for level, segments in enumerate(device.ssd.mapping.group_of(number)["levels"]):
+        for segment in segments:
+            if segment["kind"] == "hole":
+                continue
+            block = segment["first_ppa"] // per_block
+            band = bands.setdefault(block, {"label": f"block {block}", "y_most": per_block - 1, "lines": [], "points": []})
+            band["lines"].append({
+                "x1": segment["start"], "y1": segment["first_ppa"] % per_block, "x2": segment["end"],
+                "y2": segment["last_ppa"] % per_block, "kind": segment["kind"],
+                "title": f"level {level}: {segment['kind']}, LPAs {segment['start']} to {segment['end']}",
+            })  # fmt: skip
+    for lpa in range(number * 256, min(number * 256 + 256, len(where))):
+        band = bands.get(int(where[lpa]) // per_block) if where[lpa] != NO_PAGE else None
+        if band is not None:
+            met = device.ssd.mapping.explain(lpa)["ppa"] == where[lpa]
+            band["points"].append([lpa % 256, int(where[lpa]) % per_block, met])
+    shown = [bands[block] for block in sorted(bands)]
+    about = f"Group {number}, LPAs {number * 256} to {number * 256 + 255}, the one that takes most bytes: each line is a " \
+            "segment, each dot a page; red ones cost one more read."
+    if len(shown) > BANDS_MOST:
+        about += f" The first {BANDS_MOST} of its {len(shown)} blocks."
+    return charts.lines("Segments of a group", "LPA in the group", "page in the block", 255, shown[:BANDS_MOST], about)
 
 
 SCHEME = Scheme(
@@ -58,5 +127,6 @@ SCHEME = Scheme(
     buffer_in_order=True,
     describe_oob=_describe_oob,
     views={"map": _map},
+    numbered={"segments": ("GROUP", _group)},
     charts=_charts,
 )  # fmt: skip

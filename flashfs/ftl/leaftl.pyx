@@ -19,6 +19,8 @@ from flashfs._pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob
 from flashfs._segments cimport SegmentTable
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
+from math import ceil
+
 cdef extern from "<algorithm>" namespace "std" nogil:
     void sort_found "std::sort"(Found* first, Found* last, bint (*less)(const Found&, const Found&) noexcept nogil)
     void sort_keys "std::sort"(uint64_t* first, uint64_t* last)
@@ -680,8 +682,22 @@ cdef class LearnedMap(Mapping):
         }
 
     def group_of(self, group):
-        """One group for the eye: SegmentTable.dump."""
-        return self.table.dump(group)
+        """One group for the eye: SegmentTable.dump, each segment with the first and the last PPA that it predicts."""
+        held = self.table.dump(group)
+        for level in held["levels"]:
+            for segment in level:
+                ends = [None, None] if segment["kind"] == "hole" else [
+                    ceil(segment["slope"] * x) + segment["intercept"] & NONE for x in (segment["start"], segment["end"])]
+                segment["first_ppa"], segment["last_ppa"] = ends
+        return held
+
+    def largest_group(self):
+        """The group that takes most bytes, 0 if none takes any."""
+        cdef uint32_t group, best = 0
+        for group in range(self.table.groups):
+            if self.table.group_bytes(group) > self.table.group_bytes(best):
+                best = group
+        return best
 
     def check(self):
         return self.table.check()
