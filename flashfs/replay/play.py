@@ -123,7 +123,7 @@ def _device(
 
 @contextmanager
 def _opened(path: Path, setup: Setup) -> Iterator[Device]:
-    blank = not nandimg.read_header(path).ftl
+    blank = not nandimg.inspect(path).ftl
     device = Device.open(
         path, ftl=setup.ftl if blank else None, options=setup.options, dram=setup.dram, sync="none", plp=setup.plp
     )
@@ -255,6 +255,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "nand": stats["nand"],
         "scheme": stats["scheme"],
         "waf": stats["waf"],
+        "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),
         "dram": stats["dram"],
         "heap": stats["heap"],
         "allocated": stats["allocated"],
@@ -281,6 +282,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
             "adjusted": source.adjusted.rows(),
             "skipped": dict(source.skipped),
         },
+        "complaints": source.complaints(),
     }
 
 
@@ -321,7 +323,7 @@ def _config(setup: Setup, device: Device, source: Source, depth: int, wanted: Pr
         "ftl": device.ftl,
         "options": dict(device.options),
         "geometry": device.nand.geometry.as_dict(),
-        "backend": setup.backend if setup.image is None else nandimg.read_header(setup.image).backend,
+        "backend": setup.backend if setup.image is None else nandimg.inspect(setup.image).backend,
         "image": None if setup.image is None else str(setup.image),
         "dram": setup.dram,
         "plp": setup.plp,
@@ -335,8 +337,19 @@ def _config(setup: Setup, device: Device, source: Source, depth: int, wanted: Pr
     }
 
 
-def with_ftl(setup: Setup, ftl: str) -> Setup:
-    """The same work on another scheme: options that it does not know are left out."""
-    known = {option.name for option in scheme(ftl).all_options()}
-    return replace(setup, ftl=ftl, options={key: value for key, value in setup.options.items() if key in known})
-
+def named(setup: Setup, ftls: str) -> list[Setup]:
+    """The same work on each of ``ftls``, with commas between them; an option must be known to one of them at least,
+    and goes to those that know it."""
+    names = [name for name in ftls.split(",") if name]
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"--ftl {ftls}: names with commas between them, each once, would do")
+    if setup.image is not None:
+        return [setup]
+    known = {name: {option.name for option in scheme(name).all_options()} for name in names}
+    for key in setup.options:
+        if not any(key in some for some in known.values()):
+            raise UsageError(f"option {key}: {', '.join(sorted(set().union(*known.values())))} would do")
+    return [
+        replace(setup, ftl=name, options={key: value for key, value in setup.options.items() if key in known[name]})
+        for name in names
+    ]
