@@ -13,7 +13,21 @@ from typing import Any
 import typer
 
 from flashfs.cli import (
-    check, crash, create, down, dump, fsck, ftls, mount, presets, replay, show, top, trace, umount, up,
+    check,
+    crash,
+    create,
+    down,
+    dump,
+    fsck,
+    ftls,
+    mount,
+    presets,
+    replay,
+    show,
+    top,
+    trace,
+    umount,
+    up,
 )  # fmt: skip
 from flashfs.fuse.daemon import one_line
 

@@ -121,9 +121,9 @@ def each(setup: Setup, sources: list[str]) -> list[Setup]:
     made = [is_workload(source) and not Path(source).exists() for source in sources]
     if all(made):
         return [replace(setup, source=source) for source in sources]
+    bare = replace(setup, trace=None, format=None)
     return [
-        replace(setup, source=source, **({"trace": None, "format": None} if workload else {}))
-        for source, workload in zip(sources, made, strict=True)
+        replace(bare if workload else setup, source=source) for source, workload in zip(sources, made, strict=True)
     ]
 
 
@@ -155,12 +155,12 @@ def lean(result: dict[str, Any], full: bool) -> dict[str, Any]:
 @contextmanager
 def bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
     """A progress bar on stderr, if that is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich import progress as rich
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("requests"),
-        TimeElapsedColumn(), TimeRemainingColumn(),
+        rich.TextColumn("{task.description}"), rich.BarColumn(bar_width=24), rich.MofNCompleteColumn(),
+        rich.TextColumn("requests"), rich.TimeElapsedColumn(), rich.TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=show.console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as on:
+    with rich.Progress(*columns, console=show.console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as on:
         task = on.add_task(show.escape(text), total=None)
         yield lambda done, total: on.update(task, completed=done, total=total)

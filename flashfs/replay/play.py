@@ -310,7 +310,7 @@ def _utilisation(device: Device, virtual_s: float) -> dict[str, dict[str, float]
 
 
 def _series(samples: list[tuple[int, ...]]) -> dict[str, list[float]]:
-    columns: dict[str, list[float]] = {name: list(row) for name, row in zip(SERIES, zip(*samples), strict=True)}
+    columns: dict[str, list[float]] = {name: [row[at] for row in samples] for at, name in enumerate(SERIES)}
     columns["virtual_s"] = [ns / 1e9 for ns in columns["virtual_s"]]
     return columns
 

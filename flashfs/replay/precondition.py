@@ -1,7 +1,7 @@
 """Before anything is measured: fill the device, then overwrite it until its write amplification is steady.
 
-``none``, ``fill`` (every page once, in order), or ``steady[:key=value,...]``: fill, then random overwrites in windows of
-a quarter of the device, until the WAF of three windows in a row lies within ``tolerance`` of their mean, or ``most``
+``none``, ``fill`` (every page once, in order), or ``steady[:key=value,...]``: fill, then random overwrites in windows
+of a quarter of the device, until the WAF of three windows in a row lies within ``tolerance`` of their mean, or ``most``
 devices' worth has been written. Which of the two ended it is part of the result.
 """
 
