@@ -249,8 +249,14 @@ class Device:
         self.end_ns = max(self.now_ns, self.quiet_at())
 
     def quiet_at(self) -> int:
-        """The virtual time, in ns, from which on no die has anything to do."""
-        return int(max(self._image.chip.clock()["dies"], default=0))
+        """The virtual time, in ns, from which on no die and no channel has anything to do."""
+        clock = self._image.chip.clock()
+        return int(max(*clock["dies"], *clock["channels"]))
+
+    def busy_ns(self) -> dict[str, list[int]]:
+        """{"dies": [ns for which each had something to do], "channels": [...]}, since the counters were set to 0."""
+        clock = self._image.chip.clock()
+        return {"dies": clock["die_busy"], "channels": clock["channel_busy"]}
 
     def stay_pageable(self) -> None:
         """The image's mappings may leave memory, even if the process has locked what it has."""

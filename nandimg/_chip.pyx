@@ -678,10 +678,12 @@ cdef class Chip(Nand):
         return self.counts[op][cause]
 
     cdef int64_t quiet_at(self) noexcept nogil:
-        cdef uint32_t die
+        cdef uint32_t i
         cdef int64_t at = 0
-        for die in range(self.dies):
-            at = max(at, self.die_time[die].tail)
+        for i in range(self.dies):
+            at = max(at, self.die_time[i].tail)
+        for i in range(self.channels):
+            at = max(at, self.channel_time[i].tail)
         return at
 
     def clock(self):

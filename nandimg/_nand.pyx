@@ -92,7 +92,7 @@ cdef class Nand:
         return 0
 
     cdef int64_t quiet_at(self) noexcept nogil:
-        """The virtual time from which on no die has anything to do."""
+        """The virtual time from which on no die and no channel has anything to do."""
         return 0
 
     # The same for Python: tests, tools and the offline views; never on a hot path.

@@ -12,7 +12,23 @@ from typing import Any
 
 import typer
 
-from flashfs.cli import check, crash, create, down, dump, fsck, ftls, mount, presets, show, top, trace, umount, up
+from flashfs.cli import (
+    check,
+    crash,
+    create,
+    down,
+    dump,
+    fsck,
+    ftls,
+    mount,
+    presets,
+    replay,
+    show,
+    top,
+    trace,
+    umount,
+    up,
+)  # fmt: skip
 from flashfs.fuse.daemon import one_line
 
 # typer brings its own click in some versions and needs the package in others: this is the class in both.
@@ -27,7 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # A command's file has one function called `command`; a line here adds it.
-for module in (create, mount, umount, up, down, top, dump, fsck, ftls, presets, check):
+for module in (create, mount, umount, up, down, top, dump, fsck, replay, ftls, presets, check):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")

@@ -1,6 +1,6 @@
-from typing import final
+from typing import Any, final
 
-from _typeshed import ReadableBuffer
+import numpy.typing as npt
 
 from flashfs._core import Ssd
 
@@ -34,11 +34,11 @@ class Player:
     def histograms(self) -> dict[str, Histogram]: ...
     def play(
         self,
-        time_ns: ReadableBuffer,
-        op: ReadableBuffer,
-        offset: ReadableBuffer,
-        length: ReadableBuffer,
-        grain_start: ReadableBuffer | None = None,
-        grain: ReadableBuffer | None = None,
+        time_ns: npt.NDArray[Any],
+        op: npt.NDArray[Any],
+        offset: npt.NDArray[Any],
+        length: npt.NDArray[Any],
+        grain_start: npt.NDArray[Any] | None = None,
+        grain: npt.NDArray[Any] | None = None,
     ) -> int: ...
     def sample(self) -> tuple[int, ...]: ...

@@ -1,0 +1,166 @@
+"""``flashfs replay``: the same work on each FTL, in virtual time, side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flashfs.cli import options, shape, show, trace, units
+from flashfs.errors import UsageError
+
+if TYPE_CHECKING:
+    from flashfs.replay.play import Setup
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="TRACE|WORKLOAD...", help="Traces, packed or not, or workloads: name[:key=value,...]."),
+]
+Ftls = Annotated[str, typer.Option(metavar="NAMES", help="FTLs, with commas between them (see flashfs ftls).")]
+Dram = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="The controller's DRAM, as 64M: tables first, a data cache in the rest. Default: no cache."
+    ),
+]
+Depth = Annotated[
+    int | None,
+    typer.Option(
+        "--qd", min=0, max=65536, metavar="N",
+        help="Closed loop: N requests under way at any time. 0: each at its own time. Default: a trace's times, a "
+        "workload's qd.",
+    ),
+]  # fmt: skip
+Precondition = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="Before: none, fill, or steady[:tolerance=0.02,most=8,...]: fill, then overwrite until the WAF is steady.",
+    ),
+]
+Prepared = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Keep preconditioned images in DIR, and use those that are there."),
+]
+BACKEND = "meta"
+
+
+def command(
+    sources: Sources,
+    ftl: Ftls = "pagemap",
+    opt: options.Opt = None,
+    image: Annotated[
+        Path | None, typer.Option(metavar="IMAGE", help="Replay on a copy of this image, with the FTL that it has.")
+    ] = None,
+    preset: shape.Preset = None,
+    size: shape.Size = None,
+    page_size: shape.PageSize = None,
+    pages_per_block: shape.PagesPerBlock = None,
+    channels: shape.Channels = None,
+    dies: shape.Dies = None,
+    oob: shape.Oob = None,
+    op: shape.Op = None,
+    backend: Annotated[
+        str, typer.Option(metavar="meta|file", help="meta: no user data, so that large chips fit. file: everything.")
+    ] = BACKEND,
+    dram: Dram = None,
+    plp: options.Plp = False,
+    qd: Depth = None,
+    precondition: Precondition = None,
+    prepared: Prepared = None,
+    format: trace.Format = None,
+    shift: trace.Shift = "0",
+    fit: trace.Fit = "clip",
+    pack: trace.Pack = "1M",
+    speedup: trace.Speedup = 1.0,
+    loops: trace.Loops = 1,
+    first: trace.First = None,
+    unit: trace.Unit = None,
+    event: trace.Event = "D",
+    baseline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The FTL that others are compared with. Default: the first.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="With --json: histograms of latency, and what happened over time, too.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Replay traces and workloads on FTLs, in virtual time; a table for each source. Nothing is written anywhere."""
+    from flashfs.replay.play import Setup
+
+    shaped = any(one is not None for one in (preset, size, page_size, pages_per_block, channels, dies, oob, op))
+    if image is not None and (shaped or backend != BACKEND):
+        raise UsageError("--image is a whole chip: leave --preset, --backend and the flags of its geometry out")
+    if image is not None and prepared is not None:
+        raise UsageError("--image and --prepared: one of them would do")
+    geometry = shape.geometry_of(
+        preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
+    )
+    setup = Setup(
+        source="", ftl=ftl, options=dict(units.pairs("--opt", opt or [])), geometry=geometry, backend=backend,
+        dram=None if dram is None else units.size("--dram", dram), qd=qd, precondition=precondition, plp=plp,
+        trace=trace.trace_options(shift, fit, pack, speedup, loops, first, unit, event), format=format, image=image,
+        prepared=prepared,
+    )  # fmt: skip
+    results = [of_source(one, ftl, as_json, baseline) for one in each(setup, sources)]
+    if as_json:
+        show.result([lean(result, full) for some in results for result in some], as_json=True)
+
+
+def each(setup: Setup, sources: list[str]) -> list[Setup]:
+    """The setup for each source. The options of traces are for the traces among them; without one, they are an error.
+    """
+    from dataclasses import replace
+
+    from flashfs.replay.workloads import is_workload
+
+    made = [is_workload(source) and not Path(source).exists() for source in sources]
+    if all(made):
+        return [replace(setup, source=source) for source in sources]
+    bare = replace(setup, trace=None, format=None)
+    return [
+        replace(bare if workload else setup, source=source) for source, workload in zip(sources, made, strict=True)
+    ]
+
+
+def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> list[dict[str, Any]]:
+    """Every FTL on one source; its table, unless all is for a program."""
+    from flashfs.replay import table
+    from flashfs.replay.play import named, run
+
+    setups = named(setup, ftls)
+    names = [one.ftl for one in setups]
+    if baseline is not None and setup.image is None and baseline not in names:
+        raise UsageError(f"--baseline {baseline}: {', '.join(names)} would do")
+    results = []
+    for one in setups:
+        with bar(f"{setup.source[:40]} on {one.ftl if setup.image is None else setup.image}") as move:
+            results.append(run(one, move))
+    for line in results[0]["complaints"]:
+        show.warn(line)
+    if not as_json:
+        show.rows(table.side_by_side(results, baseline), title=setup.source)
+    return results
+
+
+def lean(result: dict[str, Any], full: bool) -> dict[str, Any]:
+    """A result without its long columns, unless they were asked for."""
+    return result if full else {key: value for key, value in result.items() if key not in ("series", "histograms")}
+
+
+@contextmanager
+def bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar on stderr, if that is a terminal."""
+    from rich import progress as rich
+
+    columns = (
+        rich.TextColumn("{task.description}"), rich.BarColumn(bar_width=24), rich.MofNCompleteColumn(),
+        rich.TextColumn("requests"), rich.TimeElapsedColumn(), rich.TimeRemainingColumn(),
+    )  # fmt: skip
+    with rich.Progress(*columns, console=show.console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as on:
+        task = on.add_task(show.escape(text), total=None)
+        yield lambda done, total: on.update(task, completed=done, total=total)

@@ -1,0 +1,122 @@
+"""Before anything is measured: fill the device, then overwrite it until its write amplification is steady.
+
+``none``, ``fill`` (every page once, in order), or ``steady[:key=value,...]``: fill, then random overwrites in windows
+of a quarter of the device, until the WAF of three windows in a row lies within ``tolerance`` of their mean, or ``most``
+devices' worth has been written. Which of the two ended it is part of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flashfs.device import Device
+from flashfs.errors import UsageError
+from flashfs.replay._player import Player
+from flashfs.replay.source import Source
+from flashfs.replay.workloads import PATTERNS, Workload
+from flashfs.replay.workloads._grammar import Parameter, Unreadable, number, seed, size, word
+
+FILL_BYTES = 1 << 20
+WINDOWS = 3  #: in a row that must agree
+WINDOW_SHARE = 4  #: a window is the device divided by this
+DEPTH = 32
+
+PARAMETERS = (
+    Parameter("tolerance", number, 0.02, "how far windows may lie from their mean, as a share of it"),
+    Parameter("most", number, 8.0, "devices' worth of overwrites after which it is not waited for any longer"),
+    Parameter("pattern", word(*PATTERNS), "uniform", "which workload overwrites"),
+    Parameter("size", size, None, "bytes of an overwrite; default: a page"),
+    Parameter("seed", seed, 1, "of the overwrites"),
+)
+KINDS = ("none", "fill", "steady")
+
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Precondition:
+    """What a person asked for, read."""
+
+    kind: str
+    tolerance: float = 0.02
+    most: float = 8.0
+    pattern: str = "uniform"
+    size: int | None = None
+    seed: int = 1
+
+    @classmethod
+    def parse(cls, text: str | None) -> Precondition:
+        """UsageError says what would do."""
+        kind, colon, rest = (text or "none").partition(":")
+        if kind not in KINDS:
+            raise UsageError(f"--precondition {text}: {', '.join(KINDS)} would do")
+        values: dict[str, Any] = {}
+        known = {one.name: one for one in PARAMETERS} if kind == "steady" else {}
+        for pair in rest.split(",") if colon else []:
+            key, equals, value = pair.partition("=")
+            if key not in known or not equals:
+                raise UsageError(f"--precondition {text}: {kind} has {', '.join(known) or 'no keys'}")
+            try:
+                values[key] = known[key].parse(value)
+            except Unreadable as error:
+                raise UsageError(f"--precondition {text}: {key}={value}: {error} would do") from None
+        if values.get("tolerance", 1) == 0:
+            raise UsageError(f"--precondition {text}: tolerance=0: a share above 0 would do")
+        return cls(kind, **values)
+
+    def canonical(self) -> str:
+        """Equal texts, equal states of a device."""
+        if self.kind != "steady":
+            return self.kind
+        keys = {one.name: getattr(self, one.name) for one in PARAMETERS}
+        return "steady:" + ",".join(f"{key}={value}" for key, value in keys.items() if value is not None)
+
+    def run(self, device: Device, progress: Progress | None = None) -> dict[str, Any] | None:
+        """Bring the device there; what was done, or None if nothing was to do. Counters are left at 0."""
+        if self.kind == "none":
+            return None
+        _play(device, _source(device, "sequential", FILL_BYTES, 1, None), progress)
+        done: dict[str, Any] = {"asked": self.canonical(), "filled_pages": device.ssd.host_write}
+        if self.kind == "steady":
+            done.update(self._overwrite(device, progress))
+        device.flush()
+        device.forget_counts()
+        return done
+
+    def _overwrite(self, device: Device, progress: Progress | None) -> dict[str, Any]:
+        wafs: list[float] = []
+        bytes_each = self.size or device.page_bytes
+        requests = max(1, device.size // WINDOW_SHARE // bytes_each)
+        while len(wafs) < self.most * WINDOW_SHARE:
+            device.forget_counts()
+            source = _source(device, self.pattern, bytes_each, self.seed + len(wafs), requests)
+            _play(device, source, progress)
+            wafs.append(device.stats()["waf"])
+            last = wafs[-WINDOWS:]
+            mean = sum(last) / len(last)
+            if len(last) == WINDOWS and max(abs(one - mean) for one in last) <= self.tolerance * mean:
+                return self._found(wafs, True)
+        return self._found(wafs, False)
+
+    def _found(self, wafs: list[float], steady: bool) -> dict[str, Any]:
+        return {"steady": steady, "waf": wafs, "overwritten_devices": len(wafs) / WINDOW_SHARE}
+
+
+def _source(device: Device, pattern: str, bytes_each: int, seed: int, requests: int | None) -> Source:
+    """Writes alone, over the whole device."""
+    whole = device.size // bytes_each
+    if whole == 0:
+        bytes_each, whole = device.page_bytes, device.size // device.page_bytes
+    text = f"{pattern}:ops={requests or whole},write=1,size={bytes_each},seed={seed}"
+    return Workload(text, device.size, device.page_bytes)
+
+
+def _play(device: Device, source: Source, progress: Progress | None) -> None:
+    player = Player(device.ssd, DEPTH, device.quiet_at())
+    done = 0
+    for batch in source.batches():
+        done += player.play(batch.time_ns, batch.op, batch.offset, batch.length)
+        if progress is not None:
+            progress(done, None)

@@ -1,0 +1,123 @@
+"""The data cache against the plainest LRU there is, and a device with one against the same device without."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+
+import pytest
+
+from flashfs.device import Device
+from flashfs.errors import BindError
+from flashfs.ftl import SCHEMES
+from nandimg import Geometry
+
+GEOMETRY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=700)
+PAGE = GEOMETRY.page_bytes
+SLOT = PAGE + 20
+
+
+def tables_bytes(ftl: str) -> int:
+    with Device.memory(GEOMETRY, ftl, {"buffer": 4}) as device:
+        return int(device.stats()["dram"]["total"])
+
+
+def with_slots(ftl: str, slots: int) -> Device:
+    """A device whose cache has exactly so many slots."""
+    device = Device.memory(GEOMETRY, ftl, {"buffer": 4}, dram=tables_bytes(ftl) + slots * SLOT)
+    assert device.ssd.cache.slots == slots
+    return device
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("slots", [7, 20, 64])
+def test_it_is_lru_and_changes_no_answer(ftl: str, slots: int) -> None:
+    rnd = random.Random(slots)
+    device, plain = with_slots(ftl, slots), Device.memory(GEOMETRY, ftl, {"buffer": 4})
+    model: OrderedDict[int, None] = OrderedDict()
+    hits = misses = 0
+    written: set[int] = set()
+
+    def put(lpa: int) -> None:
+        model[lpa] = None
+        model.move_to_end(lpa)
+        if len(model) > slots:
+            model.popitem(last=False)
+
+    for step in range(4_000):
+        lpa = rnd.randrange(100) if rnd.random() < 0.7 else rnd.randrange(GEOMETRY.lpas)
+        kind = rnd.random()
+        if kind < 0.5:
+            assert device.read(lpa * PAGE, PAGE) == plain.read(lpa * PAGE, PAGE)
+            if lpa in model:
+                hits += 1
+                model.move_to_end(lpa)
+            else:
+                misses += 1
+                if lpa in written and device.ssd.buffer.held == 0:
+                    put(lpa)
+        elif kind < 0.9:
+            data = rnd.randbytes(PAGE)
+            device.write(lpa * PAGE, data)
+            plain.write(lpa * PAGE, data)
+            model.pop(lpa, None)
+            put(lpa)
+            written.add(lpa)
+        else:
+            device.trim(lpa * PAGE, PAGE)
+            plain.trim(lpa * PAGE, PAGE)
+            model.pop(lpa, None)
+            written.discard(lpa)
+        if device.ssd.buffer.held:
+            device.flush()  # so that what is read and not cached comes from flash
+        assert device.ssd.cache.pages() == list(reversed(model)), step
+    assert (device.ssd.cache.hits, device.ssd.cache.misses) == (hits, misses)
+    assert device.ssd.check() == []
+    assert device.read(0, device.size) == plain.read(0, plain.size)
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+def test_a_hit_reads_no_flash(ftl: str) -> None:
+    device = with_slots(ftl, 40)
+    device.write(0, bytes(range(256)) * 2 * 40)
+    device.flush()
+    before = device.ssd.operations()[0]
+    assert device.read(0, 40 * PAGE) == bytes(range(256)) * 2 * 40
+    assert device.ssd.operations()[0] == before
+    assert device.ssd.cache.hits == 40
+
+
+def test_the_budget_holds_as_tables_grow_and_shrink() -> None:
+    """What the cache has is what is left; a smaller share gives up what was used longest ago."""
+    device = with_slots("pagemap", 50)
+    device.write(0, bytes(50 * PAGE))
+    stats = device.stats()
+    assert stats["dram"]["data_cache"] == 50 * SLOT
+    assert stats["dram"]["total"] <= device.ssd.budget < stats["dram"]["total"] + SLOT
+    last = device.ssd.cache.pages()
+    device.ssd.set_budget(tables_bytes("pagemap") + 10 * SLOT)
+    assert device.ssd.cache.slots == 10
+    assert device.ssd.cache.held == 0
+    device.write(0, bytes(50 * PAGE))
+    assert device.ssd.cache.pages() == last[:10]
+
+
+def test_a_crash_takes_the_cache_and_nothing_else(tmp_path: object) -> None:
+    import nandimg
+
+    path = f"{tmp_path}/chip"
+    nandimg.create(path, GEOMETRY)
+    budget = tables_bytes("pagemap") + 32 * 1024 + 100 * SLOT
+    device = Device.open(path, ftl="pagemap", dram=budget)
+    device.write(0, b"\x5a" * (80 * PAGE))
+    device.flush()
+    device.close(clean=False)
+    with Device.open(path, dram=budget) as again:
+        assert again.ssd.cache.slots and not again.ssd.cache.held
+        assert again.read(0, 80 * PAGE) == b"\x5a" * (80 * PAGE)
+        assert again.ssd.cache.held == min(80, again.ssd.cache.slots)
+
+
+def test_tables_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(BindError, match="page_table|pvb|needs"):
+        Device.memory(GEOMETRY, "pagemap", dram=1000)
