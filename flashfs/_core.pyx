@@ -55,7 +55,8 @@ cdef class Ssd(Engine):
     """
 
     def __cinit__(self, Nand nand, uint32_t lpas, scheme_oob=0, *, uint32_t buffer_pages=0, bint plp=False,
-                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t gc_reserve=0, uint64_t checkpoint_every=0):
+                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t gc_reserve=0,
+                  uint64_t checkpoint_every=0):
         cdef uint32_t block_pages = nand.pages_per_block
         self.nand = nand
         self.lpas = lpas
@@ -316,7 +317,7 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int drain_in_order(self) except -1 nogil:
-        """As many pages at a time as have room in one block: a run that is cut elsewhere is two to whoever learns it."""
+        """As many pages at a time as have room in one block: a run cut elsewhere is two to whoever learns it."""
         cdef uint32_t i = 0, n = self.buffer.sort(), run, room
         while i < n:
             room = self.placement.run_room(STREAM_HOST)

@@ -248,7 +248,8 @@ cdef class Mover:
                 memcpy(self.gather + <uint64_t> i * self.page_bytes,
                        self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
         if self.ssd.mapping.scheme_oob:
-            self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext.n, ext.block, ext.page, before, behind)
+            self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext.n, ext.block, ext.page, before,
+                                   behind)
         one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather, self.oobs, cause, start, &ok)
         end[0] = max(end[0], one)
         for i in range(ok):

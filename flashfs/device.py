@@ -30,10 +30,11 @@ def saved_bytes(of: Scheme, geometry: Geometry) -> int:
 
 
 def default_buffer(of: Scheme, geometry: Geometry) -> int:
-    """Pages of the write buffer: what the scheme wants, but never more than a sixteenth of a small chip; whole blocks, if
-    it is to be emptied in order and holds that many."""
+    """Pages of the write buffer: what the scheme wants, but never more than a sixteenth of a small chip; whole blocks,
+    if it is to be emptied in order and holds that many."""
     pages = min(max(1, of.buffer_bytes // geometry.page_bytes), max(1, geometry.pages // 16))
-    return pages - pages % geometry.pages_per_block if of.buffer_in_order and pages > geometry.pages_per_block else pages
+    whole = pages - pages % geometry.pages_per_block
+    return whole if of.buffer_in_order and whole else pages
 
 
 def build_ssd(

@@ -26,7 +26,9 @@ def command(
     image: options.Image,
     view: Annotated[
         str | None,
-        typer.Argument(metavar="[header|blocks|page PPA|lpa LPA|log|scheme|recovery|map|segments GROUP|...]", show_default="header"),
+        typer.Argument(
+            metavar="[header|blocks|page PPA|lpa LPA|log|scheme|recovery|map|segments GROUP|...]", show_default="header"
+        ),
     ] = None,
     address: Annotated[int | None, typer.Argument(metavar="ADDRESS", show_default=False, hidden=True)] = None,
     html: Annotated[

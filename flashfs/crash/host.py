@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 import nandimg
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench
-from flashfs.device import ENGINE_OOB
 
 SECTOR = 512
 

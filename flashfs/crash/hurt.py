@@ -17,7 +17,7 @@ from flashfs import _ranges, _recovery
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
-from flashfs.device import ENGINE_OOB, build_ssd
+from flashfs.device import build_ssd
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandFilter, dress
 from nandimg._menu import HostErrors, Misdirection

@@ -1,8 +1,8 @@
 """What a scheme can have drawn of itself on the HTML page of ``flashfs dump --html``: plain dicts, one a chart.
 
-``facts`` are figures with their names, ``bars`` and ``counted`` histograms, ``lines`` lines and the points that they are
-meant to meet, ``cells`` a map with a cell for each thing
-that there is, ``picture`` and ``runs`` what can be seen of any map. The page knows these kinds, and no scheme.
+``facts`` are figures with their names, ``bars`` and ``counted`` histograms, ``lines`` lines and the points that they
+are meant to meet, ``cells`` a map with a cell for each thing that there is, ``picture`` and ``runs`` what can be seen
+of any map. The page knows these kinds, and no scheme.
 """
 
 from __future__ import annotations

@@ -80,26 +80,28 @@ def _charts(device: Any) -> list[dict[str, Any]]:
 
 def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
     """A group's segments as lines over the pages that they stand for, a band for each block that they lead to."""
-    per_block, bands = device.ssd.nand.pages_per_block, {}
+    per_block = device.ssd.nand.pages_per_block
+    bands: dict[int, dict[str, Any]] = {}
     for level, segments in enumerate(device.ssd.mapping.group_of(number)["levels"]):
         for segment in segments:
             if segment["kind"] == "hole":
                 continue
             block = segment["first_ppa"] // per_block
-            band = bands.setdefault(block, {"label": f"block {block}", "y_most": per_block - 1, "lines": [], "points": []})
+            empty = {"label": f"block {block}", "y_most": per_block - 1, "lines": [], "points": []}
+            band = bands.setdefault(block, empty)
             band["lines"].append({
                 "x1": segment["start"], "y1": segment["first_ppa"] % per_block, "x2": segment["end"],
                 "y2": segment["last_ppa"] % per_block, "kind": segment["kind"],
                 "title": f"level {level}: {segment['kind']}, LPAs {segment['start']} to {segment['end']}",
             })  # fmt: skip
     for lpa in range(number * 256, min(number * 256 + 256, len(where))):
-        band = bands.get(int(where[lpa]) // per_block) if where[lpa] != NO_PAGE else None
-        if band is not None:
+        its_band = bands.get(int(where[lpa]) // per_block) if where[lpa] != NO_PAGE else None
+        if its_band is not None:
             met = device.ssd.mapping.explain(lpa)["ppa"] == where[lpa]
-            band["points"].append([lpa % 256, int(where[lpa]) % per_block, met])
+            its_band["points"].append([lpa % 256, int(where[lpa]) % per_block, met])
     shown = [bands[block] for block in sorted(bands)]
-    about = f"Group {number}, LPAs {number * 256} to {number * 256 + 255}, the one that takes most bytes: each line is a " \
-            "segment, each dot a page; red ones cost one more read."
+    about = (f"Group {number}, LPAs {number * 256} to {number * 256 + 255}, the one that takes most bytes: each line is "
+             "a segment, each dot a page; red ones cost one more read.")  # fmt: skip
     if len(shown) > BANDS_MOST:
         about += f" The first {BANDS_MOST} of its {len(shown)} blocks."
     return charts.lines("Segments of a group", "LPA in the group", "page in the block", 255, shown[:BANDS_MOST], about)

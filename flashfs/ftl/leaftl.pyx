@@ -8,8 +8,8 @@ by gamma pages: then the page that was read names the LPAs of its neighbours in 
 right one. A page names only neighbours of its own *run*, those that were programmed with it, and a segment predicts
 only pages of the run that it was learned from. docs/ftl/leaftl.md says why, and what recovery makes of it.
 """
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from flashfs._group cimport BLOCK_MOST, GROUP, HOLE, LEVELS_MOST, View, slope_at, view
@@ -17,28 +17,17 @@ from flashfs._learn cimport APPROXIMATE
 from flashfs._parts cimport Engine, Mapping
 from flashfs._pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
 from flashfs._segments cimport SegmentTable
+from flashfs.ftl._leaf_found cimport FoundPages
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 from math import ceil
 
 cdef extern from "<algorithm>" namespace "std" nogil:
-    void sort_found "std::sort"(Found* first, Found* last, bint (*less)(const Found&, const Found&) noexcept nogil)
-    void sort_keys "std::sort"(uint64_t* first, uint64_t* last)
+    void sort(uint64_t* first, uint64_t* last)
 
 cdef enum:
     PART = 256               # LPAs that are asked for at once
     SPARE_MOST = 2048        # bytes of the largest OOB
-
-cdef struct Found:           # what a recovery found: this LPA is there
-    uint32_t lpa, ppa
-    uint32_t number          # in the order of hearing; its stamp is at number * scheme_oob
-    bint alone               # to be learned by itself: nothing is known of its neighbours
-
-cdef bint by_lpa(const Found& a, const Found& b) noexcept nogil:
-    return a.lpa < b.lpa if a.lpa != b.lpa else a.number < b.number
-
-cdef bint by_ppa(const Found& a, const Found& b) noexcept nogil:
-    return a.ppa < b.ppa
 
 
 def oob_bytes(gamma):
@@ -76,9 +65,7 @@ cdef class LearnedMap(Mapping):
     cdef uint8_t[SPARE_MOST] spare
     cdef bint recovering
     cdef set half_erased                   # blocks with a page of a run that is gone: their erase had begun
-    cdef Found* found
-    cdef uint8_t* stamps
-    cdef uint32_t found_n, found_room
+    cdef FoundPages found
 
     def __cinit__(self, Engine ssd, uint32_t gamma, uint64_t compact_every):
         self.ssd = ssd
@@ -88,10 +75,7 @@ cdef class LearnedMap(Mapping):
         self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block)
         self.named_lpa = self.named_ppa = self.list_at = NONE
         self.half_erased = set()
-
-    def __dealloc__(self):
-        free(self.found)
-        free(self.stamps)
+        self.found = FoundPages(gamma, ssd.nand.pages_per_block)
 
     # --- where is an LPA?
 
@@ -160,8 +144,8 @@ cdef class LearnedMap(Mapping):
     # --- where exactly? Whoever invalidates a page must know
 
     cdef int places(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
-        """Where each of ``n`` LPAs (PART at most) lies for certain, NONE if nowhere; each in ``part_about`` whose segment
-        is approximate, and 2 if it is mapped and cannot be found."""
+        """Where each of ``n`` LPAs (PART at most) lies for certain, NONE if nowhere. ``part_about`` is 1 where a segment
+        is approximate, and 2 where the LPA is mapped and cannot be found."""
         cdef uint32_t i
         self.table.find_many(lpas, n, ppas, NULL, self.part_about)
         self.list_at = NONE
@@ -235,8 +219,8 @@ cdef class LearnedMap(Mapping):
         return ppa
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """That LPA of which the table says so; or, where it says so of several, the one that a neighbour's list names, or
-        that is found nowhere else."""
+        """That LPA of which the table says so; or, where it says so of several, the one that a neighbour's list names,
+        or that is found nowhere else."""
         cdef uint32_t lpa, predicted = NONE, levels = 0, claim = self.claimed(ppa), lost = NONE
         cdef bint about = False
         for lpa in range(self.ssd.lpas):
@@ -292,7 +276,7 @@ cdef class LearnedMap(Mapping):
         cdef uint32_t i, lpa, at, kept = 0, gamma = self.table.rules.gamma
         for i in range(n):
             keys[i] = <uint64_t> lpas[i] << 32 | i
-        sort_keys(keys, keys + n)
+        sort(keys, keys + n)
         for i in range(n):
             lpa = <uint32_t> (keys[i] >> 32)
             at = <uint32_t> keys[i]
@@ -385,101 +369,17 @@ cdef class LearnedMap(Mapping):
     # --- recovery: the checkpoint's table stands until every LPA is settled; then what is newer is learned again
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        """Remember it. An LPA that is named again goes back to where a move that was not finished had taken it from; the
-        stamp is then the copy's."""
-        cdef Found* at
-        if self.found_n == self.found_room:
-            self.make_room()
-        at = self.found + self.found_n
-        at.lpa = lpa
-        at.ppa = ppa
-        at.number = self.found_n
-        at.alone = False
-        memcpy(self.stamps + <uint64_t> self.found_n * self.scheme_oob, scheme_oob, self.scheme_oob)
-        self.found_n += 1
-        return 0
-
-    cdef int make_room(self) except -1 nogil:
-        cdef uint32_t room = max(<uint32_t> 1024, 2 * self.found_room)
-        cdef Found* found = <Found*> realloc(self.found, room * sizeof(Found))
-        cdef uint8_t* stamps
-        if found == NULL:
-            with gil:
-                raise MemoryError
-        self.found = found
-        stamps = <uint8_t*> realloc(self.stamps, <uint64_t> room * self.scheme_oob + 1)
-        if stamps == NULL:
-            with gil:
-                raise MemoryError
-        self.stamps = stamps
-        self.found_room = room
-        return 0
-
-    cdef int forget_found(self) noexcept nogil:
-        free(self.found)
-        free(self.stamps)
-        self.found = NULL
-        self.stamps = NULL
-        self.found_n = self.found_room = 0
-        return 0
-
-    cdef int keep_last(self) noexcept nogil:
-        """Of an LPA that was named more than once, the last place, to be learned by itself. Then all by PPA."""
-        cdef uint32_t i, n = 0
-        sort_found(self.found, self.found + self.found_n, by_lpa)
-        for i in range(self.found_n):
-            if n and self.found[n - 1].lpa == self.found[i].lpa:
-                n -= 1
-                self.found[i].alone = True
-            self.found[n] = self.found[i]
-            n += 1
-        self.found_n = n
-        sort_found(self.found, self.found + n, by_ppa)
-        return 0
-
-    cdef uint32_t entry(self, const Found* page, int64_t away) noexcept nogil:
-        """The LPA that a page's stamp has ``away`` pages from it."""
-        cdef uint32_t lpa
-        cdef uint8_t* stamp = self.stamps + <uint64_t> page.number * self.scheme_oob
-        memcpy(&lpa, stamp + 4 * (away + self.gamma - (away > 0)), 4)
-        return lpa
-
-    cdef bint names_itself(self, const Found* page) noexcept nogil:
-        """Whether a neighbour was of the same LPA: a guess that met it would take it for the right one."""
-        cdef uint32_t i, lpa
-        for i in range(2 * self.gamma):
-            memcpy(&lpa, self.stamps + <uint64_t> page.number * self.scheme_oob + 4 * i, 4)
-            if lpa == page.lpa:
-                return True
-        return False
-
-    cdef bint are_of_one_run(self, const Found* a, const Found* b) noexcept nogil:
-        """Whether both can be learned together. An exact line asks for nothing; for others, both pages must name each
-        other, so that every page between them does too."""
-        cdef uint32_t away = b.ppa - a.ppa, pages = self.ssd.nand.pages_per_block
-        if a.ppa // pages != b.ppa // pages or a.lpa >= b.lpa:
-            return False
-        if self.gamma == 0:
-            return True
-        return (not a.alone and not b.alone and away <= self.gamma and self.entry(a, away) == b.lpa
-                and self.entry(b, -<int64_t> away) == a.lpa)
+        return self.found.add(lpa, ppa, scheme_oob)
 
     cdef int relearn(self) except -1 nogil:
         """What is newer than the checkpoint, in the order of PPAs, run by run."""
-        cdef uint32_t i, first = 0, n
-        self.keep_last()
-        for i in range(self.found_n):
-            self.found[i].alone |= self.names_itself(self.found + i)
-        while first < self.found_n:
-            n = 0
-            while n < PART and first + n < self.found_n and (
-                    n == 0 or self.are_of_one_run(self.found + first + n - 1, self.found + first + n)):
-                self.part_lpas[n] = self.found[first + n].lpa
-                self.part_ppas[n] = self.found[first + n].ppa
-                n += 1
+        cdef uint32_t first = 0, n
+        self.found.settle()
+        while first < self.found.n:
+            n = self.found.run(first, self.part_lpas, self.part_ppas, PART)
             self.table.insert_run(self.part_lpas, self.part_ppas, n)
             first += n
-        self.forget_found()
+        self.found.clear()
         return 0
 
     def recovery_erased(self):
@@ -507,7 +407,7 @@ cdef class LearnedMap(Mapping):
         cdef uint32_t group
         for group in range(self.table.groups):
             self.table.drop_group(group)
-        self.forget_found()
+        self.found.clear()
         self.recovering = True
         self.half_erased = set()
 
@@ -515,14 +415,14 @@ cdef class LearnedMap(Mapping):
         """For each group the length of its block (2 bytes), then the block."""
         cdef uint32_t group, n
         cdef uint64_t total = 0
-        cdef uint8_t[::1] view
+        cdef uint8_t[::1] bytes_of
         cdef uint8_t* at
         self.squeeze()
         for group in range(self.table.groups):
             total += 2 + self.table.group_bytes(group)
         out = bytearray(total)
-        view = out
-        at = &view[0]
+        bytes_of = out
+        at = &bytes_of[0]
         for group in range(self.table.groups):
             n = self.table.save_group(group, at + 2)
             at[0] = n & 255
@@ -686,9 +586,9 @@ cdef class LearnedMap(Mapping):
         held = self.table.dump(group)
         for level in held["levels"]:
             for segment in level:
-                ends = [None, None] if segment["kind"] == "hole" else [
-                    ceil(segment["slope"] * x) + segment["intercept"] & NONE for x in (segment["start"], segment["end"])]
-                segment["first_ppa"], segment["last_ppa"] = ends
+                for end, x in (("first_ppa", segment["start"]), ("last_ppa", segment["end"])):
+                    ppa = ceil(segment["slope"] * x) + segment["intercept"] & NONE
+                    segment[end] = None if segment["kind"] == "hole" else ppa
         return held
 
     def largest_group(self):

@@ -20,7 +20,7 @@ def scheme(path: str | Path, view_name: str | None = None, number: int | None = 
             return {"ftl": view.header.ftl or None, "note": view.note}
         known = scheme_of(view.header.ftl)
         views = known.views
-        if view_name in known.numbered:
+        if view_name is not None and view_name in known.numbered:
             return known.numbered[view_name][1](view.device, number)
         if view_name is None:
             return {"ftl": view.header.ftl, **{name: show(view.device) for name, show in views.items()}}

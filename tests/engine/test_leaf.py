@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 from dataclasses import replace
@@ -141,7 +142,7 @@ def test_a_drain_is_in_lpa_order_and_block_after_block_on_the_next_die() -> None
     assert drained == sorted(order[:64]) + sorted(order[64:128]) + sorted(order[128:192]) + sorted(order[192:])
     dies = [block % 4 for block in sorted({ppa // 16 for ppa in where.values()},
                                           key=lambda block: device.ssd.pool.describe(block)["order"])]  # fmt: skip
-    assert [(b - a) % 4 for a, b in zip(dies, dies[1:], strict=False)] == [1] * (len(dies) - 1)
+    assert [(b - a) % 4 for a, b in itertools.pairwise(dies)] == [1] * (len(dies) - 1)
 
 
 def test_the_buffer_is_8_mib_in_whole_blocks_and_a_sixteenth_of_a_small_chip() -> None:

@@ -543,7 +543,8 @@ def leaf_guess(blocks: list[bytes], lpa: int) -> tuple[int, bool] | None:
             runs[first] = set()
         if i == 0 or offset:
             runs[first].add(offset)
-    starts, lengths, slopes, intercepts = struct.unpack_from(f"<{n}s{n}s{2 * n}s{4 * n}s", block, 3 + levels + crb_bytes)
+    fields = struct.unpack_from(f"<{n}s{n}s{2 * n}s{4 * n}s", block, 3 + levels + crb_bytes)
+    starts, lengths, slopes, intercepts = fields
     for i in range(n):
         start, length = starts[i], lengths[i]
         bits = struct.unpack_from("<H", slopes, 2 * i)[0]
@@ -555,9 +556,8 @@ def leaf_guess(blocks: list[bytes], lpa: int) -> tuple[int, bool] | None:
         if bits & 1:
             if x not in runs[start]:
                 continue
-        elif slope == 0 or (x - start) % round(1 / slope):
-            if x != start:
-                continue
+        elif (slope == 0 or (x - start) % round(1 / slope)) and x != start:
+            continue
         return (math.ceil(slope * x) + struct.unpack_from("<I", intercepts, 4 * i)[0]) & NONE, not bits & 1
     return None
 
