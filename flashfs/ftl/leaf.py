@@ -100,8 +100,8 @@ def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
             met = device.ssd.mapping.explain(lpa)["ppa"] == where[lpa]
             its_band["points"].append([lpa % 256, int(where[lpa]) % per_block, met])
     shown = [bands[block] for block in sorted(bands)]
-    about = (f"Group {number}, LPAs {number * 256} to {number * 256 + 255}, the one that takes most bytes: each line is "
-             "a segment, each dot a page; red ones cost one more read.")  # fmt: skip
+    about = (f"Group {number}, LPAs {number * 256} to {number * 256 + 255}, the one that takes most bytes: each line "
+             "is a segment, each dot a page; red ones cost one more read.")  # fmt: skip
     if len(shown) > BANDS_MOST:
         about += f" The first {BANDS_MOST} of its {len(shown)} blocks."
     return charts.lines("Segments of a group", "LPA in the group", "page in the block", 255, shown[:BANDS_MOST], about)

@@ -27,6 +27,7 @@ cdef extern from "<algorithm>" namespace "std" nogil:
 
 cdef enum:
     PART = 256               # LPAs that are asked for at once
+    PAIR_MOST = 8            # LPAs: two that lie farther apart are no pair (docs/ftl/leaftl.md, "Decisions")
     SPARE_MOST = 2048        # bytes of the largest OOB
 
 
@@ -72,7 +73,7 @@ cdef class LearnedMap(Mapping):
         self.gamma = gamma
         self.scheme_oob = oob_bytes(gamma)
         self.compact_every = compact_every
-        self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block)
+        self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block, pair_most=PAIR_MOST)
         self.named_lpa = self.named_ppa = self.list_at = NONE
         self.half_erased = set()
         self.found = FoundPages(gamma, ssd.nand.pages_per_block)
@@ -144,8 +145,8 @@ cdef class LearnedMap(Mapping):
     # --- where exactly? Whoever invalidates a page must know
 
     cdef int places(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
-        """Where each of ``n`` LPAs (PART at most) lies for certain, NONE if nowhere. ``part_about`` is 1 where a segment
-        is approximate, and 2 where the LPA is mapped and cannot be found."""
+        """Where each of ``n`` LPAs (PART at most) lies for certain, NONE if nowhere. ``part_about`` is 1 where a
+        segment is approximate, and 2 where the LPA is mapped and cannot be found."""
         cdef uint32_t i
         self.table.find_many(lpas, n, ppas, NULL, self.part_about)
         self.list_at = NONE
