@@ -342,6 +342,8 @@ def _memory_chip(header: Header) -> Chip:
 
 def memory_image(geometry: Geometry, backend: str = "file", factory_bad: tuple[int, ...] = ()) -> Image:
     """A chip that lives and dies with this process: for replay and for tests."""
+    if backend not in BACKENDS:
+        raise ImageError(f"backend {backend!r}: {' or '.join(BACKENDS)} would do")
     header = Header(geometry, backend, uuids.UUID(int=0), options={})
     image = Image(None, header, _memory_chip(header))
     for block in factory_bad:
