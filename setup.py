@@ -67,7 +67,7 @@ def extension(name: str) -> Extension:
         name,
         [name.replace(".", "/") + ".pyx", *sources],
         include_dirs=["nandimg", "flashfs", "flashfs/replay"],
-        depends=["nandimg/crc32c.h", "nandimg/guard.h", "flashfs/ftl/md5.h", *headers],
+        depends=["nandimg/crc32c.h", "nandimg/guard.h", "nandimg/huge.h", "flashfs/ftl/md5.h", *headers],
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"]
         + (pkg_config("--cflags", library) if library else []),
         extra_link_args=pkg_config("--libs", library) if library else [],

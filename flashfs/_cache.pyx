@@ -1,7 +1,7 @@
 """The data cache: pages in DRAM that were read or written lately, found by LPA; the one used longest ago makes room.
 
-It holds what flash or the write buffer holds too, so nothing is lost with it, and it is never asked what is durable. Its
-size is what the budget leaves beside the tables, and changes as they do.
+It holds what flash or the write buffer holds too, so nothing is lost with it, and it is never asked what is durable.
+Its size is what the budget leaves beside the tables, and changes as they do.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -106,7 +106,7 @@ cdef class DataCache:
         return slot
 
     cdef uint32_t put(self, uint32_t lpa) noexcept nogil:
-        """The slot for ``lpa``, now the one used last; the caller fills in the page. NONE if there is no slot at all."""
+        """The slot for ``lpa``, now the one used last; the caller fills in the page. NONE if there is none at all."""
         cdef uint32_t at = (lpa * <uint32_t> 2654435761) >> 7 & self.mask
         cdef uint32_t slot = self.find(lpa)
         if slot == NONE:

@@ -22,6 +22,9 @@ from flashfs._pool cimport (
 
 from flashfs.errors import DeviceFullError
 
+cdef extern from "huge.h" nogil:
+    void want_huge_pages(void* at, size_t bytes)
+
 cdef extern from *:
     int popcount64 "__builtin_popcountll"(unsigned long long) nogil
     int lowest_bit "__builtin_ctzll"(unsigned long long) nogil
@@ -37,6 +40,7 @@ cdef class PageTable(Mapping):
     def __cinit__(self, Engine ssd):
         self.ssd = ssd
         self.table = <uint32_t*> malloc(ssd.lpas * sizeof(uint32_t))
+        want_huge_pages(self.table, ssd.lpas * sizeof(uint32_t))
         if self.table == NULL:
             raise MemoryError
         memset(self.table, 0xFF, ssd.lpas * sizeof(uint32_t))
@@ -148,6 +152,7 @@ cdef class PageBitmap(Validity):
         self.words = (self.pages_per_block + 63) // 64  # a block begins a word, whatever its size
         self.n_words = <uint64_t> self.words * n
         self.bits = <uint64_t*> calloc(self.n_words, 8)
+        want_huge_pages(self.bits, self.n_words * 8)
         self.bvc = <uint32_t*> calloc(n, 4)
         self.next_of = <uint32_t*> calloc(n, 4)
         self.prev_of = <uint32_t*> calloc(n, 4)

@@ -24,8 +24,8 @@ cdef uint32_t ragged(Ssd ssd, uint64_t offset, uint64_t left) noexcept nogil:
 
 
 cdef int64_t read_bytes(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* into, int64_t t_ns) except -1 nogil:
-    """``size`` bytes from ``offset`` on (``into`` NULL: nobody wants to have them); returns the virtual time at which the
-    last one is there."""
+    """``size`` bytes from ``offset`` on (``into`` NULL: nobody wants them); returns the virtual time at which the last
+    one is there."""
     cdef uint32_t n, take, lpa
     cdef uint32_t[RUN] lpas
     cdef int64_t end = t_ns

@@ -1,8 +1,8 @@
 """Reads that copy nothing: where in the image's mapping the pages are, verified as any read verifies them.
 
 What they find stays what it is until the next change of flash: whoever holds views keeps the device from that. Anything
-out of the ordinary (a ragged end, a page in the write buffer, a data cache, one that is not what the mapping means, a fault's chip)
-is left to the reads that copy; then nothing has been counted here either.
+out of the ordinary (a ragged end, a page in the write buffer, a data cache, one that is not what the mapping means, a
+fault's chip) is left to the reads that copy; then nothing has been counted here either.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

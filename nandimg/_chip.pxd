@@ -34,7 +34,7 @@ cdef class Chip(Nand):
     cdef bint doubts                       # pages past their block's synced mark have their data verified
     cdef uint32_t die_mask, channel_mask
     cdef bint die_mask_works
-    cdef bint unsummed                     # page records carry no checksum
+    cdef readonly bint unsummed            # page records carry no checksum: nothing can be wrong with them
     cdef int64_t read_ns, program_ns, erase_ns, transfer_ns, spare_ns
     cdef Timeline* die_time
     cdef Timeline* channel_time

@@ -39,6 +39,9 @@ cdef extern from "crc32c.h" nogil:
     uint32_t crc32c_page(const void* data, size_t n)
     uint32_t crc32c_after(uint64_t head, const void* data, size_t n)
 
+cdef extern from "huge.h" nogil:
+    void want_huge_pages(void* at, size_t bytes)
+
 cdef extern from "guard.h" nogil:
     void guard_install()
     int guarded_copy(void* into, const void* source, size_t n)
@@ -59,6 +62,9 @@ cdef enum:
     READ_CHUNK = 16          # pages
     LOST_ERASES_MOST = 65536  # of one block, that a host's death can take at once
     COPY_CHUNK = 4096        # bytes
+
+cdef enum:
+    UNSUMMED_BELOW = 8       # a record's head of fewer bytes has no checksum
 
 cdef uint32_t ERASES_MOST = 0xFFFFFFFE  # nandimg.geometry.ERASE_LIMIT
 cdef uint32_t NO_MORE_ERASES = 0xFFFFFFFF  # no epoch could follow it
@@ -128,7 +134,7 @@ cdef class Chip(Nand):
         self._allocate()
         self._map(layout)
         self.doubts = path is not None
-        self.unsummed = path is None and not self.keeps_data
+        self.unsummed = layout.record_head < UNSUMMED_BELOW
         self.reset_volatile()
 
     def _allocate(self):
@@ -152,6 +158,8 @@ cdef class Chip(Nand):
             at = mmap(NULL, self.base_bytes, prot, MAP_SHARED, self.fd, 0)
         if at == MAP_FAILED:
             raise OSError(errno, os.strerror(errno), str(self.path))
+        if self.path is None:
+            want_huge_pages(at, self.base_bytes)
         self.base = <uint8_t*> at
         self.data_bytes = layout.end - layout.data_at
         if self.keeps_data:
@@ -280,11 +288,8 @@ cdef class Chip(Nand):
         return self.spare + (<uint64_t> block * self.pages_per_block + page) * self.stride
 
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil:
-        """Over the PPA (a misdirected record fails), the epoch, then what follows the checksum itself. A chip in memory
-        that keeps no data has nothing to protect from its host: its sum is 0, and a torn page's is not."""
+        """Over the PPA (a misdirected record fails), the epoch, then what follows the checksum itself."""
         cdef uint32_t epoch
-        if self.unsummed:
-            return 0
         memcpy(&epoch, rec, 4)
         return crc32c_after(ppa | (<uint64_t> epoch << 32), rec + 8, self.record_head - 8 + self.oob_bytes)
 
@@ -299,8 +304,9 @@ cdef class Chip(Nand):
                 data_crc = crc32c_page(data, self.page_bytes)
             memcpy(rec + 8, &data_crc, 4)
         memcpy(rec, &epoch, 4)
-        crc = self.record_crc(block * self.pages_per_block + page, rec)
-        memcpy(rec + 4, &crc, 4)
+        if not self.unsummed:
+            crc = self.record_crc(block * self.pages_per_block + page, rec)
+            memcpy(rec + 4, &crc, 4)
         return 0
 
     cdef int write_entry(self, uint32_t block, uint32_t erases, uint32_t synced, int health) noexcept nogil:
@@ -361,6 +367,8 @@ cdef class Chip(Nand):
         memcpy(&epoch, rec, 4)
         if epoch < now:
             return PAGE_ERASED if <int32_t> page >= self.find_next(block) else PAGE_TORN
+        if self.unsummed:
+            return PAGE_OK
         memcpy(&crc, rec + 4, 4)
         if epoch > now or crc != self.record_crc(block * self.pages_per_block + page, rec):
             return PAGE_ERASED if doubting and spare_is_blank(rec + 4, self.stride - 4) else PAGE_TORN

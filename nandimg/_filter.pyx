@@ -11,6 +11,8 @@ cdef class NandFilter(Nand):
     def __init__(self, Nand inner not None):
         self.inner = inner
         self.chip = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
+        if self.chip.unsummed:
+            raise ValueError("a chip in memory that keeps no data has no checksums, so no fault would show: backend file")
         self.geometry = inner.geometry
         self.blocks = inner.blocks
         self.pages_per_block = inner.pages_per_block

@@ -114,6 +114,8 @@ cdef int spoil_page(Chip chip, uint32_t block, uint32_t page) except -1 nogil:
 def spoil(Chip chip not None, uint32_t block, uint32_t page):
     """As ``spoil_page``, for tools and tests."""
     chip.require_open()
+    if chip.unsummed:
+        raise ValueError("a chip in memory that keeps no data has no checksums, so no damage would show: backend file")
     if block >= chip.blocks or page >= chip.pages_per_block:
         raise ValueError(f"block {block} page {page}: the chip has {chip.blocks} blocks of {chip.pages_per_block}")
     spoil_page(chip, block, page)

@@ -77,9 +77,10 @@ def _up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def layout_of(geometry: Geometry, backend: str, oob_used: int) -> Layout:
-    """The regions of an image: a function of its header alone."""
-    head = 12 if backend == "file" else 8
+def layout_of(geometry: Geometry, backend: str, oob_used: int, *, unsummed: bool = False) -> Layout:
+    """The regions of an image: a function of its header alone. ``unsummed`` leaves out the checksums of page records,
+    which is for chips that keep no data and are no file: they have nothing to protect from their host."""
+    head = 12 if backend == "file" else 4 if unsummed else 8
     stride = _up(head + oob_used, 4)
     nvram_at = _up(TABLE_AT + 8 * geometry.blocks, 4096)
     spare_at = _up(nvram_at + geometry.nvram_bytes, 4096)
@@ -335,13 +336,17 @@ def open_image(path: str | Path, readonly: bool = False) -> Image:
 
 
 def _memory_chip(header: Header) -> Chip:
+    oob_bytes = header.oob_used or header.geometry.oob_bytes
+    layout = layout_of(header.geometry, header.backend, oob_bytes, unsummed=header.backend == "meta")
     fd = os.memfd_create("nandimg", os.MFD_CLOEXEC)
-    os.ftruncate(fd, header.layout.end)
-    return Chip(header.geometry, header.layout, fd)
+    os.ftruncate(fd, layout.end)
+    return Chip(header.geometry, layout, fd)
 
 
 def memory_image(geometry: Geometry, backend: str = "file", factory_bad: tuple[int, ...] = ()) -> Image:
     """A chip that lives and dies with this process: for replay and for tests."""
+    if backend not in BACKENDS:
+        raise ImageError(f"backend {backend!r}: {' or '.join(BACKENDS)} would do")
     header = Header(geometry, backend, uuids.UUID(int=0), options={})
     image = Image(None, header, _memory_chip(header))
     for block in factory_bad:

@@ -161,6 +161,7 @@ def bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
         rich.TextColumn("{task.description}"), rich.BarColumn(bar_width=24), rich.MofNCompleteColumn(),
         rich.TextColumn("requests"), rich.TimeElapsedColumn(), rich.TimeRemainingColumn(),
     )  # fmt: skip
-    with rich.Progress(*columns, console=show.console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as on:
+    console = show.console(stderr=True)
+    with rich.Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as on:
         task = on.add_task(show.escape(text), total=None)
         yield lambda done, total: on.update(task, completed=done, total=total)

@@ -161,7 +161,7 @@ cdef class Player:
     def play(self, const int64_t[::1] time_ns not None, const uint8_t[::1] op not None,
              const uint64_t[::1] offset not None, const uint64_t[::1] length not None,
              const int64_t[::1] grain_start=None, const uint64_t[::1] grain=None):
-        """These requests, after those before. The columns are those of flashfs.replay.source.Batch. Returns how many."""
+        """These requests, after those before; columns as in flashfs.replay.source.Batch. Returns how many."""
         cdef Py_ssize_t n = op.shape[0], i = 0
         cdef const int64_t* starts = <const int64_t*> NULL
         cdef const uint64_t* grains = <const uint64_t*> NULL

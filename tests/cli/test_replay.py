@@ -1,0 +1,116 @@
+"""`flashfs replay` on the command line: tables, JSON, and one line for what will not do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nandimg
+from flashfs import cli
+
+SMALL = ("--size", "32M", "--op", "0.25", "--pages-per-block", "32")
+KEYS = {
+    "ftl", "host", "nand", "scheme", "waf", "dram", "heap", "latency_us", "iops", "virtual_s", "wall_s", "pages_per_s",
+}  # fmt: skip
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run([str(one) for one in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def objects(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str, Any]]:
+    code, out, err = run(capsys, "replay", *arguments, "--json")
+    assert code == 0, err
+    return list(json.loads(out))
+
+
+def test_a_table_for_each_source(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(
+        capsys, "replay", "uniform:ops=2k", "zipf:ops=2k,write=0.5", "--ftl", "pagemap,slimftl", *SMALL
+    )
+    assert (code, err) == (0, "")
+    assert out.count("pagemap") == out.count("slimftl") == 2
+    for text in ("uniform:ops=2k", "zipf:ops=2k", "WAF", "mapping", " x)", "read, p99 us", "IOPS"):
+        assert text in out
+
+
+def test_the_baseline(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("replay", "uniform:ops=2k", "--ftl", "pagemap,slimftl", *SMALL)
+    first, second = (run(capsys, *words, *more)[1].splitlines() for more in ((), ("--baseline", "slimftl")))
+    row = next(line for line in first if "mapping" in line)
+    other = next(line for line in second if "mapping" in line)
+    assert row.index(" x)") > other.index(" x)")
+    code, _, err = run(capsys, *words, "--baseline", "nonesuch")
+    assert code == 2
+    assert "pagemap, slimftl would do" in err
+
+
+def test_json_has_what_programs_look_for(capsys: pytest.CaptureFixture[str]) -> None:
+    found = objects(capsys, "uniform:ops=3k,write=0.5", "--ftl", "pagemap,slimftl", "--dram", "16M", *SMALL)
+    assert [one["ftl"] for one in found] == ["pagemap", "slimftl"]
+    for one in found:
+        assert set(one) >= KEYS
+        assert "series" not in one
+        assert set(one["latency_us"]["read"]) >= {"mean", "p50", "p99", "p999"}
+        assert one["dram"]["total"] <= 16 << 20
+        assert one["dram"]["data_cache"]
+    (full,) = objects(capsys, "uniform:ops=3k", "--full", *SMALL)
+    assert full["series"]
+    assert full["histograms"]["write"]["count"]
+
+
+def test_rejected_lines_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "one.csv"
+    lines = ["128166372003061629,hm,0,Write,0,4096,11", "128166372003061629,hm,0,Write,-4096,4096,11", "no line at all",
+             "128166372003061639,hm,0,Read,0,4096,11", f"128166372003061649,hm,0,Read,{1 << 40},4096,11"]  # fmt: skip
+    trace.write_text("\n".join(lines) + "\n")
+    code, _, err = run(capsys, "replay", trace, *SMALL)
+    assert code == 0
+    assert len(err.splitlines()) == 3  # a reason each, with its first line
+    assert all(f"line {number}" in err for number in (2, 3, 5))
+    (made,) = objects(capsys, trace, *SMALL)
+    assert made["requests"]["write"] == made["requests"]["read"] == 1
+    assert sum(row["count"] for row in made["input"]["rejected"]) == 3
+
+
+def test_traces_and_workloads_together(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "one.csv"
+    trace.write_text("128166372003061629,hm,0,Write,0,4096,11\n" * 10)
+    found = objects(capsys, trace, "uniform:ops=10", "--loops", 3, *SMALL)
+    assert [one["requests"]["write"] for one in found] == [30, 10]
+    code, _, err = run(capsys, "replay", "uniform:ops=10", "--loops", 3, *SMALL)
+    assert code == 2
+    assert "options of traces" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["nonesuch"], "no such trace"), (["uniform:ops=0"], "ops"), (["uniform", "--ftl", "nonesuch"], "no FTL"),
+        (["uniform", "--preset", "nonesuch"], "there is"),
+        (["uniform", "--preset", "tiny-8", "--dies", "2"], "whole chip"),
+        (["uniform", "--dram", "0"], "--dram 0"), (["uniform", "--dram", "1k"], "pagemap needs"),
+        (["uniform", "--precondition", "x"], "--precondition x"), (["uniform", "--opt", "x=1"], "option x"),
+        (["uniform", "--qd", "-1"], "qd"), (["uniform", "--image", "x", "--size", "1G"], "whole chip"),
+        (["uniform", "--image", "none"], "none"), (["uniform", "--backend", "tape"], "tape"),
+    ],
+)  # fmt: skip
+def test_one_line_for_what_will_not_do(capsys: pytest.CaptureFixture[str], words: list[str], why: str) -> None:
+    code, out, err = run(capsys, "replay", *words)
+    assert code in (1, 2)
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert why in err
+
+
+def test_an_image(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    image = tmp_path / "chip.nand"
+    nandimg.create(image, nandimg.Geometry.sized(32 << 20, op=0.25, pages_per_block=32))
+    (made,) = objects(capsys, "uniform:ops=1k", "--image", image, "--ftl", "slimftl")
+    assert made["ftl"] == "slimftl"
+    assert not nandimg.inspect(image).ftl  # what is replayed is a copy
