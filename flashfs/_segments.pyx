@@ -204,7 +204,7 @@ cdef class SegmentTable:
         return 0
 
     cdef uint32_t part_pairs(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) noexcept nogil:
-        """Two single points for each pair that is too far apart; how many pieces there are then. Such a pair saves eight
+        """Two single points for each pair that is too far apart; how many pieces there are then. Such a pair saves 8
         bytes, and overlaps whatever lies between its two: pages written at random would pile up in tens of levels."""
         cdef uint32_t i, k, at, wide = 0
         cdef Piece pair
