@@ -162,6 +162,10 @@ cdef class Mapping:
         """{structure: (bytes as a controller packs them, bytes allocated)}."""
         raise NotImplementedError
 
+    def from_kernel(self):
+        """Bytes of its tables that did not come from malloc."""
+        return 0
+
     def figures(self):
         """The scheme's own statistics."""
         return {}
