@@ -21,15 +21,17 @@ from flashfs.cli import (
     fsck,
     ftls,
     mount,
+    plot,
     presets,
     replay,
     show,
+    sweep,
     top,
     trace,
     umount,
     up,
-)  # fmt: skip
-from flashfs.fuse.daemon import one_line
+)
+from flashfs.errors import one_line
 
 # typer brings its own click in some versions and needs the package in others: this is the class in both.
 BadUsage: Any = typer.BadParameter.__mro__[1]
@@ -43,7 +45,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # A command's file has one function called `command`; a line here adds it.
-for module in (create, mount, umount, up, down, top, dump, fsck, replay, ftls, presets, check):
+for module in (create, mount, umount, up, down, top, dump, fsck, replay, sweep, plot, ftls, presets, check):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")
