@@ -33,6 +33,8 @@ from flashfs.cli import (
 )
 from flashfs.errors import one_line
 
+INTERRUPTED = 130  #: the exit code
+
 # typer brings its own click in some versions and needs the package in others: this is the class in both.
 BadUsage: Any = typer.BadParameter.__mro__[1]
 
@@ -71,12 +73,14 @@ def run(arguments: Sequence[str]) -> int:
         command = f" {error.ctx.info_name}" if error.ctx and error.ctx.parent else ""
         return fail(f"{' '.join(message.split()).rstrip('.')} (see flashfs{command} --help)", 2)
     except (typer.Abort, KeyboardInterrupt):
-        return fail("interrupted", 130)
+        return fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         return fail(*one_line(error))
+    if result == INTERRUPTED:  # typer may have caught it, and says nothing
+        return fail("interrupted", INTERRUPTED)
     return result if isinstance(result, int) else 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from flashfs.errors import BindError
 
-NANDIMG_GEOMETRY = {"page_bytes": 4096, "pages_per_block": 64, "lpas": 16384, "blocks": 320, "dies": 4, "channels": 2}
+GEOMETRY = {"page_bytes": 4096, "pages_per_block": 64, "lpas": 16384, "blocks": 320, "dies": 4, "channels": 2}
 
 
 def result(ftl: str = "pagemap", source: str = "uniform:ops=1k", *, waf: float = 2.0, **config: Any) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def result(ftl: str = "pagemap", source: str = "uniform:ops=1k", *, waf: float =
         "input": {"requests": 1000, "rejected": [{"reason": "no number", "count": 1}], "adjusted": [], "skipped": {}},
         "precondition": None,
         "config": {
-            "version": "0.1.0", "ftl": ftl, "options": {}, "geometry": NANDIMG_GEOMETRY, "backend": "meta", "dram": None,
-            "qd": 1, "speedup": 1.0, "seed": 1, "source": {"workload": source}, "source_hash": "0" * 64,
+            "version": "0.1.0", "ftl": ftl, "options": {}, "geometry": GEOMETRY, "backend": "meta", "dram": None, "qd": 1,
+            "speedup": 1.0, "seed": 1, "source": {"workload": source}, "source_hash": "0" * 64,
             "precondition": None, **config,
         },
     }  # fmt: skip

@@ -44,7 +44,8 @@ def test_a_number_beyond_64_bits_is_text() -> None:
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_what_is_written_is_read(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"r{suffix}"
-    rows = [results.row(result(dram=1 << 20)), results.row(result("slimftl", "zipf:ops=5", waf=1.5, options={"n": 0.1}))]
+    other = result("slimftl", "zipf:ops=5", waf=1.5, options={"n": 0.1})
+    rows = [results.row(result(dram=1 << 20)), results.row(other)]
     rows[0]["key"] = "0123456789012345"  # text, whatever it looks like
     assert results.write(path, rows) == 2
     assert results.read([path]).equals(results.frame(rows))

@@ -375,13 +375,15 @@ def _latency(view: View, tail: bool) -> Figure:
     columns = _columns(len(view.sources()))
     for operation in OPERATIONS:
         column = f"histograms.{operation}"
-        if many and panels:  # each operation begins a row
-            panels += [Panel("steps", "", share, []) for _ in range(-len(panels) % columns)]
+        row_begins = many
         for source, title in view.sources().items():
             rows = [row for row in view.of(source).rows if any(row.get(f"{column}.count") or ())]
             if not rows:
                 continue
             series = [_curve(label, mine, column, tail) for label, mine in _labelled(rows, ("source",)).items()]
+            if row_begins:  # each operation has its own
+                panels += [Panel("steps", "", share, []) for _ in range(-len(panels) % columns)]
+                row_begins = False
             named = f"{title}: {operation}" if many else operation
             panels.append(Panel("steps", "Latency (us)", share, series, named, x_scale="log",
                                 y_scale="log" if tail else "share"))  # fmt: skip

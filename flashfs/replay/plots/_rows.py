@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -119,11 +120,9 @@ def words(row: Row, column: str) -> str:
 def source_labels(sources: Sequence[str]) -> dict[str, str]:
     """A short name for each source: of a workload its pattern and the keys that tell it from others of that pattern,
     of a trace its file's name up to the first point."""
-    out = {source: _short(source, sources) for source in sources}
-    for source, label in out.items():
-        if list(out.values()).count(label) > 1:
-            out[source] = source
-    return out
+    short = {source: _short(source, sources) for source in sources}
+    uses = Counter(short.values())
+    return {source: label if uses[label] == 1 else source for source, label in short.items()}
 
 
 def _short(source: str, sources: Sequence[str]) -> str:
