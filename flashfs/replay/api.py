@@ -25,7 +25,7 @@ Some: TypeAlias = T | Sequence[T]  #: a value, or several
 def replay(
     source: Some[str],
     *,
-    ftl: Some[str] = "pagemap",
+    ftl: Some[str] | None = None,
     opt: Mapping[str, Any] | None = None,
     preset: Some[str] | None = None,
     size: Some[str | int] | None = None,
@@ -38,13 +38,16 @@ def replay(
     backend: Some[str] | None = None,
     dram: Some[str | int | None] = None,
     qd: Some[int | None] = None,
-    speedup: Some[float] | None = None,
-    precondition: Any = None,
+    image: Some[str] | None = None,
+    plp: Some[bool] | None = None,
+    precondition: Some[str] | None = None,
+    prepared: str | None = None,
     seed: Some[int] | None = None,
     format: Some[str] | None = None,
     shift: Some[str | int] | None = None,
     fit: Some[str] | None = None,
     pack: Some[str | int] | None = None,
+    speedup: Some[float] | None = None,
     loops: Some[int] | None = None,
     first: Some[str | int] | None = None,
     unit: Some[str] | None = None,
@@ -55,8 +58,9 @@ def replay(
     """Replay traces and workloads on every FTL named; a row for each, in the order of the arguments.
 
     ``opt`` are options of the FTLs, or in a dict of its own for one: ``{"buffer": 64, "slimftl": {"shift": [0, 8]}}``.
-    ``jobs`` more than 1: in so many processes. ``out``: rows are also put into this .parquet or .csv, behind those that
-    it has. Raises UsageError for what will not do, FlashfsError for the first replay that fails.
+    ``seed`` is the workloads'. ``jobs`` more than 1: in so many processes. ``out``: the rows are put into this .parquet
+    or .csv too, behind those that it has. Raises UsageError for what will not do, FlashfsError for the first replay
+    that fails.
     """
     named = {name: value for name, value in locals().items() if name not in ("jobs", "out") and value is not None}
     from flashfs.replay import points, results, sweep

@@ -11,7 +11,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import flashfs
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay.workloads import is_workload
-from flashfs.replay.workloads._grammar import Unreadable, count, size
+from flashfs.replay.workloads._grammar import Unreadable, count, size, word
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
+    from flashfs.replay.source import Source
     from nandimg import Geometry
 
-DEVICE_BYTES = 1 << 30  #: of a device of which nobody said how large it is, as `flashfs create` makes it
 KEY_DIGITS = 16  #: of a SHA-256: the name of a point's file
 #: folders that have no part in what a replay finds
 BYSTANDERS = ("cli", "crash", "check", "fuse", "inspect", "watch", "plots")
@@ -35,7 +35,7 @@ CODE = (".py", ".pyx", ".pxd", ".h")
 @dataclass(frozen=True, slots=True)
 class Axis:
     """A name that may be given, with one value or a list of them. ``what`` is what it belongs to: the setup itself, the
-    chip's geometry, or the options of traces."""
+    chip's geometry, the options of traces, or workloads."""
 
     name: str
     what: str
@@ -62,6 +62,11 @@ def _requests(value: Any) -> int:
     return count(str(value))
 
 
+def _word(*choices: str) -> Callable[[Any], str]:
+    parse = word(*choices)
+    return lambda value: parse(str(value))
+
+
 def _signed_bytes(value: Any) -> int:
     text = str(value)
     digits = text[1:] if text[:1] in ("+", "-") else text
@@ -86,6 +91,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Unreadable("true or false")
+    return value
+
+
 def _or_none(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """``none`` too, for a list in which one value is no limit: TOML has no null."""
     return lambda value: None if value is None or value == "none" else parse(value)
@@ -96,12 +107,14 @@ AXES = {
     for axis in (
         Axis("source", "setup", _text),
         Axis("ftl", "setup", _text),
-        Axis("backend", "setup", _text),
+        Axis("seed", "workload", _whole(0)),
+        Axis("image", "setup", lambda value: Path(_text(value))),
+        Axis("backend", "setup", _word("meta", "file")),
         Axis("dram", "setup", _or_none(_bytes)),
-        Axis("qd", "setup", _or_none(_whole(1))),
-        Axis("speedup", "setup", _decimal),
-        Axis("precondition", "setup", lambda value: value),
-        Axis("seed", "setup", _whole(0)),
+        Axis("plp", "setup", _flag),
+        Axis("qd", "setup", _or_none(_whole(0, 65536))),
+        Axis("precondition", "setup", _text),
+        Axis("prepared", "setup", lambda value: Path(_text(value))),
         Axis("format", "setup", _text),
         Axis("preset", "geometry", _text),
         Axis("size", "geometry", _bytes),
@@ -114,6 +127,7 @@ AXES = {
         Axis("shift", "trace", _signed_bytes),
         Axis("fit", "trace", _text),
         Axis("pack", "trace", _bytes),
+        Axis("speedup", "trace", _decimal),
         Axis("loops", "trace", _whole(1)),
         Axis("first", "trace", _or_none(_requests)),
         Axis("unit", "trace", _or_none(_text)),
@@ -139,8 +153,10 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None) -> list[Setu
     if not values.get("source"):
         raise UsageError("source: a trace or a workload, or a list of them, would do")
     values["source"] = [_found(one, folder) for one in values["source"]]
+    if "image" in values:
+        values = _on_images(values)
     values.setdefault("ftl", ["pagemap"])
-    _known_ftls(options, values["ftl"])
+    _check_options(options, values["ftl"])
     names = sorted(values, key=list(AXES).index)
     names.append(names.pop(names.index("ftl")))
     out = []
@@ -189,15 +205,43 @@ def _found(source: str, folder: Path | None) -> str:
     return source if is_workload(source) and not path.exists() else str(path)
 
 
-def _known_ftls(options: Mapping[str, Any], ftls: list[str]) -> None:
+def _on_images(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """An image is a whole chip, with an FTL."""
+    import nandimg
+
+    for name in ("ftl", "backend", "prepared"):
+        if name in values:
+            raise UsageError(f"{name}: an image has its own; leave it out, or the image")
+    for name in values:
+        if AXES[name].what == "geometry":
+            raise UsageError(f"{name}: an image is a whole chip; leave it out, or the image")
+    ftls = [nandimg.inspect(path).ftl or "pagemap" for path in values["image"]]
+    if len(set(ftls)) > 1:
+        raise UsageError(f"image: they have {', '.join(dict.fromkeys(ftls))}: one FTL at a time would do")
+    return {**values, "ftl": ftls[:1]}
+
+
+def _check_options(options: Mapping[str, Any], ftls: list[str]) -> None:
+    """Each must be known to one of the FTLs at least, and goes to those that know it."""
     for name, value in options.items():
-        if isinstance(value, Mapping) and name not in ftls:
-            raise UsageError(f"{OPTIONS}.{name}: options of an FTL that is not in ftl: {', '.join(ftls)} would do")
+        if isinstance(value, Mapping):
+            if name not in ftls:
+                raise UsageError(f"{OPTIONS}.{name}: options of an FTL that is not in ftl: {', '.join(ftls)} would do")
+        elif not any(name in _option_names(ftl) for ftl in ftls):
+            known = sorted(set().union(*map(_option_names, ftls)))
+            raise UsageError(f"{OPTIONS}.{name}: {', '.join(known)} would do")
+
+
+def _option_names(ftl: str) -> set[str]:
+    from flashfs.ftl import scheme
+
+    return {option.name for option in scheme(ftl).all_options()}
 
 
 def _option_sets(options: Mapping[str, Any], ftl: str) -> Iterator[dict[str, Any]]:
     """Each combination of the options that this FTL is to have."""
-    mine = {name: value for name, value in options.items() if not isinstance(value, Mapping)}
+    known = _option_names(ftl)
+    mine = {name: value for name, value in options.items() if not isinstance(value, Mapping) and name in known}
     mine |= options.get(ftl, {})
     lists = {name: value if isinstance(value, list | tuple) else [value] for name, value in mine.items()}
     for name, values in lists.items():
@@ -211,36 +255,49 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any]) -> Setup:
     """One point, checked as far as that is possible without a device."""
     from flashfs.ftl import scheme
     from flashfs.replay.play import Setup
-    from flashfs.replay.sources import open_source
+    from flashfs.replay.precondition import Precondition
     from flashfs.replay.traces import Options
+    from nandimg import inspect
 
     def of(what: str) -> dict[str, Any]:
         return {name: value for name, value in one.items() if AXES[name].what == what}
 
     scheme(one["ftl"]).resolve(options)
-    geometry = device(of("geometry"))
+    Precondition.parse(one.get("precondition"))
+    geometry = inspect(one["image"]).geometry if "image" in one else device(of("geometry"))
     trace = None
     kept = of("setup")
-    if not is_workload(one["source"]) or Path(one["source"]).exists():  # its own keys say all of a workload
+    if not is_workload(one["source"]) or Path(one["source"]).exists():
         trace = Options(**{TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}).check()
-    else:
+    else:  # its own keys say all of a workload
         kept.pop("format", None)
+        if "seed" in one:
+            kept["source"] += f"{',' if ':' in one['source'] else ':'}seed={one['seed']}"
     setup = Setup(**kept, options=options, geometry=geometry, trace=trace)
-    open_source(
-        setup.source, geometry.logical_bytes, page_bytes=geometry.page_bytes, options=trace, format=kept.get("format")
-    )
+    _source(setup)
     return setup
+
+
+def _source(setup: Setup) -> Source:
+    from flashfs.replay.sources import open_source
+
+    geometry = setup.geometry
+    return open_source(
+        setup.source, geometry.logical_bytes, page_bytes=geometry.page_bytes, options=setup.trace, format=setup.format
+    )
 
 
 def device(given: Mapping[str, Any]) -> Geometry:
     """The chip that the flags of ``flashfs create`` describe."""
+    from flashfs.shape import DEVICE_BYTES, side_by_side
     from nandimg import Geometry
     from nandimg.presets import PRESETS
 
     shape = {GEOMETRY_FIELDS.get(name, name): value for name, value in given.items()}
     preset = shape.pop("preset", None)
     if preset is None:
-        return Geometry.sized(shape.pop("size", DEVICE_BYTES), **shape)
+        size_bytes = shape.pop("size", DEVICE_BYTES)
+        return Geometry.sized(size_bytes, **shape, **side_by_side(size_bytes, shape))
     if preset not in PRESETS:
         raise UsageError(f"preset = {preset!r}: {', '.join(PRESETS)} would do")
     if shape:
@@ -254,44 +311,42 @@ def _without_twins(setups: list[Setup]) -> list[Setup]:
 
 
 def plain(setup: Setup) -> dict[str, Any]:
-    """A setup as JSON has it."""
-    from dataclasses import asdict
-
-    return json.loads(json.dumps(asdict(setup), default=str))
+    """A setup as JSON has it. Where prepared images are kept has no part in what comes out."""
+    made = asdict(replace(setup, prepared=None))
+    return json.loads(json.dumps({name: value for name, value in made.items() if name != "prepared"}, default=str))
 
 
 def key(setup: Setup) -> str:
     """The name of a point: hexadecimal digits of a hash of everything that has a part in its result. Where a trace lies
     and what it is called have none; what is in it has."""
     from flashfs.ftl import scheme
-    from flashfs.replay.sources import open_source
+    from flashfs.replay.precondition import Precondition
 
-    of = scheme(setup.ftl)
+    source = _source(setup)
     made = plain(setup)
-    source = open_source(
-        setup.source, setup.geometry.logical_bytes, page_bytes=setup.geometry.page_bytes, options=setup.trace,
-        format=setup.format,
-    )  # fmt: skip
     if setup.trace is not None:
-        made["source"] = _content_hash(setup.source)
-        made["format"] = source.describe()["format"]
+        made |= {"source": _content_hash(Path(setup.source)), "format": source.describe()["format"]}
     else:
         made["source"] = source.hash()
-    made |= {"options": of.resolve(setup.options), "code": code(), "ftl_code": _ftl_code(setup.ftl)}
+    if setup.image is not None:
+        made["image"] = _content_hash(setup.image)
+    made["options"] = scheme(setup.ftl).resolve(setup.options)
+    made["precondition"] = Precondition.parse(setup.precondition).canonical()
+    made |= {"code": code(), "ftl_code": _ftl_code(setup.ftl)}
     return hashlib.sha256(json.dumps(made, sort_keys=True, default=str).encode()).hexdigest()[:KEY_DIGITS]
 
 
-def _content_hash(path: str) -> str:
-    """Of a trace, which is read for it once, not once a point."""
-    stat = Path(path).stat()
+def _content_hash(path: Path) -> str:
+    """Of a trace or an image, which is read for it once, not once a point."""
+    stat = path.stat()
     return _hash_of(path, stat.st_mtime_ns, stat.st_size)
 
 
 @cache
-def _hash_of(path: str, changed_ns: int, size_bytes: int) -> str:
+def _hash_of(path: Path, changed_ns: int, size_bytes: int) -> str:
     from flashfs.replay.traces._content import Content
 
-    return Content(Path(path)).sha256()
+    return Content(path).sha256()
 
 
 @cache

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.plain import shown
 from flashfs.replay import points, results
 from flashfs.replay.workers import Outcome, Workers
 
@@ -168,10 +169,10 @@ def names(setups: Iterable[Setup]) -> list[str]:
     names = dict.fromkeys(column for one in flat for column in one if column not in ("ftl", "source"))
     columns = [column for column in names if len({str(one.get(column)) for one in flat}) > 1]
     return [
-        ", ".join([one["ftl"], one["source"], *(f"{_short(c)}={one[c]}" for c in columns if one.get(c) is not None)])
+        ", ".join([one["ftl"], one["source"], *(_said(c, one[c]) for c in columns if one.get(c) is not None)])
         for one in flat
     ]
 
 
-def _short(column: str) -> str:
-    return column.rpartition(".")[2]
+def _said(column: str, value: Any) -> str:
+    return f"{column.rpartition('.')[2]}={shown(value) if column == 'dram' else value}"

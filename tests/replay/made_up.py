@@ -34,6 +34,7 @@ def result(ftl: str = "pagemap", source: str = "uniform:ops=1k", *, waf: float =
         },
         "scheme": {"extra_reads": 0},
         "waf": waf,
+        "map_bytes": table,
         "dram": dram,
         "heap": 1,
         "allocated": dram,
@@ -52,9 +53,9 @@ def result(ftl: str = "pagemap", source: str = "uniform:ops=1k", *, waf: float =
         "input": {"requests": 1000, "rejected": [{"reason": "no number", "count": 1}], "adjusted": [], "skipped": {}},
         "precondition": None,
         "config": {
-            "version": "0.1.0", "ftl": ftl, "options": {}, "geometry": GEOMETRY, "backend": "meta", "dram": None, "qd": 1,
-            "speedup": 1.0, "seed": 1, "source": {"workload": source}, "source_hash": "0" * 64,
-            "precondition": None, **config,
+            "version": "0.1.0", "ftl": ftl, "options": {}, "geometry": GEOMETRY, "backend": "meta", "dram": None,
+            "qd": 1, "trace": None, "seed": None, "source": {"workload": source}, "source_hash": "0" * 64,
+            "precondition": "none", **config,
         },
     }  # fmt: skip
 
@@ -70,7 +71,7 @@ def play(setup: Any, progress: Any = None) -> dict[str, Any]:
         raise BindError(f"--dram 1024: {setup.ftl} needs\nmore")
     if setup.dram == 2048:
         os.kill(os.getpid(), 9)
-    out = result(setup.ftl, setup.source, dram=setup.dram, options=setup.options, seed=setup.seed)
+    out = result(setup.ftl, setup.source, dram=setup.dram, options=setup.options)
     return {**out, "bad": {1, 2}} if setup.dram == 3072 else out
 
 

@@ -113,13 +113,13 @@ def test_any_column_of_numbers_is_a_picture() -> None:
     assert curves(made) == {"pagemap": [2000.0, 4000.0], "slimftl": [3000.0, 2000.0]}
 
 
-def test_mapping_is_what_is_the_ftls_own() -> None:
+def test_mapping_is_one_bar_where_only_the_ftl_makes_a_difference() -> None:
     made = figure(two_by_two(), "mapping")  # the same on each source: a bar each
     assert (made.panels[0].groups, curves(made)) == (["pagemap", "slimftl"], {"mapping": [65536.0, 28672.0]})
     made = figure(two_by_two(), "mapping", baseline="pagemap")
     assert curves(made) == {"mapping": [1.0, 0.4375]}
     other = result("slimftl", "zipf:ops=1")
-    other["dram"] = {"slimftl_table": 1000, "pvb": 50}
+    other["map_bytes"] = 1000
     made = figure(table(result("pagemap", "zipf:ops=1"), other, result("slimftl", "uniform:ops=1")), "mapping")
     assert (made.panels[0].groups, curves(made)) == (
         ["zipf", "uniform"], {"pagemap": [65536.0, None], "slimftl": [1000.0, 28672.0]},
@@ -204,10 +204,27 @@ def test_labels_say_what_tells_rows_apart() -> None:
     ]  # fmt: skip
     assert list(curves(figure(table(*rows), "waf"))) == [
         "pagemap, no DRAM limit, qd 1", "slimftl, shift=0, no DRAM limit, qd 1",
-        "slimftl, shift=4, no DRAM limit, qd 1", "slimftl, shift=4, no DRAM limit, qd 8", "slimftl, shift=4, 1 MiB DRAM, qd 1",
+        "slimftl, shift=4, no DRAM limit, qd 1", "slimftl, shift=4, no DRAM limit, qd 8",
+        "slimftl, shift=4, 1 MiB DRAM, qd 1",
     ]  # fmt: skip
     alone = [result("pagemap", options={"n": 1}), result("slimftl", options={"shift": 4})]
     assert list(curves(figure(table(*alone), "waf"))) == ["pagemap", "slimftl"]  # options that do not differ
+
+
+def test_the_seed_of_a_workload_is_a_repeat() -> None:
+    rows = [result(source=f"zipf:seed={seed},ops=1", waf=waf) for seed, waf in ((1, 1.0), (2, 3.0))]
+    rows += [result(source="uniform", waf=5.0), result(source="uniform:seed=2", waf=6.0)]
+    made = figure(table(*rows), "waf")
+    assert made.panels[0].groups == ["zipf", "uniform"]
+    assert made.panels[0].series == [Series("pagemap", [2.0, 5.5], low=[1.0, 5.0], high=[3.0, 6.0])]
+
+
+def test_options_of_traces_tell_traces_apart_and_no_workloads() -> None:
+    """A replay of workloads alone says the defaults, one of both says nothing."""
+    clip, wrap = {"fit": "clip", "first": None}, {"fit": "wrap", "first": None}
+    rows = [result(source="a.csv", trace=clip), result(source="a.csv", trace=wrap), result(), result(trace=clip)]
+    assert list(curves(figure(table(*rows[:2]), "waf"))) == ["pagemap, fit=clip", "pagemap, fit=wrap"]
+    assert list(curves(figure(table(*rows[2:]), "waf"))) == ["pagemap"]
 
 
 def test_geometries_are_told_apart_in_few_words() -> None:

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from trace_files import DATA
 
+import nandimg
+from flashfs.cli.shape import geometry_of
+from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay import points
+from nandimg.presets import PRESETS
 
 SMALL = {"source": "uniform:ops=10", "preset": "small-64m"}
 
@@ -36,7 +40,8 @@ def test_flags_are_read_as_the_commands_read_them() -> None:
     [setup] = points.expand(
         {
             "source": "msr.csv", "size": "64M", "page-size": "8k", "pages_per_block": 64, "channels": 2, "dies": 4,
-            "op": 0.25, "oob": 64, "qd": "16", "seed": 7, "shift": "-3584", "fit": "pack", "pack": "4k", "loops": 2, "first": "1k",
+            "op": 0.25, "oob": 64, "qd": "16", "shift": "-3584", "fit": "pack", "pack": "4k", "loops": 2, "first": "1k",
+            "speedup": 2, "precondition": "fill",
         },
         folder=DATA,
     )  # fmt: skip
@@ -45,7 +50,44 @@ def test_flags_are_read_as_the_commands_read_them() -> None:
     assert (geometry.logical_bytes, geometry.oob_bytes, round(geometry.op, 2)) == (64 << 20, 64, 0.25)
     assert trace is not None
     assert (trace.shift_bytes, trace.fit, trace.pack_bytes, trace.loops, trace.first) == (-3584, "pack", 4096, 2, 1000)
-    assert (setup.source, setup.qd, setup.seed) == (str(DATA / "msr.csv"), 16, 7)
+    assert (setup.source, setup.qd, trace.speedup, setup.precondition) == (str(DATA / "msr.csv"), 16, 2.0, "fill")
+
+
+def test_a_chip_of_few_words_is_that_of_the_other_commands() -> None:
+    [setup] = points.expand({"source": "uniform:ops=10", "size": "64M", "op": 0.2})
+    assert setup.geometry == geometry_of(None, "64M", None, op=0.2)
+    [setup] = points.expand({"source": "uniform:ops=10"})
+    assert setup.geometry == geometry_of(None, None, None)
+
+
+def test_an_option_goes_to_those_that_know_it() -> None:
+    setups = points.expand({**SMALL, "ftl": ["pagemap", "slimftl"], "opt": {"shift": [1, 2], "buffer": 8}})
+    assert [(s.ftl, s.options) for s in setups] == [
+        ("pagemap", {"buffer": 8}), ("slimftl", {"shift": 1, "buffer": 8}), ("slimftl", {"shift": 2, "buffer": 8}),
+    ]  # fmt: skip
+
+
+def test_seeds_are_the_workloads() -> None:
+    setups = points.expand({"source": ["uniform", "zipf:ops=9", str(DATA / "msr.csv")], "seed": [1, 2], "size": "16M"})
+    assert [setup.source for setup in setups] == [
+        "uniform:seed=1", "uniform:seed=2", "zipf:ops=9,seed=1", "zipf:ops=9,seed=2", str(DATA / "msr.csv"),
+    ]  # fmt: skip
+
+
+def test_an_image_is_a_whole_chip(tmp_path: Path) -> None:
+    path = tmp_path / "chip"
+    nandimg.create(path, PRESETS["tiny-16"].geometry)
+    Device.open(path, ftl="slimftl").close()
+    given = {"source": "uniform:ops=10", "image": str(path)}
+    [setup] = points.expand(given)
+    assert (setup.ftl, setup.image, setup.geometry) == ("slimftl", path, PRESETS["tiny-16"].geometry)
+    before = points.key(setup)
+    with Device.open(path) as device:
+        device.write(0, bytes(512))
+    assert points.key(setup) != before
+    for name, value in (("ftl", "pagemap"), ("size", "1G"), ("backend", "file")):
+        with pytest.raises(UsageError, match=f"{name}: an image "):
+            points.expand({**given, name: value})
 
 
 def test_options_of_traces_are_not_for_workloads() -> None:
@@ -69,16 +111,21 @@ def test_options_of_traces_are_not_for_workloads() -> None:
         ({**SMALL, "dram": "4q"}, "dram = '4q': a size above 0, as 4k or 1M, would do"),
         ({**SMALL, "dram": True}, "dram = True: a size above 0, as 4k or 1M, would do"),
         ({**SMALL, "dram": 0}, "dram = 0: a size above 0"),
-        ({**SMALL, "qd": 0}, "qd = 0: "),
+        ({**SMALL, "qd": -1}, "qd = -1: "),
         ({**SMALL, "qd": 1.5}, "qd = 1.5: "),
         ({**SMALL, "seed": -1}, "seed = -1: a whole number from 0 on would do"),
+        ({"source": "uniform:seed=1", "seed": 2}, "seed is there twice"),
+        ({**SMALL, "backend": "tape"}, "backend = 'tape': meta or file would do"),
+        ({**SMALL, "plp": 1}, "plp = 1: true or false would do"),
+        ({**SMALL, "precondition": "much"}, "--precondition much: none, fill, steady would do"),
         ({**SMALL, "speedup": 0}, "speedup = 0: a number above 0 would do"),
         ({**SMALL, "nonesuch": 1}, "nonesuch: no such key; source, ftl, "),
         ({**SMALL, "page-size": 1, "page_size": 2}, "page_size: it is there twice"),
         ({**SMALL, "preset": "nonesuch"}, "preset = 'nonesuch': oracle-1g, "),
         ({**SMALL, "size": "1G"}, "preset = 'small-64m': it is a whole chip: leave size out"),
         ({**SMALL, "opt": 3}, "opt = 3: a table of NAME = VALUE would do"),
-        ({**SMALL, "opt": {"nonesuch": 1}}, "option nonesuch: pagemap has "),
+        ({**SMALL, "opt": {"nonesuch": 1}}, "opt.nonesuch: buffer, "),
+        ({**SMALL, "opt": {"pagemap": {"nonesuch": 1}}}, "option nonesuch: pagemap has "),
         ({**SMALL, "opt": {"slimftl": {}}}, "opt.slimftl: options of an FTL that is not in ftl: pagemap would do"),
         ({**SMALL, "opt": {"buffer": []}}, "opt.buffer = []: a value"),
         ({**SMALL, "ftl": "slimftl", "opt": {"shift": 99}}, "option shift=99: a whole number from 0 to "),
@@ -106,12 +153,14 @@ def key(**given: object) -> str:
 
 def test_a_name_is_of_everything_that_makes_a_result() -> None:
     keys = [
-        key(), key(ftl="slimftl"), key(opt={"buffer": 8}), key(dram="4M"), key(qd=4), key(seed=2), key(speedup=2.0),
-        key(preset="demo-1g"), key(source="uniform:ops=11"), key(source="uniform:ops=10,seed=2"), key(backend="file"),
+        key(), key(ftl="slimftl"), key(opt={"buffer": 8}), key(dram="4M"), key(qd=4), key(seed=2), key(plp=True),
+        key(precondition="fill"), key(preset="demo-1g"), key(source="uniform:ops=11"), key(backend="file"),
     ]  # fmt: skip
     assert len(set(keys)) == len(keys)
     assert key() == key(ftl="pagemap", opt={"buffer": -1})  # the default, said
-    assert key() == key(source="uniform:write=1,ops=10")
+    assert key() == key(source="uniform:write=1,ops=10") == key(seed=1)
+    assert key(seed=2) == key(source="uniform:ops=10,seed=2")
+    assert key() == key(precondition="none") == key(prepared="somewhere")
 
 
 def test_a_trace_is_known_by_what_is_in_it(tmp_path: Path) -> None:

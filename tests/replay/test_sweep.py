@@ -86,7 +86,7 @@ def test_a_point_that_fails_stops_no_other(tmp_path: Path, calls: Path, kind: st
     assert [row["config.dram"] for row in report.rows] == [setup.dram for setup in setups]
     assert [row["error"] is None for row in report.rows] == [False, False, True, True]
     assert [name for name, _ in report.failed] == [
-        f"{ftl}, uniform:ops=100, dram={setups[0].dram}" for ftl in ("pagemap", "slimftl")
+        f"{ftl}, uniform:ops=100, dram={dram[0]} KiB" for ftl in ("pagemap", "slimftl")
     ]
     assert report.failed[0][1].startswith(said)
     assert "\n" not in report.failed[0][1]
@@ -278,7 +278,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     spec = tmp_path / "s.toml"
-    spec.write_text('source = ["uniform:ops=100", "zipf:ops=100"]\nsize = "16M"\n[opt]\nbuffer = [0, 8]\n')
+    spec.write_text('source = ["uniform:ops=100", "zipf:ops=100"]\npreset = "small-64m"\n[opt]\nbuffer = [0, 8]\n')
     code, out, err = run(capsys, "sweep", spec, "--jobs", 1)
     assert (code, out, err) == (0, f"{tmp_path}/s/results.parquet: 4 of 4 results\n", "")
     code, out, err = run(capsys, "sweep", spec)
@@ -292,7 +292,7 @@ def test_the_command_tells_what_failed_and_ends_with_1(capsys: pytest.CaptureFix
     spec.write_text('source = "uniform:ops=100"\npreset = "small-64m"\ndram = ["1k", "8M"]\n')
     code, out, err = run(capsys, "sweep", spec, "--jobs", 1)
     assert (code, out) == (1, f"{tmp_path}/s/results.parquet: 1 of 2 results, 1 failed\n")
-    assert err.startswith("flashfs: pagemap, uniform:ops=100, dram=1024: --dram 1024: pagemap needs ")
+    assert err.startswith("flashfs: pagemap, uniform:ops=100, dram=1 KiB: --dram 1024: pagemap needs ")
     assert err.count("\n") == 1
 
 

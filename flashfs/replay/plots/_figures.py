@@ -21,11 +21,8 @@ LINE = 3  #: values of a column that make a line better than bars
 SLIVER = 0.02  #: of the highest bar: parts below it are not told apart
 WINDOWS = 60  #: in which cleaning over time is counted
 OPERATIONS = ("read", "write", "trim", "flush")
-#: what every FTL has beside its map: validity, the engine's own, and what is left for data
-DATA_CACHE = ("data_cache", "cache")
-NO_MAPPING = frozenset(
-    {"total", "pvb", "bvc", "victim_lists", "blocks", "write_buffer", "trim_log", "gc_buffer", *DATA_CACHE}
-)
+#: what every FTL has beside its map: validity, and the engine's own
+NO_MAPPING = frozenset({"pvb", "bvc", "victim_lists", "blocks", "write_buffer", "trim_log", "gc_buffer"})
 
 
 @dataclass
@@ -258,19 +255,13 @@ def _add_mean(series: Series) -> None:
 
 
 AXIS_NAMES = {
-    DRAM: "DRAM", "config.qd": "Queue depth", "config.speedup": "Speed-up", "config.geometry.dies": "Dies",
+    DRAM: "DRAM", "config.qd": "Queue depth", "config.trace.speedup": "Speed-up", "config.geometry.dies": "Dies",
     "config.geometry.channels": "Channels", SEED: "Seed",
 }  # fmt: skip
 
 
 def _axis_name(column: str) -> str:
     return AXIS_NAMES.get(column) or column.rpartition(".")[2].replace("_", " ")
-
-
-def mapping_bytes(row: Row) -> float | None:
-    """Bytes of DRAM, as a controller packs them, that only this FTL needs to find a page."""
-    found = [value for name, value in _of(row, "dram.").items() if name not in NO_MAPPING]
-    return math.fsum(found) if found else None
 
 
 def _of(row: Row, prefix: str) -> dict[str, float]:
@@ -284,7 +275,7 @@ def _number(value: Any) -> bool:
 
 def _mapping(view: View) -> Figure:
     """Where only the FTL makes a difference, as with tables of fixed size, there is one bar for each."""
-    made = _metric(view, "mapping", mapping_bytes, "Mapping (bytes)", "bytes", "source")
+    made = _metric(view, "mapping", lambda row: row["map_bytes"], "Mapping (bytes)", "bytes", "source")
     every = [one for panel in made.panels for one in panel.series]
     heights: dict[str, float | None] = {one.label: one.y[0] for one in every}
     if view.x is not None or any(not _alike(value, heights[one.label]) for one in every for value in one.y):
@@ -351,7 +342,7 @@ def _without_small(each: list[dict[str, float]]) -> list[dict[str, float]]:
 
 def _dram_parts(row: Row) -> dict[str, float]:
     """Without the data cache, which takes what is left."""
-    return {name: value for name, value in _of(row, "dram.").items() if name not in ("total", *DATA_CACHE)}
+    return {name: value for name, value in _of(row, "dram.").items() if name not in ("total", "data_cache")}
 
 
 def _from_below(name: str) -> int:
@@ -451,8 +442,7 @@ def _has(*columns: str) -> Callable[[Row], bool]:
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("mapping", "bytes of DRAM for the map", lambda row: mapping_bytes(row) is not None, _mapping,
-             relative=True),
+        Kind("mapping", "bytes of DRAM for the map", _has("map_bytes"), _mapping, relative=True),
         Kind("dram", "bytes of DRAM by structure, but for the data cache", lambda row: bool(_dram_parts(row)),
              lambda view: _stacks(view, "dram", _dram_parts, "DRAM (bytes)", "bytes")),
         Kind("waf", "write amplification: flash programs for each page of the host's", _has("waf"),

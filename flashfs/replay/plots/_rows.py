@@ -16,10 +16,10 @@ Row = Mapping[str, Any]
 
 SEED = "config.seed"  #: repeats of a point: shown by their mean, least and most
 DRAM = "config.dram"
+OPTION = "config.options."
+TRACE = "config.trace."
 #: what a bare name stands for, in this order
-PREFIXES = ("", "config.", "config.options.", "config.geometry.", "config.source.")
-#: of what a source says of itself: the rest says the same as its name, or as the geometry
-SOURCE_OPTIONS = ("fit", "shift_bytes", "pack_bytes", "speedup", "loops", "first", "unit", "event")
+PREFIXES = ("", "config.", "config.options.", "config.geometry.", TRACE)
 #: of a geometry: in this order they say most in the fewest words
 GEOMETRY = ("lpas", "dies", "channels", "page_bytes", "pages_per_block", "blocks")
 TICK_CHARACTERS = 16  #: of a source below a bar
@@ -27,7 +27,7 @@ TICK_CHARACTERS = 16  #: of a source below a bar
 
 def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
     """The rows that are results, and have these values; of several that are the same point, the last."""
-    out = [row for row in rows if row.get("error") is None]
+    out = [_plain(row) for row in rows if row.get("error") is None]
     if not out:
         raise UsageError("no result to plot: every row is of a failure")
     for name, value in where.items():
@@ -38,6 +38,17 @@ def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
             raise UsageError(f"--where {name}={value}: no result has it; {', '.join(there[:12])} would do")
     columns = ["ftl", "source", *dimensions(out)]
     return list({tuple(row.get(column) for column in columns): row for row in out}.values())
+
+
+def _plain(row: Row) -> Row:
+    """A workload's seed is one dimension, and what is left of its name another; it has no options of traces."""
+    if not is_workload(row["source"]):
+        return row
+    name, _, keys = row["source"].partition(":")
+    rest = [key for key in keys.split(",") if key and not key.startswith("seed=")]
+    seed = next((key[5:] for key in keys.split(",") if key.startswith("seed=")), row.get(SEED))
+    out = {column: None if column.startswith(TRACE) else value for column, value in row.items()}
+    return {**out, "source": ":".join([name, ",".join(rest)]) if rest else name, SEED: seed}
 
 
 def resolve(rows: Sequence[Row], name: str) -> str:
@@ -72,12 +83,10 @@ def text_of(value: Any) -> str:
 def dimensions(rows: Sequence[Row]) -> list[str]:
     """The columns that say what was replayed, in which results may differ, but for FTL and source."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    front = [name for name in names if name.startswith("config.options.")]
-    front += [DRAM, "config.qd", "config.speedup"]
-    front += [f"config.geometry.{name}" for name in GEOMETRY]
-    front += [name for name in names if name.startswith(("config.geometry.", "config.precondition"))]
-    front += [f"config.source.{name}" for name in SOURCE_OPTIONS]
-    front += ["config.backend", "config.version", "config.code", SEED]
+    front = [DRAM, "config.qd", *(f"config.geometry.{name}" for name in GEOMETRY)]
+    for prefix in ("config.geometry.", "config.precondition", TRACE, OPTION):
+        front += [name for name in names if name.startswith(prefix)]
+    front += ["config.backend", "config.plp", "config.image", "config.version", "config.code", SEED]
     return [name for name in dict.fromkeys(front) if name in names]
 
 
@@ -91,6 +100,7 @@ def labels(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
         known = ["ftl", *taken, *said]
         if count(rows, [*known, column]) > count(rows, known):
             said.append(column)
+    said.sort(key=lambda column: not column.startswith(OPTION))  # the FTL's own beside its name
     return [", ".join([row["ftl"], *(word for column in said if (word := words(row, column)))]) for row in rows]
 
 
