@@ -109,7 +109,7 @@ def test_the_last_of_the_same_counts() -> None:
 
 def test_any_column_of_numbers_is_a_picture() -> None:
     made = figure(two_by_two(), "latency_us.write.p99")
-    assert made.panels[0].y_label == "latency (us) write p99"
+    assert made.panels[0].y_label == "Latency (us) write p99"
     assert curves(made) == {"pagemap": [2000.0, 4000.0], "slimftl": [3000.0, 2000.0]}
 
 

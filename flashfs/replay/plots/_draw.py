@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".pdf", ".png")
 COLUMN_INCHES, PAGE_INCHES = 3.33, 7.0  #: of a paper with two columns
 PNG_DPI = 300
+HEADROOM = 1.06  #: of the y axis over the highest thing on it
 SLANT_CHARACTERS = 36  #: below the bars of one panel; more do not fit beside each other
 #: Okabe and Ito's colours, which also the colour-blind can tell apart, without the yellow, which paper swallows
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -63,7 +64,7 @@ def draw(figure: Figure, path: Path, *, width_inches: float | None = None) -> No
         for axes, panel in pairs:
             _panel(axes, panel, places)
         for axes, panel in pairs:  # now that what shares a scale has all that is on it
-            _scales(axes, panel)
+            _scales(axes, panel, _top([other for other in figure.panels if other.y_label == panel.y_label]))
         for axes in list(grid.flat)[len(figure.panels) :]:
             axes.set_axis_off()
         _inner_labels_off(grid)
@@ -200,7 +201,18 @@ def _lines(axes: Axes, panel: Panel, places: dict[str, int]) -> None:
             axes.fill_between(one.x, low, high, color=_colour(place), alpha=0.2, linewidth=0)
 
 
-def _scales(axes: Axes, panel: Panel) -> None:
+def _top(panels: Sequence[Panel]) -> float:
+    """The highest thing in any of them."""
+    values = [0.0]
+    for panel in panels:
+        if panel.form == "stack":
+            values += [sum(parts) for parts in zip(*([y or 0.0 for y in one.y] for one in panel.series), strict=True)]
+        for one in panel.series:
+            values += [value for value in (*one.y, *(one.high or ())) if value is not None]
+    return max(values)
+
+
+def _scales(axes: Axes, panel: Panel, top: float) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     if panel.x_scale == "log":
@@ -218,7 +230,7 @@ def _scales(axes: Axes, panel: Panel) -> None:
     elif panel.y_scale == "share":
         axes.set_ylim(0, 1.02)
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, top * HEADROOM or 1.0)
         if panel.y_scale == "bytes":
             _bytes_axis(axes)
         else:

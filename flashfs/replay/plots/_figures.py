@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 MOST_SERIES = 12  #: in one picture; more cannot be told apart
 MOST_PANELS = 12
+UNIT = r" \([^)]*\)"  #: in a label
 LINE = 3  #: values of a column that make a line better than bars
 SLIVER = 0.02  #: of the highest bar: parts below it are not told apart
+UNSEEN = 0.25  #: of a sliver: less than that cannot be seen
 WINDOWS = 60  #: in which cleaning over time is counted
 OPERATIONS = ("read", "write", "trim", "flush")
 #: what every FTL has beside its map: validity, and the engine's own
@@ -145,7 +148,8 @@ def _metric(view: View, what: str, value: Value, y_label: str, y_scale: str, x: 
     for panel in panels:
         panel.y_label, panel.y_scale = y_label, y_scale
         if view.baseline is not None:
-            panel.y_label, panel.y_scale = f"{y_label.partition(' (')[0]} / {view.baseline}", "linear"
+            panel.y_label = f"{re.sub(UNIT, '', y_label)} / {view.baseline}"
+            panel.y_scale = "linear"
             panel.y_at_1 = True
     return Figure(what, panels, _columns(len(panels)))
 
@@ -299,7 +303,7 @@ def _column_kind(rows: Sequence[Row], what: str) -> Kind:
 
     def make(view: View) -> Figure:
         label = what.replace("_us.", " (us) ").replace("_", " ").replace(".", " ")
-        return _metric(view, what, lambda row: row[what], label, "linear", "source")
+        return _metric(view, what, lambda row: row[what], label[0].upper() + label[1:], "linear", "source")
 
     return Kind(what, "", lambda row: _number(row.get(what)), make, relative=True)
 
@@ -336,7 +340,10 @@ def _without_small(each: list[dict[str, float]]) -> list[dict[str, float]]:
     for one in each:
         parts = {name: one[name] for name in kept if name in one}
         rest = math.fsum(value for name, value in one.items() if name not in kept)
-        out.append({**parts, "other": rest} if rest else parts)
+        out.append({**parts, "other": rest})
+    if max((one["other"] for one in out), default=0.0) < least * UNSEEN:
+        for one in out:
+            del one["other"]
     return out
 
 
