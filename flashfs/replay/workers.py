@@ -172,6 +172,7 @@ class Cluster:
     def outcomes(self, tasks: Iterable[Task], progress: Progress) -> Generator[Outcome, None, None]:
         distributed = _distributed()
         try:
+            _knock(self.address)
             client = distributed.Client(self.address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
             line = " ".join(str(error).split())
@@ -182,13 +183,13 @@ class Cluster:
             for key, setup in tasks:  # pure: the same point of two sweeps is replayed once
                 keys[client.submit(attempt, self.player, setup, key=f"flashfs-{key}", retries=0)] = key
             try:
-                yield from self._finished(distributed, keys)
+                yield from self._finished(distributed.as_completed(list(keys), loop=client.loop), keys)
             finally:
                 with suppress(Exception):  # the scheduler may be gone; whatever it is, our own error matters more
                     client.cancel(list(keys))
 
-    def _finished(self, distributed: Any, keys: dict[Any, str]) -> Generator[Outcome, None, None]:
-        for future in distributed.as_completed(list(keys)):
+    def _finished(self, completed: Any, keys: dict[Any, str]) -> Generator[Outcome, None, None]:
+        for future in completed:
             if future.status == "finished":
                 yield outcome(keys[future], future.result())
             elif future.status == "cancelled":
@@ -207,6 +208,14 @@ def _distributed() -> Any:
     for name in ("distributed", "tornado"):  # what it has to say in many lines, we say in one
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed
+
+
+def _knock(address: str) -> None:
+    """OSError or ValueError if nobody is there. A Client that found nobody leaves its event loop running, and whichever
+    thread collects it as rubbish waits for that."""
+    from distributed.comm import get_address_host_port
+
+    socket.create_connection(get_address_host_port(address), CONNECT_S).close()
 
 
 def _same_program(client: Any, address: str) -> None:
