@@ -142,7 +142,7 @@ OPTIONS = "opt"
 def expand(given: Mapping[str, Any], *, folder: Path | None = None) -> list[Setup]:
     """A Setup of each combination of what ``given`` lists: sources outermost, options of FTLs innermost.
 
-    ``opt`` is a table of options for every FTL, and of tables of options by FTL. Paths of traces are taken from
+    ``opt`` is a table of options for every FTL that knows them, and of tables of options by FTL. Paths are taken from
     ``folder``. UsageError names the key that will not do; what sources and FTLs refuse is told now too.
     """
     named = _named(given)
@@ -153,6 +153,9 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None) -> list[Setu
     if not values.get("source"):
         raise UsageError("source: a trace or a workload, or a list of them, would do")
     values["source"] = [_found(one, folder) for one in values["source"]]
+    for name in ("image", "prepared"):
+        if name in values and folder is not None:
+            values[name] = [folder / path for path in values[name]]
     if "image" in values:
         values = _on_images(values)
     values.setdefault("ftl", ["pagemap"])

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,10 +37,8 @@ def running(folder: Path, name: str, *arguments: object, **environment: str) -> 
     try:
         yield process
     finally:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its own group: nobody else is in it
-        except ProcessLookupError:
-            pass
         process.wait()
 
 
@@ -159,7 +157,7 @@ def test_a_scheduler_that_dies_is_told_and_nothing_is_lost(tmp_path: Path, calls
 def test_nobody_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setups = points.expand({"source": "uniform:ops=10", "preset": "small-64m"})
     monkeypatch.setattr("flashfs.replay.workers.CONNECT_S", 1)
-    with pytest.raises(FlashfsError, match="--scheduler tcp://127.0.0.1:9: no scheduler answers") as caught:
+    with pytest.raises(FlashfsError, match=r"--scheduler tcp://127\.0\.0\.1:9: no scheduler answers") as caught:
         sweep.run(setups, tmp_path / "out", Cluster("tcp://127.0.0.1:9"))
     assert "\n" not in str(caught.value)
     with pytest.raises(FlashfsError, match="--scheduler nonsense:x: no scheduler answers"):
