@@ -25,9 +25,8 @@ picked = table.select(
     (100 * pl.col("cache.hit_ratio")).round(1).alias("hits %"),
     pl.col("latency_us.read.p99").round(0).alias("read p99"),
 )
-print(*picked.columns, sep="\t")
-for row in picked.rows():
-    print(*row, sep="\t")
+for row in [picked.columns, *picked.rows()]:
+    print("".join(f"{value!s:>10}" for value in row))
 
 # %% What the map costs, and what the DRAM that it leaves is good for.
 mapping = dict(table.group_by("ftl", maintain_order=True).agg(pl.col("map_bytes").first()).rows())

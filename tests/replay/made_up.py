@@ -40,7 +40,7 @@ def result(ftl: str = "pagemap", source: str = "uniform:ops=1k", *, waf: float =
         "allocated": dram,
         "cache": {"slots": 10, "hits": 30, "misses": 70, "hit_ratio": 0.3},
         "latency_us": {"read": None, "write": latency},
-        "iops": 10_000 / waf,
+        "iops": 10_000 / waf if waf else 0.0,
         "virtual_s": 1.0,
         "wall_s": 0.1,
         "pages_per_s": 1e6,

@@ -369,6 +369,18 @@ def test_png(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_there_is_next_to_nothing(tmp_path: Path, kind: str) -> None:
+    """One sample, no time passed, nothing on a logarithmic axis: sound files, and no warning."""
+    row = result(waf=0.0)
+    row["histograms"]["write"] = {"upper_ns": [0], "count": [5]}
+    row["series"] = {name: [0, 0] for name in ("virtual_s", "host_write", "gc_program", "free_blocks")}
+    row["cache"]["hit_ratio"] = 0.0
+    row |= {"iops": 0.0, "map_bytes": 0, "dram": {"x": 1, "total": 1}}
+    draw(figure(table(row), kind), tmp_path / "p.svg")
+    ElementTree.parse(tmp_path / "p.svg")
+
+
 def test_the_callers_style_is_left_alone(tmp_path: Path) -> None:
     import matplotlib
 

@@ -215,7 +215,7 @@ def _top(panels: Sequence[Panel]) -> float:
 def _scales(axes: Axes, panel: Panel, top: float) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    if panel.x_scale == "log":
+    if panel.x_scale == "log" and any(x > 0 for one in panel.series for x in one.x):
         axes.set_xscale("log")
     elif panel.x_scale == "sizes":
         at = sorted({x for one in panel.series for x in one.x})
@@ -225,7 +225,7 @@ def _scales(axes: Axes, panel: Panel, top: float) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / unit:g}"))
         axes.set_xlabel(f"{panel.x_label} ({unit_name})" if axes.get_xlabel() else "")
-    if panel.y_scale == "log":
+    if panel.y_scale == "log" and top > 0:
         axes.set_yscale("log")
     elif panel.y_scale == "share":
         axes.set_ylim(0, 1.02)
