@@ -93,14 +93,23 @@ def command(
     baseline: Annotated[
         str | None, typer.Option(metavar="NAME", help="The FTL that others are compared with. Default: the first.")
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Put a row for each result into this .parquet or .csv, behind those that it has."
+        ),
+    ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="With --json: histograms of latency, and what happened over time, too.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Replay traces and workloads on FTLs, in virtual time; a table for each source. Nothing is written anywhere."""
+    """Replay traces and workloads on FTLs, in virtual time; a table for each source. Only --out writes anything."""
+    from flashfs.replay import results as rows
     from flashfs.replay.play import Setup
 
+    if out is not None:
+        rows.check_name(out)
     shaped = any(one is not None for one in (preset, size, page_size, pages_per_block, channels, dies, oob, op))
     if image is not None and (shaped or backend != BACKEND):
         raise UsageError("--image is a whole chip: leave --preset, --backend and the flags of its geometry out")
@@ -116,7 +125,11 @@ def command(
         image=image, prepared=prepared,
     )  # fmt: skip
     free = image is None and not shaped and fit is None
-    results = [of_source(one, ftl, as_json, baseline) for one in each(setup, sources, free)]
+    results = []
+    for one in each(setup, sources, free):
+        results.append(of_source(one, ftl, as_json, baseline))
+        if out is not None:  # now: the next source may take an hour, or fail
+            rows.write(out, [rows.row(result) for result in results[-1]])
     if as_json:
         show.result([lean(result, full) for some in results for result in some], as_json=True)
 
