@@ -140,3 +140,24 @@ def test_reads_of_nothing_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("replay", "uniform:ops=500,write=0", *SMALL)
     assert "100% of the pages that it reads hold nothing" in run(capsys, *words)[2]
     assert run(capsys, *words, "--precondition", "fill")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "why"),
+    [
+        ("noise.csv", bytes(range(256)) * 20, 1, "noise.csv"),
+        ("empty.csv", b"", 1, "empty.csv"),
+        ("cut.csv.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03K\xce", 1, "cut.csv.gz"),
+        ("back.csv", b"100000000,hm,0,Write,0,4096,1\n50000000,hm,0,Write,0,4096,1\n", 0, "time goes back"),
+    ],
+)
+def test_a_bad_trace_gets_one_clear_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, content: bytes, code: int, why: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    found, out, err = run(capsys, "replay", tmp_path / name, "--size", "32M", "--pages-per-block", "32", "--op", "0.25")
+    assert found == code
+    assert len(err.splitlines()) == 1
+    assert why in err
+    assert "internal" not in err
+    assert bool(out) == (code == 0)
