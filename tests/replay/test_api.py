@@ -54,6 +54,11 @@ def test_the_same_as_the_command(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert table["config.options.shift"].to_list() == [None, 2, None, 2]
 
 
+def test_a_bad_name_is_told_before_anything_is_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["replay", "uniform:ops=100", "--out", "r.xls"]) == 2
+    assert capsys.readouterr() == ("", "flashfs: --out r.xls: a name that ends in .parquet or .csv would do\n")
+
+
 def test_keywords_are_the_flags() -> None:
     """But for those that are about printing, and a few that only Python has."""
     of_command = {"source" if name == "sources" else name for name in inspect.signature(command).parameters}

@@ -149,6 +149,15 @@ def test_parts_of_the_dram() -> None:
     }  # fmt: skip
 
 
+def test_parts_that_are_the_same_for_all_sizes_are_one_bar() -> None:
+    rows = [result(ftl, dram=dram * MIB) for dram in (1, 2) for ftl in ("pagemap", "slimftl")]
+    assert figure(table(*rows), "dram").panels[0].groups == ["pagemap", "slimftl"]
+    rows[1]["dram"]["pvb"] = 99_999
+    assert figure(table(*rows), "dram").panels[0].groups == [
+        "pagemap, 1 MiB DRAM", "slimftl, 1 MiB DRAM", "pagemap, 2 MiB DRAM", "slimftl, 2 MiB DRAM",
+    ]  # fmt: skip
+
+
 def test_programs_by_cause_are_the_waf() -> None:
     made = figure(two_by_two(), "programs")
     assert [panel.title for panel in made.panels] == ["uniform", "zipf"]
@@ -237,10 +246,10 @@ def test_geometries_are_told_apart_in_few_words() -> None:
 
 def test_sources_are_told_apart_in_few_words() -> None:
     names = ["zipf:ops=1,theta=0.5", "zipf:ops=1,theta=0.9", "uniform:ops=1", "/a/web.csv.zst",
-             "/b/db_of_a_long_name_.csv", "/c/x.csv", "/d/x.csv"]  # fmt: skip
+             "/b/db_of_a_name_that_is_too_long.csv", "/c/x.csv", "/d/x.csv"]  # fmt: skip
     made = figure(table(*(result(source=name) for name in names)), "waf")
     assert made.panels[0].groups == [
-        "zipf theta=0.5", "zipf theta=0.9", "uniform", "web", "db_of_a_long_na…", "/c/x.csv", "/d/x.csv",
+        "zipf theta=0.5", "zipf theta=0.9", "uniform", "web", "db_of_a_name_that_is_to…", "/c/x.csv", "/d/x.csv",
     ]  # fmt: skip
 
 

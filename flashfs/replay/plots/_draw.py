@@ -6,6 +6,7 @@ marked), and PDF and SVG hold their letters themselves. The same figure gives th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -213,10 +214,13 @@ def _top(panels: Sequence[Panel]) -> float:
 
 
 def _scales(axes: Axes, panel: Panel, top: float) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-    if panel.x_scale == "log" and any(x > 0 for one in panel.series for x in one.x):
+    positive = [x for one in panel.series for x in one.x if x > 0]
+    if panel.x_scale == "log" and positive:  # whole decades: a part of one has no tick that says where it is
         axes.set_xscale("log")
+        axes.set_xlim(10 ** math.floor(math.log10(min(positive))), 10 ** math.ceil(math.log10(max(positive)) + 1e-9))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     elif panel.x_scale == "sizes":
         at = sorted({x for one in panel.series for x in one.x})
         unit, unit_name = _unit(at[0])
@@ -225,6 +229,8 @@ def _scales(axes: Axes, panel: Panel, top: float) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / unit:g}"))
         axes.set_xlabel(f"{panel.x_label} ({unit_name})" if axes.get_xlabel() else "")
+    elif panel.form == "lines":
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short_number(x)))
     if panel.y_scale == "log" and top > 0:
         axes.set_yscale("log")
     elif panel.y_scale == "share":

@@ -320,8 +320,7 @@ def _stacks(view: View, what: str, parts: Callable[[Row], dict[str, float]], y_l
     """A panel for each source, in it a bar for each FTL; one panel if they are all alike."""
     panels: list[Panel] = []
     for source, title in view.sources().items():
-        rows = [found[-1] for found in _labelled(view.of(source).rows, ("source",)).values()]
-        groups = list(_labelled(view.of(source).rows, ("source",)))
+        groups, rows = _bars_of(view.of(source).rows, parts)
         each = _without_small([parts(row) for row in rows])
         names = sorted(dict.fromkeys(name for one in each for name in one), key=_from_below)
         series = [Series(name.replace("_", " "), [one.get(name, 0.0) for one in each]) for name in names]
@@ -330,6 +329,15 @@ def _stacks(view: View, what: str, parts: Callable[[Row], dict[str, float]], y_l
         panels = panels[:1]
         panels[0].title = ""
     return Figure(what, panels, _columns(len(panels)))
+
+
+def _bars_of(rows: Sequence[Row], parts: Callable[[Row], dict[str, float]]) -> tuple[list[str], list[Row]]:
+    """Names and rows of bars; one for several DRAM sizes if it is the same for all."""
+    for taken in (("source", DRAM), ("source",)):
+        labelled = _labelled(rows, taken)
+        if taken == ("source",) or all(parts(one) == parts(found[0]) for found in labelled.values() for one in found):
+            break
+    return list(labelled), [found[-1] for found in labelled.values()]
 
 
 def _without_small(each: list[dict[str, float]]) -> list[dict[str, float]]:

@@ -22,7 +22,7 @@ TRACE = "config.trace."
 PREFIXES = ("", "config.", "config.options.", "config.geometry.", TRACE)
 #: of a geometry: in this order they say most in the fewest words
 GEOMETRY = ("lpas", "dies", "channels", "page_bytes", "pages_per_block", "blocks")
-TICK_CHARACTERS = 16  #: of a source below a bar
+TICK_CHARACTERS = 24  #: of a source below a bar
 
 
 def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
