@@ -528,6 +528,7 @@ cdef class Ssd(Engine):
             self.mount_due = True
         for block in old:
             self.pool.release(block, self.now_ns)
+            self.nand.let_go(block)
         self.pool.release_pending()
         self.since_checkpoint = 0
         self.checkpoint_due = False

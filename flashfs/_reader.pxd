@@ -9,7 +9,7 @@ cdef class Reader:
     cdef Engine ssd
     cdef WriteBuffer buffer
     cdef DataCache cache
-    cdef readonly uint64_t extra_reads, retried_reads, unreadable
+    cdef readonly uint64_t extra_reads, retried_reads, unreadable, holes
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB, as read
     cdef uint8_t* one_oob                  # a single page's: the run's own must stay

@@ -103,6 +103,7 @@ cdef class Reader:
         while i < n:
             into = <uint8_t*> NULL if data == NULL else data + <uint64_t> i * self.page_bytes
             if ppas[i] == NONE:
+                self.holes += 1
                 if into != NULL:
                     memset(into, 0, self.page_bytes)
                 i += 1
@@ -190,4 +191,4 @@ cdef class Reader:
         return t_ns
 
     def forget_counts(self):
-        self.extra_reads = self.retried_reads = self.unreadable = 0
+        self.extra_reads = self.retried_reads = self.unreadable = self.holes = 0

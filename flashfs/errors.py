@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nandimg.errors import NandimgError
+
 
 class FlashfsError(Exception):
     """Base of every error that flashfs raises on purpose. ``exit_code`` is what a command ends with."""
@@ -57,3 +59,18 @@ class FtlError(FlashfsError, OSError):
 
     def __str__(self) -> str:
         return str(self.args[1])
+
+
+def one_line(error: BaseException) -> tuple[str, int]:
+    """(what to tell the user, exit code) for anything that ended a command: never a traceback, never two lines."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 130
+    if isinstance(error, OSError) and not isinstance(error, FlashfsError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", 1
+    text = " ".join(str(error).split())
+    if isinstance(error, (FlashfsError, NandimgError)):
+        return text, getattr(error, "exit_code", 1)
+    return f"internal error: {type(error).__name__}: {text}", 1

@@ -31,6 +31,7 @@ cdef class Chip(Nand):
     cdef uint8_t* is_touched
     cdef uint8_t* is_renewed               # blocks erased since the image was opened
     cdef uint32_t touched_n
+    cdef uint8_t* has_data                 # of an unsummed chip: blocks with pages of metadata, which have content
     cdef bint doubts                       # pages past their block's synced mark have their data verified
     cdef uint32_t die_mask, channel_mask
     cdef bint die_mask_works
@@ -40,6 +41,7 @@ cdef class Chip(Nand):
     cdef Timeline* channel_time
     cdef uint64_t[OP_COUNT][CAUSES] counts
     cdef release(self)
+    cdef int give_back(self, uint32_t block) noexcept nogil
     cdef uint32_t die_of(self, uint32_t block) noexcept nogil
     cdef uint32_t channel_of(self, uint32_t die) noexcept nogil
     cdef int pread_pages(self, uint32_t ppa, uint32_t n, uint8_t* data) noexcept nogil

@@ -39,6 +39,10 @@ cdef extern from "crc32c.h" nogil:
     uint32_t crc32c_page(const void* data, size_t n)
     uint32_t crc32c_after(uint64_t head, const void* data, size_t n)
 
+cdef extern from "<fcntl.h>" nogil:
+    int fallocate(int fd, int mode, long offset, long length)
+    int FALLOC_FL_PUNCH_HOLE, FALLOC_FL_KEEP_SIZE
+
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
 
@@ -142,10 +146,11 @@ cdef class Chip(Nand):
         self.touched = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
         self.is_touched = <uint8_t*> calloc(self.blocks, 1)
         self.is_renewed = <uint8_t*> calloc(self.blocks, 1)
+        self.has_data = <uint8_t*> calloc(self.blocks, 1)
         self.die_time = <Timeline*> calloc(self.dies, sizeof(Timeline))
         self.channel_time = <Timeline*> calloc(self.channels, sizeof(Timeline))
-        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.die_time
-                and self.channel_time):
+        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.has_data
+                and self.die_time and self.channel_time):
             raise MemoryError
 
     def _map(self, layout):
@@ -184,12 +189,14 @@ cdef class Chip(Nand):
         free(self.touched)
         free(self.is_touched)
         free(self.is_renewed)
+        free(self.has_data)
         free(self.die_time)
         free(self.channel_time)
         self.next_page = NULL
         self.touched = NULL
         self.is_touched = NULL
         self.is_renewed = NULL
+        self.has_data = NULL
         self.die_time = NULL
         self.channel_time = NULL
         if self.fd >= 0:
@@ -458,6 +465,7 @@ cdef class Chip(Nand):
             return self.breach(OP_PROGRAM, block, page, RULE_ERASED if <int32_t> page < expected else RULE_ORDER)
         if data != NULL:
             self.write_data(block * self.pages_per_block + page, n, data)
+            self.has_data[block] = self.unsummed
         for i in range(n):
             self.write_record(block, page + i, at, oob)
             oob += self.oob_bytes
@@ -614,10 +622,24 @@ cdef class Chip(Nand):
             return t_ns                        # worn out: the count has no room for another erase
         self.write_entry(block, erases, 0, BLOCK_GOOD)
         self.next_page[block] = 0
+        if self.has_data[block]:
+            self.give_back(block)
         self.counts[OP_ERASE][cause] += 1
         ok[0] = True
         die = self.die_of(block)
         return take_time(&self.die_time[die], t_ns, self.erase_ns) + self.erase_ns
+
+    cdef int give_back(self, uint32_t block) noexcept nogil:
+        """The memory that the content of a block takes, of a chip in memory."""
+        cdef uint64_t bytes = <uint64_t> self.pages_per_block * self.page_bytes
+        fallocate(self.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, self.data_at + block * bytes, bytes)
+        self.has_data[block] = 0
+        return 0
+
+    def let_go(self, uint32_t block):
+        self.require_open()
+        if self.has_data[block]:
+            self.give_back(block)
 
     cdef uint32_t erases_after(self, uint32_t block) noexcept nogil:
         """The erase count after one more erase. A host that died may have kept records of an epoch whose erase it

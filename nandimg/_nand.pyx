@@ -152,6 +152,9 @@ cdef class Nand:
         self.require_open()
         self.retire(block)
 
+    def let_go(self, uint32_t block):
+        """What is in the block is never asked for again: a chip in memory need not keep it until the block is erased."""
+
     def erase_count(self, uint32_t block):
         """Times the block was erased; it persists."""
         self.require_open()

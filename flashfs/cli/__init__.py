@@ -21,15 +21,19 @@ from flashfs.cli import (
     fsck,
     ftls,
     mount,
+    plot,
     presets,
     replay,
     show,
+    sweep,
     top,
     trace,
     umount,
     up,
-)  # fmt: skip
-from flashfs.fuse.daemon import one_line
+)
+from flashfs.errors import one_line
+
+INTERRUPTED = 130  #: the exit code
 
 # typer brings its own click in some versions and needs the package in others: this is the class in both.
 BadUsage: Any = typer.BadParameter.__mro__[1]
@@ -43,7 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # A command's file has one function called `command`; a line here adds it.
-for module in (create, mount, umount, up, down, top, dump, fsck, replay, ftls, presets, check):
+for module in (create, mount, umount, up, down, top, dump, fsck, replay, sweep, plot, ftls, presets, check):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")
@@ -69,12 +73,14 @@ def run(arguments: Sequence[str]) -> int:
         command = f" {error.ctx.info_name}" if error.ctx and error.ctx.parent else ""
         return fail(f"{' '.join(message.split()).rstrip('.')} (see flashfs{command} --help)", 2)
     except (typer.Abort, KeyboardInterrupt):
-        return fail("interrupted", 130)
+        return fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         return fail(*one_line(error))
+    if result == INTERRUPTED:  # typer may have caught it, and says nothing
+        return fail("interrupted", INTERRUPTED)
     return result if isinstance(result, int) else 0
 
 

@@ -46,7 +46,16 @@ Prepared = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Keep preconditioned images in DIR, and use those that are there."),
 ]
+Fit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODE",
+        help="Lay a trace on the device: clip, wrap, scale or pack (see flashfs trace info). Default: clip; and pack, "
+        "if no device was named and its addresses need one of more than 32G.",
+    ),
+]
 BACKEND = "meta"
+HOLES = 0.1  # of the pages read: worth a word
 
 
 def command(
@@ -74,7 +83,7 @@ def command(
     prepared: Prepared = None,
     format: trace.Format = None,
     shift: trace.Shift = "0",
-    fit: trace.Fit = "clip",
+    fit: Fit = None,
     pack: trace.Pack = "1M",
     speedup: trace.Speedup = 1.0,
     loops: trace.Loops = 1,
@@ -84,14 +93,23 @@ def command(
     baseline: Annotated[
         str | None, typer.Option(metavar="NAME", help="The FTL that others are compared with. Default: the first.")
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Put a row for each result into this .parquet or .csv, behind those that it has."
+        ),
+    ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="With --json: histograms of latency, and what happened over time, too.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Replay traces and workloads on FTLs, in virtual time; a table for each source. Nothing is written anywhere."""
+    """Replay traces and workloads on FTLs, in virtual time; a table for each source. Only --out writes anything."""
+    from flashfs.replay import results as rows
     from flashfs.replay.play import Setup
 
+    if out is not None:
+        rows.check_name(out)
     shaped = any(one is not None for one in (preset, size, page_size, pages_per_block, channels, dies, oob, op))
     if image is not None and (shaped or backend != BACKEND):
         raise UsageError("--image is a whole chip: leave --preset, --backend and the flags of its geometry out")
@@ -103,28 +121,36 @@ def command(
     setup = Setup(
         source="", ftl=ftl, options=dict(units.pairs("--opt", opt or [])), geometry=geometry, backend=backend,
         dram=None if dram is None else units.size("--dram", dram), qd=qd, precondition=precondition, plp=plp,
-        trace=trace.trace_options(shift, fit, pack, speedup, loops, first, unit, event), format=format, image=image,
-        prepared=prepared,
+        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event), format=format,
+        image=image, prepared=prepared,
     )  # fmt: skip
-    results = [of_source(one, ftl, as_json, baseline) for one in each(setup, sources)]
+    free = image is None and not shaped and fit is None
+    results = []
+    for one in each(setup, sources, free):
+        results.append(of_source(one, ftl, as_json, baseline))
+        if out is not None:  # now: the next source may take an hour, or fail
+            rows.write(out, [rows.row(result) for result in results[-1]])
     if as_json:
         show.result([lean(result, full) for some in results for result in some], as_json=True)
 
 
-def each(setup: Setup, sources: list[str]) -> list[Setup]:
+def each(setup: Setup, sources: list[str], free: bool) -> Iterator[Setup]:
     """The setup for each source. The options of traces are for the traces among them; without one, they are an error.
-    """
+    A trace gets a device that is large enough, if its choice is ``free``."""
     from dataclasses import replace
 
+    from flashfs.replay.sources import device_for
     from flashfs.replay.workloads import is_workload
 
     made = [is_workload(source) and not Path(source).exists() for source in sources]
-    if all(made):
-        return [replace(setup, source=source) for source in sources]
-    bare = replace(setup, trace=None, format=None)
-    return [
-        replace(bare if workload else setup, source=source) for source, workload in zip(sources, made, strict=True)
-    ]
+    bare = setup if all(made) else replace(setup, trace=None, format=None)
+    for source, workload in zip(sources, made, strict=True):
+        one = replace(bare if workload else setup, source=source)
+        if free and not workload and Path(source).exists():
+            host_bytes, fitted, why = device_for(source, setup.trace, setup.format)
+            show.warn(why)
+            one = replace(one, trace=fitted, geometry=shape.geometry_of(None, f"{host_bytes}", None))
+        yield one
 
 
 def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> list[dict[str, Any]]:
@@ -143,6 +169,11 @@ def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> l
     for line in results[0]["complaints"]:
         show.warn(line)
     if not as_json:
+        if (share := table.holes(results[0])) > HOLES:
+            show.warn(
+                f"{setup.source}: {share:.0%} of the pages that it reads hold nothing, which takes no time; "
+                "--precondition fill would write them before"
+            )
         show.rows(table.side_by_side(results, baseline), title=setup.source)
     return results
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flashfs.cli import units
 from flashfs.errors import UsageError
+from flashfs.shape import side_by_side
 
 if TYPE_CHECKING:
     from nandimg import Geometry
 
 SIZE = "1G"  # what a chip holds if nobody says
-DIES = 8  # if nobody says
-SUPERBLOCKS = 64  # fewer, and what works side by side leaves too few blocks to choose from
 
 Preset = Annotated[str | None, typer.Option(metavar="NAME", help="A chip by name (see flashfs presets).")]
 Size = Annotated[str | None, typer.Option(metavar="SIZE", help=f"What the host sees. Default: {SIZE}.")]
@@ -48,18 +46,3 @@ def geometry_of(preset: str | None, size: str | None, page_size: str | None, **s
     if preset not in PRESETS:
         raise UsageError(f"--preset {preset}: there is {', '.join(PRESETS)}")
     return PRESETS[preset].geometry
-
-
-def side_by_side(host_bytes: int, given: dict[str, Any]) -> dict[str, int]:
-    """Dies and channels, where they were not given: as many as the chip has blocks for, and what was given allows."""
-    out: dict[str, int] = {}
-    if "dies" not in given:
-        blocks = host_bytes // (given.get("page_bytes", 4096) * given.get("pages_per_block", 256) or 1)
-        dies = DIES
-        while dies > 1 and blocks < dies * SUPERBLOCKS:
-            dies //= 2
-        channels = given.get("channels", 1)
-        out["dies"] = -(-dies // channels) * channels if channels > 0 else dies
-    if "channels" not in given:
-        out["channels"] = math.gcd(DIES, out.get("dies", given.get("dies", 1))) or 1
-    return out

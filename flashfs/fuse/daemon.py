@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flashfs.errors import FlashfsError, UsageError
+from flashfs.errors import FlashfsError, UsageError, one_line
 from flashfs.fuse import make_server, mounts
-from nandimg.errors import NandimgError
 
 if TYPE_CHECKING:
     import trio
@@ -350,21 +349,6 @@ def row(step: Any) -> dict[str, Any]:
     """A step of the recovery as a row of the table that -v shows."""
     names = ("name", "note", "spare_reads", "reads", "programs", "virtual_us", "wall_ms")
     return {name: getattr(step, name) for name in names}
-
-
-def one_line(error: BaseException) -> tuple[str, int]:
-    """(what to tell the user, exit code) for anything that ended a command: never a traceback, never two lines."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 130
-    if isinstance(error, OSError) and not isinstance(error, FlashfsError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}", 1
-    text = " ".join(str(error).split())
-    if isinstance(error, (FlashfsError, NandimgError)):
-        return text, getattr(error, "exit_code", 1)
-    return f"internal error: {type(error).__name__}: {text}", 1
 
 
 def keep_out_of_reclaim() -> list[str]:

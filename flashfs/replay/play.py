@@ -272,6 +272,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "pages_per_s": round(player.pages / found.wall_s) if found.wall_s else None,
         "utilisation": _utilisation(device, virtual_s),
         "unreadable": stats["unreadable"],
+        "holes_read": device.ssd.reader.holes,
         "series": _series(found.samples),
         "histograms": {
             name: dict(zip(("upper_ns", "count"), one.buckets(), strict=True)) for name, one in histograms.items()

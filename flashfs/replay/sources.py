@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from flashfs.errors import UsageError
+from flashfs.plain import shown
 from flashfs.replay.source import Source
 from flashfs.replay.traces import Options, Trace
 from flashfs.replay.workloads import PATTERNS, Workload, is_workload
+
+LARGEST = 32 << 30  #: bytes of a device that a trace is given without anybody asking for one
 
 
 def open_source(
@@ -26,3 +30,36 @@ def open_source(
     if not Path(text).exists():
         raise UsageError(f"{text}: no such trace, and no workload: {', '.join(PATTERNS)} are")
     return Trace(text, options, format=format, device_bytes=device_bytes if fitted else None)
+
+
+def device_for(text: str, options: Options | None = None, format: str | None = None) -> tuple[int, Options, str]:
+    """A device for a trace when nobody says which: (its bytes, how the trace is laid on it, one line that says so).
+
+    Large enough for every address, a power of two of GiB; or, if that would be more than LARGEST, for what the trace
+    touches, packed.
+    """
+    options = options or Options()
+    if (size := _room(open_source(text, 1 << 60, options=options, format=format, fitted=False))) <= LARGEST:
+        return size, options, f"{text}: on a device of {shown(size)}, which has all its addresses; --size would choose"
+    for grain in (options.pack_bytes, 4096):
+        options = replace(options, fit="pack", pack_bytes=grain)
+        source = open_source(text, 1 << 60, options=options, format=format)
+        size = _rounded(max((int((batch.offset + batch.length).max()) for batch in source.batches()), default=0))
+        if size <= LARGEST:
+            break
+    return size, options, (
+        f"{text}: its addresses would need a device of more than {shown(LARGEST)}; packed, what it never touches left "
+        f"out, on one of {shown(size)}; --size and --fit would choose"
+    )
+
+
+def _room(source: Source) -> int:
+    return _rounded(source.span_bytes())
+
+
+def _rounded(end: int) -> int:
+    """A power of two of GiB that holds ``end`` bytes."""
+    size = 1 << 30
+    while size < end:
+        size *= 2
+    return size

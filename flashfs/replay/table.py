@@ -29,6 +29,11 @@ def moved(result: Result) -> int:
     return int(result["nand"]["by_cause"]["program"].get("gc", 0))
 
 
+def holes(result: Result) -> float:
+    """The share of the pages read that hold nothing."""
+    return float(result["holes_read"] / result["host"]["read"]) if result["host"]["read"] else 0.0
+
+
 def per_second(result: Result) -> float | None:
     return None if result["pages_per_s"] is None else result["pages_per_s"] / 1e6
 
@@ -61,6 +66,7 @@ FIGURES: tuple[tuple[str, Figure, str, bool], ...] = (
     ("channels busy", dig("utilisation", "channels", "mean"), "share", True),
     ("virtual s", dig("virtual_s"), "ratio", True),
     ("unreadable", dig("unreadable"), "count", False),
+    ("holes read", dig("holes_read"), "count", False),
     ("M host pages/s here", per_second, "ratio", False),
 )
 

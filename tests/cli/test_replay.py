@@ -31,8 +31,9 @@ def objects(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict
 
 def test_a_table_for_each_source(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(
-        capsys, "replay", "uniform:ops=2k", "zipf:ops=2k,write=0.5", "--ftl", "pagemap,slimftl", *SMALL
-    )
+        capsys, "replay", "uniform:ops=2k", "zipf:ops=2k,write=0.5", "--ftl", "pagemap,slimftl", *SMALL,
+        "--precondition", "fill",
+    )  # fmt: skip
     assert (code, err) == (0, "")
     assert out.count("pagemap") == out.count("slimftl") == 2
     for text in ("uniform:ops=2k", "zipf:ops=2k", "WAF", "mapping", " x)", "read, p99 us", "IOPS"):
@@ -71,7 +72,7 @@ def test_rejected_lines_are_told(capsys: pytest.CaptureFixture[str], tmp_path: P
     trace.write_text("\n".join(lines) + "\n")
     code, _, err = run(capsys, "replay", trace, *SMALL)
     assert code == 0
-    assert len(err.splitlines()) == 3  # a reason each, with its first line
+    assert err.count(" rejected: ") == 3  # a reason each, with its first line
     assert all(f"line {number}" in err for number in (2, 3, 5))
     (made,) = objects(capsys, trace, *SMALL)
     assert made["requests"]["write"] == made["requests"]["read"] == 1
@@ -114,3 +115,49 @@ def test_an_image(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (made,) = objects(capsys, "uniform:ops=1k", "--image", image, "--ftl", "slimftl")
     assert made["ftl"] == "slimftl"
     assert not nandimg.inspect(image).ftl  # what is replayed is a copy
+
+
+def test_a_trace_gets_a_device_that_is_large_enough(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "one.csv"
+    near, far = 3 << 30, 900 << 30
+    trace.write_text("".join(f"128166372003061629,hm,0,Write,{at},4096,11\n" for at in (0, near)))
+    code, out, err = run(capsys, "replay", trace, "--json")
+    assert code == 0
+    assert "on a device of 4 GiB" in err
+    assert json.loads(out)[0]["config"]["geometry"]["lpas"] == 1 << 20
+    trace.write_text("".join(f"128166372003061629,hm,0,Write,{at},4096,11\n" for at in (0, far)))
+    code, out, err = run(capsys, "replay", trace, "--json")
+    assert "packed" in err
+    (made,) = json.loads(out)
+    assert made["requests"]["write"] == 2
+    assert made["config"]["geometry"]["lpas"] == 1 << 18
+    assert made["config"]["trace"]["fit"] == "pack"
+    (made,) = objects(capsys, trace, "--size", "1G")  # whoever names a device gets that one
+    assert made["requests"]["write"] == 1
+
+
+def test_reads_of_nothing_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("replay", "uniform:ops=500,write=0", *SMALL)
+    assert "100% of the pages that it reads hold nothing" in run(capsys, *words)[2]
+    assert run(capsys, *words, "--precondition", "fill")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "why"),
+    [
+        ("noise.csv", bytes(range(256)) * 20, 1, "noise.csv"),
+        ("empty.csv", b"", 1, "empty.csv"),
+        ("cut.csv.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03K\xce", 1, "cut.csv.gz"),
+        ("back.csv", b"100000000,hm,0,Write,0,4096,1\n50000000,hm,0,Write,0,4096,1\n", 0, "time goes back"),
+    ],
+)
+def test_a_bad_trace_gets_one_clear_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, content: bytes, code: int, why: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    found, out, err = run(capsys, "replay", tmp_path / name, "--size", "32M", "--pages-per-block", "32", "--op", "0.25")
+    assert found == code
+    assert len(err.splitlines()) == 1
+    assert why in err
+    assert "internal" not in err
+    assert bool(out) == (code == 0)

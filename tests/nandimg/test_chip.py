@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -328,3 +329,21 @@ def test_clocks_are_forgotten_without_power(timed: Any) -> None:
     timed.reset_volatile()
     assert ends(timed) == {"dies": [0] * 4, "channels": [0] * 2}
     assert timed.erase_count(0) == 1
+
+
+def test_a_chip_in_memory_gives_back_what_nobody_asks_for_again() -> None:
+    """Metadata has content even where user data have none; erased or let go of, it takes no memory any more."""
+    chip = memory_image(TIMED, "meta").chip
+
+    def held() -> int:
+        return os.fstat(chip.fileno()).st_blocks * 512
+
+    empty = held()
+    for block in (0, 1):
+        chip.program_page(block, 0, bytes([7]) * TIMED.page_bytes, b"")
+    assert held() > empty
+    assert chip.read_page(0, 0)[0] == 1
+    chip.erase_block(0)
+    chip.let_go(1)
+    assert held() == empty
+    assert chip.read_page(1, 0)[0] == 1  # its record is there; what it held is not asked for

@@ -1,0 +1,103 @@
+"""``flashfs.replay(...)`` and ``flashfs.sweep(...)``: replays from Python, results as data frames.
+
+Keywords are called as the flags of the commands are, and take what those take: ``size="64M"``, ``fit="pack"``. Each may
+be a list, and every combination is replayed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from flashfs.errors import FlashfsError, UsageError
+
+if TYPE_CHECKING:
+    import polars
+
+    from flashfs.replay.workers import Workers
+
+T = TypeVar("T")
+Some: TypeAlias = T | Sequence[T]  #: a value, or several
+
+
+def replay(
+    source: Some[str],
+    *,
+    ftl: Some[str] | None = None,
+    opt: Mapping[str, Any] | None = None,
+    preset: Some[str] | None = None,
+    size: Some[str | int] | None = None,
+    page_size: Some[str | int] | None = None,
+    pages_per_block: Some[int] | None = None,
+    channels: Some[int] | None = None,
+    dies: Some[int] | None = None,
+    oob: Some[int] | None = None,
+    op: Some[float] | None = None,
+    backend: Some[str] | None = None,
+    dram: Some[str | int | None] = None,
+    qd: Some[int | None] = None,
+    image: Some[str] | None = None,
+    plp: Some[bool] | None = None,
+    precondition: Some[str] | None = None,
+    prepared: str | None = None,
+    seed: Some[int] | None = None,
+    format: Some[str] | None = None,
+    shift: Some[str | int] | None = None,
+    fit: Some[str] | None = None,
+    pack: Some[str | int] | None = None,
+    speedup: Some[float] | None = None,
+    loops: Some[int] | None = None,
+    first: Some[str | int] | None = None,
+    unit: Some[str] | None = None,
+    event: Some[str] | None = None,
+    jobs: int = 1,
+    out: str | Path | None = None,
+) -> polars.DataFrame:
+    """Replay traces and workloads on every FTL named; a row for each, in the order of the arguments.
+
+    ``opt`` are options of the FTLs, or in a dict of its own for one: ``{"buffer": 64, "slimftl": {"shift": [0, 8]}}``.
+    ``seed`` is the workloads'. ``jobs`` more than 1: in so many processes. ``out``: the rows are put into this .parquet
+    or .csv too, behind those that it has. Raises UsageError for what will not do, FlashfsError for the first replay
+    that fails.
+    """
+    named = {name: value for name, value in locals().items() if name not in ("jobs", "out") and value is not None}
+    from flashfs.replay import points, results, sweep
+    from flashfs.replay.workers import Here, Processes
+
+    if out is not None:
+        results.check_name(Path(out))
+    setups = points.expand(named)
+    workers: Workers = Here() if jobs == 1 else Processes(jobs)
+    rows: dict[str, dict[str, Any]] = {}
+    tasks = [(str(number), setup) for number, setup in enumerate(setups)]
+    for outcome in workers.outcomes(tasks, lambda key, done, total: None):
+        if outcome.result is None:
+            name = sweep.names(setups)[int(outcome.key)]
+            raise FlashfsError(f"{name}: {outcome.error}")
+        rows[outcome.key] = results.row(outcome.result)
+    ordered = [rows[key] for key, _ in tasks]
+    if out is not None:
+        results.write(Path(out), ordered)
+    return results.frame(ordered)
+
+
+def sweep(
+    spec: str | Path | Mapping[str, Any], out: str | Path | None = None, *, jobs: int | None = None,
+    scheduler: str | None = None,
+) -> polars.DataFrame:  # fmt: skip
+    """Replay every combination of what ``spec``, a TOML file or a table like it, lists; what was replayed before is
+    only read. Returns all rows; of a replay that failed, ``error`` says why. The arguments are those of the command."""
+    from flashfs.replay import points, results, sweep
+    from flashfs.replay.workers import Cluster, Processes
+
+    if isinstance(spec, Mapping):
+        setups = points.expand(spec)
+        if out is None:
+            raise UsageError("out: a folder for the results would do")
+    else:
+        setups = sweep.load(Path(spec))
+    where = Path(out) if out is not None else Path(str(spec)).with_suffix("")
+    workers = Cluster(scheduler) if scheduler else Processes(jobs or len(os.sched_getaffinity(0)))
+    return results.frame(sweep.run(setups, where, workers).rows)

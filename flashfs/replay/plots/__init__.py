@@ -1,0 +1,10 @@
+"""Pictures of results, fit for a paper: ``figure`` says what is to be seen, as plain numbers, and ``draw`` draws that.
+
+    table = flashfs.replay.results.read(["results.parquet"])
+    draw(figure(table, "waf", baseline="pagemap"), Path("waf.pdf"))
+"""
+
+from flashfs.replay.plots._draw import SUFFIXES, draw
+from flashfs.replay.plots._figures import KINDS, Figure, Panel, Series, available, figure
+
+__all__ = ["KINDS", "SUFFIXES", "Figure", "Panel", "Series", "available", "draw", "figure"]

@@ -1,0 +1,397 @@
+"""Points: what is to be replayed, from names and values as the flags of ``flashfs replay`` have them.
+
+``expand`` makes a point of each combination of the values given: ``{"ftl": ["pagemap", "slimftl"], "dram": ["4M",
+"8M"]}`` are four. A sweep's TOML and the arguments of ``flashfs.replay()`` are such tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import flashfs
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.replay.workloads import is_workload
+from flashfs.replay.workloads._grammar import Unreadable, count, size, word
+
+if TYPE_CHECKING:
+    from flashfs.replay.play import Setup
+    from flashfs.replay.source import Source
+    from nandimg import Geometry
+
+KEY_DIGITS = 16  #: of a SHA-256: the name of a point's file
+#: folders that have no part in what a replay finds
+BYSTANDERS = ("cli", "crash", "check", "fuse", "inspect", "watch", "plots")
+CODE = (".py", ".pyx", ".pxd", ".h")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A name that may be given, with one value or a list of them. ``what`` is what it belongs to: the setup itself, the
+    chip's geometry, the options of traces, or workloads."""
+
+    name: str
+    what: str
+    parse: Callable[[Any], Any]
+
+
+def _whole(low: int, high: int = 1 << 62) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        text = str(value)
+        if isinstance(value, bool) or not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise Unreadable(f"a whole number from {low} on")
+        return int(text)
+
+    return parse
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, bool):
+        raise Unreadable("a size above 0, as 4k or 1M,")
+    return size(str(value))
+
+
+def _requests(value: Any) -> int:
+    return count(str(value))
+
+
+def _word(*choices: str) -> Callable[[Any], str]:
+    parse = word(*choices)
+    return lambda value: parse(str(value))
+
+
+def _signed_bytes(value: Any) -> int:
+    text = str(value)
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if digits == "0":
+        return 0
+    return size(digits) * (-1 if text.startswith("-") else 1)
+
+
+def _decimal(value: Any) -> float:
+    try:
+        found = float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if not 0 < found < float("inf"):
+        raise Unreadable("a number above 0")
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise Unreadable("a text")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Unreadable("true or false")
+    return value
+
+
+def _or_none(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``none`` too, for a list in which one value is no limit: TOML has no null."""
+    return lambda value: None if value is None or value == "none" else parse(value)
+
+
+AXES = {
+    axis.name: axis
+    for axis in (
+        Axis("source", "setup", _text),
+        Axis("ftl", "setup", _text),
+        Axis("seed", "workload", _whole(0)),
+        Axis("image", "setup", lambda value: Path(_text(value))),
+        Axis("backend", "setup", _word("meta", "file")),
+        Axis("dram", "setup", _or_none(_bytes)),
+        Axis("plp", "setup", _flag),
+        Axis("qd", "setup", _or_none(_whole(0, 65536))),
+        Axis("precondition", "setup", _text),
+        Axis("prepared", "setup", lambda value: Path(_text(value))),
+        Axis("format", "setup", _text),
+        Axis("preset", "geometry", _text),
+        Axis("size", "geometry", _bytes),
+        Axis("page_size", "geometry", _bytes),
+        Axis("pages_per_block", "geometry", _whole(1)),
+        Axis("channels", "geometry", _whole(1)),
+        Axis("dies", "geometry", _whole(1)),
+        Axis("oob", "geometry", _whole(1)),
+        Axis("op", "geometry", _decimal),
+        Axis("shift", "trace", _signed_bytes),
+        Axis("fit", "trace", _text),
+        Axis("pack", "trace", _bytes),
+        Axis("speedup", "trace", _decimal),
+        Axis("loops", "trace", _whole(1)),
+        Axis("first", "trace", _or_none(_requests)),
+        Axis("unit", "trace", _or_none(_text)),
+        Axis("event", "trace", _text),
+    )
+}
+GEOMETRY_FIELDS = {"page_size": "page_bytes", "oob": "oob_bytes"}  #: of Geometry, where a flag is called otherwise
+TRACE_FIELDS = {"shift": "shift_bytes", "pack": "pack_bytes"}  #: of traces.Options
+OPTIONS = "opt"
+
+
+def expand(given: Mapping[str, Any], *, folder: Path | None = None) -> list[Setup]:
+    """A Setup of each combination of what ``given`` lists: sources outermost, options of FTLs innermost.
+
+    ``opt`` is a table of options for every FTL that knows them, and of tables of options by FTL. Paths are taken from
+    ``folder``. UsageError names the key that will not do; what sources and FTLs refuse is told now too.
+    """
+    named = _named(given)
+    options = named.pop(OPTIONS, {})
+    if not isinstance(options, Mapping):
+        raise UsageError(f"{OPTIONS} = {options!r:.60}: a table of NAME = VALUE would do")
+    values = {name: _values(AXES[name], value) for name, value in named.items()}
+    if not values.get("source"):
+        raise UsageError("source: a trace or a workload, or a list of them, would do")
+    values["source"] = [_found(one, folder) for one in values["source"]]
+    for name in ("image", "prepared"):
+        if name in values and folder is not None:
+            values[name] = [folder / path for path in values[name]]
+    if "image" in values:
+        values = _on_images(values)
+    values.setdefault("ftl", ["pagemap"])
+    _check_options(options, values["ftl"])
+    names = sorted(values, key=list(AXES).index)
+    names.append(names.pop(names.index("ftl")))
+    out = []
+    for combination in itertools.product(*(values[name] for name in names)):
+        one = dict(zip(names, combination, strict=True))
+        for chosen in _option_sets(options, one["ftl"]):
+            out.append(_setup(one, chosen))
+    return _without_twins(out)
+
+
+def _named(given: Mapping[str, Any]) -> dict[str, Any]:
+    """With underscores, and nothing that is unknown or not said."""
+    out: dict[str, Any] = {}
+    for key, value in given.items():
+        name = str(key).replace("-", "_")
+        if name not in AXES and name != OPTIONS:
+            raise UsageError(f"{key}: no such key; {', '.join((*AXES, OPTIONS))} would do")
+        if name in out:
+            raise UsageError(f"{key}: it is there twice")
+        out[name] = value
+    return out
+
+
+def _values(axis: Axis, value: Any) -> list[Any]:
+    """Of an axis, each read."""
+    out = []
+    listed = value if isinstance(value, list | tuple) else [value]
+    if not listed:
+        raise UsageError(f"{axis.name} = []: a value, or a list of some, would do")
+    for one in listed:
+        try:
+            found = axis.parse(one)
+        except ValueError as error:
+            raise UsageError(f"{axis.name} = {one!r:.60}: {error} would do") from None
+        if found in out:
+            raise UsageError(f"{axis.name} = {one!r:.60}: it is there twice")
+        out.append(found)
+    return out
+
+
+def _found(source: str, folder: Path | None) -> str:
+    """The path of a trace, from here; a workload as it is."""
+    if folder is None or folder == Path() or Path(source).is_absolute():
+        return source
+    path = folder / source
+    return source if is_workload(source) and not path.exists() else str(path)
+
+
+def _on_images(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """An image is a whole chip, with an FTL."""
+    import nandimg
+
+    for name in ("ftl", "backend", "prepared"):
+        if name in values:
+            raise UsageError(f"{name}: an image has its own; leave it out, or the image")
+    for name in values:
+        if AXES[name].what == "geometry":
+            raise UsageError(f"{name}: an image is a whole chip; leave it out, or the image")
+    ftls = [nandimg.inspect(path).ftl or "pagemap" for path in values["image"]]
+    if len(set(ftls)) > 1:
+        raise UsageError(f"image: they have {', '.join(dict.fromkeys(ftls))}: one FTL at a time would do")
+    return {**values, "ftl": ftls[:1]}
+
+
+def _check_options(options: Mapping[str, Any], ftls: list[str]) -> None:
+    """Each must be known to one of the FTLs at least, and goes to those that know it."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            if name not in ftls:
+                raise UsageError(f"{OPTIONS}.{name}: options of an FTL that is not in ftl: {', '.join(ftls)} would do")
+        elif not any(name in _option_names(ftl) for ftl in ftls):
+            known = sorted(set().union(*map(_option_names, ftls)))
+            raise UsageError(f"{OPTIONS}.{name}: {', '.join(known)} would do")
+
+
+def _option_names(ftl: str) -> set[str]:
+    from flashfs.ftl import scheme
+
+    return {option.name for option in scheme(ftl).all_options()}
+
+
+def _option_sets(options: Mapping[str, Any], ftl: str) -> Iterator[dict[str, Any]]:
+    """Each combination of the options that this FTL is to have."""
+    known = _option_names(ftl)
+    mine = {name: value for name, value in options.items() if not isinstance(value, Mapping) and name in known}
+    mine |= options.get(ftl, {})
+    lists = {name: value if isinstance(value, list | tuple) else [value] for name, value in mine.items()}
+    for name, values in lists.items():
+        if not values:
+            raise UsageError(f"{OPTIONS}.{name} = []: a value, or a list of some, would do")
+    for combination in itertools.product(*lists.values()):
+        yield dict(zip(lists, combination, strict=True))
+
+
+def _setup(one: Mapping[str, Any], options: dict[str, Any]) -> Setup:
+    """One point, checked as far as that is possible without a device."""
+    from flashfs.ftl import scheme
+    from flashfs.replay.play import Setup
+    from flashfs.replay.precondition import Precondition
+    from flashfs.replay.traces import Options
+    from nandimg import inspect
+
+    def of(what: str) -> dict[str, Any]:
+        return {name: value for name, value in one.items() if AXES[name].what == what}
+
+    scheme(one["ftl"]).resolve(options)
+    Precondition.parse(one.get("precondition"))
+    geometry = inspect(one["image"]).geometry if "image" in one else device(of("geometry"))
+    trace = None
+    kept = of("setup")
+    if not is_workload(one["source"]) or Path(one["source"]).exists():
+        trace = Options(**{TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}).check()
+    else:  # its own keys say all of a workload
+        kept.pop("format", None)
+        if "seed" in one:
+            kept["source"] += f"{',' if ':' in one['source'] else ':'}seed={one['seed']}"
+    setup = Setup(**kept, options=options, geometry=geometry, trace=trace)
+    _source(setup)
+    return setup
+
+
+def _source(setup: Setup) -> Source:
+    from flashfs.replay.sources import open_source
+
+    geometry = setup.geometry
+    return open_source(
+        setup.source, geometry.logical_bytes, page_bytes=geometry.page_bytes, options=setup.trace, format=setup.format
+    )
+
+
+def device(given: Mapping[str, Any]) -> Geometry:
+    """The chip that the flags of ``flashfs create`` describe."""
+    from flashfs.shape import DEVICE_BYTES, side_by_side
+    from nandimg import Geometry
+    from nandimg.presets import PRESETS
+
+    shape = {GEOMETRY_FIELDS.get(name, name): value for name, value in given.items()}
+    preset = shape.pop("preset", None)
+    if preset is None:
+        size_bytes = shape.pop("size", DEVICE_BYTES)
+        return Geometry.sized(size_bytes, **shape, **side_by_side(size_bytes, shape))
+    if preset not in PRESETS:
+        raise UsageError(f"preset = {preset!r}: {', '.join(PRESETS)} would do")
+    if shape:
+        raise UsageError(f"preset = {preset!r}: it is a whole chip: leave {', '.join(sorted(given)[1:])} out")
+    return PRESETS[preset].geometry
+
+
+def _without_twins(setups: list[Setup]) -> list[Setup]:
+    """Trace options in a list make several points of a workload, which has none of them: one is enough."""
+    return list({json.dumps(plain(setup), sort_keys=True): setup for setup in setups}.values())
+
+
+def plain(setup: Setup) -> dict[str, Any]:
+    """A setup as JSON has it. Where prepared images are kept has no part in what comes out."""
+    made = asdict(replace(setup, prepared=None))
+    return json.loads(json.dumps({name: value for name, value in made.items() if name != "prepared"}, default=str))
+
+
+def key(setup: Setup) -> str:
+    """The name of a point: hexadecimal digits of a hash of everything that has a part in its result. Where a trace lies
+    and what it is called have none; what is in it has."""
+    from flashfs.ftl import scheme
+    from flashfs.replay.precondition import Precondition
+
+    source = _source(setup)
+    made = plain(setup)
+    if setup.trace is not None:
+        made |= {"source": _content_hash(Path(setup.source)), "format": source.describe()["format"]}
+    else:
+        made["source"] = source.hash()
+    if setup.image is not None:
+        made["image"] = _content_hash(setup.image)
+    made["options"] = scheme(setup.ftl).resolve(setup.options)
+    made["precondition"] = Precondition.parse(setup.precondition).canonical()
+    made |= {"code": code(), "ftl_code": _ftl_code(setup.ftl)}
+    return hashlib.sha256(json.dumps(made, sort_keys=True, default=str).encode()).hexdigest()[:KEY_DIGITS]
+
+
+def _content_hash(path: Path) -> str:
+    """Of a trace or an image, which is read for it once, not once a point."""
+    stat = path.stat()
+    return _hash_of(path, stat.st_mtime_ns, stat.st_size)
+
+
+@cache
+def _hash_of(path: Path, changed_ns: int, size_bytes: int) -> str:
+    from flashfs.replay.traces._content import Content
+
+    return Content(path).sha256()
+
+
+@cache
+def code() -> str:
+    """The program that replays: its version, and in a tree of sources, in which versions stand still while the engine
+    changes, a hash of those."""
+    root = Path(flashfs.__file__).parent
+    if not (root / "_core.pyx").exists():  # an installed one: the version says all
+        return flashfs.__version__
+    digest = hashlib.sha256()
+    for package in (root, root.parent / "nandimg"):
+        for path in sorted(package.rglob("*")):
+            inside = path.relative_to(root.parent)
+            if path.suffix in CODE and inside.parts[1] not in BYSTANDERS:
+                digest.update(f"{inside}\0".encode())
+                digest.update(path.read_bytes())
+    return f"{flashfs.__version__}+{digest.hexdigest()[:KEY_DIGITS]}"
+
+
+def _ftl_code(name: str) -> str | None:
+    """A hash of the file that somebody's own FTL is in: what its author changes between two sweeps."""
+    from flashfs.ftl import SCHEMES, installed
+
+    if name in SCHEMES:
+        return None
+    module = installed()[name].module if name in installed() else name.partition(":")[0]
+    file = sys.modules[module].__file__  # whoever asked for the scheme imported it
+    if file is None:
+        raise FlashfsError(f"FTL {name}: {module} is in no file")
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+def saved_row(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sweep keeps of a point, as a row: its result, or what it was with the error in its place."""
+    from flashfs.replay.results import row
+
+    if "result" in saved:
+        return {**row(saved["result"]), "key": saved["key"], "config.code": saved["code"], "error": None}
+    point = dict(saved["point"])
+    source = point.pop("source")
+    config = {f"config.{name}": value for name, value in row(point).items()}
+    return {
+        "ftl": point["ftl"], "source": source, **config, "key": saved["key"], "config.code": saved["code"],
+        "error": saved["error"],
+    }  # fmt: skip

@@ -1,0 +1,268 @@
+"""Results as rows: a parquet or csv file that grows with each replay, and any number of such files as one data frame.
+
+A row is a result with its nested names joined by dots (``latency_us.read.p99``, ``config.geometry.dies``), and holds
+everything that produced it. Series and histograms are columns of lists; csv, which has none, holds them as JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flashfs.errors import FlashfsError, UsageError
+
+if TYPE_CHECKING:
+    import polars
+
+    Rows = Sequence[Mapping[str, Any]]
+
+FORMATS = (".parquet", ".csv")  #: that are written; .json, as `replay --json` prints it, is read too
+POINTS = "points"  #: in the folder of a sweep: a file for each result
+JOINED = "results.parquet"  #: beside it, as long as no sweep is under way: all of them, in the order of the sweep
+NEEDED = ("ftl", "source")  #: columns without which rows are no results
+#: columns that are text even where they look like a number
+TEXTS = frozenset(
+    {"key", "ftl", "source", "error", "config.ftl", "config.version", "config.code", "config.source_hash"}
+)
+LISTS = ("series.", "histograms.")  #: columns of numbers, of as many as there are
+
+
+class ResultsError(FlashfsError):
+    """A file that should hold results and does not."""
+
+
+def row(result: Mapping[str, Any]) -> dict[str, Any]:
+    """One result, flat: ``{"host": {"read": 1}}`` is ``{"host.read": 1}``. Series and histograms stay lists, any other
+    list is JSON; an empty dict leaves no trace."""
+    out: dict[str, Any] = {}
+    _flatten("", result, out)
+    return out
+
+
+def _flatten(prefix: str, value: Any, out: dict[str, Any]) -> None:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            _flatten(f"{prefix}.{name}" if prefix else str(name), inner, out)
+    elif isinstance(value, list | tuple):
+        out[prefix] = list(value) if prefix.startswith(LISTS) else json.dumps(value)
+    elif value is None or isinstance(value, bool | int | float | str):
+        out[prefix] = value
+    else:
+        out[prefix] = str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def frame(rows: Rows) -> polars.DataFrame:
+    """Rows as a polars DataFrame. A column has one type: of rows that disagree about a name's, the values become text
+    (or decimals, if all are numbers). What a row lacks is null."""
+    import polars
+
+    names = list(dict.fromkeys(name for one in rows for name in one))
+    return polars.DataFrame([_column(name, [one.get(name) for one in rows]) for name in names])
+
+
+def _column(name: str, values: list[Any]) -> polars.Series:
+    import polars as pl
+
+    there = [value for value in values if value is not None]
+    if there and all(isinstance(value, list) for value in there):
+        whole = all(isinstance(item, int) for value in there for item in value)
+        return pl.Series(name, values, pl.List(pl.Int64 if whole else pl.Float64), strict=False)
+    if any(isinstance(value, list) for value in there):
+        values = [json.dumps(value) if isinstance(value, list) else value for value in values]
+    kinds = {type(value) for value in there}
+    if not kinds:
+        return pl.Series(name, values, pl.String if name in TEXTS else pl.Null)
+    if kinds == {bool}:
+        return pl.Series(name, values, pl.Boolean)
+    fits = all(-(1 << 63) <= value < 1 << 63 for value in there if isinstance(value, int))
+    if kinds == {int} and fits:
+        return pl.Series(name, values, pl.Int64)
+    if kinds <= {int, float} and fits:
+        return pl.Series(name, values, pl.Float64, strict=False)
+    return pl.Series(name, [None if value is None else str(value) for value in values], pl.String)
+
+
+def write(path: Path, rows: Rows, *, append: bool = True) -> int:
+    """Put ``rows`` into ``path`` (.parquet or .csv), behind those that it has unless ``append`` is False; returns how
+    many it has then. The file is replaced in one piece: a reader, or a crash, sees all of the rows or those before.
+    Writers of one file take turns."""
+    check_name(path)
+    with _turn(path.parent):
+        before = _rows_of(path) if append and path.exists() else []
+        table = frame([*before, *rows])
+        with replacing(path) as draft:
+            if path.suffix == ".csv":
+                draft.write_text(_csv(table))
+            else:
+                table.write_parquet(draft)
+    return len(table)
+
+
+def check_name(path: Path) -> None:
+    """UsageError if the name does not say in which format to write."""
+    if path.suffix not in FORMATS:
+        raise UsageError(f"--out {path}: a name that ends in {' or '.join(FORMATS)} would do")
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Only one process at a time is inside for a folder. The lock is on the folder itself: no file of its own to clear
+    away, and the kernel lets go of it however the process ends."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to that becomes ``path``, durably, when all of it is there; nothing is left behind if not."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        yield draft
+        handle = os.open(draft, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _csv(table: polars.DataFrame) -> str:
+    out = io.StringIO()
+    to = csv.writer(out, lineterminator="\n")
+    to.writerow(table.columns)
+    for values in table.iter_rows():
+        to.writerow([_cell(value) for value in values])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool | list):
+        return json.dumps(value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def read(paths: Iterable[str | Path]) -> polars.DataFrame:
+    """All rows of these files (.parquet, .csv, .json, or the folder of a sweep), in their order. ResultsError names the
+    file that holds no results, OSError the one that cannot be read."""
+    rows = [one for path in paths for one in _rows_of(Path(path))]
+    if not rows:
+        raise ResultsError("no results in what was given")
+    return frame(rows)
+
+
+def _rows_of(path: Path) -> list[dict[str, Any]]:
+    rows = [one for file in _files(path) for one in _read_one(file)]
+    for one in rows:
+        for name in NEEDED:
+            if not isinstance(one.get(name), str):
+                raise ResultsError(f"{path}: no results of flashfs: a row has no {name}; what --out wrote would do")
+    return rows
+
+
+def _files(path: Path) -> list[Path]:
+    """What a name stands for: itself, or the results of a sweep, however far it is."""
+    if not path.is_dir():
+        return [path]
+    if (path / JOINED).exists():
+        return [path / JOINED]
+    found = sorted((path / POINTS).glob("*.json"))
+    if not found:
+        raise ResultsError(f"{path}: no sweep in this folder; the files that --out wrote would do")
+    return found
+
+
+def _read_one(path: Path) -> list[dict[str, Any]]:
+    try:
+        if path.suffix == ".parquet":
+            return _from_parquet(path)
+        text = path.read_text()
+        if path.suffix == ".csv":
+            return _from_csv(text)
+        if path.suffix == ".json":
+            return _from_json(json.loads(text))
+    except (ValueError, csv.Error) as error:  # bytes that are no text are a ValueError too
+        raise ResultsError(f"{path}: no {path.suffix[1:]} that can be read ({_first_line(error)})") from None
+    raise UsageError(f"{path}: .parquet, .csv, .json or the folder of a sweep would do")
+
+
+def _from_parquet(path: Path) -> list[dict[str, Any]]:
+    import polars
+
+    with path.open("rb") as file:  # a name may have * and ? in it, which polars takes for a pattern
+        try:
+            return list(polars.read_parquet(file).iter_rows(named=True))
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+            raise ValueError(_first_line(error)) from None
+
+
+def _from_csv(text: str) -> list[dict[str, Any]]:
+    csv.field_size_limit(1 << 30)  # a histogram is longer than the 128 KiB that it takes for an error
+    lines = list(csv.reader(io.StringIO(text)))
+    if not lines:
+        raise ValueError("empty")
+    names = lines[0]
+    out = []
+    for number, cells in enumerate(lines[1:], 2):
+        if len(cells) != len(names):
+            raise ValueError(f"line {number}: {len(cells)} cells, {len(names)} would do")
+        out.append({name: _value(name, cell) for name, cell in zip(names, cells, strict=True)})
+    return out
+
+
+def _value(name: str, cell: str) -> Any:
+    """What was written as ``cell``: a number only if it would be written just so."""
+    if cell == "":
+        return None
+    if name in TEXTS:
+        return cell
+    if cell in ("true", "false"):
+        return cell == "true"
+    if name.startswith(LISTS):
+        found = json.loads(cell)
+        if not isinstance(found, list) or not all(_is_number(item) for item in found):
+            raise ValueError(f"{name}: a list of numbers would do")
+        return found
+    for number in (int, float):
+        try:
+            value = number(cell)
+        except ValueError:
+            continue
+        if _cell(value) == cell:
+            return value
+    return cell
+
+
+def _from_json(data: Any) -> list[dict[str, Any]]:
+    """What `replay --json` printed, or one file of a sweep."""
+    from flashfs.replay.points import saved_row
+
+    results = data if isinstance(data, list) else [data]
+    if not all(isinstance(one, dict) for one in results):
+        raise ValueError("objects would do")
+    try:
+        return [saved_row(one) if "point" in one else row(one) for one in results]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not what a sweep keeps of a point: {error}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,178 @@
+"""Sweeps: FTLs x traces x options x DRAM sizes, a file for each result, gone on with where they were broken off.
+
+A result's file is named by a hash of everything that produced it, and is there whole or not at all. So whoever runs the
+same sweep again, after a crash or with one size more, finds what is done by looking.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.plain import shown
+from flashfs.replay import points, results
+from flashfs.replay.workers import Outcome, Workers
+
+if TYPE_CHECKING:
+    from flashfs.replay.play import Setup
+
+
+
+def load(path: Path) -> list[Setup]:
+    """The points of a TOML file. UsageError, in one line, names the file and the key that will not do."""
+    try:
+        given = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: no TOML: {str(error).splitlines()[0]}") from None
+    try:
+        return points.expand(given, folder=path.parent)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sweep's results are: a file each in ``points``, and all of them in ``joined``."""
+
+    points: Path
+    joined: Path
+
+    @classmethod
+    def at(cls, out: Path) -> Place:
+        """``out`` is the joined file (.parquet or .csv), or a folder for everything."""
+        if out.suffix in results.FORMATS:
+            return cls(out.with_name(f"{out.name}.{results.POINTS}"), out)
+        return cls(out / results.POINTS, out / results.JOINED)
+
+    def file(self, key: str) -> Path:
+        return self.points / f"{key}.json"
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Make the folders, keep a second sweep out, clear away what a killed one had not finished to write."""
+        if self.joined.exists() and not self.points.exists():
+            raise UsageError(f"--out {self.joined}: it is there, and of no sweep; another name would do")
+        try:
+            self.points.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise UsageError(f"--out {self.points.parent}: a folder, or a name for one, would do") from None
+        handle = os.open(self.points, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for draft in self.points.glob(".*.draft"):
+                draft.unlink(missing_ok=True)
+            yield
+        except BlockingIOError:
+            raise FlashfsError(f"{self.points}: another sweep is at work there") from None
+        finally:
+            os.close(handle)
+
+    def saved(self, key: str) -> dict[str, Any] | None:
+        """What there is of a point, if anything."""
+        try:
+            found = json.loads(self.file(key).read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or found.get("key") != key or not ("result" in found or "error" in found):
+            raise FlashfsError(f"{self.file(key)}: no result of a sweep; without that file it is made anew")
+        return found
+
+    def save(self, key: str, setup: Setup, outcome: Outcome) -> None:
+        saved: dict[str, Any] = {"key": key, "code": points.code(), "point": points.plain(setup)}
+        saved |= {"error": outcome.error} if outcome.error is not None else {"result": outcome.result}
+        with results.replacing(self.file(key)) as draft:
+            draft.write_text(json.dumps(saved))
+
+
+@dataclass
+class Report:
+    """How a sweep went: how many points it has, of how many the result was there before, the rows of all that are
+    there now, and for each point that failed what it was and why."""
+
+    total: int = 0
+    before: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Listener:
+    """Hears how a sweep goes. This one does nothing with it."""
+
+    def begin(self, total: int, before: int) -> None:
+        """``before`` of ``total`` points have their result from an earlier run."""
+
+    def playing(self, setup: Setup, done: int, total: int | None) -> None:
+        """So many requests of a point are done."""
+
+    def end(self, setup: Setup, error: str | None) -> None:
+        """A point has its result on disk, or failed."""
+
+
+def run(setups: list[Setup], out: Path, workers: Workers, listener: Listener | None = None) -> Report:
+    """Replay the points that have no result yet, and join all results into one file; what failed before is tried again.
+
+    Broken off in any way, it leaves each result that there was. Raises FlashfsError if the place is another sweep's.
+    """
+    listener = listener or Listener()
+    place = Place.at(out)
+    keyed = {points.key(setup): setup for setup in setups}
+    with place.open():
+        left = {key: setup for key, setup in keyed.items() if "result" not in (place.saved(key) or {})}
+        report = Report(len(keyed), len(keyed) - len(left))
+        listener.begin(report.total, report.before)
+        if left:
+            place.joined.unlink(missing_ok=True)  # until it is made again, the folder says how far the sweep is
+        try:
+            _play(left, place, workers, listener)
+        finally:
+            _join(keyed, place, report)
+    return report
+
+
+def _play(left: Mapping[str, Setup], place: Place, workers: Workers, listener: Listener) -> None:
+    def progress(key: str, done: int, total: int | None) -> None:
+        listener.playing(left[key], done, total)
+
+    with closing(workers.outcomes(left.items(), progress)) as outcomes:
+        for outcome in outcomes:
+            place.save(outcome.key, left[outcome.key], outcome)
+            listener.end(left[outcome.key], outcome.error)
+
+
+
+
+def _join(keyed: Mapping[str, Setup], place: Place, report: Report) -> None:
+    """In the order of the points, whoever was quicker."""
+    for key, name in zip(keyed, names(keyed.values()), strict=True):
+        saved = place.saved(key)
+        if saved is not None:
+            report.rows.append(points.saved_row(saved))
+            if "error" in saved:
+                report.failed.append((name, saved["error"]))
+    if report.rows:
+        results.write(place.joined, report.rows, append=False)
+
+
+def names(setups: Iterable[Setup]) -> list[str]:
+    """Points for people: the FTL, the source, and whatever else is not the same for all."""
+    flat = [results.row(points.plain(setup)) for setup in setups]
+    names = dict.fromkeys(column for one in flat for column in one if column not in ("ftl", "source"))
+    columns = [column for column in names if len({str(one.get(column)) for one in flat}) > 1]
+    return [
+        ", ".join([one["ftl"], one["source"], *(_said(c, one[c]) for c in columns if one.get(c) is not None)])
+        for one in flat
+    ]
+
+
+def _said(column: str, value: Any) -> str:
+    return f"{column.rpartition('.')[2]}={shown(value) if column == 'dram' else value}"

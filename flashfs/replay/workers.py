@@ -1,0 +1,232 @@
+"""Who replays the points of a sweep: this process, processes beside it, or the workers of a Dask cluster.
+
+Each takes points and yields what became of them in the order in which that is known: the result, or why there is none
+in one line. A point that fails, or takes its process with it, takes nothing else along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flashfs.errors import FlashfsError, UsageError, one_line
+
+if TYPE_CHECKING:
+    from flashfs.replay.play import Setup
+
+PLAYER = "flashfs.replay.play:run"  #: what is called with a Setup and a function that hears how far it is
+CONNECT_S = 10
+TOLD_S = 0.1  #: seconds between two words of a worker about how far it is
+
+Progress = Callable[[str, int, int | None], None]  #: (key, requests done, of how many if that is known)
+Task = tuple[str, "Setup"]  #: a point and its key
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a point: ``result``, or the line that says why there is none."""
+
+    key: str
+    result: dict[str, Any] | None
+    error: str | None = None
+
+
+class Workers(Protocol):
+    def outcomes(self, tasks: Iterable[Task], progress: Progress) -> Generator[Outcome, None, None]:
+        """One for each task. To close the iterator ends what is under way."""
+
+
+def attempt(player: str, setup: Setup, progress: Callable[[int, int | None], None] | None = None) -> tuple[str, str]:
+    """("result", JSON) or ("error", why in one line)."""
+    module, _, name = player.partition(":")
+    try:
+        found = getattr(import_module(module), name)(setup, progress)
+        return "result", json.dumps(found)
+    except Exception as error:  # whatever it is, the next point is not to pay for it; the sweep ends with exit code 1
+        return "error", one_line(error)[0]
+
+
+def outcome(key: str, said: tuple[str, str]) -> Outcome:
+    kind, text = said
+    return Outcome(key, json.loads(text)) if kind == "result" else Outcome(key, None, text)
+
+
+class Here:
+    """One point after the other in this process."""
+
+    def __init__(self, player: str = PLAYER) -> None:
+        self.player = player
+
+    def outcomes(self, tasks: Iterable[Task], progress: Progress) -> Generator[Outcome, None, None]:
+        for key, setup in tasks:
+            yield outcome(key, attempt(self.player, setup, partial(progress, key)))
+
+
+class Processes:
+    """``jobs`` processes of this machine, each a new interpreter: a fork of a process with threads (polars has some)
+    may never come to itself, and multiprocessing's spawn runs the caller's script again.
+
+    Each is at the other end of a socket. When that closes, because this process has ended in whatever way, so do they.
+    """
+
+    def __init__(self, jobs: int, player: str = PLAYER) -> None:
+        self.jobs = jobs
+        self.player = player
+
+    def outcomes(self, tasks: Iterable[Task], progress: Progress) -> Generator[Outcome, None, None]:
+        waiting = deque(tasks)
+        busy: dict[Connection, Worker] = {}
+        try:
+            for _ in range(min(self.jobs, len(waiting))):
+                worker = Worker(self.player)
+                busy[worker.pipe] = worker.take(*waiting.popleft())
+            while busy:
+                for pipe in wait(list(busy)):
+                    worker = busy[pipe]  # type: ignore[index]
+                    found = worker.hear(progress)
+                    if found is None:
+                        continue
+                    del busy[worker.pipe]
+                    if waiting:
+                        next_one = worker if worker.alive else Worker(self.player)
+                        busy[next_one.pipe] = next_one.take(*waiting.popleft())
+                    if worker.pipe not in busy:
+                        worker.end()
+                    yield found
+        finally:
+            for worker in busy.values():
+                worker.end()
+
+
+class Worker:
+    """One process, and the point that it is at."""
+
+    def __init__(self, player: str) -> None:
+        from flashfs.ftl import SEARCHED
+
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "flashfs.replay.worker", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)},
+            )  # fmt: skip
+        self.pipe = Connection(ours.detach())
+        self.alive = True
+        self.key = ""
+        self._tell((player, list(SEARCHED)))
+
+    def take(self, key: str, setup: Setup) -> Worker:
+        self.key = key
+        self._tell(setup)
+        return self
+
+    def _tell(self, message: Any) -> None:
+        with suppress(OSError):  # it has died: hear() will find that out, and say how
+            self.pipe.send(message)
+
+    def hear(self, progress: Progress) -> Outcome | None:
+        """What became of its point; None as long as it only says how far it is."""
+        try:
+            message = self.pipe.recv()
+        except (EOFError, OSError):
+            self.alive = False
+            return Outcome(self.key, None, f"its process ended before it did: {self._how()}")
+        if message[0] == "progress":
+            progress(self.key, *message[1:])
+            return None
+        return outcome(self.key, message)
+
+    def _how(self) -> str:
+        code = self.process.wait()
+        if code >= 0:
+            return f"exit code {code}"
+        return f"signal {-code}{' (out of memory?)' if code == -9 else ''}"
+
+    def end(self) -> None:
+        """Without a word: it keeps nothing."""
+        self.pipe.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class Cluster:
+    """The workers of a Dask cluster, by the address of its scheduler. They need the same flashfs, and see the same
+    traces under the same names."""
+
+    def __init__(self, address: str, player: str = PLAYER) -> None:
+        self.address = address
+        self.player = player
+
+    def outcomes(self, tasks: Iterable[Task], progress: Progress) -> Generator[Outcome, None, None]:
+        distributed = _distributed()
+        try:
+            _knock(self.address)
+            client = distributed.Client(self.address, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            line = " ".join(str(error).split())
+            raise FlashfsError(f"--scheduler {self.address}: no scheduler answers ({line})") from None
+        with client:
+            _same_program(client, self.address)
+            keys = {}
+            for key, setup in tasks:  # pure: the same point of two sweeps is replayed once
+                keys[client.submit(attempt, self.player, setup, key=f"flashfs-{key}", retries=0)] = key
+            try:
+                yield from self._finished(distributed.as_completed(list(keys), loop=client.loop), keys)
+            finally:
+                with suppress(Exception):  # the scheduler may be gone; whatever it is, our own error matters more
+                    client.cancel(list(keys))
+
+    def _finished(self, completed: Any, keys: dict[Any, str]) -> Generator[Outcome, None, None]:
+        for future in completed:
+            if future.status == "finished":
+                yield outcome(keys[future], future.result())
+            elif future.status == "cancelled":
+                raise FlashfsError(f"--scheduler {self.address}: it went away; the same command goes on where it was")
+            else:
+                yield Outcome(keys[future], None, one_line(future.exception())[0])
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise UsageError("--scheduler needs the package distributed: pip install 'flashfs[cluster]' would do") from None
+    import logging
+
+    for name in ("distributed", "tornado"):  # what it has to say in many lines, we say in one
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return distributed
+
+
+def _knock(address: str) -> None:
+    """OSError or ValueError if nobody is there. A Client that found nobody leaves its event loop running, and whichever
+    thread collects it as rubbish waits for that."""
+    from distributed.comm import get_address_host_port
+
+    socket.create_connection(get_address_host_port(address), CONNECT_S).close()
+
+
+def _same_program(client: Any, address: str) -> None:
+    """FlashfsError if there is nobody to work, or a worker whose results would not be ours."""
+    from flashfs.replay.points import code
+
+    found = client.run(code, on_error="return")
+    if not found:
+        raise FlashfsError(f"--scheduler {address}: it has no workers")
+    for worker, version in sorted(found.items()):
+        if isinstance(version, Exception):
+            raise FlashfsError(f"--scheduler {address}: worker {worker}: {one_line(version)[0]}")
+        if version != code():
+            raise FlashfsError(f"--scheduler {address}: worker {worker} has flashfs {version}: {code()} would do")

@@ -1,0 +1,229 @@
+"""What a table of names and values stands for, and the names that results are filed under."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from trace_files import DATA
+
+import nandimg
+from flashfs.cli.shape import geometry_of
+from flashfs.device import Device
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.replay import points
+from nandimg.presets import PRESETS
+
+SMALL = {"source": "uniform:ops=10", "preset": "small-64m"}
+
+
+def test_every_combination() -> None:
+    setups = points.expand(
+        {
+            "ftl": ["pagemap", "slimftl"], "source": ["uniform:ops=10", "zipf:ops=10"], "dram": ["4M", 1 << 23, "none"],
+            "size": "32M", "opt": {"buffer": 8, "slimftl": {"shift": [0, 4]}},
+        }
+    )  # fmt: skip
+    assert len(setups) == 2 * 3 * (1 + 2)
+    assert [(s.source, s.dram, s.ftl, s.options.get("shift")) for s in setups[:4]] == [
+        ("uniform:ops=10", 4 << 20, "pagemap", None), ("uniform:ops=10", 4 << 20, "slimftl", 0),
+        ("uniform:ops=10", 4 << 20, "slimftl", 4), ("uniform:ops=10", 8 << 20, "pagemap", None),
+    ]  # fmt: skip
+    assert all(s.options["buffer"] == 8 and s.geometry.logical_bytes == 32 << 20 for s in setups)
+    assert len({points.key(setup) for setup in setups}) == len(setups)
+
+
+def test_flags_are_read_as_the_commands_read_them() -> None:
+    [setup] = points.expand(
+        {
+            "source": "msr.csv", "size": "64M", "page-size": "8k", "pages_per_block": 64, "channels": 2, "dies": 4,
+            "op": 0.25, "oob": 64, "qd": "16", "shift": "-3584", "fit": "pack", "pack": "4k", "loops": 2, "first": "1k",
+            "speedup": 2, "precondition": "fill",
+        },
+        folder=DATA,
+    )  # fmt: skip
+    geometry, trace = setup.geometry, setup.trace
+    assert (geometry.page_bytes, geometry.pages_per_block, geometry.channels, geometry.dies) == (8192, 64, 2, 4)
+    assert (geometry.logical_bytes, geometry.oob_bytes, round(geometry.op, 2)) == (64 << 20, 64, 0.25)
+    assert trace is not None
+    assert (trace.shift_bytes, trace.fit, trace.pack_bytes, trace.loops, trace.first) == (-3584, "pack", 4096, 2, 1000)
+    assert (setup.source, setup.qd, trace.speedup, setup.precondition) == (str(DATA / "msr.csv"), 16, 2.0, "fill")
+
+
+def test_a_chip_of_few_words_is_that_of_the_other_commands() -> None:
+    [setup] = points.expand({"source": "uniform:ops=10", "size": "64M", "op": 0.2})
+    assert setup.geometry == geometry_of(None, "64M", None, op=0.2)
+    [setup] = points.expand({"source": "uniform:ops=10"})
+    assert setup.geometry == geometry_of(None, None, None)
+
+
+def test_an_option_goes_to_those_that_know_it() -> None:
+    setups = points.expand({**SMALL, "ftl": ["pagemap", "slimftl"], "opt": {"shift": [1, 2], "buffer": 8}})
+    assert [(s.ftl, s.options) for s in setups] == [
+        ("pagemap", {"buffer": 8}), ("slimftl", {"shift": 1, "buffer": 8}), ("slimftl", {"shift": 2, "buffer": 8}),
+    ]  # fmt: skip
+
+
+def test_seeds_are_the_workloads() -> None:
+    setups = points.expand({"source": ["uniform", "zipf:ops=9", str(DATA / "msr.csv")], "seed": [1, 2], "size": "16M"})
+    assert [setup.source for setup in setups] == [
+        "uniform:seed=1", "uniform:seed=2", "zipf:ops=9,seed=1", "zipf:ops=9,seed=2", str(DATA / "msr.csv"),
+    ]  # fmt: skip
+
+
+def test_an_image_is_a_whole_chip(tmp_path: Path) -> None:
+    path = tmp_path / "chip"
+    nandimg.create(path, PRESETS["tiny-16"].geometry)
+    Device.open(path, ftl="slimftl").close()
+    given = {"source": "uniform:ops=10", "image": str(path)}
+    [setup] = points.expand(given)
+    assert (setup.ftl, setup.image, setup.geometry) == ("slimftl", path, PRESETS["tiny-16"].geometry)
+    before = points.key(setup)
+    with Device.open(path) as device:
+        device.write(0, bytes(512))
+    assert points.key(setup) != before
+    for name, value in (("ftl", "pagemap"), ("size", "1G"), ("backend", "file")):
+        with pytest.raises(UsageError, match=f"{name}: an image "):
+            points.expand({**given, name: value})
+
+
+def test_options_of_traces_are_not_for_workloads() -> None:
+    sources = [str(DATA / "msr.csv"), "uniform:ops=10"]
+    setups = points.expand({"source": sources, "fit": ["clip", "wrap"], "size": "64M"})
+    assert [(Path(s.source).name, s.trace.fit if s.trace else None) for s in setups] == [
+        ("msr.csv", "clip"), ("msr.csv", "wrap"), ("uniform:ops=10", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "source: a trace or a workload, or a list of them, would do"),
+        ({"source": []}, "source = []: a value"),
+        ({"source": 3}, "source = 3: a text would do"),
+        ({"source": "nonesuch"}, "nonesuch: no such trace, and no workload"),
+        ({"source": "uniform:nonesuch=1"}, "uniform:nonesuch=1: 'nonesuch=1': KEY=VALUE would do"),
+        ({**SMALL, "ftl": "nonesuch"}, "no FTL is called 'nonesuch'"),
+        ({**SMALL, "ftl": ["pagemap", "pagemap"]}, "ftl = 'pagemap': it is there twice"),
+        ({**SMALL, "dram": "4q"}, "dram = '4q': a size above 0, as 4k or 1M, would do"),
+        ({**SMALL, "dram": True}, "dram = True: a size above 0, as 4k or 1M, would do"),
+        ({**SMALL, "dram": 0}, "dram = 0: a size above 0"),
+        ({**SMALL, "qd": -1}, "qd = -1: "),
+        ({**SMALL, "qd": 1.5}, "qd = 1.5: "),
+        ({**SMALL, "seed": -1}, "seed = -1: a whole number from 0 on would do"),
+        ({"source": "uniform:seed=1", "seed": 2}, "seed is there twice"),
+        ({**SMALL, "backend": "tape"}, "backend = 'tape': meta or file would do"),
+        ({**SMALL, "plp": 1}, "plp = 1: true or false would do"),
+        ({**SMALL, "precondition": "much"}, "--precondition much: none, fill, steady would do"),
+        ({**SMALL, "speedup": 0}, "speedup = 0: a number above 0 would do"),
+        ({**SMALL, "nonesuch": 1}, "nonesuch: no such key; source, ftl, "),
+        ({**SMALL, "page-size": 1, "page_size": 2}, "page_size: it is there twice"),
+        ({**SMALL, "preset": "nonesuch"}, "preset = 'nonesuch': oracle-1g, "),
+        ({**SMALL, "size": "1G"}, "preset = 'small-64m': it is a whole chip: leave size out"),
+        ({**SMALL, "opt": 3}, "opt = 3: a table of NAME = VALUE would do"),
+        ({**SMALL, "opt": {"nonesuch": 1}}, "opt.nonesuch: buffer, "),
+        ({**SMALL, "opt": {"pagemap": {"nonesuch": 1}}}, "option nonesuch: pagemap has "),
+        ({**SMALL, "opt": {"slimftl": {}}}, "opt.slimftl: options of an FTL that is not in ftl: pagemap would do"),
+        ({**SMALL, "opt": {"buffer": []}}, "opt.buffer = []: a value"),
+        ({**SMALL, "ftl": "slimftl", "opt": {"shift": 99}}, "option shift=99: a whole number from 0 to "),
+        ({"source": str(DATA / "msr.csv"), "fit": "squeeze"}, "fit squeeze: clip, wrap, scale, pack would do"),
+        ({"source": str(DATA / "msr.csv"), "format": "nonesuch"}, "format nonesuch: "),
+    ],
+)  # fmt: skip
+def test_what_will_not_do_is_told_in_one_line(given: dict[str, object], said: str) -> None:
+    with pytest.raises(FlashfsError) as caught:
+        points.expand(given)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_geometry_that_cannot_be_is_told() -> None:
+    with pytest.raises(Exception, match="page_bytes is 3000: a power of two would do"):
+        points.expand({"source": "uniform:ops=10", "page_size": 3000})
+
+
+def key(**given: object) -> str:
+    [setup] = points.expand({**SMALL, **given})
+    return points.key(setup)
+
+
+def test_a_name_is_of_everything_that_makes_a_result() -> None:
+    keys = [
+        key(), key(ftl="slimftl"), key(opt={"buffer": 8}), key(dram="4M"), key(qd=4), key(seed=2), key(plp=True),
+        key(precondition="fill"), key(preset="demo-1g"), key(source="uniform:ops=11"), key(backend="file"),
+    ]  # fmt: skip
+    assert len(set(keys)) == len(keys)
+    assert key() == key(ftl="pagemap", opt={"buffer": -1})  # the default, said
+    assert key() == key(source="uniform:write=1,ops=10") == key(seed=1)
+    assert key(seed=2) == key(source="uniform:ops=10,seed=2")
+    assert key() == key(precondition="none") == key(prepared="somewhere")
+
+
+def test_a_trace_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    one, other, packed = (tmp_path / name for name in ("one.csv", "other.csv", "packed.gz"))
+    shutil.copy(DATA / "msr.csv", one)
+    shutil.copy(DATA / "msr.csv", other)
+    packed.write_bytes(gzip.compress(one.read_bytes()))
+    assert key(source=str(one)) == key(source=str(other)) == key(source=str(packed))
+    before = key(source=str(one))
+    lines = one.read_text().splitlines(keepends=True)
+    one.write_text("".join(lines[:-1]))
+    os.utime(one, ns=(1, 1))
+    assert key(source=str(one)) != before
+    assert key(source=str(one), fit="wrap") != key(source=str(one))
+
+
+def test_a_changed_ftl_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (Path(__file__).parents[2] / "examples" / "minimal.py").read_text()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_ftl_of_a_test.py").write_text(source)
+    before = key(ftl="own_ftl_of_a_test:Minimal")
+    (tmp_path / "own_ftl_of_a_test.py").write_text(source + "\n# another thought\n")
+    assert key(ftl="own_ftl_of_a_test:Minimal") != before
+
+
+def test_the_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what replays, not of what prints it."""
+    for folder in ("flashfs/ftl", "flashfs/cli", "nandimg"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "flashfs/__init__.py").touch()
+    (tmp_path / "nandimg/_chip.pyx").touch()
+    monkeypatch.setattr(points.flashfs, "__file__", str(tmp_path / "flashfs/__init__.py"))
+
+    def code() -> str:
+        points.code.cache_clear()
+        return points.code()
+
+    try:
+        assert code() == points.flashfs.__version__  # an installed one
+        (tmp_path / "flashfs/_core.pyx").touch()
+        found = [code()]
+        (tmp_path / "flashfs/cli/plot.py").write_text("1")
+        assert code() == found[0]
+        for name in ("flashfs/_core.pyx", "flashfs/ftl/new.py", "nandimg/_chip.pyx"):
+            (tmp_path / name).write_text("2")
+            found.append(code())
+        assert len(set(found)) == 4
+    finally:
+        points.code.cache_clear()
+
+
+def test_a_failed_point_is_a_row_too() -> None:
+    [setup] = points.expand({**SMALL, "dram": "4M"})
+    saved = {"key": "k", "code": "c", "point": points.plain(setup), "error": "too small"}
+    row = points.saved_row(saved)
+    assert (row["ftl"], row["source"], row["error"], row["key"]) == ("pagemap", "uniform:ops=10", "too small", "k")
+    assert row["config.dram"] == 4 << 20
+    assert row["config.geometry.page_bytes"] == 4096
+
+
+def test_a_message_names_no_trace_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(FlashfsError, match="empty: empty"):
+        points.expand({"source": "empty"}, folder=tmp_path)
+    with pytest.raises(UsageError, match="no such trace"):
+        points.expand({"source": "gone"}, folder=tmp_path)
