@@ -503,6 +503,9 @@ cdef class LearnedMap(Mapping):
             "group_directory": (directory, directory),
         }
 
+    def is_exact(self):
+        return self.gamma == 0
+
     def from_kernel(self):
         return self.table.sizes()["from_kernel"]
 
