@@ -163,7 +163,7 @@ cdef class Mapping:
         raise NotImplementedError
 
     def is_exact(self):
-        """Whether look-ups hardly ever guess. If they do, nothing looks at a page before it is read: each look counts."""
+        """Whether look-ups hardly ever guess. If they do, nothing looks at a page before it is read: a look counts."""
         return True
 
     def from_kernel(self):

@@ -574,7 +574,7 @@ cdef class SegmentTable:
 
     def sizes(self):
         """Bytes: ``segments`` (8 each), ``crb``, ``levels``, ``heads``, ``directory`` and their sum, ``modelled``;
-        ``paper``, the first two; ``allocated``, the memory that the table really has, ``from_kernel`` of it not by way of
+        ``paper``, the first two; ``allocated``, the memory that the table really has, ``from_kernel`` of it without
         malloc."""
         return {
             "segments": self.segments * SEGMENT_BYTES,

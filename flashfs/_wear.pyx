@@ -36,7 +36,7 @@ cdef class WearLevel:
 
     cdef int scan(self) noexcept nogil:
         """Queue the closed blocks that lag; next scan when one could lag (the least erase count never falls). The log's
-        blocks rest until the next checkpoint: if one lags, that is due, but not before the chip was written once over."""
+        blocks rest until the next checkpoint: if one lags, that is due, but not before the chip was written over."""
         cdef uint32_t block, wear, least = NONE
         for block in range(self.ssd.pool.blocks):
             if self.ssd.pool.state[block] == STATE_BAD:

@@ -230,7 +230,8 @@ def dram(setting: Setting) -> Counts:
         lpas: Any = np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32)
         device.ssd.write_pages(lpas)
     if not modelled:  # a map may be small as long as all lies in order
-        device.ssd.write_pages(np.random.default_rng(setting.seed).integers(0, pages, pages // 4, dtype=np.uint32))
+        lpas = np.random.default_rng(setting.seed).integers(0, pages, pages // 4, dtype=np.uint32)
+        device.ssd.write_pages(lpas)
     device.flush()
     after = _held() + device.ssd.mapping.from_kernel()
     counts = _tables(device)

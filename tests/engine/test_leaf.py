@@ -386,7 +386,7 @@ def test_every_cut_of_a_bent_workload() -> None:
 
 
 def test_a_damaged_page_hides_no_other_that_is_guessed_to_be_there() -> None:
-    """Its neighbours are asked, one read each; its own LPA gives EIO, is still known to be there, and can be written."""
+    """Its neighbours are asked, one read each; its own LPA gives EIO, is known to be there, and can be written."""
     device = Device.memory(replace(GEOMETRY, lpas=600), "leaftl", {"gamma": 4, "buffer": 64})
     rnd = random.Random(6)
     run = [lpa for lpa in range(600) if rnd.random() < 0.7]
