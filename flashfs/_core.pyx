@@ -329,6 +329,9 @@ cdef class Ssd(Engine):
                         CAUSE_HOST, self.now_ns, self.buffer.run_ready)
             self.buffer.gathered(i, run)
             i += run
+        if self.budget:  # who wants pages in order has a map that grows by what is in them
+            with gil:
+                self.fit_cache()
         return 0
 
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,

@@ -477,6 +477,11 @@ cdef uint32_t divide(Fit* fit, uint32_t n, uint32_t from_point, Piece* out, uint
         kind[j] = inside < cost[start] + <uint32_t> PIECE_BYTES
         cost[j] = <uint16_t> (inside if kind[j] else cost[start] + <uint32_t> PIECE_BYTES)
         came[j] = <uint16_t> (open_at if kind[j] else start)
+    if n < fit.n and kind[n]:
+        start = steady_until(fit, n, start)
+        if start < n and cost[start] < inside:  # an accurate piece that goes on behind them saves the next its bytes
+            kind[n] = 0
+            came[n] = <uint16_t> start
     j = n
     while j > 0:
         ends[bounds] = <uint16_t> j

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -189,6 +189,7 @@ def bytes_of(pieces: NDArray[Any]) -> int:
 
 @settings(max_examples=200, deadline=None)
 @given(runs())
+@example(([(1, 1), (18, 2), (19, 3), (20, 4), (21, 5), (22, 6)], 1))  # a line ends within an accurate piece
 def test_smallest_takes_no_more_bytes_than_accurate_pieces_alone(run: tuple[Points, int]) -> None:
     points, gamma = run
     assert bytes_of(pieces_of(points, gamma, objective="smallest")) <= bytes_of(pieces_of(points, 0))
