@@ -39,6 +39,8 @@ MODULES = [
     "flashfs._slabs",
     "flashfs._group",
     "flashfs._segments",
+    "flashfs.ftl._leaf_found",
+    "flashfs.ftl.leaftl",
     "flashfs.crash._watched",
     "flashfs.fuse._late",
     "flashfs.fuse._native",

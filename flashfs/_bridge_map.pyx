@@ -219,7 +219,7 @@ cdef class PyMapping(Mapping):
             self.misses = 0
         return 0
 
-    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil:
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
         with gil:
             if self.guesses:
                 ppa = self.next_guess(lpa, ppa)
@@ -274,7 +274,8 @@ cdef class PyMapping(Mapping):
                 self.drop_unread()
             return self.sure(lpa)
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil:
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
+                   uint32_t before, uint32_t behind) except -1 nogil:
         cdef uint32_t i, ppa
         with gil:
             for i in range(n):

@@ -1,6 +1,8 @@
+# distutils: language = c++
 """The write buffer: pages that were acknowledged and wait to be programmed, found by LPA.
 
-It fills slot by slot and is emptied as a whole, in order of arrival, so what is programmed together lies together.
+It fills slot by slot and is emptied as a whole, in order of arrival, so what is programmed together lies together; or,
+for a scheme that wants it so, in order of LPAs.
 With power-loss protection each slot is also kept in the image's NVRAM, and a slot is never overwritten while its
 page counts: a torn NVRAM write then costs the new version only, which nobody was told of yet.
 """
@@ -10,6 +12,9 @@ from libc.string cimport memcpy, memset
 
 from flashfs._pool cimport NONE
 from nandimg._nand cimport Nand
+
+cdef extern from "<algorithm>" namespace "std" nogil:
+    void sort(uint64_t* first, uint64_t* last)
 
 cdef extern from "crc32c.h" nogil:
     void crc32c_setup()
@@ -28,13 +33,16 @@ def nvram_bytes(slots, page_bytes):
 
 
 cdef class WriteBuffer:
-    """``slots`` pages of DRAM (of which ``data`` is NULL if the chip keeps no user data)."""
+    """``slots`` pages of DRAM (of which ``data`` is NULL if the chip keeps no user data). ``run_most``, if not 0, is
+    how many pages at a time it hands out in LPA order."""
 
-    def __cinit__(self, Nand nand, uint32_t slots, bint in_nvram=False):
+    def __cinit__(self, Nand nand, uint32_t slots, bint in_nvram=False, uint32_t run_most=0):
         cdef uint32_t size = 4
         self.nand = nand
         self.slots = slots
         self.in_nvram = in_nvram
+        self.in_order = run_most > 0
+        self.run_most = run_most
         self.page_bytes = nand.page_bytes
         while size < 2 * slots:
             size *= 2
@@ -48,8 +56,27 @@ cdef class WriteBuffer:
             self.data = <uint8_t*> malloc(max(1, slots) * <uint64_t> nand.page_bytes)
         if not (self.lpa_of and self.seq_of and self.ready_ns and self.table and (self.data or not nand.keeps_data)):
             raise MemoryError
+        if self.in_order:
+            self._make_room()
+
+    def _make_room(self):
+        """For putting pages in order: a controller's DMA gathers them from where they are."""
+        self.turns = <uint64_t*> malloc(max(1, self.slots) * 8)
+        self.run_lpas = <uint32_t*> malloc(self.run_most * 4)
+        self.run_seqs = <uint64_t*> malloc(self.run_most * 8)
+        self.run_ready = <int64_t*> malloc(self.run_most * 8)
+        if self.nand.keeps_data:
+            self.run_data = <uint8_t*> malloc(self.run_most * <uint64_t> self.page_bytes)
+        if not (self.turns and self.run_lpas and self.run_seqs and self.run_ready
+                and (self.run_data or not self.nand.keeps_data)):
+            raise MemoryError
 
     def __dealloc__(self):
+        free(self.turns)
+        free(self.run_lpas)
+        free(self.run_seqs)
+        free(self.run_ready)
+        free(self.run_data)
         free(self.lpa_of)
         free(self.seq_of)
         free(self.ready_ns)
@@ -123,6 +150,36 @@ cdef class WriteBuffer:
         self.held = 0
         return 0
 
+    # --- in LPA order
+
+    cdef uint32_t sort(self) noexcept nogil:
+        """Put the held pages in the order of their LPAs; how many there are."""
+        cdef uint32_t slot, n = 0
+        for slot in range(self.used):
+            if self.lpa_of[slot] != NONE:
+                self.turns[n] = <uint64_t> self.lpa_of[slot] << 32 | slot
+                n += 1
+        sort(self.turns, self.turns + n)
+        return n
+
+    cdef int gather(self, uint32_t first, uint32_t n) noexcept nogil:
+        """Put side by side in ``run_*``: ``n`` pages, at most ``run_most``, from number ``first`` of that order on."""
+        cdef uint32_t i, slot
+        for i in range(n):
+            slot = <uint32_t> self.turns[first + i]
+            self.run_lpas[i] = self.lpa_of[slot]
+            self.run_seqs[i] = self.seq_of[slot]
+            if self.run_data != NULL:
+                memcpy(self.run_data + <uint64_t> i * self.page_bytes, self.page(slot), self.page_bytes)
+        return 0
+
+    cdef int gathered(self, uint32_t first, uint32_t n) noexcept nogil:
+        """Those pages are programmed: ``run_ready`` says when each was."""
+        cdef uint32_t i
+        for i in range(n):
+            self.ready_ns[<uint32_t> self.turns[first + i]] = self.run_ready[i]
+        return 0
+
     def survivors(self):
         """[(LPA, sequence number, page)] of the NVRAM slots that are whole, of all that the image has room for: the
         buffer that filled them may have been larger than this one."""
@@ -139,7 +196,9 @@ cdef class WriteBuffer:
 
     def tables(self):
         pages = self.slots * self.page_bytes if self.data != NULL else 0
-        return self.slots * (self.page_bytes + 20), pages + self.slots * 20 + (self.mask + 1) * 4
+        order = self.slots * 8 + self.run_most * (20 + (self.page_bytes if self.data != NULL else 0))
+        held = pages + self.slots * 20 + (self.mask + 1) * 4 + (order if self.in_order else 0)
+        return self.slots * (self.page_bytes + 20 + (2 if self.in_order else 0)), held
 
     def check(self):
         """Each held LPA is found in its slot; the counts add up."""

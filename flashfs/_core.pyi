@@ -20,6 +20,7 @@ class Ssd(Engine):
         *,
         buffer_pages: int = 0,
         plp: bool = False,
+        buffer_in_order: bool = False,
         durable: bool = True,
         wear_spread: int = 32,
         gc_reserve: int = 0,

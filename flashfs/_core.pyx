@@ -55,7 +55,8 @@ cdef class Ssd(Engine):
     """
 
     def __cinit__(self, Nand nand, uint32_t lpas, scheme_oob=0, *, uint32_t buffer_pages=0, bint plp=False,
-                  bint durable=True, uint32_t wear_spread=32, uint32_t gc_reserve=0, uint64_t checkpoint_every=0):
+                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t gc_reserve=0,
+                  uint64_t checkpoint_every=0):
         cdef uint32_t block_pages = nand.pages_per_block
         self.nand = nand
         self.lpas = lpas
@@ -70,7 +71,7 @@ cdef class Ssd(Engine):
         self.gc_need = 1
         self.gc_reserve = gc_reserve or (1 if nand.blocks < 64 else 2)
         self.pool = BlockPool(nand)
-        self.buffer = WriteBuffer(nand, buffer_pages, plp)
+        self.buffer = WriteBuffer(nand, buffer_pages, plp, RUN if buffer_in_order else 0)
         self.cache = DataCache(nand)
         self.reader = Reader(self, self.buffer, self.cache)
         self.meta = MetaLog(self)
@@ -183,7 +184,7 @@ cdef class Ssd(Engine):
             if self.cache.held:
                 for i in range(part):  # what it holds is old from now on, however far the write gets
                     self.cache.drop(lpas[done + i])
-            if self.buffer.slots and (part < BYPASS or self.buffer.in_nvram):
+            if self.buffer.slots and (part < BYPASS or self.buffer.in_nvram or self.buffer.in_order):
                 one = self.write_buffered(lpas + done, part, data, t_ns)
             else:
                 for i in range(part):
@@ -282,6 +283,8 @@ cdef class Ssd(Engine):
         self.chores()
         if not self.buffer.in_nvram:
             self.drain()
+            if self.placement.pads:
+                self.pad_blocks()
         if self.checkpoint_due:
             with gil:
                 self.checkpoint()
@@ -292,8 +295,11 @@ cdef class Ssd(Engine):
     # --- writing to flash
 
     cdef int drain(self) except -1 nogil:
-        """Program the whole buffer in the order of arrival; slots are given up as their pages are bound."""
+        """Program the whole buffer, in the order of arrival or of LPAs; slots are given up when all are bound."""
         cdef uint32_t i = 0, run
+        if self.buffer.in_order:
+            self.drain_in_order()
+            i = self.buffer.used
         while i < self.buffer.used:
             if self.buffer.lpa_of[i] == NONE:
                 i += 1
@@ -308,6 +314,21 @@ cdef class Ssd(Engine):
         if self.buffer.in_nvram:
             self.barrier()  # from here on flash alone holds what was in the slots, and the trim log what was dropped
         self.buffer.clear()
+        return 0
+
+    cdef int drain_in_order(self) except -1 nogil:
+        """As many pages at a time as have room in one block: a run cut elsewhere is two to whoever learns it."""
+        cdef uint32_t i = 0, n = self.buffer.sort(), run, room
+        while i < n:
+            room = self.placement.run_room(STREAM_HOST)
+            run = min(n - i, <uint32_t> RUN)
+            if room:
+                run = min(run, room)
+            self.buffer.gather(i, run)
+            self.append(STREAM_HOST, KIND_USER, self.buffer.run_lpas, self.buffer.run_seqs, run, self.buffer.run_data,
+                        CAUSE_HOST, self.now_ns, self.buffer.run_ready)
+            self.buffer.gathered(i, run)
+            i += run
         return 0
 
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
@@ -329,7 +350,7 @@ cdef class Ssd(Engine):
                 oob.lpa = lpas[done + i]
                 oob_pack(self.oobs + i * self.oob_bytes, &oob)
             if self.mapping.scheme_oob:
-                self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, ext.n, ext.block, ext.page)
+                self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, ext.n, ext.block, ext.page, 0, 0)
             one = self.nand.program(ext.block, ext.page, ext.n, data, self.oobs, cause, t_ns, &ok)
             if ok:
                 end = max(end, one)
@@ -395,6 +416,15 @@ cdef class Ssd(Engine):
             over = self.pool.next_page[block] % group
             if over and (self.pool.state[block] == STATE_OPEN or block == self.meta.block):
                 self.pad(block, group - over)
+        return 0
+
+    cdef int pad_blocks(self) except -1 nogil:
+        """Fill up the blocks that are open for the host: so a scheme has it that leaves none half filled."""
+        cdef uint32_t block
+        for block in range(self.pool.blocks):
+            if (self.pool.state[block] == STATE_OPEN and self.pool.stream[block] == STREAM_HOST
+                    and self.pool.next_page[block]):
+                self.pad(block, self.pages_per_block - self.pool.next_page[block])
         return 0
 
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil:

@@ -344,14 +344,16 @@ cdef class PageBitmap(Validity):
 
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
-    of one before it turns to the next. The wear stream has one block, the most worn there is."""
+    of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
+    die. The wear stream has one block, the most worn there is."""
 
-    def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe):
+    def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         cdef uint32_t i
         self.ssd = ssd
         self.width_host = width_host
         self.width_gc = width_gc
         self.stripe = stripe
+        self.pads = pads
         self.width[STREAM_HOST] = width_host
         self.width[STREAM_GC] = width_gc
         self.width[STREAM_WEAR] = 1
@@ -392,6 +394,13 @@ cdef class Streams(Placement):
         if self.width[stream] > 1:
             out.n = min(out.n, self.left[stream])
         return 0
+
+    cdef uint32_t run_room(self, int stream) noexcept nogil:
+        cdef uint32_t block = self.open_of[stream * self.most + self.turn[stream]]
+        cdef uint32_t pages = self.ssd.pool.pages_per_block
+        if block != NONE:
+            pages -= self.ssd.pool.next_page[block]
+        return min(pages, self.left[stream]) if self.width[stream] > 1 else pages
 
     cdef uint32_t* open_slot(self, int stream) noexcept nogil:
         """The stream's turn goes to a block that it has open; if there is none, it stays where it is."""

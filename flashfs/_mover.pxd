@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs._parts cimport Engine
+from flashfs._parts cimport Engine, Extent
 
 
 @cython.final
@@ -30,4 +30,6 @@ cdef class Mover:
     cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil
     cdef int sort_keys(self, uint32_t n) noexcept nogil
     cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil
+    cdef uint32_t copy_run(self, uint32_t first, Extent* ext, uint32_t before, uint32_t behind, int stream, int cause,
+                           int64_t* end) except? 0xFFFFFFFE nogil
     cdef int commit_move(self, uint32_t n) except -1 nogil

@@ -212,39 +212,53 @@ cdef class Mover:
         return 0
 
     cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil:
-        """Program the collected pages, sequence numbers unchanged; 0 if placement broke the move off."""
+        """Program the collected pages, sequence numbers unchanged; 0 if placement broke the move off. What placement
+        gives in one block is one run, though it is programmed in parts."""
         cdef Extent ext
-        cdef uint32_t done = 0, i, k, ok
-        cdef int64_t start, one
-        cdef uint64_t order
+        cdef uint32_t done = 0, in_run, run, ok
         while done < n:
             self.ssd.placement.take(stream, self.lpas + done, n - done, &ext)
             if ext.n == 0:
                 return 0
-            ext.n = min(ext.n, <uint32_t> RUN)
-            start = self.ssd.now_ns
-            order = self.ssd.pool.order[ext.block]
-            for i in range(ext.n):
-                k = <uint32_t> (self.keys[done + i] & 0xFFFF)
-                oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream)
-                start = max(start, self.ready[k])
-                if self.data != NULL:
-                    memcpy(self.gather + <uint64_t> i * self.page_bytes,
-                           self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
-            if self.ssd.mapping.scheme_oob:
-                self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + done, ext.n, ext.block, ext.page)
-            one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather, self.oobs, cause, start, &ok)
-            end[0] = max(end[0], one)
-            for i in range(ok):
-                self.news[done + i] = ext.block * self.pages_per_block + ext.page + i
-            if ok:
-                self.ssd.pool.advance(ext.block, ok)
-                self.ssd.since_checkpoint += ok
-                self.ssd.placement.used(ext.block, ok)
-            done += ok
-            if ok < ext.n:
-                self.ssd.program_failed(ext.block)
+            run = ext.n
+            in_run = 0
+            while in_run < run:
+                ext.n = min(run - in_run, <uint32_t> RUN)
+                ok = self.copy_run(done, &ext, in_run, run - in_run - ext.n, stream, cause, end)
+                done += ok
+                in_run += ok
+                if ok < ext.n:
+                    self.ssd.program_failed(ext.block)
+                    break
+                ext.page += ok
         return 1
+
+    cdef uint32_t copy_run(self, uint32_t first, Extent* ext, uint32_t before, uint32_t behind, int stream, int cause,
+                           int64_t* end) except? 0xFFFFFFFE nogil:
+        """Program the ``ext.n`` pages from number ``first`` on, of a run with so many before and behind them; how many
+        were."""
+        cdef uint32_t i, k, ok
+        cdef int64_t start = self.ssd.now_ns, one
+        cdef uint64_t order = self.ssd.pool.order[ext.block]
+        for i in range(ext.n):
+            k = <uint32_t> (self.keys[first + i] & 0xFFFF)
+            oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream)
+            start = max(start, self.ready[k])
+            if self.data != NULL:
+                memcpy(self.gather + <uint64_t> i * self.page_bytes,
+                       self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
+        if self.ssd.mapping.scheme_oob:
+            self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext.n, ext.block, ext.page, before,
+                                   behind)
+        one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather, self.oobs, cause, start, &ok)
+        end[0] = max(end[0], one)
+        for i in range(ok):
+            self.news[first + i] = ext.block * self.pages_per_block + ext.page + i
+        if ok:
+            self.ssd.pool.advance(ext.block, ok)
+            self.ssd.since_checkpoint += ok
+            self.ssd.placement.used(ext.block, ok)
+        return ok
 
     cdef int commit_move(self, uint32_t n) except -1 nogil:
         """Tell the owners, kind by kind, then let the old pages die."""

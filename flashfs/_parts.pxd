@@ -37,7 +37,7 @@ cdef class Mapping:
     cdef readonly Engine ssd
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
-    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
     cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
                    uint32_t n) except -1 nogil
@@ -46,7 +46,8 @@ cdef class Mapping:
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
+                   uint32_t before, uint32_t behind) except -1 nogil
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
 
 
@@ -65,6 +66,8 @@ cdef class Validity:
 
 cdef class Placement:
     cdef readonly Engine ssd
+    cdef readonly bint pads                # a flush fills up the host's open blocks
+    cdef uint32_t run_room(self, int stream) noexcept nogil
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil
     cdef int failed(self, uint32_t block) except -1 nogil
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil

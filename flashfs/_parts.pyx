@@ -65,8 +65,9 @@ cdef class Mapping:
         with gil:
             raise NotImplementedError
 
-    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """Where to look when ``ppa`` turned out to hold another LPA; NONE when there is nowhere left."""
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
+        """Where to look when ``ppa`` turned out to hold another LPA; NONE when there is nowhere left. ``oob`` is what
+        was read there, the engine's bytes first, or NULL if the page cannot be read."""
         return NONE
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
@@ -112,9 +113,11 @@ cdef class Mapping:
                 return lpa
         return NONE
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil:
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
+                   uint32_t before, uint32_t behind) except -1 nogil:
         """Fill the scheme's own OOB bytes of ``n`` pages about to be programmed; ``oob`` points at the first page's,
-        the next page's are ``oob_bytes`` further."""
+        the next page's are ``oob_bytes`` further. They are part of a run: ``before`` pages of it were programmed right
+        in front of them and ``behind`` are to follow in this block, and ``lpas`` reaches as far either way."""
         return 0
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
@@ -247,6 +250,11 @@ cdef class Placement:
         ones. 0 breaks a move off."""
         with gil:
             raise NotImplementedError
+
+    cdef uint32_t run_room(self, int stream) noexcept nogil:
+        """How many pages of that stream the next ``take`` can have in one block, if that is known: else 0. Whoever has
+        more cuts there, so that what lies in one block is one run."""
+        return 0
 
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
         """``n`` pages of what ``take`` gave were programmed."""

@@ -21,5 +21,6 @@ cdef class Reader:
     cdef int64_t read_flash(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t read_run(self, const uint32_t* lpas, uint32_t ppa, uint32_t n, uint8_t* data,
                           int64_t t_ns) except -1 nogil
-    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, uint8_t* data, int64_t t_ns) except -1 nogil
+    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, const uint8_t* oob, uint8_t* data,
+                            int64_t t_ns) except -1 nogil
     cdef int64_t read_one(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns, int* found) except -1 nogil

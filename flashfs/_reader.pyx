@@ -110,7 +110,7 @@ cdef class Reader:
                 continue
             block = ppas[i] // self.pages_per_block
             if block >= self.ssd.nand.blocks:
-                self.read_again(lpas[i], NONE, UNREADABLE, NULL, t_ns)  # the mapping itself is broken: no page to read
+                self.read_again(lpas[i], NONE, UNREADABLE, NULL, NULL, t_ns)  # the mapping is broken: no page to read
             run = 1
             while (i + run < n and ppas[i + run] == ppas[i] + run
                    and (ppas[i] + run) // self.pages_per_block == block):
@@ -141,25 +141,28 @@ cdef class Reader:
             what = UNREADABLE if self.status[k] != PAGE_OK else LOST
             if what == LOST and (oob.lpa != lpas[k] or oob.kind != KIND_USER):
                 what = OTHER
-            end = max(end, self.read_again(lpas[k], ppa + k, what,
+            end = max(end, self.read_again(lpas[k], ppa + k, what, self.oobs + k * self.oob_bytes,
                       <uint8_t*> NULL if data == NULL else data + <uint64_t> k * self.page_bytes, end))
         return end
 
-    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, uint8_t* data, int64_t t_ns) except -1 nogil:
+    cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, const uint8_t* oob, uint8_t* data,
+                            int64_t t_ns) except -1 nogil:
         """What was ``found`` at ``ppa`` (NONE: there is no page) is not what was asked for. OTHER: follow the scheme's
         next guesses, one dependent read after another. UNREADABLE: try once more first; and then it may be another
-        LPA's page that is in the way."""
+        LPA's page that is in the way. ``oob`` is what was read there."""
         cdef int why
         if found == UNREADABLE and ppa != NONE:
             self.retried_reads += 1
             t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
+            oob = self.one_oob
         why = found
         while ppa != NONE and (found == OTHER or found == UNREADABLE):
-            ppa = self.ssd.mapping.after_miss(lpa, ppa)
+            ppa = self.ssd.mapping.after_miss(lpa, ppa, oob if found == OTHER else <const uint8_t*> NULL)
             if ppa == NONE:
                 break
             self.extra_reads += 1
             t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
+            oob = self.one_oob
             if found == LOST or why == OTHER:
                 why = found
         if found == HERE:

@@ -19,10 +19,12 @@ cdef class SegmentTable:
     cdef Slabs slabs
     cdef uint32_t* directory               # handle of each group's block, 0 for none
     cdef Scratch* scratch
+    cdef readonly uint32_t pair_most       # LPAs between the two of a pair; those farther apart stay single
     cdef Piece* pieces
     cdef uint32_t pieces_room
     cdef int insert_run(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
     cdef bint parts(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t at) noexcept nogil
+    cdef uint32_t part_pairs(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) noexcept nogil
     cdef int insert_part(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
     cdef bint find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) noexcept nogil
     cdef int find_many(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas, uint8_t* levels,

@@ -66,11 +66,13 @@ cdef uint32_t what_stays(const View* block, uint32_t first, uint32_t last, const
 
 
 cdef class SegmentTable:
-    """The map of ``lpas`` pages, empty. See flashfs._learn for ``gamma``, ``pages_per_block`` and ``objective``."""
+    """The map of ``lpas`` pages, empty. See flashfs._learn for ``gamma``, ``pages_per_block`` and ``objective``. Two
+    points more than ``pair_most`` LPAs apart are not made one accurate segment."""
 
-    def __cinit__(self, uint32_t lpas, gamma=0, *, pages_per_block=0, objective="smallest"):
+    def __cinit__(self, uint32_t lpas, gamma=0, *, pages_per_block=0, objective="smallest", uint32_t pair_most=GROUP):
         self.rules = make_rules(gamma, GROUP, pages_per_block, objective)
         self.lpas = lpas
+        self.pair_most = pair_most
         self.groups = (lpas + GROUP - 1) // GROUP
         self.slabs = Slabs(BLOCK_MOST)
         self.directory = <uint32_t*> calloc(max(1, self.groups), 4)
@@ -187,6 +189,8 @@ cdef class SegmentTable:
                     raise MemoryError
             self.pieces_room = n
         count = learn(lpas, ppas, n, &self.rules, self.pieces)
+        if self.pair_most < GROUP:
+            count = self.part_pairs(lpas, ppas, count)
         self.learned += count
         while i < count:
             group = lpas[self.pieces[i].first] // GROUP
@@ -199,6 +203,32 @@ cdef class SegmentTable:
             i = end
         return 0
 
+    cdef uint32_t part_pairs(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) noexcept nogil:
+        """Two single points for each pair that is too far apart; how many pieces there are then. Such a pair saves 8
+        bytes, and overlaps whatever lies between its two: pages written at random would pile up in tens of levels."""
+        cdef uint32_t i, k, at, wide = 0
+        cdef Piece pair
+        for i in range(n):
+            wide += self.pieces[i].n == 2 and self.pieces[i].length > self.pair_most
+        at = n + wide
+        i = n
+        while at > i:
+            i -= 1
+            pair = self.pieces[i]
+            if pair.n != 2 or pair.length <= self.pair_most:
+                at -= 1
+                self.pieces[at] = pair
+                continue
+            for k in range(2):
+                at -= 1
+                self.pieces[at].first = pair.first + 1 - k
+                self.pieces[at].n = 1
+                self.pieces[at].start = lpas[pair.first + 1 - k] % GROUP
+                self.pieces[at].length = 0
+                self.pieces[at].slope = 0
+                self.pieces[at].intercept = ppas[pair.first + 1 - k]
+        return n + wide
+
     cdef void fetch(self, uint32_t group) noexcept nogil:
         """Ask for the group's block ahead of its use."""
         cdef const uint8_t* block = block_at(self.slabs, self.directory[group])
@@ -208,19 +238,21 @@ cdef class SegmentTable:
 
     cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
                            uint32_t n) except -1 nogil:
-        """Pieces of one group, which do not overlap."""
+        """Pieces of one group, which do not overlap: in the packed block as long as that goes, then in the scratch."""
         cdef Segment new
         cdef Bits members
         cdef uint32_t i, j, x
+        cdef bint unpacked = False
         for i in range(n):
             new.start = <uint8_t> pieces[i].start
             new.length = <uint8_t> pieces[i].length
             new.slope = pieces[i].slope
             new.intercept = pieces[i].intercept
-            if n == 1 and self.insert_in_place(group, &new):
-                return 0
-            if i == 0:
+            if not unpacked:
+                if self.insert_in_place(group, &new):
+                    continue
                 self.unpack(group)
+                unpacked = True
             memset(&members, 0, sizeof(Bits))
             for j in range(pieces[i].first, pieces[i].first + pieces[i].n):
                 x = lpas[j] % GROUP
@@ -229,7 +261,7 @@ cdef class SegmentTable:
                 compact(self.scratch)
                 self.crowded += 1
             update(self.scratch, &new, &members)
-        return self.pack(group)
+        return self.pack(group) if unpacked else 0
 
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil:
         """What ``update`` does, for the case that is by far the most frequent: an accurate segment that leaves of

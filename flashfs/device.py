@@ -18,7 +18,6 @@ from flashfs.ftl import Scheme, scheme
 from nandimg import Geometry, Image
 
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
-BUFFER_BYTES = 256 * 1024  #: the write buffer unless told otherwise
 SYNC_MODES = ("flush", "none")
 
 Front = Callable[[nandimg.Chip], nandimg.Nand]  #: puts something in front of a chip that an engine takes for the chip
@@ -30,9 +29,12 @@ def saved_bytes(of: Scheme, geometry: Geometry) -> int:
     return of.saved_bytes(geometry) + geometry.blocks * (8 * words + SAVED_BYTES)
 
 
-def default_buffer(geometry: Geometry) -> int:
-    """Pages of the write buffer: 256 KiB, but never more than a sixteenth of a small chip."""
-    return min(max(1, BUFFER_BYTES // geometry.page_bytes), max(1, geometry.pages // 16))
+def default_buffer(of: Scheme, geometry: Geometry) -> int:
+    """Pages of the write buffer: what the scheme wants, but never more than a sixteenth of a small chip; whole blocks,
+    if it is to be emptied in order and holds that many."""
+    pages = min(max(1, of.buffer_bytes // geometry.page_bytes), max(1, geometry.pages // 16))
+    whole = pages - pages % geometry.pages_per_block
+    return whole if of.buffer_in_order and whole else pages
 
 
 def build_ssd(
@@ -41,7 +43,7 @@ def build_ssd(
 ) -> Ssd:  # fmt: skip
     """An Ssd of this scheme over that chip, neither formatted nor recovered yet. ``options`` are complete."""
     geometry = nand.geometry
-    buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(geometry)
+    buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(of, geometry)
     if readonly:  # what the NVRAM saved must be held somewhere
         buffer_pages += geometry.nvram_bytes // (16 + geometry.page_bytes)
     elif plp:
@@ -50,8 +52,8 @@ def build_ssd(
     if not reserve and durable and nand.on_disk and geometry.blocks >= 64:
         reserve = max(2, geometry.blocks // 128)  # a sync of the image frees as many blocks as were cleaned since
     ssd = Ssd(
-        nand, geometry.lpas, of.scheme_oob, buffer_pages=buffer_pages, plp=plp and not readonly, durable=durable,
-        wear_spread=options["wear_spread"], gc_reserve=reserve,
+        nand, geometry.lpas, of.oob_with(options), buffer_pages=buffer_pages, plp=plp and not readonly,
+        buffer_in_order=of.buffer_in_order, durable=durable, wear_spread=options["wear_spread"], gc_reserve=reserve,
         checkpoint_every=options["checkpoint_every"],
     )  # fmt: skip
     ssd.plan_meta(saved_bytes(of, geometry))
@@ -148,7 +150,7 @@ class Device:
         if settings.get("readonly"):
             raise BindError(f"{image.path}: blank; `flashfs mount` binds it to an FTL and formats it")
         options = of.resolve(given)
-        need = ENGINE_OOB + of.scheme_oob
+        need = ENGINE_OOB + of.oob_with(options)
         if need > image.header.geometry.oob_bytes:
             have = image.header.geometry.oob_bytes
             raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")

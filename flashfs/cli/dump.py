@@ -26,7 +26,9 @@ def command(
     image: options.Image,
     view: Annotated[
         str | None,
-        typer.Argument(metavar="[header|blocks|page PPA|lpa LPA|log|scheme|recovery|map|...]", show_default="header"),
+        typer.Argument(
+            metavar="[header|blocks|page PPA|lpa LPA|log|scheme|recovery|map|segments GROUP|...]", show_default="header"
+        ),
     ] = None,
     address: Annotated[int | None, typer.Argument(metavar="ADDRESS", show_default=False, hidden=True)] = None,
     html: Annotated[
@@ -49,17 +51,18 @@ def command(
         raise UsageError("dump --force: without --html there is nothing to overwrite")
     view = view or "header"
     own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
-    if view not in VIEWS and view not in own:
-        raise UsageError(f"dump {view}: there is {', '.join([*VIEWS, *own])}")
+    numbered = {name: unit for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
+    if view not in VIEWS and view not in own and view not in numbered:
+        raise UsageError(f"dump {view}: there is {', '.join([*VIEWS, *own, *numbered])}")
     function, unit = VIEWS.get(view, ("scheme", ""))
     if unit and address is None:
         raise UsageError(f"dump {view} needs a number: flashfs dump {image} {view} {unit}")
-    if not unit and address is not None:
+    if not unit and address is not None and view not in numbered:
         raise UsageError(f"dump {view} takes no number, {address} was given")
-    arguments: list[Any] = [address] if unit else [view] if view in own else []
+    arguments: list[Any] = [address] if unit else [view, address] if view in numbered else [view] if view in own else []
     with show.working(f"reading {image}"):
         found = getattr(inspect, function)(image, *arguments)
-    show.result(found, as_json=as_json, title=f"{view} {address}" if unit else view)
+    show.result(found, as_json=as_json, title=view if address is None else f"{view} {address}")
 
 
 def write_html(image: Path, file: Path, force: bool, as_json: bool) -> None:

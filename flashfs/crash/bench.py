@@ -76,10 +76,12 @@ os.register_at_fork(after_in_child=RACK.clear)
 atexit.register(RACK.clear)  # while there still is an interpreter to close their files
 
 
-def geometry_of(case: Case) -> Geometry:
-    """The preset's; without power-loss protection it has no NVRAM, because looking for pages in an empty one is a
-    quarter of what a recovery of so small a chip costs."""
+def geometry_of(case: Case, oob_bytes: int = 0) -> Geometry:
+    """The preset's, with as much OOB as the options want of it; without power-loss protection it has no NVRAM, because
+    looking for pages in an empty one is a quarter of what a recovery of so small a chip costs."""
     geometry = PRESETS[case.preset].geometry
+    if oob_bytes > geometry.oob_bytes:
+        geometry = replace(geometry, oob_bytes=oob_bytes)
     return geometry if case.plp else replace(geometry, nvram_bytes=0)
 
 
@@ -90,8 +92,9 @@ class Bench:
         self.case = case
         self.tell = tell
         self.scheme = scheme(case.ftl)
-        self.geometry = geometry_of(case)
         self.options = self.scheme.resolve({"buffer": 2, **dict(case.options)})
+        self.oob_bytes = ENGINE_OOB + self.scheme.oob_with(self.options)
+        self.geometry = geometry_of(case, self.oob_bytes)
         self.words = case.program.split()
         self.steps = list(parse_program(case.program))
         self.cuts = case.cuts
@@ -104,7 +107,7 @@ class Bench:
 
     def power_up(self, watcher: Any) -> WatchedNand:
         """The chip, and the first life's power."""
-        chip = RACK.take(self.geometry, ENGINE_OOB + self.scheme.scheme_oob)
+        chip = RACK.take(self.geometry, self.oob_bytes)
         return WatchedNand(chip, self.case.cuts, self.case.fail, watcher=watcher)
 
     def release(self) -> None:
@@ -116,7 +119,7 @@ class Bench:
         program at most ``tail`` words follow. To be called from the watcher of this one."""
         other = object.__new__(type(self))
         other.case, other.tell, other.scheme = self.case, None, self.scheme
-        other.geometry, other.options = self.geometry, self.options
+        other.geometry, other.options, other.oob_bytes = self.geometry, self.options, self.oob_bytes
         end = len(self.steps) if tail is None else self.phase + tail
         other.words, other.steps = self.words[:end], self.steps[:end]
         other.cuts = (*self.cuts, Cut(self.nand.operations + 1, shape))

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 import nandimg
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench
-from flashfs.device import ENGINE_OOB
 
 SECTOR = 512
 
@@ -33,7 +32,7 @@ class HostBench(Bench):
         self.file = os.memfd_create("flashfs-host", os.MFD_CLOEXEC)
         nandimg.create(self.path, self.geometry, force=True)
         self.image = nandimg.open_image(self.path)
-        self.image.bind("crash", {}, ENGINE_OOB + self.scheme.scheme_oob)
+        self.image.bind("crash", {}, self.oob_bytes)
         return self._watched(self.case.fail)
 
     @property

@@ -17,7 +17,7 @@ from flashfs import _ranges, _recovery
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
-from flashfs.device import ENGINE_OOB, build_ssd
+from flashfs.device import build_ssd
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandFilter, dress
 from nandimg._menu import HostErrors, Misdirection
@@ -76,7 +76,7 @@ class HurtBench(Bench):
     def power_up(self, watcher: Any) -> WatchedNand:
         from flashfs.crash.bench import RACK
 
-        chip = RACK.take(self.geometry, ENGINE_OOB + self.scheme.scheme_oob)
+        chip = RACK.take(self.geometry, self.oob_bytes)
         front = dress(chip, self.case.faults, self.case.line())
         return WatchedNand(front, self.case.cuts, self.case.fail, watcher=watcher)
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from flashfs.errors import UsageError
 
-_MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slim")
+_MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slim", "flashfs.ftl.leaf")
 GROUP = "flashfs.ftl"  #: of entry points
+BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants another
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,12 @@ class Option:
 
 #: what the engine lets anybody choose, whatever the scheme
 ENGINE_OPTIONS = (
-    Option("buffer", -1, "pages of the write buffer; -1: 256 KiB worth, less on a tiny chip", low=-1, high=1 << 20),
+    Option("buffer", -1, "pages of the write buffer; -1: what the scheme wants (most: 256 KiB), less on a tiny chip",
+           low=-1, high=1 << 20),
     Option("wear_spread", 32, "erases by which the most worn block may lead the least worn", low=2, high=1 << 20),
     Option("gc_reserve", 0, "free blocks for cleaning; 0: two, or on a disk one in 128: rarer syncs", high=1 << 20),
     Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times its own", high=1 << 40),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,14 @@ class Scheme:
 
     ``saved_bytes(geometry)`` is the size of its sections in a checkpoint. ``build(ssd, options)`` returns (mapping,
     validity, placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are
-    stored with it, such as a table's size.
+    stored with it, such as a table's size. ``scheme_oob`` is what it stamps on a page with its default options; if that
+    depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise, and is
+    emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
 
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page, and ``views`` are its own tables
-    by name, each a function of the open device that returns plain dicts and lists. ``charts(device)`` returns what the
-    HTML page draws of it, a dict each; flashfs.ftl.charts makes them. ``origin`` says who brought it.
+    by name, each a function of the open device that returns plain dicts and lists; those of ``numbered`` are a
+    function of the device and a number (None: whichever says most), and come with what is numbered. ``charts(device)``
+    returns what the HTML page draws of it, a dict each; flashfs.ftl.charts makes them. ``origin`` says who brought it.
     """
 
     name: str
@@ -79,12 +84,20 @@ class Scheme:
     saved_bytes: Callable[[Any], int]
     build: Callable[[Any, dict[str, Any]], tuple[Any, Any, Any, Any]]
     options: tuple[Option, ...] = ()
+    oob_for: Callable[[dict[str, Any]], int] | None = None
+    buffer_bytes: int = BUFFER_BYTES
+    buffer_in_order: bool = False
     derive: Callable[[Any, dict[str, Any]], dict[str, Any]] = field(default=lambda ssd, options: {})
     describe_oob: Callable[[bytes], dict[str, Any]] = field(default=lambda raw: {})
     views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    numbered: Mapping[str, tuple[str, Callable[[Any, int | None], Any]]] = field(default_factory=dict)
     charts: Callable[[Any], list[dict[str, Any]]] = field(default=lambda device: [])
     origin: str = "flashfs"
     interpreted: bool = False  # its requests need the interpreter anyway
+
+    def oob_with(self, options: dict[str, Any]) -> int:
+        """Bytes of OOB that it stamps on a page, with those options."""
+        return self.oob_for(options) if self.oob_for else self.scheme_oob
 
     def all_options(self) -> tuple[Option, ...]:
         return self.options + ENGINE_OPTIONS

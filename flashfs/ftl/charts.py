@@ -1,7 +1,8 @@
 """What a scheme can have drawn of itself on the HTML page of ``flashfs dump --html``: plain dicts, one a chart.
 
-``facts`` are figures with their names, ``bars`` and ``counted`` histograms, ``cells`` a map with a cell for each thing
-that there is, ``picture`` and ``runs`` what can be seen of any map. The page knows these kinds, and no scheme.
+``facts`` are figures with their names, ``bars`` and ``counted`` histograms, ``lines`` lines and the points that they
+are meant to meet, ``cells`` a map with a cell for each thing that there is, ``picture`` and ``runs`` what can be seen
+of any map. The page knows these kinds, and no scheme.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ def cells(
         "chart": "map", "title": title, "item": item, "about": about, "n": n, "each": 1, "total": n,
         "fields": shown, "views": views,
     }  # fmt: skip
+
+
+def lines(
+    title: str, x: str, y: str, x_most: int, bands: list[dict[str, Any]], about: str = ""
+) -> dict[str, Any]:
+    """Lines in bands, one above the other: a band has a "label", "y_most", "lines" (each with "x1", "y1", "x2", "y2", a
+    "kind" that colours it and a "title") and "points" (each [x, y, whether a line meets it])."""
+    return {"chart": "lines", "title": title, "x": x, "y": y, "x_most": max(1, x_most), "about": about, "bands": bands}
 
 
 def picture(device: Any, where: NDArray[Any]) -> dict[str, Any]:

@@ -16,8 +16,9 @@ def good_blocks(ssd: Any) -> int:
     return sum(ssd.nand.block_health(block) != 1 for block in range(ssd.nand.blocks))
 
 
-def streams_for(ssd: Any, options: dict[str, Any], who: str) -> Streams:
-    """Append streams as wide as the spare blocks allow: an open block on each die if there are plenty, else fewer.
+def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool = False, pads: bool = False) -> Streams:
+    """Append streams as wide as the spare blocks allow: an open block on each die if there are plenty, else fewer. Or,
+    ``by_block``, one that fills a block at a time, each on the next die, and with ``pads`` leaves none half filled.
 
     BindError if the chip is too small for even one open block per stream: the closed blocks must be able to hold
     every logical page and one dead one, or cleaning could run dry.
@@ -34,6 +35,6 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str) -> Streams:
             f"open and reserved ones {reserve + 2}: "
             f"{data + meta + reserve + 2} in all, and {good} are good; a larger --op or a smaller --size would do"
         )
-    width = max(1, min(ssd.nand.dies, spare // 16))
+    width = 1 if by_block else max(1, min(ssd.nand.dies, spare // 16))
     ssd.reserve_for(width)
-    return Streams(ssd, width, width, options["stripe"])
+    return Streams(ssd, width, width, per_block if by_block else options["stripe"], pads)

@@ -182,7 +182,7 @@ cdef class SlimMapping(Mapping):
                 ppas[i] = self.next_live(home, 0, ppid)
         return 0
 
-    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil:
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
         """Linear probing (3.4): the page of the same number in the next virtual block."""
         cdef uint32_t entry = self.entry(lpa), home, k, block
         home = self.vba_of(lpa, entry >> self.ppid_bits)
@@ -218,7 +218,7 @@ cdef class SlimMapping(Mapping):
             if status == PAGE_ERASED and self.recovering:
                 with gil:
                     self.half_erased.add(block)
-            ppa = self.after_miss(lpa, ppa)
+            ppa = self.after_miss(lpa, ppa, raw)
         return NONE
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
@@ -289,7 +289,8 @@ cdef class SlimMapping(Mapping):
                 self.set_entry(lpa + i, 0, 0)
         return missing
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page) except -1 nogil:
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
+                   uint32_t before, uint32_t behind) except -1 nogil:
         cdef uint32_t i, vba, hid
         cdef bint moving = self.move_vba != NONE
         for i in range(n):

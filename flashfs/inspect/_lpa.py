@@ -34,7 +34,9 @@ def lpa(path: str | Path, lpa: int) -> dict[str, Any]:
         if view.note:
             out["note"] = view.note
         if view.device:
-            out["mapping"] = view.device.ssd.mapping.explain(lpa)
+            out["mapping"] = said = view.device.ssd.mapping.explain(lpa)
+            if now and said["ppa"] is not None and said["ppa"] != now.ppa:
+                out["mapping"] = {**said, "ppa_is_off_by": now.ppa - said["ppa"]}  # a guess: a read takes another page
         out["copies"] = [_copy_row(view, copy, now, trims) for copy in copies]
         out["trims"] = trims
         out["nvram"] = saved

@@ -12,16 +12,21 @@ from flashfs.inspect._image import header
 from flashfs.inspect._view import BLANK, WHOLE, Spare, View, opened
 
 
-def scheme(path: str | Path, view_name: str | None = None) -> Any:
-    """The bound scheme's own structures: all of its views, or the one named; see Scheme.views."""
+def scheme(path: str | Path, view_name: str | None = None, number: int | None = None) -> Any:
+    """The bound scheme's own structures: all of its views, or the one named; see Scheme.views and, for those that take
+    a number, Scheme.numbered."""
     with opened(path) as view:
         if view.device is None:
             return {"ftl": view.header.ftl or None, "note": view.note}
-        views = scheme_of(view.header.ftl).views
+        known = scheme_of(view.header.ftl)
+        views = known.views
+        if view_name is not None and view_name in known.numbered:
+            return known.numbered[view_name][1](view.device, number)
         if view_name is None:
             return {"ftl": view.header.ftl, **{name: show(view.device) for name, show in views.items()}}
         if view_name not in views:
-            raise UsageError(f"{view.header.ftl} has no view {view_name}: it has {', '.join(views) or 'none'}")
+            names = ", ".join([*views, *known.numbered])
+            raise UsageError(f"{view.header.ftl} has no view {view_name}: it has {names or 'none'}")
         return views[view_name](view.device)
 
 

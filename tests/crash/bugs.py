@@ -216,7 +216,7 @@ BUGS: dict[str, Bug] = {
         "placement",
         Patch("flashfs/_defaults", "                self.ssd.make_room()\n            elif",
               "                pass\n            elif"),
-        ("pagemap",),
+        ("pagemap", "leaftl"),
     ),
     "a page table that loads one entry too few": Bug(
         "pagemap", Patch("flashfs/_defaults", "memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))",
@@ -233,5 +233,27 @@ BUGS: dict[str, Bug] = {
     "a PPID that is not renewed after cleaning": Bug(
         "slimftl", Patch("flashfs/ftl/slimftl", "news[i] % self.ssd.nand.pages_per_block)",
                          "olds[i] % self.ssd.nand.pages_per_block)"), ("slimftl",)
+    ),
+    "a CRB entry that a newer segment does not take": Bug(
+        "leaftl", Patch("flashfs/_group", "    if new.slope & APPROXIMATE:\n        claim(group, members)\n", ""),
+        ("leaftl",)
+    ),
+    "a compaction that leaves the oldest segments on top": Bug(
+        "leaftl",
+        Patch("flashfs/_group", "    drop_hidden(group)\n    memset(under,",
+              "    drop_hidden(group)\n    for i in range(group.n // 2):\n"
+              "        x = group.n - 1 - i\n"
+              "        group.segments[i], group.segments[x] = group.segments[x], group.segments[i]\n"
+              "        group.members[i], group.members[x] = group.members[x], group.members[i]\n"
+              "    memset(under,"),
+        ("leaftl",)
+    ),
+    "a list of neighbours that is off by one": Bug(
+        "leaftl", Patch("flashfs/ftl/leaftl", "memcpy(oob + 4 * gamma, lpas + i + 1, 4 * right)",
+                        "memcpy(oob + 4 * gamma, lpas + i, 4 * right)"), ("leaftl",)
+    ),
+    "a block older than the checkpoint that is learned again": Bug(
+        "leaftl", Patch("flashfs/_scan", "self.scan_block(block, self.ssd.pool.next_page[block])",
+                        "self.scan_block(block, 0)"), ("leaftl",)
     ),
 }  # fmt: skip

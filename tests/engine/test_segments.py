@@ -210,6 +210,23 @@ def test_many_levels() -> None:
         judge(table, true, 1 << 20, f"pairs, {n}")
 
 
+def test_a_pair_from_afar_stays_two_if_the_table_is_told_so() -> None:
+    """Whatever stands around it, in one group and over a border; three points on a line are a segment."""
+    rnd = random.Random(4)
+    far = SegmentTable(600, pages_per_block=64, pair_most=8)
+    far.insert([3, 40, 100, 109, 200, 208, 300, 330, 360], range(9))
+    assert [(piece["start"], piece["end"]) for piece in far.dump(0)["levels"][0]] == [
+        (3, 3), (40, 40), (100, 100), (109, 109), (200, 208)
+    ]  # fmt: skip
+    assert [(piece["start"], piece["end"]) for piece in far.dump(1)["levels"][0]] == [(44, 104)]
+    table, true = SegmentTable(600, 4, pages_per_block=64, pair_most=8), {}
+    for block in range(300):
+        run = sorted(rnd.sample(range(600), rnd.choice([1, 2, 3, 9, 40])))
+        table.insert(run, range(block * 64, block * 64 + len(run)))
+        true |= {lpa: block * 64 + i for i, lpa in enumerate(run)}
+        judge(table, true, 64, f"pairs, {block}")
+
+
 # --- trim
 
 

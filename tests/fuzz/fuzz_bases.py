@@ -25,7 +25,10 @@ SETTINGS = [
     ("pagemap", "tiny-24d", "file"),
     ("slimftl", "tiny-24d", "file"),
     ("pagemap", "tiny-16", "meta"),
+    ("leaftl", "tiny-16", "file"),
+    ("leaftl", "tiny-24d", "file"),
 ]
+OPTIONS = {("leaftl", "tiny-24d"): {"gamma": "4", "buffer": "6"}}  #: beside a buffer of 2 pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class Maker:
         return Base(name, self.path.read_bytes(), self.ftl, plp, tuple(frozenset(one) for one in self.written))
 
     def device(self, plp: bool = False) -> Device:
-        return Device.open(self.path, ftl=self.ftl, options={"buffer": "2"}, plp=plp)
+        own = OPTIONS.get((self.ftl, self.preset), {})
+        return Device.open(self.path, ftl=self.ftl, options={"buffer": "2", **own}, plp=plp)
 
     def write(self, device: Device, lpa: int) -> None:
         data = content(lpa, self.version, device.page_bytes)

@@ -438,6 +438,16 @@ def section_vbt(p: Picture, rnd: Random) -> bool:
     return _change_section(p, rnd, "vbt", change)
 
 
+def section_groups(p: Picture, rnd: Random) -> bool:
+    """leaftl's groups: lengths, levels, segments and lists of LPAs out of the air."""
+
+    def change(part: bytearray) -> None:
+        for _ in range(rnd.randrange(1, 4)):
+            part[rnd.randrange(len(part))] = rnd.choice((0, 1, 255, rnd.randrange(256)))
+
+    return _change_section(p, rnd, "groups", change)
+
+
 def move_sections(p: Picture, rnd: Random) -> bool:
     """The same stream cut at other places: a table shorter or longer than this device's, all sums right."""
     one = _some_checkpoint(p, rnd)
@@ -465,7 +475,7 @@ BLIND: tuple[Mutation, ...] = (
 SEALED: tuple[Mutation, ...] = (
     header_field, header_name, header_options, block_entry, record_field, record_field, forge_page, boot_slot,
     nvram_slot, descriptor_field, huge_stream, index_pages, trim_page, section_map, section_pvb, section_pool,
-    section_primary, section_vbt, move_sections,
+    section_primary, section_vbt, move_sections, section_groups,
 )  # fmt: skip
 ALL = {mutation.__name__: mutation for mutation in (*BLIND, *SEALED)}
 assert KIND_CHECKPOINT == 4

@@ -26,7 +26,8 @@ from flashfs.fuse.tree import DISK, ROOT, Tree
 from nandimg import PRESETS
 
 SESSION = 200  #: requests to one device; one session is what is replayed
-DEVICES = [("pagemap", "tiny-16"), ("slimftl", "tiny-16"), ("pagemap", "tiny-24d"), ("slimftl", "tiny-96")]
+DEVICES = [("pagemap", "tiny-16"), ("slimftl", "tiny-16"), ("pagemap", "tiny-24d"), ("slimftl", "tiny-96"),
+           ("leaftl", "tiny-24d")]
 SANE = {
     errno.EPERM, errno.ENOENT, errno.EIO, errno.EBADF, errno.EACCES, errno.ENOTDIR, errno.EISDIR, errno.EINVAL,
     errno.ENOSPC, errno.ENOSYS, errno.EROFS, errno.EFBIG, errno.ENOTSUP,

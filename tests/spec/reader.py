@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 import uuid
 from dataclasses import dataclass
@@ -515,3 +516,61 @@ def slim_ppa(image: Image, checkpoint: Checkpoint, lpa: int) -> int | None:
         if bits >> found["ppid"] & 1 and image.page(ppa).lpa == lpa:
             return ppa
     return None
+
+
+def leaf_groups(section: bytes) -> list[bytes]:
+    """The block of each group of 256 LPAs, from the section `groups`."""
+    blocks, at = [], 0
+    while at < len(section):
+        size = struct.unpack_from("<H", section, at)[0]
+        blocks.append(section[at + 2 : at + 2 + size])
+        at += 2 + size
+    return blocks
+
+
+def leaf_guess(blocks: list[bytes], lpa: int) -> tuple[int, bool] | None:
+    """(PPA, whether it is exact) that the topmost segment with that LPA says; None if it is not mapped."""
+    block, x = blocks[lpa // 256], lpa % 256
+    if not block:
+        return None
+    levels, crb_bytes = block[0], struct.unpack_from("<H", block, 1)[0]
+    n = sum(block[3 : 3 + levels]) + levels
+    crb = block[3 + levels : 3 + levels + crb_bytes]
+    runs: dict[int, set[int]] = {}
+    for i, offset in enumerate(crb):
+        if i == 0 or (offset and crb[i - 1] == 0 and i > 1):
+            first = offset
+            runs[first] = set()
+        if i == 0 or offset:
+            runs[first].add(offset)
+    fields = struct.unpack_from(f"<{n}s{n}s{2 * n}s{4 * n}s", block, 3 + levels + crb_bytes)
+    starts, lengths, slopes, intercepts = fields
+    for i in range(n):
+        start, length = starts[i], lengths[i]
+        bits = struct.unpack_from("<H", slopes, 2 * i)[0]
+        slope = struct.unpack_from("<e", slopes, 2 * i)[0]
+        if not start <= x <= start + length:
+            continue
+        if bits & 0x8000:
+            return None
+        if bits & 1:
+            if x not in runs[start]:
+                continue
+        elif (slope == 0 or (x - start) % round(1 / slope)) and x != start:
+            continue
+        return (math.ceil(slope * x) + struct.unpack_from("<I", intercepts, 4 * i)[0]) & NONE, not bits & 1
+    return None
+
+
+def leaf_ppa(image: Image, blocks: list[bytes], lpa: int) -> int | None:
+    """The page of an LPA: the guess, or what the list of the page there says."""
+    said = leaf_guess(blocks, lpa)
+    if said is None or said[1]:
+        return said and said[0]
+    page = image.page(said[0])
+    if page.lpa == lpa:
+        return page.ppa
+    gamma = image.header["options"]["gamma"]
+    listed = struct.unpack(f"<{2 * gamma}I", page.own[: 8 * gamma])
+    at = listed.index(lpa)
+    return page.ppa + at - gamma + (at >= gamma)

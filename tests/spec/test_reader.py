@@ -21,7 +21,7 @@ from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Cut, checksum, create, page_checksum
 from nandimg._faults import SHAPES
 
-FTLS = ("pagemap", "slimftl")
+FTLS = ("pagemap", "slimftl", "leaftl")
 CHIPS = ("tiny-16", "tiny-24d")
 STATUS = ("erased", "whole", "torn")
 
@@ -164,6 +164,8 @@ def test_page_view(image: Path, spec: reader.Image) -> None:
                 assert own == {
                     "vba": int.from_bytes(found.own[:4], "little"), "hid": found.own[4], "shared": bool(found.own[5]),
                 }  # fmt: skip
+            elif spec.header["ftl"] == "leaftl":
+                assert len(found.own) == 8 * spec.header["options"]["gamma"]
 
 
 def test_content(image: Path, spec: reader.Image) -> None:
@@ -200,6 +202,11 @@ def test_clean_sections(image: Path, spec: reader.Image) -> None:
         if spec.header["ftl"] == "pagemap":
             assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
             return
+        if spec.header["ftl"] == "leaftl":
+            groups = reader.leaf_groups(checkpoint.sections["groups"])
+            assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in range(spec.lpas) if lpa in current} == current
+            assert [lpa for lpa in range(spec.lpas) if reader.leaf_guess(groups, lpa)] == sorted(current)
+            return
         for lpa in range(spec.lpas):
             assert reader.slim_ppa(spec, checkpoint, lpa) == current.get(lpa)
             said, entry = device.ssd.mapping.explain(lpa), reader.slim_entry(spec, checkpoint.sections, lpa)
@@ -221,15 +228,17 @@ def test_log(image: Path, spec: reader.Image) -> None:
 
 
 @pytest.mark.parametrize("ftl", FTLS)
-def test_md5_and_shifts(tmp_path: Path, ftl: str) -> None:
-    """The documented hasher, with MD5 and another shift; for pagemap, an image of the meta backend."""
+def test_other_options(tmp_path: Path, ftl: str) -> None:
+    """The documented hasher, with MD5 and another shift; lists of neighbours; for pagemap, an image of the meta
+    backend."""
     path = tmp_path / "image"
     if ftl == "pagemap":
         create(path, PRESETS["tiny-16"].geometry, backend="meta")
         device = Device.open(path, options={"buffer": "0"})
     else:
         create(path, PRESETS["tiny-24d"].geometry)
-        device = Device.open(path, ftl=ftl, options={"hash": "md5", "shift": "1"})
+        own = {"hash": "md5", "shift": "1"} if ftl == "slimftl" else {"gamma": "4", "buffer": "16"}
+        device = Device.open(path, ftl=ftl, options=own)
     fill(device, random.Random(3), 300, trims=6)
     device.close()
     spec = reader.Image(path)
@@ -239,6 +248,10 @@ def test_md5_and_shifts(tmp_path: Path, ftl: str) -> None:
     assert current
     if ftl == "pagemap":
         assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
+    elif ftl == "leaftl":
+        groups = reader.leaf_groups(checkpoint.sections["groups"])
+        assert any(not said[1] for lpa in current if (said := reader.leaf_guess(groups, lpa)))
+        assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in current} == current
     else:
         assert {lpa: reader.slim_ppa(spec, checkpoint, lpa) for lpa in current} == current
 
