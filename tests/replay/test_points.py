@@ -60,6 +60,19 @@ def test_a_chip_of_few_words_is_that_of_the_other_commands() -> None:
     assert setup.geometry == geometry_of(None, None, None)
 
 
+def test_a_trace_gets_a_device_that_is_large_enough() -> None:
+    """As from `flashfs replay`, and it is told once, however many points are on it."""
+    told: list[str] = []
+    setups = points.expand({"source": [str(DATA / "msr.csv"), "uniform:ops=9"], "dram": ["8M", "9M"]}, tell=told.append)
+    assert [setup.geometry.logical_bytes for setup in setups] == [1 << 30] * 4
+    assert [line.partition(": ")[2] for line in told] == [
+        "on a device of 1 GiB, which has all its addresses; --size would choose"
+    ]
+    for more in ({"size": "64M"}, {"fit": "wrap"}):
+        points.expand({"source": str(DATA / "msr.csv"), **more}, tell=told.append)
+    assert len(told) == 1
+
+
 def test_an_option_goes_to_those_that_know_it() -> None:
     setups = points.expand({**SMALL, "ftl": ["pagemap", "slimftl"], "opt": {"shift": [1, 2], "buffer": 8}})
     assert [(s.ftl, s.options) for s in setups] == [
