@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -167,11 +167,11 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
     names = sorted(values, key=list(AXES).index)
     names.append(names.pop(names.index("ftl")))
     out = []
-    rooms = Rooms(tell)
+    rooms, sources = Rooms(tell), Sources()
     for combination in itertools.product(*(values[name] for name in names)):
         one = dict(zip(names, combination, strict=True))
         for chosen in _option_sets(options, one["ftl"]):
-            out.append(_setup(one, chosen, rooms))
+            out.append(_setup(one, chosen, rooms, sources))
     return _without_twins(out)
 
 
@@ -278,7 +278,7 @@ class Rooms:
         return device({"size": host_bytes}), fitted
 
 
-def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms) -> Setup:
+def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, sources: Sources) -> Setup:
     """One point, checked as far as that is possible without a device."""
     from flashfs.ftl import scheme
     from flashfs.replay.play import Setup
@@ -303,17 +303,26 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms) -> Set
         if "seed" in one:
             kept["source"] += f"{',' if ':' in one['source'] else ':'}seed={one['seed']}"
     setup = Setup(**kept, options=options, geometry=geometry, trace=trace)
-    _source(setup)
+    sources.of(setup)
     return setup
 
 
-def _source(setup: Setup) -> Source:
-    from flashfs.replay.sources import open_source
+class Sources:
+    """The sources of setups, each opened once: FTLs and DRAM sizes by the hundred share a few."""
 
-    geometry = setup.geometry
-    return open_source(
-        setup.source, geometry.logical_bytes, page_bytes=geometry.page_bytes, options=setup.trace, format=setup.format
-    )
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, ...], Source] = {}
+
+    def of(self, setup: Setup) -> Source:
+        from flashfs.replay.sources import open_source
+
+        device_bytes, page_bytes = setup.geometry.logical_bytes, setup.geometry.page_bytes
+        asked = (setup.source, device_bytes, page_bytes, setup.trace, setup.format)
+        if asked not in self._found:
+            self._found[asked] = open_source(
+                setup.source, device_bytes, page_bytes=page_bytes, options=setup.trace, format=setup.format
+            )
+        return self._found[asked]
 
 
 def device(given: Mapping[str, Any]) -> Geometry:
@@ -345,13 +354,17 @@ def plain(setup: Setup) -> dict[str, Any]:
     return json.loads(json.dumps({name: value for name, value in made.items() if name != "prepared"}, default=str))
 
 
-def key(setup: Setup) -> str:
-    """The name of a point: hexadecimal digits of a hash of everything that has a part in its result. Where a trace lies
-    and what it is called have none; what is in it has."""
+def keys(setups: Sequence[Setup]) -> list[str]:
+    """The names of points: hexadecimal digits of a hash of everything that has a part in their results. Where a trace
+    lies and what it is called have none; what is in it has."""
+    sources = Sources()
+    return [_key(setup, sources.of(setup)) for setup in setups]
+
+
+def _key(setup: Setup, source: Source) -> str:
     from flashfs.ftl import scheme
     from flashfs.replay.precondition import Precondition
 
-    source = _source(setup)
     made = plain(setup)
     if setup.trace is not None:
         made |= {"source": _content_hash(Path(setup.source)), "format": source.describe()["format"]}

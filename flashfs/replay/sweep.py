@@ -126,7 +126,7 @@ def run(setups: list[Setup], out: Path, workers: Workers, listener: Listener | N
     """
     listener = listener or Listener()
     place = Place.at(out)
-    keyed = {points.key(setup): setup for setup in setups}
+    keyed = dict(zip(points.keys(setups), setups, strict=True))
     with place.open():
         left = {key: setup for key, setup in keyed.items() if "result" not in (place.saved(key) or {})}
         report = Report(len(keyed), len(keyed) - len(left))
