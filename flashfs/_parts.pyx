@@ -162,6 +162,14 @@ cdef class Mapping:
         """{structure: (bytes as a controller packs them, bytes allocated)}."""
         raise NotImplementedError
 
+    def is_exact(self):
+        """Whether look-ups hardly ever guess. If they do, nothing looks at a page before it is read: a look counts."""
+        return True
+
+    def from_kernel(self):
+        """Bytes of its tables that did not come from malloc."""
+        return 0
+
     def figures(self):
         """The scheme's own statistics."""
         return {}

@@ -574,7 +574,8 @@ cdef class SegmentTable:
 
     def sizes(self):
         """Bytes: ``segments`` (8 each), ``crb``, ``levels``, ``heads``, ``directory`` and their sum, ``modelled``;
-        ``paper``, the first two; ``allocated``, the memory that the table really has."""
+        ``paper``, the first two; ``allocated``, the memory that the table really has, ``from_kernel`` of it without
+        malloc."""
         return {
             "segments": self.segments * SEGMENT_BYTES,
             "crb": self.crb_bytes,
@@ -583,6 +584,7 @@ cdef class SegmentTable:
             "directory": self.groups * 4,
             "modelled": self.modelled_bytes(),
             "paper": self.segments * SEGMENT_BYTES + self.crb_bytes,
+            "from_kernel": self.slabs.from_kernel(),
             "allocated": self.slabs.allocated() + self.groups * 4 + sizeof(Scratch)
             + self.pieces_room * sizeof(Piece),
         }

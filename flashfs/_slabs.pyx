@@ -261,9 +261,12 @@ cdef class Slabs:
         return self.kind[self.slab_of(handle)] & EVACUATED != 0
 
     def allocated(self):
-        """Bytes of memory in use: slabs (but for those the kernel has back), and the tables beside them."""
-        touched = self.made - 1 - self.returned_n[0] - SPAN * self.returned_n[1]
-        return touched * SLAB_BYTES + self.room * TABLE_BYTES + self.largest // UNIT + 2
+        """Bytes of memory in use: slabs, and the tables beside them."""
+        return self.from_kernel() + self.room * TABLE_BYTES + self.largest // UNIT + 2
+
+    def from_kernel(self):
+        """Bytes of the slabs, but for those the kernel has back: malloc knows nothing of them."""
+        return (self.made - 1 - self.returned_n[0] - SPAN * self.returned_n[1]) * SLAB_BYTES
 
     def check(self):
         """Each slab's used, free and fresh slots add up; a slab is in its class's list if it has room, and not else."""

@@ -19,7 +19,7 @@ cdef class Views:
 
     def __cinit__(self, Ssd ssd not None):
         self.ssd = ssd
-        self.chip = ssd.nand if type(ssd.nand) is Chip else None
+        self.chip = ssd.nand if type(ssd.nand) is Chip and ssd.mapping.is_exact() else None
         self.zeros = <uint8_t*> calloc(1, ssd.page_bytes)
         self.pieces = <Piece*> malloc(RUN * sizeof(Piece))
         if self.zeros == NULL or self.pieces == NULL:

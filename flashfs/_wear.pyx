@@ -1,8 +1,8 @@
 """Static wear levelling: blocks whose pages nobody rewrites give up their place to the most worn ones."""
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs._parts cimport Engine
-from flashfs._pool cimport CAUSE_WEAR, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN
+from flashfs._pool cimport CAUSE_WEAR, NONE, STATE_BAD, STATE_CLOSED, STATE_META, STATE_OPEN
 
 cdef enum:
     QUEUE = 64
@@ -35,7 +35,8 @@ cdef class WearLevel:
         return state == STATE_CLOSED or (state == STATE_OPEN and self.ssd.cleaning.open_blocks_rest)
 
     cdef int scan(self) noexcept nogil:
-        """Queue the closed blocks that lag; next scan when one could lag (the least erase count never falls)."""
+        """Queue the closed blocks that lag; next scan when one could lag (the least erase count never falls). The log's
+        blocks rest until the next checkpoint: if one lags, that is due, but not before the chip was written over."""
         cdef uint32_t block, wear, least = NONE
         for block in range(self.ssd.pool.blocks):
             if self.ssd.pool.state[block] == STATE_BAD:
@@ -45,6 +46,9 @@ cdef class WearLevel:
             if self.may_rest(block) and self.queued < QUEUE and wear + self.spread < self.ssd.pool.erases_most:
                 self.queue[self.queued] = block
                 self.queued += 1
+            elif (self.ssd.pool.state[block] == STATE_META and wear + self.spread < self.ssd.pool.erases_most
+                    and self.ssd.since_checkpoint >= <uint64_t> self.ssd.pool.blocks * self.ssd.pool.pages_per_block):
+                self.ssd.checkpoint_due = True
         # in so many erases, whichever blocks they hit, the most worn block can be one step further ahead
         self.scan_at = self.ssd.pool.erases_n + max(4, self.ssd.pool.blocks // 64)
         if least != NONE and least + self.spread >= self.ssd.pool.erases_most:

@@ -229,8 +229,11 @@ def dram(setting: Setting) -> Counts:
     for first in range(0, pages, 1 << 14):
         lpas: Any = np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32)
         device.ssd.write_pages(lpas)
+    if not modelled:  # a map may be small as long as all lies in order
+        lpas = np.random.default_rng(setting.seed).integers(0, pages, pages // 4, dtype=np.uint32)
+        device.ssd.write_pages(lpas)
     device.flush()
-    after = _held()
+    after = _held() + device.ssd.mapping.from_kernel()
     counts = _tables(device)
     if modelled:
         return counts | {"measured": 0}

@@ -503,6 +503,12 @@ cdef class LearnedMap(Mapping):
             "group_directory": (directory, directory),
         }
 
+    def is_exact(self):
+        return self.gamma == 0
+
+    def from_kernel(self):
+        return self.table.sizes()["from_kernel"]
+
     def survey(self):
         """What all groups hold, counted now: segments by kind, groups and segments by level, bytes."""
         cdef uint64_t[LEVELS_MOST + 1] groups

@@ -171,8 +171,7 @@ BUGS: dict[str, Bug] = {
     "a flush that leaves the write buffer": Bug(
         "core",
         Patch("flashfs/_core",
-              "if not self.buffer.in_nvram:\n            self.drain()\n        if self.checkpoint_due:",
-              "if self.checkpoint_due:"),
+              "            self.drain()\n            if self.placement.pads:", "            if self.placement.pads:"),
     ),
     "a barrier that logs no trims": Bug(
         "core",

@@ -86,7 +86,7 @@ def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, sp
     rnd = random.Random(f"{ftl} {depth}")
     failed = 0
     for unit in range(4 // depth):
-        base = tiers.sweep_base(ftl, 3, unit)
+        base = tiers.sweep_base(ftl, 4, unit)
         runs = forked(
             base, tail=tiers.TAIL, depth=depth, rare=True, first=len(base.program.split()) - 6 if depth > 1 else 0
         )

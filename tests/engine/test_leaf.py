@@ -17,9 +17,10 @@ import nandimg
 from flashfs.crash.cases import Case
 from flashfs.crash.forks import Forks
 from flashfs.device import ENGINE_OOB, Device, default_buffer
-from flashfs.errors import BindError
+from flashfs.errors import BindError, UncorrectableError
 from flashfs.ftl import SCHEMES, leaftl
 from nandimg import PRESETS, Fault, Geometry
+from nandimg._tears import spoil
 from nandimg.faults import dress
 
 PAGE = 512
@@ -382,3 +383,35 @@ def test_every_cut_of_a_bent_workload() -> None:
             assert not tally.failures, tally.failures[0]
             cuts += tally.cuts
     assert cuts > 1_600
+
+
+def test_a_damaged_page_hides_no_other_that_is_guessed_to_be_there() -> None:
+    """Its neighbours are asked, one read each; its own LPA gives EIO, is known to be there, and can be written."""
+    device = Device.memory(replace(GEOMETRY, lpas=600), "leaftl", {"gamma": 4, "buffer": 64})
+    rnd = random.Random(6)
+    run = [lpa for lpa in range(600) if rnd.random() < 0.7]
+    for lpa in run:
+        device.write(lpa * PAGE, bytes([lpa % 251 + 1]) * PAGE)
+    device.flush()
+    true = true_map(device)
+    guessed = {lpa: device.ssd.mapping.explain(lpa)["ppa"] for lpa in run}
+    meant = [lpa for lpa in run if guessed[lpa] != true[lpa]]
+    spoilt = {guessed[lpa] for lpa in rnd.sample(meant, 5)}
+    for ppa in spoilt:
+        spoil(device.nand, *divmod(ppa, 16))
+    hidden = [lpa for lpa in run if guessed[lpa] in spoilt and true[lpa] not in spoilt]
+    assert hidden
+    for lpa in run:
+        if true[lpa] in spoilt:
+            with pytest.raises(UncorrectableError):
+                device.read(lpa * PAGE, PAGE)
+            assert device.ssd.mapped(lpa)
+        else:
+            assert device.read(lpa * PAGE, PAGE) == bytes([lpa % 251 + 1]) * PAGE
+    assert device.ssd.mapping.probes >= len(hidden)
+    for lpa in run:
+        device.write(lpa * PAGE, bytes([lpa % 241 + 2]) * PAGE)
+    device.flush()
+    for lpa in run:
+        assert device.read(lpa * PAGE, PAGE) == bytes([lpa % 241 + 2]) * PAGE
+    assert device.problems() == []

@@ -19,8 +19,7 @@ pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
 @pytest.mark.parametrize("spread", [4, 16, 32])
 def test_wear_stays_within_its_spread(ftl: str, spread: int) -> None:
     """A twentieth of the pages takes 95 % of the writes; the rest is written once and rests."""
-    # a checkpoint's blocks rest until the next one, and levelling lets them
-    device = Device.memory(GEOMETRY, ftl, {"wear_spread": spread, "buffer": 0, "checkpoint_every": 800})
+    device = Device.memory(GEOMETRY, ftl, {"wear_spread": spread, "buffer": 0})
     rnd = random.Random(1)
     device.write(0, b"c" * device.size)
     hot = GEOMETRY.lpas // 20

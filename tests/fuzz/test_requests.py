@@ -30,7 +30,7 @@ def test_sessions(seed: int) -> None:
     assert session(f"suite/{seed}").total() > 100
 
 
-@pytest.fixture(params=["pagemap", "slimftl"])
+@pytest.fixture(params=["pagemap", "slimftl", "leaftl"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A mount of a small image in a process of its own, taken away again however the test ended."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK) or shutil.which("fusermount3") is None:
