@@ -44,7 +44,7 @@ from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
     TRIM_CHUNK = 4096
-    REFIT_PAGES = 16384      # written between two looks at what the tables leave of the budget
+    REFIT_PAGES = 4096       # written between two looks at what the tables leave of the budget
 
 
 @cython.final
@@ -130,6 +130,8 @@ cdef class Ssd(Engine):
 
     def fit_cache(self):
         """Give the cache what the tables leave."""
+        if not self.budget:
+            return
         fixed = sum(packed for name, (packed, _) in self.dram().items() if name != "data_cache")
         self.refit_at = self.host_write + REFIT_PAGES
         self.cache.limit(max(0, self.budget - fixed) // (self.page_bytes + SLOT_BYTES))
@@ -329,9 +331,6 @@ cdef class Ssd(Engine):
                         CAUSE_HOST, self.now_ns, self.buffer.run_ready)
             self.buffer.gathered(i, run)
             i += run
-        if self.budget:  # who wants pages in order has a map that grows by what is in them
-            with gil:
-                self.fit_cache()
         return 0
 
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,

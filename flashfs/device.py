@@ -298,6 +298,7 @@ class Device:
     def stats(self) -> dict[str, Any]:
         """Counters since this device was opened, but for ``blocks_opened``, which counts the chip's whole life: with
         ``pool``, how many were emptied meanwhile. ``operations``, if there are faults, is what they are counted in."""
+        self.ssd.fit_cache()
         totals, by_cause = self.ssd.operations()
         host = {"read": self.ssd.host_read, "write": self.ssd.host_write, "trim": self.ssd.host_trim}
         tables = self.ssd.dram()

@@ -12,7 +12,7 @@ cdef class NandFilter(Nand):
         self.inner = inner
         self.chip = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
         if self.chip.unsummed:
-            raise ValueError("a chip in memory that keeps no data has no checksums, so no fault would show: backend file")
+            raise ValueError("a chip in memory without data has no checksums, so no fault would show: backend file")
         self.geometry = inner.geometry
         self.blocks = inner.blocks
         self.pages_per_block = inner.pages_per_block

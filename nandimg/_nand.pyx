@@ -153,7 +153,7 @@ cdef class Nand:
         self.retire(block)
 
     def let_go(self, uint32_t block):
-        """What is in the block is never asked for again: a chip in memory need not keep it until the block is erased."""
+        """What is in the block is never asked for again: a chip in memory need not keep it until it is erased."""
 
     def erase_count(self, uint32_t block):
         """Times the block was erased; it persists."""

@@ -7,6 +7,7 @@ be a list, and every combination is replayed.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -68,7 +69,10 @@ def replay(
 
     if out is not None:
         results.check_name(Path(out))
-    setups = points.expand(named)
+    told: list[str] = []
+    setups = points.expand(named, tell=told.append)
+    for line in told:
+        warnings.warn(line, stacklevel=3)  # the caller of the package
     workers: Workers = Here() if jobs == 1 else Processes(jobs)
     rows: dict[str, dict[str, Any]] = {}
     tasks = [(str(number), setup) for number, setup in enumerate(setups)]
@@ -92,12 +96,15 @@ def sweep(
     from flashfs.replay import points, results, sweep
     from flashfs.replay.workers import Cluster, Processes
 
+    told: list[str] = []
     if isinstance(spec, Mapping):
-        setups = points.expand(spec)
+        setups = points.expand(spec, tell=told.append)
         if out is None:
             raise UsageError("out: a folder for the results would do")
     else:
-        setups = sweep.load(Path(spec))
+        setups = sweep.load(Path(spec), told.append)
+    for line in told:
+        warnings.warn(line, stacklevel=2)
     where = Path(out) if out is not None else Path(str(spec)).with_suffix("")
     workers = Cluster(scheduler) if scheduler else Processes(jobs or len(os.sched_getaffinity(0)))
     return results.frame(sweep.run(setups, where, workers).rows)

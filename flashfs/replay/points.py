@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from flashfs.replay.workloads._grammar import Unreadable, count, size, word
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
     from flashfs.replay.source import Source
+    from flashfs.replay.traces import Options
     from nandimg import Geometry
 
 KEY_DIGITS = 16  #: of a SHA-256: the name of a point's file
@@ -139,7 +140,10 @@ TRACE_FIELDS = {"shift": "shift_bytes", "pack": "pack_bytes"}  #: of traces.Opti
 OPTIONS = "opt"
 
 
-def expand(given: Mapping[str, Any], *, folder: Path | None = None) -> list[Setup]:
+Tell = Callable[[str], None]  #: hears one line about what was decided because nobody said
+
+
+def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell = lambda line: None) -> list[Setup]:
     """A Setup of each combination of what ``given`` lists: sources outermost, options of FTLs innermost.
 
     ``opt`` is a table of options for every FTL that knows them, and of tables of options by FTL. Paths are taken from
@@ -163,10 +167,11 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None) -> list[Setu
     names = sorted(values, key=list(AXES).index)
     names.append(names.pop(names.index("ftl")))
     out = []
+    rooms, sources = Rooms(tell), Sources()
     for combination in itertools.product(*(values[name] for name in names)):
         one = dict(zip(names, combination, strict=True))
         for chosen in _option_sets(options, one["ftl"]):
-            out.append(_setup(one, chosen))
+            out.append(_setup(one, chosen, rooms, sources))
     return _without_twins(out)
 
 
@@ -254,7 +259,26 @@ def _option_sets(options: Mapping[str, Any], ftl: str) -> Iterator[dict[str, Any
         yield dict(zip(lists, combination, strict=True))
 
 
-def _setup(one: Mapping[str, Any], options: dict[str, Any]) -> Setup:
+class Rooms:
+    """Devices for traces of which nobody said on what to replay them: each is looked through, and told of, once."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._found: dict[tuple[str, Options, str | None], tuple[int, Options]] = {}
+
+    def of(self, source: str, options: Options, format: str | None) -> tuple[Geometry, Options]:
+        from flashfs.replay.sources import device_for
+
+        asked = (source, options, format)
+        if asked not in self._found:
+            host_bytes, fitted, why = device_for(*asked)
+            self._tell(why)
+            self._found[asked] = (host_bytes, fitted)
+        host_bytes, fitted = self._found[asked]
+        return device({"size": host_bytes}), fitted
+
+
+def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, sources: Sources) -> Setup:
     """One point, checked as far as that is possible without a device."""
     from flashfs.ftl import scheme
     from flashfs.replay.play import Setup
@@ -272,22 +296,33 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any]) -> Setup:
     kept = of("setup")
     if not is_workload(one["source"]) or Path(one["source"]).exists():
         trace = Options(**{TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}).check()
+        if not of("geometry") and "image" not in one and "fit" not in one and Path(one["source"]).exists():
+            geometry, trace = rooms.of(one["source"], trace, one.get("format"))
     else:  # its own keys say all of a workload
         kept.pop("format", None)
         if "seed" in one:
             kept["source"] += f"{',' if ':' in one['source'] else ':'}seed={one['seed']}"
     setup = Setup(**kept, options=options, geometry=geometry, trace=trace)
-    _source(setup)
+    sources.of(setup)
     return setup
 
 
-def _source(setup: Setup) -> Source:
-    from flashfs.replay.sources import open_source
+class Sources:
+    """The sources of setups, each opened once: FTLs and DRAM sizes by the hundred share a few."""
 
-    geometry = setup.geometry
-    return open_source(
-        setup.source, geometry.logical_bytes, page_bytes=geometry.page_bytes, options=setup.trace, format=setup.format
-    )
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, ...], Source] = {}
+
+    def of(self, setup: Setup) -> Source:
+        from flashfs.replay.sources import open_source
+
+        device_bytes, page_bytes = setup.geometry.logical_bytes, setup.geometry.page_bytes
+        asked = (setup.source, device_bytes, page_bytes, setup.trace, setup.format)
+        if asked not in self._found:
+            self._found[asked] = open_source(
+                setup.source, device_bytes, page_bytes=page_bytes, options=setup.trace, format=setup.format
+            )
+        return self._found[asked]
 
 
 def device(given: Mapping[str, Any]) -> Geometry:
@@ -319,13 +354,17 @@ def plain(setup: Setup) -> dict[str, Any]:
     return json.loads(json.dumps({name: value for name, value in made.items() if name != "prepared"}, default=str))
 
 
-def key(setup: Setup) -> str:
-    """The name of a point: hexadecimal digits of a hash of everything that has a part in its result. Where a trace lies
-    and what it is called have none; what is in it has."""
+def keys(setups: Sequence[Setup]) -> list[str]:
+    """The names of points: hexadecimal digits of a hash of everything that has a part in their results. Where a trace
+    lies and what it is called have none; what is in it has."""
+    sources = Sources()
+    return [_key(setup, sources.of(setup)) for setup in setups]
+
+
+def _key(setup: Setup, source: Source) -> str:
     from flashfs.ftl import scheme
     from flashfs.replay.precondition import Precondition
 
-    source = _source(setup)
     made = plain(setup)
     if setup.trace is not None:
         made |= {"source": _content_hash(Path(setup.source)), "format": source.describe()["format"]}

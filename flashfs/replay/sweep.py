@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 
 
 
-def load(path: Path) -> list[Setup]:
-    """The points of a TOML file. UsageError, in one line, names the file and the key that will not do."""
+def load(path: Path, tell: points.Tell = lambda line: None) -> list[Setup]:
+    """The points of a TOML file; ``tell`` hears what was decided because the file does not say it. UsageError, in one
+    line, names the file and the key that will not do."""
     try:
         given = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: no TOML: {str(error).splitlines()[0]}") from None
     try:
-        return points.expand(given, folder=path.parent)
+        return points.expand(given, folder=path.parent, tell=tell)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -125,7 +126,7 @@ def run(setups: list[Setup], out: Path, workers: Workers, listener: Listener | N
     """
     listener = listener or Listener()
     place = Place.at(out)
-    keyed = {points.key(setup): setup for setup in setups}
+    keyed = dict(zip(points.keys(setups), setups, strict=True))
     with place.open():
         left = {key: setup for key, setup in keyed.items() if "result" not in (place.saved(key) or {})}
         report = Report(len(keyed), len(keyed) - len(left))

@@ -110,14 +110,17 @@ def side_by_side(results: Sequence[Result], baseline: str | None = None) -> list
 
 
 def _own(results: Sequence[Result]) -> list[dict[str, str]]:
-    """What schemes say of themselves; what none of them counted is left out."""
-    names = dict.fromkeys(name for result in results for name, value in result["scheme"].items() if value)
+    """What schemes say of themselves in one number or word; what none of them counted is left out."""
+    names = dict.fromkeys(
+        name for result in results for name, value in result["scheme"].items() if value and not isinstance(value, list)
+    )
     return [
-        {"": name.replace("_", " ")}
-        | {
-            result["ftl"]: written(value, "count" if isinstance(value, int) else "ratio")
-            if isinstance(value := result["scheme"].get(name), int | float) else "-" if value is None else str(value)
-            for result in results
-        }
+        {"": name.replace("_", " ")} | {result["ftl"]: _said(result["scheme"].get(name)) for result in results}
         for name in names
-    ]  # fmt: skip
+    ]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, int | float):
+        return written(value, "count" if isinstance(value, int) else "ratio")
+    return "-" if value is None else str(value)

@@ -59,6 +59,13 @@ def test_a_bad_name_is_told_before_anything_is_replayed(capsys: pytest.CaptureFi
     assert capsys.readouterr() == ("", "flashfs: --out r.xls: a name that ends in .parquet or .csv would do\n")
 
 
+def test_what_is_decided_for_a_trace_is_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"msr\.csv: on a device of 1 GiB, which has all its addresses") as caught:
+        table = flashfs.replay(str(DATA / "msr.csv"))
+    assert caught[0].filename == __file__
+    assert table["config.geometry.lpas"].to_list() == [(1 << 30) // 4096]
+
+
 def test_keywords_are_the_flags() -> None:
     """But for those that are about printing, and a few that only Python has."""
     of_command = {"source" if name == "sources" else name for name in inspect.signature(command).parameters}

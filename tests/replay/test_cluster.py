@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from test_sweep import GRID, alive, lines, wait_until
+from test_sweeps import GRID, alive, lines, wait_until
 
 import flashfs
 from flashfs import cli

@@ -33,7 +33,7 @@ def test_every_combination() -> None:
         ("uniform:ops=10", 4 << 20, "slimftl", 4), ("uniform:ops=10", 8 << 20, "pagemap", None),
     ]  # fmt: skip
     assert all(s.options["buffer"] == 8 and s.geometry.logical_bytes == 32 << 20 for s in setups)
-    assert len({points.key(setup) for setup in setups}) == len(setups)
+    assert len(set(points.keys(setups))) == len(setups)
 
 
 def test_flags_are_read_as_the_commands_read_them() -> None:
@@ -60,6 +60,19 @@ def test_a_chip_of_few_words_is_that_of_the_other_commands() -> None:
     assert setup.geometry == geometry_of(None, None, None)
 
 
+def test_a_trace_gets_a_device_that_is_large_enough() -> None:
+    """As from `flashfs replay`, and it is told once, however many points are on it."""
+    told: list[str] = []
+    setups = points.expand({"source": [str(DATA / "msr.csv"), "uniform:ops=9"], "dram": ["8M", "9M"]}, tell=told.append)
+    assert [setup.geometry.logical_bytes for setup in setups] == [1 << 30] * 4
+    assert [line.partition(": ")[2] for line in told] == [
+        "on a device of 1 GiB, which has all its addresses; --size would choose"
+    ]
+    for more in ({"size": "64M"}, {"fit": "wrap"}):
+        points.expand({"source": str(DATA / "msr.csv"), **more}, tell=told.append)
+    assert len(told) == 1
+
+
 def test_an_option_goes_to_those_that_know_it() -> None:
     setups = points.expand({**SMALL, "ftl": ["pagemap", "slimftl"], "opt": {"shift": [1, 2], "buffer": 8}})
     assert [(s.ftl, s.options) for s in setups] == [
@@ -81,10 +94,10 @@ def test_an_image_is_a_whole_chip(tmp_path: Path) -> None:
     given = {"source": "uniform:ops=10", "image": str(path)}
     [setup] = points.expand(given)
     assert (setup.ftl, setup.image, setup.geometry) == ("slimftl", path, PRESETS["tiny-16"].geometry)
-    before = points.key(setup)
+    before = points.keys([setup])
     with Device.open(path) as device:
         device.write(0, bytes(512))
-    assert points.key(setup) != before
+    assert points.keys([setup]) != before
     for name, value in (("ftl", "pagemap"), ("size", "1G"), ("backend", "file")):
         with pytest.raises(UsageError, match=f"{name}: an image "):
             points.expand({**given, name: value})
@@ -147,8 +160,8 @@ def test_a_geometry_that_cannot_be_is_told() -> None:
 
 
 def key(**given: object) -> str:
-    [setup] = points.expand({**SMALL, **given})
-    return points.key(setup)
+    [one] = points.keys(points.expand({**SMALL, **given}))
+    return one
 
 
 def test_a_name_is_of_everything_that_makes_a_result() -> None:

@@ -54,8 +54,8 @@ def test_each_point_once_and_in_order(tmp_path: Path, calls: Path, kind: str) ->
     table = results.read([tmp_path / "out" / "results.parquet"])
     wanted = [(s.ftl, s.source, s.dram) for s in setups]
     assert table.select("ftl", "source", "config.dram").rows() == wanted
-    assert table["key"].to_list() == [points.key(setup) for setup in setups]
-    saved = json.loads((tmp_path / "out" / "points" / f"{points.key(setups[0])}.json").read_text())
+    assert table["key"].to_list() == points.keys(setups)
+    saved = json.loads((tmp_path / "out" / "points" / f"{points.keys(setups)[0]}.json").read_text())
     assert saved["result"] == made_up.result("pagemap", "uniform:ops=100", dram=4 << 20)
 
     again = sweep.run(setups, tmp_path / "out", workers(kind))
