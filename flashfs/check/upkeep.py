@@ -232,6 +232,7 @@ def dram(setting: Setting) -> Counts:
     if not modelled:  # a map may be small as long as all lies in order
         lpas = np.random.default_rng(setting.seed).integers(0, pages, pages // 4, dtype=np.uint32)
         device.ssd.write_pages(lpas)
+    lpas = None  # a megabyte that is not the device's
     device.flush()
     after = _held() + device.ssd.mapping.from_kernel()
     counts = _tables(device)

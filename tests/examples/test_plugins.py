@@ -136,7 +136,8 @@ def test_entry_points(run: Run, site: str, image: Path) -> None:
     broken, counted = sorted(done.stderr.splitlines())
     assert broken.startswith("flashfs: FTL broken: mine 1.2 (mine:nonesuch) raised AttributeError")
     assert counted == "flashfs: FTL counted: mine 1.2 (mine:number) is a int: a class would do"
-    assert "'nonesuch'; there are pagemap, slimftl, leaftl, mine, built" in run("ftls", "nonesuch", code=2, path=site).stderr
+    said_names = run("ftls", "nonesuch", code=2, path=site).stderr
+    assert "'nonesuch'; there are pagemap, slimftl, leaftl, mine, built" in said_names
     for ftl in ("mine", "built"):
         said = run(
             "crash", "--ftl", ftl, "--tier", "sweep,random", "--cuts", 60, "--seed", 1, "--json", path=site
