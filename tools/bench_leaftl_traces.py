@@ -46,7 +46,7 @@ class Work:
     @property
     def geometry(self) -> Geometry:
         size = -(-self.end // ROUND) * ROUND
-        return Geometry.sized(size, op=0.2, channels=8, dies=16 if size >= 4 << 30 else 4, oob_bytes=160)
+        return Geometry.sized(size, op=0.2, channels=4, dies=16 if size >= 4 << 30 else 4, oob_bytes=160)
 
     @property
     def loops(self) -> int:
