@@ -244,3 +244,16 @@ def test_a_device_that_cannot_be() -> None:
     for size in (0, 512, 5000):
         with pytest.raises(UsageError, match="a multiple of 4096 would do"):
             Trace(DATA / "msr.csv", device_bytes=size)
+
+
+def test_loops_end_before_virtual_time_does(tmp_path: Path) -> None:
+    path = tmp_path / "years.csv"
+    year = 365 * 86_400 * 10**7  # ticks of 100 ns
+    path.write_text("".join(f"{at},hm,0,Write,0,4096,1\n" for at in (year, 2 * year)))
+    few = Trace(str(path), Options(loops=50))
+    assert sum(len(batch) for batch in few.batches()) == 100
+    many = Trace(str(path), Options(loops=500))
+    with pytest.raises(TraceError, match="loops take more than virtual time has"):
+        list(many.batches())
+    fast = Trace(str(path), Options(loops=500, speedup=100))
+    assert sum(len(batch) for batch in fast.batches()) == 1_000

@@ -23,6 +23,7 @@ HASHES_GONE = "content hashes left out: shifted by no multiple of 4 KiB"
 ODD = np.uint64(0x9E3779B97F4A7C15)
 STREAM_ENDS = (CUT_RECORD, CUT_STREAM)
 EVENTS = ("Q", "G", "I", "D", "C")
+LAST_NS = 1 << 62  #: virtual time is a signed 64-bit number of ns, and a replay needs some of it itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,11 @@ class Trace(Source):
             if not any_request:
                 raise TraceError(self._nothing())
             begin_ns += self._times.period_ns()
+            if begin_ns + self._times.period_ns() > LAST_NS and loop + 1 < self.options.loops:
+                raise TraceError(
+                    f"{self.name}: {self.options.loops} loops take more than virtual time has, {LAST_NS // 10**9:,} s: "
+                    f"{loop + 1} would do, or a --speedup"
+                )
 
     def _pass(self, telling: Telling, begin_ns: int) -> Iterator[Batch]:
         """The requests once, from ``begin_ns`` on."""
