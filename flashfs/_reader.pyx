@@ -74,7 +74,8 @@ cdef class Reader:
                 or (self.cache.held and self.cache.find(lpa) != NONE))
 
     cdef bint take_held(self, uint32_t lpa, uint8_t* into) noexcept nogil:
-        """The page from the write buffer, which has the newest, or else from the cache; False if neither has it."""
+        """The page from the cache or the write buffer; False if neither has it. What is in both is the same in both: a
+        write takes its pages out of the cache before it goes anywhere, and puts them back when it is through."""
         cdef uint32_t slot
         if self.cache.slots:
             slot = self.cache.use(lpa)
@@ -116,7 +117,7 @@ cdef class Reader:
                    and (ppas[i] + run) // self.pages_per_block == block):
                 run += 1
             end = max(end, self.read_run(lpas + i, ppas[i], run, into, t_ns))
-            if self.cache.slots:
+            if self.cache.slots and (into != NULL or self.cache.data == NULL):  # else nobody has the data
                 self.cache.put_run(lpas + i, run, into)
             i += run
         return end

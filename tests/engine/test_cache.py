@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 
+import numpy as np
 import pytest
 
 from flashfs.device import Device
@@ -85,6 +86,16 @@ def test_a_hit_reads_no_flash(ftl: str) -> None:
     assert device.read(0, 40 * PAGE) == bytes(range(256)) * 2 * 40
     assert device.ssd.operations()[0] == before
     assert device.ssd.cache.hits == 40
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+def test_a_read_without_data_leaves_no_page_behind(ftl: str) -> None:
+    """What was only checked, its data left where they are, must not be taken for what was read."""
+    device = with_slots(ftl, 40)
+    device.write(0, b"\x77" * (60 * PAGE))  # more than the cache holds: the first pages are not in it any more
+    device.flush()
+    device.ssd.read_pages(np.arange(10, dtype=np.uint32))
+    assert device.read(0, 10 * PAGE) == b"\x77" * (10 * PAGE)
 
 
 def test_the_budget_holds_as_tables_grow_and_shrink() -> None:
