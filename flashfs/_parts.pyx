@@ -158,6 +158,11 @@ cdef class Mapping:
         """After a load, and again after a recovery: what the tables say, checked against validity, as far as that needs
         no flash read. ValueError names the first thing that no power cut leaves."""
 
+    def doubt(self):
+        """None, or what does not fit though it may come of damaged pages alone, where a mapping guesses: a recovery
+        then asks every live page whose it is."""
+        return None
+
     def tables(self):
         """{structure: (bytes as a controller packs them, bytes allocated)}."""
         raise NotImplementedError

@@ -19,7 +19,9 @@ from flashfs._pool cimport (
     FLAG_LAST,
     FLAG_MOVED,
     KIND_CHECKPOINT,
+    KIND_USER,
     NONE,
+    OOB_ENGINE,
     STATE_BAD,
     STATE_CLOSED,
     STATE_FREE,
@@ -167,6 +169,10 @@ cdef class Worker(Scanner):
         except CorruptError:
             return f"checkpoint {identity} is not whole"
         self.load_base()
+        doubt = self.ssd.mapping.doubt()
+        if doubt:
+            self.base = None
+            return f"checkpoint {identity} is clean, but {doubt}"
         self.take_clean(oob.order)
         return f"checkpoint {identity} is clean"
 
@@ -369,8 +375,11 @@ cdef class Worker(Scanner):
         ssd.mapping.recovery_ends()
         try:
             ssd.mapping.verify()
+            doubt = ssd.mapping.doubt()
         except ValueError as error:
-            self.mend(error)
+            doubt = error
+        if doubt:
+            self.mend(doubt)
         ssd.placement.attach()
         ssd.meta.skip_ids(self.newest_id)
         ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]
@@ -385,6 +394,8 @@ cdef class Worker(Scanner):
         cdef uint32_t lpa, ppa, block
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
+        if not ssd.mapping.is_exact():
+            self.ask_pages()
         owners = {}
         for lpa in range(ssd.lpas):
             ppa = ssd.mapping.locate(lpa)
@@ -399,8 +410,35 @@ cdef class Worker(Scanner):
                     ssd.validity.dead(ssd.olds, 1)
         try:
             ssd.mapping.verify()
+            doubt = ssd.mapping.doubt()
         except ValueError as error:
-            raise CorruptError(f"the recovered mapping cannot be: {error}") from None
+            doubt = error
+        if doubt:
+            raise CorruptError(f"the recovered mapping cannot be: {doubt}")
+
+    cdef ask_pages(self):
+        """Each LPA is where the newest live page says that is one of it; the older ones die. Pages that cannot be read
+        stay with those who have them."""
+        cdef uint32_t block, lpa, ppa = NONE
+        cdef Oob oob
+        cdef Ssd ssd = self.ssd
+        newest = {}
+        for block in range(ssd.pool.blocks):
+            for page in ssd.validity.live_in(block):
+                if self.spare_read(block, page, &oob) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                    continue
+                found = (oob.seq, block * ssd.pages_per_block + page, bytes(ssd.read_oobs[OOB_ENGINE:ssd.oob_bytes]))
+                lpa = oob.lpa
+                ssd.mapping.lookup(&lpa, 1, &ppa)
+                if ppa == NONE or found < newest.get(lpa, (0,)):
+                    ssd.olds[0] = found[1]
+                else:
+                    ssd.olds[0] = newest[lpa][1] if lpa in newest else NONE
+                    newest[lpa] = found
+                ssd.validity.dead(ssd.olds, 1)
+        for lpa, (_, at, stamp) in newest.items():
+            ssd.mapping.recovered(lpa, at, stamp)
+        ssd.mapping.recovery_ends()
 
     cdef bint is_log(self, uint32_t block):
         """Metadata written after the checkpoint that counts: its trims count until the next one is durable."""

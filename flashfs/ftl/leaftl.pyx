@@ -65,6 +65,7 @@ cdef class LearnedMap(Mapping):
     cdef uint32_t list_at                  # the page whose OOB is in ``spare``; NONE: none that can be relied on
     cdef uint8_t[SPARE_MOST] spare
     cdef bint recovering
+    cdef bint in_range                     # what ``misfit`` found was at least of this chip
     cdef set half_erased                   # blocks with a page of a run that is gone: their erase had begun
     cdef FoundPages found
 
@@ -450,12 +451,24 @@ cdef class LearnedMap(Mapping):
             raise ValueError(f"groups section of {size} bytes: {at} are needed")
 
     def verify(self):
-        """Each mapped page is live, no two LPAs share one, and no other page is live. Of a guess only so much is asked:
-        that a live page is in reach."""
+        """Of guesses only so much: that they are pages of this chip. ``doubt`` says the rest."""
+        wrong = self.misfit()
+        if wrong and (self.gamma == 0 or not self.in_range):
+            raise ValueError(wrong)
+
+    def doubt(self):
+        """A page that lies about its LPA may have misled whoever overwrote its neighbours."""
+        return self.misfit() if self.gamma else None
+
+    def misfit(self):
+        """The first thing that is wrong, or None: each mapped page is live, no two LPAs share one, and no other page is
+        live. Of a guess only so much is asked: that a live page is in reach."""
         cdef uint32_t first = 0, i, n, ppa, block
         cdef uint64_t mapped = 0, live = 0
         cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
         cdef uint64_t* seen = <uint64_t*> calloc(pages // 64 + 1, 8)
+        wrong = None
+        self.in_range = False
         if seen == NULL:
             raise MemoryError
         try:
@@ -470,12 +483,14 @@ cdef class LearnedMap(Mapping):
                         continue
                     mapped += 1
                     if ppa >= pages:
-                        raise ValueError(f"LPA {first + i} is at PPA {ppa}: the chip has {pages} pages")
+                        return f"LPA {first + i} is at PPA {ppa}: the chip has {pages} pages"
+                    if wrong:
+                        continue
                     if self.part_about[i]:
                         if not self.any_live(ppa):
-                            raise ValueError(f"LPA {first + i} is near PPA {ppa}, where no page is live")
+                            wrong = f"LPA {first + i} is near PPA {ppa}, where no page is live"
                     elif seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
-                        raise ValueError(f"LPA {first + i} is at PPA {ppa}, which is not live or another LPA's")
+                        wrong = f"LPA {first + i} is at PPA {ppa}, which is not live or another LPA's"
                     else:
                         seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
                 first += n
@@ -483,8 +498,10 @@ cdef class LearnedMap(Mapping):
             free(seen)
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
+        self.in_range = True
         if live != mapped:
-            raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
+            wrong = wrong or f"{live} pages are live, and {mapped} LPAs are mapped"
+        return wrong
 
     cdef bint any_live(self, uint32_t predicted) noexcept nogil:
         """Whether a live page is in reach."""
