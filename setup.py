@@ -39,6 +39,8 @@ MODULES = [
     "flashfs._slabs",
     "flashfs._group",
     "flashfs._segments",
+    "flashfs._translation",
+    "flashfs._table_pages",
     "flashfs.ftl._leaf_found",
     "flashfs.ftl.leaftl",
     "flashfs.crash._watched",

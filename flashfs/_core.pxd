@@ -23,7 +23,7 @@ cdef class Ssd(Engine):
     cdef readonly Reader reader
     cdef readonly MetaLog meta
     cdef readonly Mover mover
-    cdef readonly uint64_t seq, host_read, host_write, host_trim, mounts
+    cdef readonly uint64_t host_read, host_write, host_trim, mounts
     cdef readonly uint64_t syncs
     cdef readonly uint64_t budget          # bytes of DRAM, of which the cache gets what is left; 0: no budget
     cdef uint64_t refit_at                 # pages written by then: the tables may have grown

@@ -312,6 +312,7 @@ cdef class Ssd(Engine):
             self.append(STREAM_HOST, KIND_USER, self.buffer.lpa_of + i, self.buffer.seq_of + i, run,
                         self.buffer.page(i) if self.buffer.data != NULL else <uint8_t*> NULL, CAUSE_HOST, self.now_ns,
                         self.buffer.ready_ns + i)
+            self.mapping.tend()
             i += run
         if self.buffer.in_nvram:
             self.barrier()  # from here on flash alone holds what was in the slots, and the trim log what was dropped
@@ -330,6 +331,7 @@ cdef class Ssd(Engine):
             self.append(STREAM_HOST, KIND_USER, self.buffer.run_lpas, self.buffer.run_seqs, run, self.buffer.run_data,
                         CAUSE_HOST, self.now_ns, self.buffer.run_ready)
             self.buffer.gathered(i, run)
+            self.mapping.tend()
             i += run
         return 0
 
@@ -485,6 +487,7 @@ cdef class Ssd(Engine):
         if self.pool.retiring_n:
             self.retire_doomed()
         self.wear.level()
+        self.mapping.tend()
         if self.budget and self.host_write >= self.refit_at:
             with gil:
                 self.fit_cache()
@@ -521,9 +524,15 @@ cdef class Ssd(Engine):
         self.meta.log_trims()
         self.pad_pairs()
         self.sync_image()  # a checkpoint may only name what the host's death cannot take
-        sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
-        old = self.meta.write(sections, self.seq, self.mounts, clean)
-        self.sync_image()
+        self.mapping.checkpoint_begins()
+        try:
+            sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
+            old = self.meta.write(sections, self.seq, self.mounts, clean)
+            self.sync_image()
+        except BaseException:
+            self.mapping.checkpoint_ended(False)
+            raise
+        self.mapping.checkpoint_ended(True)
         self.meta.point_boot()
         if clean:
             self.sync_image()

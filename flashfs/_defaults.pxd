@@ -32,10 +32,10 @@ cdef class PageBitmap(Validity):
 
 cdef class Streams(Placement):
     cdef readonly uint32_t width_host, width_gc, stripe
-    cdef uint32_t[4] width
-    cdef uint32_t[4] turn
-    cdef uint32_t[4] left
-    cdef uint32_t* open_of                 # [4][most dies]
+    cdef uint32_t[5] width                 # of each stream
+    cdef uint32_t[5] turn
+    cdef uint32_t[5] left
+    cdef uint32_t* open_of                 # [5][most dies]
     cdef uint32_t most
     cdef int shut(self, uint32_t* slot) noexcept nogil
     cdef uint32_t* open_slot(self, int stream) noexcept nogil

@@ -8,6 +8,7 @@ from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validi
 from flashfs._pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
+    CAUSE_MAP,
     CAUSE_WEAR,
     KIND_USER,
     NONE,
@@ -15,6 +16,8 @@ from flashfs._pool cimport (
     STATE_OPEN,
     STREAM_GC,
     STREAM_HOST,
+    STREAM_MAP,
+    STREAM_META,
     STREAM_WEAR,
     STREAMS,
     BlockPool,
@@ -345,7 +348,7 @@ cdef class PageBitmap(Validity):
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
     of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
-    die. The wear stream has one block, the most worn there is."""
+    die. The wear stream has one block, the most worn there is; that of translation pages has one too."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         cdef uint32_t i
@@ -357,7 +360,8 @@ cdef class Streams(Placement):
         self.width[STREAM_HOST] = width_host
         self.width[STREAM_GC] = width_gc
         self.width[STREAM_WEAR] = 1
-        self.width[3] = 0
+        self.width[STREAM_META] = 0
+        self.width[STREAM_MAP] = 1
         self.most = max(width_host, width_gc, 1)
         self.open_of = <uint32_t*> malloc(STREAMS * self.most * sizeof(uint32_t))
         if self.open_of == NULL:
@@ -384,7 +388,8 @@ cdef class Streams(Placement):
             fresh = self.ssd.open_block(
                 -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
                 stream, stream == STREAM_WEAR,
-                CAUSE_HOST if stream == STREAM_HOST else CAUSE_GC if stream == STREAM_GC else CAUSE_WEAR)
+                CAUSE_HOST if stream == STREAM_HOST else CAUSE_GC if stream == STREAM_GC
+                else CAUSE_MAP if stream == STREAM_MAP else CAUSE_WEAR)
             slot[0] = <uint32_t> fresh
         block = slot[0]
         room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]

@@ -7,6 +7,7 @@ from flashfs._core cimport Ssd
 from flashfs._pool cimport (
     CAUSE_RECOVERY,
     FLAG_LOST,
+    KIND_TRANSLATION,
     KIND_USER,
     NONE,
     STATE_BAD,
@@ -67,6 +68,10 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 oob_unpack(ssd.read_oobs, &oob)
                 if status != PAGE_OK:
                     problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
+                elif oob.kind == KIND_TRANSLATION and oob.lpa < ssd.mapping.translation_ids:
+                    ssd.mapping.confirm(&oob.kind, &oob.lpa, &ppa, 1, &status)
+                    if not status:
+                        problems.append(f"PPA {ppa}: live as translation page {oob.lpa}, unknown to the mapping")
                 elif oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
                     problems.append(f"PPA {ppa}: live but kind {oob.kind}, LPA {oob.lpa}")
                 elif oob.flags & FLAG_LOST:
@@ -82,6 +87,7 @@ def cross_check(Ssd ssd, uint32_t most=100):
         free(pages)
     for lpa in range(ssd.lpas):
         mapped += ssd.mapping.locate(lpa) != NONE
+    mapped += len(ssd.mapping.translation_pages())
     if mapped != live:
-        problems.append(f"the mapping holds {mapped} LPAs, validity {live} live pages")
+        problems.append(f"the mapping holds {mapped} LPAs and translation pages, validity {live} live pages")
     return problems

@@ -390,17 +390,27 @@ cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
 
 cdef void drop_hidden(Scratch* group) noexcept nogil:
     """From the top down, each segment keeps what none above it holds; then from the bottom up, a hole keeps only what
-    something below it holds. Each that is left has its own LPAs in ``members``."""
+    something below it holds. Each of several pages that is left has its own LPAs in ``members``."""
     cdef Bits seen, own
     cdef uint32_t i, n = 0
+    cdef bint holes = False
     clear(&seen)
     for i in range(group.n):
+        if group.segments[i].length == 0 and not group.segments[i].slope & (APPROXIMATE | HOLE):
+            if not has(&seen, group.segments[i].start):  # a single page: most of what a crowded group has
+                add(&seen, group.segments[i].start)
+                group.segments[n] = group.segments[i]
+                n += 1
+            continue
+        holes |= (group.segments[i].slope & HOLE) != 0
         group.segments[n] = group.segments[i]
         group.members[n] = group.members[i]
         if without(&group.segments[n], &group.members[n], &seen):
             unite(&seen, &group.members[n])
             n += 1
     group.n = n
+    if not holes:
+        return
     clear(&seen)
     for i in range(group.n, 0, -1):
         n -= 1

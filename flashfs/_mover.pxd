@@ -21,10 +21,12 @@ cdef class Mover:
     cdef uint64_t* keys                    # LPA << 16 | index in page order
     cdef uint64_t* sorted
     cdef int64_t* ready                    # when each page was read, in page order
+    cdef bint with_data                    # of the move under way: the chip keeps what these pages hold
     cdef uint8_t* data
     cdef uint8_t* gather
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
     cdef int confirm(self, uint32_t block, uint32_t first, uint32_t n) except -1 nogil
+    cdef int hold_data(self) except -1 nogil
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
     cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order, int cause) except -1 nogil
     cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil

@@ -15,6 +15,7 @@ from flashfs._pool cimport (
     KIND_USER,
     NONE,
     OOB_ENGINE,
+    STREAM_MAP,
     Oob,
     oob_kind,
     oob_lpa,
@@ -79,16 +80,21 @@ cdef class Mover:
         free(self.gather)
 
     def tables(self):
-        """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them."""
-        pages = (self.pages_per_block + RUN) * self.page_bytes if self.data != NULL else 0
-        held = pages + self.pages_per_block * (43 + self.oob_bytes) + RUN * self.oob_bytes
-        return held, held
+        """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them. What a chip
+        does not keep takes no room in its ledger."""
+        pages = (self.pages_per_block + RUN) * self.page_bytes
+        held = self.pages_per_block * (43 + self.oob_bytes) + RUN * self.oob_bytes
+        return held + (pages if self.ssd.nand.keeps_data else 0), held + (pages if self.data != NULL else 0)
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
         """As Engine.relocate."""
         cdef uint32_t n
         cdef int64_t end = self.ssd.now_ns
         cdef uint32_t live = self.ssd.validity.count(block)
+        self.with_data = self.ssd.nand.keeps_data
+        if self.ssd.pool.stream[block] == STREAM_MAP:
+            stream = STREAM_MAP  # translation pages stay among themselves
+            self.hold_data()
         n = self.collect(block, cause)
         if n and not self.copy_out(n, stream, cause, &end):
             return 0
@@ -99,6 +105,17 @@ cdef class Mover:
         self.ssd.pool.release(block, end)
         return 1
 
+    cdef int hold_data(self) except -1 nogil:
+        """A chip that keeps no user data keeps those of translation pages."""
+        self.with_data = True
+        if self.data == NULL:
+            self.data = <uint8_t*> malloc(<uint64_t> self.pages_per_block * self.page_bytes)
+            self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
+            if self.data == NULL or self.gather == NULL:
+                with gil:
+                    raise MemoryError
+        return 0
+
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
         """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 16 | index). Returns how
         many there are to move: one that cannot be read moves as a page that says so."""
@@ -108,8 +125,8 @@ cdef class Mover:
         cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
         if live == 0:
             return 0
-        self.ssd.nand.read_some(block, self.pages, live, self.data, self.read_oobs, self.status, cause,
-                                self.ssd.now_ns, self.ready)
+        self.ssd.nand.read_some(block, self.pages, live, self.data if self.with_data else <uint8_t*> NULL,
+                                self.read_oobs, self.status, cause, self.ssd.now_ns, self.ready)
         self.confirm(block, 0, live)
         for i in range(live):
             if (self.is_readable(block, i, order, cause) or self.entomb(block, i, cause)):
@@ -144,7 +161,7 @@ cdef class Mover:
         cdef uint64_t at = <uint64_t> i * self.page_bytes
         cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
         if self.status[i] != PAGE_OK:
-            self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.data != NULL else <uint8_t*> NULL,
+            self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.with_data else <uint8_t*> NULL,
                                self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ready[i])
             self.confirm(block, i, 1)
         if self.status[i] != PAGE_OK or not self.confirmed[i]:
@@ -162,6 +179,10 @@ cdef class Mover:
         cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
         cdef Oob oob
         self.lost_pages += 1
+        if self.ssd.pool.stream[block] == STREAM_MAP:
+            self.ssd.checkpoint_due = True
+            self.ssd.mapping.page_lost(ppa)
+            return False
         self.ssd.nand.read_spare(block, self.pages[i], 1, at, &status, cause, self.ssd.now_ns)
         oob_unpack(at, &oob)
         if (status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas
@@ -180,7 +201,7 @@ cdef class Mover:
             oob.stream = 0
         oob.flags |= FLAG_LOST
         oob_pack(at, &oob)
-        if self.data != NULL:
+        if self.with_data:
             memset(self.data + <uint64_t> i * self.page_bytes, 0, self.page_bytes)
         return True
 
@@ -242,15 +263,18 @@ cdef class Mover:
         cdef uint64_t order = self.ssd.pool.order[ext.block]
         for i in range(ext.n):
             k = <uint32_t> (self.keys[first + i] & 0xFFFF)
+            if stream == STREAM_MAP:
+                memcpy(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, self.oob_bytes)
             oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream)
             start = max(start, self.ready[k])
-            if self.data != NULL:
+            if self.with_data:
                 memcpy(self.gather + <uint64_t> i * self.page_bytes,
                        self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
-        if self.ssd.mapping.scheme_oob:
+        if self.ssd.mapping.scheme_oob and stream != STREAM_MAP:
             self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext.n, ext.block, ext.page, before,
                                    behind)
-        one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather, self.oobs, cause, start, &ok)
+        one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather if self.with_data else <uint8_t*> NULL,
+                                    self.oobs, cause, start, &ok)
         end[0] = max(end[0], one)
         for i in range(ok):
             self.news[first + i] = ext.block * self.pages_per_block + ext.page + i

@@ -21,6 +21,7 @@ cdef class Engine:
     cdef readonly uint32_t meta_floor      # free blocks that belong to the next checkpoint and its log
     cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
     cdef readonly int64_t now_ns
+    cdef readonly uint64_t seq             # the newest sequence number that was given
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
     cdef readonly object failed            # None, or why the device takes no more changes
@@ -36,6 +37,7 @@ cdef class Engine:
 cdef class Mapping:
     cdef readonly Engine ssd
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
+    cdef readonly uint32_t translation_ids  # its translation pages have ids below this; 0: it has none
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
@@ -49,6 +51,10 @@ cdef class Mapping:
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
                    uint32_t before, uint32_t behind) except -1 nogil
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
+    cdef int tend(self) except -1 nogil
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil
+    cdef int checkpoint_begins(self) except -1
+    cdef int checkpoint_ended(self, bint whole) except -1
 
 
 cdef class Validity:

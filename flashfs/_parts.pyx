@@ -58,7 +58,10 @@ cdef class Engine:
 
 
 cdef class Mapping:
-    """Where is LPA x? The engine programs a page first and binds it after, so a mapping never points at nothing."""
+    """Where is LPA x? The engine programs a page first and binds it after, so a mapping never points at nothing.
+
+    A mapping that keeps parts of itself in flash has translation pages (flashfs._translation). To a recovery, page
+    ``id`` is LPA ``lpas + id``: ``locate`` and ``recovered`` are asked for those too, before any other."""
 
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
         """PPAs of ``n`` LPAs; NONE for one that is not mapped. A PPA may be a guess: the reader checks the OOB."""
@@ -125,6 +128,30 @@ cdef class Mapping:
         with gil:
             raise NotImplementedError
 
+    cdef int tend(self) except -1 nogil:
+        """Between requests: what the mapping has to do now and then, such as writing back translation pages. It may
+        clean."""
+        return 0
+
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
+        """A live translation page that is to be moved cannot be read, and its block is about to be given up."""
+        return 0
+
+    cdef int checkpoint_begins(self) except -1:
+        """A checkpoint is about to save mapping and validity: what it needs no more is dead from here on."""
+        return 0
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        """It is durable; or else the last one counts on, and all that that stands on is live again."""
+        return 0
+
+    def limit_tables(self, uint64_t share):
+        """``share`` bytes of DRAM are left for tables that can be kept in flash; BindError if that is too little."""
+
+    def translation_pages(self):
+        """The PPAs of the translation pages that are live."""
+        return []
+
     def recovery_conflicts(self):
         """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
         without them. Only a host that died with writes lost can cause one."""
@@ -141,6 +168,10 @@ cdef class Mapping:
 
     def recovery_ends(self):
         """The pool's states are final now."""
+
+    def manages(self):
+        """From now on the mapping has to manage with what there is: what it reads of itself and finds damaged it makes
+        anew from the pages, if it can, instead of raising MapLostError."""
 
     def reset(self):
         """Nothing is mapped: a recovery that found no checkpoint starts here."""

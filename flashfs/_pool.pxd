@@ -55,7 +55,8 @@ cdef enum:
     STREAM_GC = 1
     STREAM_WEAR = 2
     STREAM_META = 3
-    STREAMS = 4
+    STREAM_MAP = 4           # translation pages, new ones and moved ones
+    STREAMS = 5
 
 
 cdef inline bint runs_out(uint64_t number) noexcept nogil:

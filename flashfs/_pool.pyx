@@ -12,7 +12,7 @@ from nandimg._nand cimport PAGE_ERASED, Nand
 STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "gecko", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
 CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad")
-STREAM_NAMES = ("host", "gc", "wear", "meta")
+STREAM_NAMES = ("host", "gc", "wear", "meta", "map")
 SAVED_BYTES = 10  #: of a block in a checkpoint: u8 state (+ 128: retiring), u8 stream, u16 next page, u48 order
 
 cdef enum:
@@ -285,7 +285,7 @@ cdef class BlockPool:
             self.order[block] = 0
             memcpy(&self.next_page[block], &saved[10 * block + 2], 2)
             memcpy(&self.order[block], &saved[10 * block + 4], 6)
-            if (self.state[block] > STATE_BAD or self.stream[block] > STREAM_META
+            if (self.state[block] > STATE_BAD or self.stream[block] >= STREAMS
                     or runs_out(self.order[block]) or self.next_page[block] > self.pages_per_block):
                 raise ValueError(f"block {block}: state {self.state[block]}, stream {self.stream[block]}, order "
                                  f"{self.order[block]}, next page {self.next_page[block]}")

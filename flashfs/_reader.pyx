@@ -101,6 +101,8 @@ cdef class Reader:
         cdef int64_t end = t_ns
         cdef uint8_t* into
         self.ssd.mapping.lookup(lpas, n, ppas)
+        t_ns = max(t_ns, self.ssd.now_ns)  # the map may have had to be read first
+        end = t_ns
         while i < n:
             into = <uint8_t*> NULL if data == NULL else data + <uint64_t> i * self.page_bytes
             if ppas[i] == NONE:

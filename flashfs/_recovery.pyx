@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 import numpy
 
 from flashfs._metalog import LoadedCheckpoint, boot_hints
-from flashfs.errors import CorruptError
+from flashfs.errors import CorruptError, MapLostError
 
 cdef extern from "<algorithm>" namespace "std" nogil:
     void stable_sort(Entry* first, Entry* last, bint (*less)(const Entry&, const Entry&) noexcept nogil)
@@ -169,12 +169,27 @@ cdef class Worker(Scanner):
         except CorruptError:
             return f"checkpoint {identity} is not whole"
         self.load_base()
-        doubt = self.ssd.mapping.doubt()
+        log = self.take_pool(oob.order)
+        doubt = self.misfit()
         if doubt:
             self.base = None
             return f"checkpoint {identity} is clean, but {doubt}"
-        self.take_clean(oob.order)
+        self.ssd.meta.adopt(self.base, log)
+        self.ssd.placement.attach()
+        self.ssd.resume(self.base.seq, self.base.mounts, True)
+        self.clean = True
         return f"checkpoint {identity} is clean"
+
+    cdef misfit(self):
+        """What is wrong with the mapping now that it is loaded as far as it is going to be, or None."""
+        try:
+            self.ssd.mapping.recovery_ends()
+            self.ssd.mapping.verify()
+            doubt = self.ssd.mapping.doubt()
+        except (ValueError, MapLostError) as error:
+            return error
+        self.ssd.mapping.manages()
+        return doubt
 
     cdef bint untouched_since(self, uint32_t ppa) except -1:
         cdef Oob oob
@@ -187,8 +202,9 @@ cdef class Worker(Scanner):
             return False
         return status == PAGE_ERASED
 
-    cdef take_clean(self, uint64_t order):
-        """Stand on this checkpoint; ``order`` is that of its last block, opened after the pool was saved."""
+    cdef take_pool(self, uint64_t order):
+        """The pool as this checkpoint leaves it, and the blocks of the log; ``order`` is that of its last block, opened
+        after the pool was saved."""
         cdef uint32_t block, per_block = self.ssd.pages_per_block
         cdef Ssd ssd = self.ssd
         ssd.pool.last_order = self.base.order + 1
@@ -201,14 +217,24 @@ cdef class Worker(Scanner):
         block = self.base.descriptor_ppa // per_block
         ssd.pool.next_page[block] = self.base.descriptor_ppa % per_block + 1
         ssd.pool.order[block] = order
-        ssd.meta.adopt(self.base, log)
         ssd.pool.rebuild_free()
-        ssd.mapping.recovery_ends()
-        ssd.placement.attach()
-        ssd.resume(self.base.seq, self.base.mounts, True)
-        self.clean = True
+        return log
 
     def resolve(self):
+        try:
+            return self.resolve_all()
+        except MapLostError as error:
+            self.alarm(f"{error}: all pages are read and the newest of each LPA counts, so trimmed pages may be back")
+        self.base = None
+        self.n_entries = 0
+        self.next_page.clear()
+        self.whole.clear()
+        self.torn_in.clear()
+        self.load_base()
+        self.scan()
+        return self.resolve_all()
+
+    cdef resolve_all(self):
         cdef uint32_t i
         if self.n_entries:
             stable_sort(self.entries, self.entries + self.n_entries, entry_less)
@@ -225,31 +251,41 @@ cdef class Worker(Scanner):
         return f"{len(self.winners)} pages changed place, {self.figures['undone_moves']} moves undone"
 
     cdef resolve_once(self):
-        cdef uint32_t block, i, k, lpa
+        cdef uint32_t block, translations = self.n_entries
         cdef Ssd ssd = self.ssd
         cdef const uint8_t[::1] stamps = bytes(self.stamps) + b"\0"
-        moves = []
         self.winners = {}
         for block in self.reopened:
             ssd.validity.forget(block)
+        while translations and self.entries[translations - 1].lpa >= ssd.lpas:
+            translations -= 1
+        self.settle_all(translations, self.n_entries, &stamps[0])  # first: whoever asks where an LPA was reads them
         self.apply_trims()
-        i = 0
-        while i < self.n_entries:
+        self.settle_all(0, translations, &stamps[0])
+
+    cdef settle_all(self, uint32_t first, uint32_t end, const uint8_t* stamps):
+        """Entries from ``first`` up to ``end``, an LPA at a time."""
+        cdef uint32_t i = first, k
+        moves = []
+        while i < end:
             k = i
-            lpa = self.entries[i].lpa
-            while k + 1 < self.n_entries and self.entries[k + 1].lpa == lpa:
+            while k + 1 < end and self.entries[k + 1].lpa == self.entries[i].lpa:
                 k += 1
-            self.settle(i, k, &stamps[0], moves)
+            self.settle(i, k, stamps, moves)
             i = k + 1
-        self.undo(moves, &stamps[0])
+        self.undo(moves, stamps)
 
     cdef apply_trims(self):
-        """Every trim since the checkpoint unbinds what the checkpoint says; newer pages are bound after."""
-        cdef uint32_t lpa, n, part
+        """Every trim since the checkpoint unbinds what the checkpoint says; newer pages are bound after. In a block
+        that was opened again nothing of that is left, and a translation page may live there by now."""
+        cdef uint32_t lpa, n, part, i
         for _, lpa, n in self.records:
             while n:
                 part = min(n, <uint32_t> 4096)
                 self.ssd.mapping.unbind(lpa, part, self.ssd.olds)
+                for i in range(part):
+                    if self.ssd.olds[i] != NONE and self.ssd.olds[i] // self.ssd.pages_per_block in self.reopened:
+                        self.ssd.olds[i] = NONE
                 self.kill_olds(part)
                 lpa += part
                 n -= part
@@ -289,6 +325,8 @@ cdef class Worker(Scanner):
         if self.trimmed and self.trimmed.get(best.lpa, 0) > best.seq:
             return
         old = ssd.mapping.locate(best.lpa)
+        if best.lpa >= ssd.lpas and old == NONE:
+            return  # a translation page that the checkpoint does not know
         if old != NONE and old // ssd.pages_per_block in self.reopened:
             old = NONE  # what the checkpoint means is gone; another LPA's page may live there by now
         before = old
@@ -372,12 +410,7 @@ cdef class Worker(Scanner):
                         ssd.pool.state[block] = STATE_OPEN
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
-        ssd.mapping.recovery_ends()
-        try:
-            ssd.mapping.verify()
-            doubt = ssd.mapping.doubt()
-        except ValueError as error:
-            doubt = error
+        doubt = self.misfit()
         if doubt:
             self.mend(doubt)
         ssd.placement.attach()
@@ -394,6 +427,7 @@ cdef class Worker(Scanner):
         cdef uint32_t lpa, ppa, block
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
+        ssd.mapping.manages()
         if not ssd.mapping.is_exact():
             self.ask_pages()
         owners = {}
@@ -403,6 +437,7 @@ cdef class Worker(Scanner):
                 ssd.mapping.unbind(lpa, 1, ssd.olds)
             else:
                 owners[ppa] = lpa
+        owners.update(dict.fromkeys(ssd.mapping.translation_pages()))
         for block in range(ssd.pool.blocks):
             for page in ssd.validity.live_in(block):
                 ssd.olds[0] = block * ssd.pages_per_block + page

@@ -14,6 +14,7 @@ from flashfs._pool cimport (
     CAUSE_RECOVERY,
     FLAG_LAST,
     KIND_CHECKPOINT,
+    KIND_TRANSLATION,
     KIND_TRIM,
     KIND_USER,
     NONE,
@@ -22,6 +23,7 @@ from flashfs._pool cimport (
     STATE_FREE,
     STATE_OPEN,
     STREAM_META,
+    STREAMS,
     Oob,
     oob_unpack,
     runs_out,
@@ -170,7 +172,7 @@ cdef class Scanner:
             if page >= durable:
                 return None
             status = self.spare_read(block, page, &oob)
-        if oob.stream > STREAM_META or runs_out(oob.order):
+        if oob.stream >= STREAMS or runs_out(oob.order):
             raise CorruptError(f"block {block}: its pages say stream {oob.stream}, order {oob.order}")
         return oob.kind, oob.order, oob.stream, bytes(self.ssd.read_oobs[OOB_ENGINE:self.ssd.oob_bytes])
 
@@ -303,6 +305,12 @@ cdef class Scanner:
                     raise CorruptError(f"PPA {block * per_block + page}: a page with sequence number {oob.seq}")
                 self.add_entry(&oob, block * per_block + page)
                 last = page
+            elif status == PAGE_OK and oob.kind == KIND_TRANSLATION:
+                self.seq = max(self.seq, oob.seq)
+                if self.base is not None and oob.seq <= self.base.seq and oob.lpa < self.ssd.mapping.translation_ids:
+                    oob.lpa += self.ssd.lpas  # a copy of one that the checkpoint stands on; newer ones do not count
+                    self.add_entry(&oob, block * per_block + page)
+                    last = page
             elif status != PAGE_OK:
                 self.miss(block, page, durable)
             page += 1

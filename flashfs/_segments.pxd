@@ -5,6 +5,19 @@ from flashfs._group cimport Bits, Scratch, Segment, View
 from flashfs._learn cimport Piece, Rules
 from flashfs._slabs cimport Slabs
 
+cdef extern from *:
+    """
+    #define FLASHFS_ABSENT 0xFFFFFFFFu
+    """
+    const uint32_t ABSENT "FLASHFS_ABSENT"     # in the directory: the group is in flash
+
+
+cdef class Pager:
+    cdef uint8_t* used                     # a bit a group: looked at since the bit was cleared
+    cdef int need(self, uint32_t group) except -1 nogil
+    cdef int changes(self, uint32_t group) except -1 nogil
+    cdef bint settled(self, uint32_t group) noexcept nogil
+
 
 cdef class SegmentTable:
     cdef readonly uint32_t lpas
@@ -17,7 +30,10 @@ cdef class SegmentTable:
     cdef readonly uint64_t crowded         # groups that were compacted because they had grown too large
     cdef Rules rules
     cdef Slabs slabs
-    cdef uint32_t* directory               # handle of each group's block, 0 for none
+    cdef uint32_t* directory               # handle of each group's block, 0 for none, or ABSENT
+    cdef Pager pager                       # None: all groups are here for good
+    cdef bint paged
+    cdef uint8_t* used                     # the pager's
     cdef Scratch* scratch
     cdef readonly uint32_t pair_most       # LPAs between the two of a pair; those farther apart stay single
     cdef Piece* pieces
@@ -26,9 +42,10 @@ cdef class SegmentTable:
     cdef bint parts(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t at) noexcept nogil
     cdef uint32_t part_pairs(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) noexcept nogil
     cdef int insert_part(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
-    cdef bint find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) noexcept nogil
+    cdef int find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) except -1 nogil
     cdef int find_many(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas, uint8_t* levels,
-                       uint8_t* approximate) noexcept nogil
+                       uint8_t* approximate) except -1 nogil
+    cdef int change(self, uint32_t group) except -1 nogil
     cdef int unmap_run(self, const uint32_t* lpas, uint32_t n) except -1 nogil
     cdef int compact_group(self, uint32_t group) except -1 nogil
     cdef int compact_all(self) except -1 nogil
@@ -45,6 +62,7 @@ cdef class SegmentTable:
     cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
                            uint32_t n) except -1 nogil
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil
+    cdef int supersede(self, const View* old, uint32_t at, const Segment* segment) noexcept nogil
     cdef int first_segment(self, uint32_t group, const Segment* segment) except -1 nogil
     cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
                       uint32_t kept, uint32_t bytes) except -1 nogil

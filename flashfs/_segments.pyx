@@ -65,6 +65,22 @@ cdef uint32_t what_stays(const View* block, uint32_t first, uint32_t last, const
     return kept
 
 
+cdef class Pager:
+    """Whoever keeps groups elsewhere: it puts ABSENT into the directory where it took one away."""
+
+    cdef int need(self, uint32_t group) except -1 nogil:
+        """The group, which is absent, is wanted: bring it back."""
+        return 0
+
+    cdef int changes(self, uint32_t group) except -1 nogil:
+        """The group, which is here, is about to be changed."""
+        return 0
+
+    cdef bint settled(self, uint32_t group) noexcept nogil:
+        """Whether the group is elsewhere as it is here: what need not be changed should not be."""
+        return False
+
+
 cdef class SegmentTable:
     """The map of ``lpas`` pages, empty. See flashfs._learn for ``gamma``, ``pages_per_block`` and ``objective``. Two
     points more than ``pair_most`` LPAs apart are not made one accurate segment."""
@@ -90,8 +106,9 @@ cdef class SegmentTable:
     # --- blocks
 
     cdef uint8_t* block_of(self, uint32_t group) noexcept nogil:
-        """NULL if nothing of the group is mapped."""
-        return block_at(self.slabs, self.directory[group]) if self.directory[group] else NULL
+        """NULL if nothing of the group is mapped, or it is absent."""
+        cdef uint32_t handle = self.directory[group]
+        return block_at(self.slabs, handle) if handle != 0 and handle != ABSENT else NULL
 
     cdef int tally(self, const uint8_t* block, int64_t sign) noexcept nogil:
         cdef uint32_t bytes = crb_bytes(block)
@@ -158,6 +175,22 @@ cdef class SegmentTable:
         memcpy(block, packed, bytes)
         self.tally(block, 1)
         return 0
+
+    # --- groups that are elsewhere
+
+    cdef int change(self, uint32_t group) except -1 nogil:
+        """Before a group is changed: it is here, and its pager knows."""
+        if not self.paged:
+            return 0
+        if self.directory[group] == ABSENT:
+            self.pager.need(group)
+        return self.pager.changes(group)
+
+    def put_elsewhere(self, Pager pager not None):
+        """From now on ``pager`` may take groups away, and is asked for them."""
+        self.pager = pager
+        self.used = pager.used
+        self.paged = True
 
     # --- insert
 
@@ -243,6 +276,7 @@ cdef class SegmentTable:
         cdef Bits members
         cdef uint32_t i, j, x
         cdef bint unpacked = False
+        self.change(group)
         for i in range(n):
             new.start = <uint8_t> pieces[i].start
             new.length = <uint8_t> pieces[i].length
@@ -276,19 +310,26 @@ cdef class SegmentTable:
             return self.first_segment(group, segment)
         view(block, &old)
         last = at_or_before(old.starts, <uint32_t> old.counts[0] + 1, end)
+        if (segment.length == 0 and last and old.starts[last - 1] == segment.start and old.lengths[last - 1] == 0
+                and not slope_at(&old, last - 1) & APPROXIMATE):
+            return self.supersede(&old, last - 1, segment)
         first = at_or_before(old.starts, last, segment.start) if last else 0
         first -= first > 0 and <uint32_t> old.starts[first - 1] + old.lengths[first - 1] >= segment.start
         kept = what_stays(&old, first, last, segment, left)
         bytes = HEAD + old.levels + old.crb_n + (old.n + kept - (last - first)) * SEGMENT_BYTES
         if kept == 0 or bytes > CROWDED or old.n + kept - (last - first) > SEGMENTS_MOST:
             return 0
-        if kept == last - first == 1:  # a newer version of the same page
-            (<uint8_t*> old.starts)[first] = segment.start
-            (<uint8_t*> old.lengths)[first] = segment.length
-            memcpy(<uint8_t*> old.slopes + 2 * first, &segment.slope, 2)
-            memcpy(<uint8_t*> old.intercepts + 4 * first, &segment.intercept, 4)
-            return 1
+        if kept == last - first == 1:
+            return self.supersede(&old, first, segment)
         return self.exchange(group, &old, first, last, left, kept, bytes)
+
+    cdef int supersede(self, const View* old, uint32_t at, const Segment* segment) noexcept nogil:
+        """A newer version of the same page, or pages: where the old segment is."""
+        (<uint8_t*> old.starts)[at] = segment.start
+        (<uint8_t*> old.lengths)[at] = segment.length
+        memcpy(<uint8_t*> old.slopes + 2 * at, &segment.slope, 2)
+        memcpy(<uint8_t*> old.intercepts + 4 * at, &segment.intercept, 4)
+        return 1
 
     cdef int first_segment(self, uint32_t group, const Segment* segment) except -1 nogil:
         cdef uint8_t* block = self.resized(group, HEAD + 1 + SEGMENT_BYTES)
@@ -326,16 +367,22 @@ cdef class SegmentTable:
 
     # --- look-up
 
-    cdef bint find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) noexcept nogil:
+    cdef int find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) except -1 nogil:
         """Whether ``lpa``, which is less than ``lpas``, is mapped; where its segment says (if that is approximate,
         within gamma pages of there), and how many levels were searched, 0 if the group has none."""
-        cdef const uint8_t* block = self.block_of(lpa // GROUP)
+        cdef uint32_t group = lpa // GROUP
+        cdef const uint8_t* block
+        if self.paged:
+            if self.directory[group] == ABSENT:
+                self.pager.need(group)
+            self.used[group >> 3] |= <uint8_t> (1 << (group & 7))
+        block = self.block_of(group)
         levels[0] = 0
         approximate[0] = False
         return block != NULL and look_up(block, lpa % GROUP, ppa, levels, approximate)
 
     cdef int find_many(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas, uint8_t* levels,
-                       uint8_t* approximate) noexcept nogil:
+                       uint8_t* approximate) except -1 nogil:
         """``find`` for each; 0xFFFFFFFF as PPA of what is not mapped. ``levels`` and ``approximate`` may be NULL."""
         cdef uint32_t i, searched, ppa = 0
         cdef bint about
@@ -366,6 +413,7 @@ cdef class SegmentTable:
                 i += 1
             if self.directory[group] == 0:
                 continue
+            self.change(group)
             if gone.word[0] & gone.word[1] & gone.word[2] & gone.word[3] == <uint64_t> -1:
                 self.drop_group(group)
                 continue
@@ -377,11 +425,12 @@ cdef class SegmentTable:
     # --- compaction
 
     cdef int compact_group(self, uint32_t group) except -1 nogil:
-        """Nothing that newer segments hide is left in the group, and its levels are as few as can be."""
+        """Nothing that newer segments hide is left in the group, and its levels are as few as can be. One that is
+        settled elsewhere stays as it is."""
         cdef const uint8_t* block = self.block_of(group)
         cdef View parts
         cdef uint32_t i
-        if block == NULL:
+        if block == NULL or (self.paged and self.pager.settled(group)):
             return 0
         if block[0] == 1:  # only a hole could go, and it has nothing to hide
             view(block, &parts)
@@ -408,7 +457,7 @@ cdef class SegmentTable:
             return self.slabs.evacuated()
         for group in range(self.groups):
             old = self.directory[group]
-            if old and self.slabs.sparse(old):
+            if old and old != ABSENT and self.slabs.sparse(old):
                 bytes = block_bytes(block_at(self.slabs, old))
                 new = self.slabs.take(bytes)
                 if new == 0:

@@ -407,3 +407,4 @@ def _check_dram(ssd: Ssd, dram: int | None, name: str) -> None:
         raise BindError(
             f"--dram {dram}: {name} needs {sum(tables.values())} bytes here, {tables[largest]} of them for {largest}"
         )
+    ssd.mapping.limit_tables(dram - sum(tables.values()))

@@ -25,6 +25,10 @@ class CorruptError(FlashfsError):
     """The image holds what no power cut can have left; the message names the page."""
 
 
+class MapLostError(CorruptError):
+    """A translation page that a recovery needs cannot be read: it has to do without the checkpoint that names it."""
+
+
 class DeviceFullError(FlashfsError):
     """No block can be cleaned: more live pages than the healthy blocks can hold."""
 

@@ -66,8 +66,9 @@ def random_setting(rnd: random.Random, ftl: str, preset: str) -> Case:
         program = f"w0+{rnd.choice((256, 300))} {program}"
     plp = rnd.random() < 0.15
     case = Case(ftl, program, preset, options=random_options(rnd, ftl, plp), plp=plp)
-    if "gc_reserve" in dict(case.options) and not fits(case):
-        case = replace(case, options=tuple(pair for pair in case.options if pair[0] != "gc_reserve"))
+    for name in ("gc_reserve", "table_bytes"):
+        if name in dict(case.options) and not fits(case):
+            case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
     return case
 
 

@@ -16,6 +16,12 @@ def good_blocks(ssd: Any) -> int:
     return sum(ssd.nand.block_health(block) != 1 for block in range(ssd.nand.blocks))
 
 
+def spare_blocks(ssd: Any) -> int:
+    """Good blocks that are neither for the host's pages, for metadata and the next checkpoint, nor open or reserved."""
+    data = -(-(ssd.lpas + 1) // ssd.nand.pages_per_block)
+    return int(good_blocks(ssd) - ssd.meta.checkpoint_blocks - ssd.meta_floor - data - ssd.gc_reserve - 2)
+
+
 def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool = False, pads: bool = False) -> Streams:
     """Append streams as wide as the spare blocks allow: an open block on each die if there are plenty, else fewer. Or,
     ``by_block``, one that fills a block at a time, each on the next die, and with ``pads`` leaves none half filled.

@@ -7,6 +7,7 @@ from typing import Any
 
 from flashfs import _block_map
 from flashfs._defaults import Greedy, PageBitmap
+from flashfs._table_pages import MAGIC
 from flashfs.errors import UsageError
 from flashfs.ftl import Option, Scheme, charts, leaftl
 from flashfs.ftl.common import streams_for
@@ -19,6 +20,8 @@ BANDS_MOST = 12  #: blocks of a group that are drawn
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     mapping = leaftl.LearnedMap(ssd, options["gamma"], options["compact_every"])
     placement = streams_for(ssd, options, "leaftl", by_block=True, pads=options["pad"] == "block")
+    if options["table_bytes"]:
+        mapping.limit_groups(options["table_bytes"])
     return mapping, PageBitmap(ssd), placement, Greedy(ssd)
 
 
@@ -28,9 +31,30 @@ def _describe_oob(raw: bytes) -> dict[str, Any]:
     return {"before": listed[: len(listed) // 2], "behind": listed[len(listed) // 2 :]} if listed else {}
 
 
+def _describe_translation(number: int, raw: bytes) -> dict[str, Any]:
+    """The groups of a leaf, and how many bytes each takes. A leaf's further pages, on chips of small ones, go on where
+    the one in front ends."""
+    magic, first, groups, size = struct.unpack_from("<4sIHxxI", raw)
+    if magic != MAGIC:
+        return {"leaf": "goes on from the page in front"}
+    sizes, at = [], 16
+    for _ in range(groups):
+        if at + 2 > len(raw):
+            break
+        (n,) = struct.unpack_from("<H", raw, at)
+        sizes.append(n)
+        at += 2 + n
+    return {"leaf": f"groups {first} to {first + groups - 1}", "bytes": size, "group_bytes": sizes}
+
+
+def _gmd(device: Any) -> list[dict[str, Any]]:
+    """The directory of translation pages: each leaf, and where it is."""
+    return list(device.ssd.mapping.pages.leaves())
+
+
 def _map(device: Any) -> dict[str, Any]:
     """The whole table in figures."""
-    mapped = int(_block_map.block_map(device.ssd)["valid"].sum())
+    mapped = int(_block_map.block_map(device.ssd)["valid"].sum()) - len(device.ssd.mapping.translation_pages())
     figures = device.ssd.mapping.survey()
     return {
         "entries": device.ssd.lpas,
@@ -38,6 +62,7 @@ def _map(device: Any) -> dict[str, Any]:
         "mapped": mapped,
         "fill": round(mapped / device.ssd.lpas, 6),
         **figures,
+        "translation_pages": len(device.ssd.mapping.translation_pages()),
         "lpas_a_segment": round(mapped / figures["segments"], 3) if figures["segments"] else None,
     }
 
@@ -122,13 +147,16 @@ SCHEME = Scheme(
                high=16, fixed=True),
         Option("pad", "open", "what a flush does with a half-filled block: goes on in it later, or fills it with pads",
                choices=("open", "block")),
+        Option("table_bytes", 0, "bytes of groups that are kept in memory, the others in flash; 0: all, or what --dram "
+               "leaves", high=1 << 40),
         Option("compact_every", 1_000_000, "pages written between compactions of the whole table; 0: never",
                high=1 << 40),
     ),
     buffer_bytes=BUFFER_BYTES,
     buffer_in_order=True,
     describe_oob=_describe_oob,
-    views={"map": _map},
+    describe_translation=_describe_translation,
+    views={"map": _map, "gmd": _gmd},
     numbered={"segments": ("GROUP", _group)},
     charts=_charts,
 )  # fmt: skip

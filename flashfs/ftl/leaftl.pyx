@@ -15,19 +15,24 @@ from libc.string cimport memcpy, memset
 from flashfs._group cimport BLOCK_MOST, GROUP, HOLE, LEVELS_MOST, View, slope_at, view
 from flashfs._learn cimport APPROXIMATE
 from flashfs._parts cimport Engine, Mapping
-from flashfs._pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
-from flashfs._segments cimport SegmentTable
+from flashfs._pool cimport CAUSE_MAP, KIND_TRANSLATION, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
+from flashfs._segments cimport ABSENT, SegmentTable
+from flashfs._table_pages cimport TablePages
 from flashfs.ftl._leaf_found cimport FoundPages
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 from math import ceil
+
+from flashfs._table_pages import IN_FLASH, SHARE_LEAST
+from flashfs.errors import BindError
+from flashfs.ftl.common import spare_blocks
 
 cdef extern from "<algorithm>" namespace "std" nogil:
     void sort(uint64_t* first, uint64_t* last)
 
 cdef enum:
     PART = 256               # LPAs that are asked for at once
-    PAIR_MOST = 8            # LPAs: two that lie farther apart are no pair (docs/ftl/leaftl.md, "Decisions")
+    PAIR_MOST = 4            # LPAs: two that lie farther apart are no pair (docs/ftl/leaftl.md, "Decisions")
     SPARE_MOST = 2048        # bytes of the largest OOB
 
 
@@ -39,9 +44,10 @@ def oob_bytes(gamma):
 
 def saved_bytes(lpas):
     """The most that a checkpoint of so many LPAs takes: for each group its length (2 bytes) and its block, which is
-    compacted if it is larger than a block needs to be in which no LPA is held twice."""
+    compacted if it is larger than a block needs to be in which no LPA is held twice. One that is in a translation page
+    takes less: its part in the directory of those."""
     full, rest = divmod(lpas, GROUP)
-    return full * (2 + group_most(GROUP)) + (2 + group_most(rest) if rest else 0)
+    return full * (2 + group_most(GROUP)) + (max(2 + group_most(rest), <uint32_t> 74) if rest else 0)
 
 
 cpdef uint32_t group_most(uint32_t lpas) noexcept nogil:
@@ -52,6 +58,7 @@ cpdef uint32_t group_most(uint32_t lpas) noexcept nogil:
 cdef class LearnedMap(Mapping):
     """The log-structured mapping table as the map of a device. ``gamma`` in pages."""
     cdef readonly SegmentTable table
+    cdef readonly TablePages pages
     cdef readonly uint32_t gamma
     cdef readonly uint64_t compact_every   # host pages between compactions; 0: never
     cdef readonly uint64_t mispredictions, probes, compactions, settled_by_live, settled_by_list, settled_by_read
@@ -75,6 +82,9 @@ cdef class LearnedMap(Mapping):
         self.scheme_oob = oob_bytes(gamma)
         self.compact_every = compact_every
         self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block, pair_most=PAIR_MOST)
+        self.pages = TablePages(ssd, self.table)
+        self.table.put_elsewhere(self.pages)
+        self.translation_ids = self.table.groups * self.pages.span
         self.named_lpa = self.named_ppa = self.list_at = NONE
         self.half_erased = set()
         self.found = FoundPages(gamma, ssd.nand.pages_per_block)
@@ -217,6 +227,8 @@ cdef class LearnedMap(Mapping):
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         cdef uint32_t ppa = NONE
+        if lpa >= self.ssd.lpas:
+            return self.pages.home_of(lpa - self.ssd.lpas)
         self.places(&lpa, 1, &ppa)
         return ppa
 
@@ -299,6 +311,11 @@ cdef class LearnedMap(Mapping):
                    uint32_t n) except -1 nogil:
         """Cleaning sorted them: what went to one block in one go is a run."""
         cdef uint32_t i = 0, run, pages = self.ssd.nand.pages_per_block
+        if kind == KIND_TRANSLATION:
+            for i in range(n):
+                if not self.pages.store.moved(olds[i], news[i]):
+                    self.pages.set_home(lpas[i], news[i])
+            return 0
         while i < n:
             run = 1
             while (i + run < n and news[i + run] == news[i] + run and news[i + run] % pages != 0
@@ -315,7 +332,7 @@ cdef class LearnedMap(Mapping):
         cdef uint32_t i, k, at, predicted = NONE, levels = 0
         cdef bint about = False
         for i in range(n):
-            yes[i] = 0
+            yes[i] = kinds[i] == KIND_TRANSLATION and self.pages.holds(lpas[i], ppas[i])
             if (kinds[i] != KIND_USER or lpas[i] >= self.ssd.lpas
                     or not self.table.find(lpas[i], &predicted, &levels, &about)):
                 continue
@@ -371,6 +388,8 @@ cdef class LearnedMap(Mapping):
     # --- recovery: the checkpoint's table stands until every LPA is settled; then what is newer is learned again
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        if lpa >= self.ssd.lpas:
+            return self.pages.set_home(lpa - self.ssd.lpas, ppa)
         return self.found.add(lpa, ppa, scheme_oob)
 
     cdef int relearn(self) except -1 nogil:
@@ -390,16 +409,23 @@ cdef class LearnedMap(Mapping):
         return self.half_erased
 
     def recovery_ends(self):
+        """Without a budget, all that is in flash comes into memory too."""
         self.relearn()
+        if not self.pages.limit:
+            self.pages.load_all()
         self.squeeze()
         self.recovering = False
         self.half_erased = set()
 
+    def manages(self):
+        self.pages.strict = False
+
     cdef int squeeze(self) except -1 nogil:
         """Every group fits its part of a checkpoint."""
-        cdef uint32_t group
+        cdef uint32_t group, lpas
         for group in range(self.table.groups):
-            if self.table.group_bytes(group) > group_most(min(<uint32_t> GROUP, self.ssd.lpas - group * GROUP)):
+            lpas = min(<uint32_t> GROUP, self.ssd.lpas - group * GROUP)
+            if not self.pages.settled(group) and self.table.group_bytes(group) > group_most(lpas):
                 self.table.compact_group(group)
         return 0
 
@@ -409,38 +435,50 @@ cdef class LearnedMap(Mapping):
         cdef uint32_t group
         for group in range(self.table.groups):
             self.table.drop_group(group)
+            self.table.directory[group] = 0
+        self.pages.clear()
+        self.pages.store.reset()
         self.found.clear()
-        self.recovering = True
+        self.recovering = self.pages.strict = True
         self.half_erased = set()
 
     def save(self):
-        """For each group the length of its block (2 bytes), then the block."""
+        """For each group the length of its block (2 bytes), then the block; or IN_FLASH, and its leaf is one of the
+        section of leaves."""
         cdef uint32_t group, n
         cdef uint64_t total = 0
         cdef uint8_t[::1] bytes_of
         cdef uint8_t* at
         self.squeeze()
         for group in range(self.table.groups):
-            total += 2 + self.table.group_bytes(group)
+            total += 2 + (0 if self.pages.settled(group) else self.table.group_bytes(group))
         out = bytearray(total)
         bytes_of = out
         at = &bytes_of[0]
         for group in range(self.table.groups):
+            if self.pages.settled(group):
+                at[0] = at[1] = 255
+                at += 2
+                continue
             n = self.table.save_group(group, at + 2)
             at[0] = n & 255
             at[1] = <uint8_t> (n >> 8)
             at += 2 + n
-        return {"groups": out}
+        return {"groups": out, "gmd": self.pages.saved_leaves()}
 
     def load(self, sections):
         """The inverse; ValueError names the first group that cannot be."""
         cdef const uint8_t[::1] saved = sections["groups"]
         cdef uint64_t at = 0, size = saved.shape[0]
-        cdef uint32_t group, n
+        cdef uint32_t group, n, elsewhere = 0
         cdef const char* fault
         self.reset()
         for group in range(self.table.groups):
             n = saved[at] | <uint32_t> saved[at + 1] << 8 if at + 2 <= size else 0
+            if n == <uint32_t> IN_FLASH:
+                elsewhere += 1
+                at += 2
+                continue
             if at + 2 > size or n > size - at - 2:
                 raise ValueError(f"groups section of {size} bytes: it ends in group {group} of {self.table.groups}")
             fault = self.table.load_group(group, &saved[at] + 2, n)
@@ -449,6 +487,11 @@ cdef class LearnedMap(Mapping):
             at += 2 + n
         if at != size:
             raise ValueError(f"groups section of {size} bytes: {at} are needed")
+        self.pages.take_leaves(sections.get("gmd", b""))
+        for group in range(self.table.groups):
+            elsewhere -= self.table.directory[group] == ABSENT
+        if elsewhere:
+            raise ValueError("groups section: groups that are in flash are not those of the section gmd")
 
     def verify(self):
         """Of guesses only so much: that they are pages of this chip. ``doubt`` says the rest."""
@@ -462,11 +505,13 @@ cdef class LearnedMap(Mapping):
 
     def misfit(self):
         """The first thing that is wrong, or None: each mapped page is live, no two LPAs share one, and no other page is
-        live. Of a guess only so much is asked: that a live page is in reach."""
+        live, but for translation pages. Of a guess only so much is asked: that a live page is in reach. Groups that are
+        in flash are read, but not while a recovery may have to find them first; MapLostError if they cannot be."""
         cdef uint32_t first = 0, i, n, ppa, block
         cdef uint64_t mapped = 0, live = 0
         cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
         cdef uint64_t* seen = <uint64_t*> calloc(pages // 64 + 1, 8)
+        cdef bint absent = False
         wrong = None
         self.in_range = False
         if seen == NULL:
@@ -474,6 +519,10 @@ cdef class LearnedMap(Mapping):
         try:
             while first < self.ssd.lpas:
                 n = min(self.ssd.lpas - first, <uint32_t> PART)
+                if self.recovering and self.table.directory[first // GROUP] == ABSENT:  # PART is a group
+                    absent = True
+                    first += n
+                    continue
                 for i in range(n):
                     self.part_lpas[i] = first + i
                 self.table.find_many(self.part_lpas, n, self.part_ppas, NULL, self.part_about)
@@ -499,8 +548,12 @@ cdef class LearnedMap(Mapping):
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
         self.in_range = True
-        if live != mapped:
-            wrong = wrong or f"{live} pages are live, and {mapped} LPAs are mapped"
+        for home in self.translation_pages():
+            if not self.ssd.validity.is_live(home):
+                wrong = wrong or f"PPA {home}: a translation page that is not live"
+            mapped += 1
+        if live < mapped if absent else live != mapped:
+            wrong = wrong or f"{live} pages are live, and {mapped} LPAs and translation pages are mapped"
         return wrong
 
     cdef bint any_live(self, uint32_t predicted) noexcept nogil:
@@ -518,7 +571,47 @@ cdef class LearnedMap(Mapping):
         return {
             "segments": (sizes["modelled"] - directory, sizes["allocated"] - directory),
             "group_directory": (directory, directory),
+            "translation_directory": self.pages.sizes(),
         }
+
+    # --- translation pages
+
+    cdef int tend(self) except -1 nogil:
+        return self.pages.tend()
+
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
+        return self.pages.lost(ppa)
+
+    cdef int checkpoint_begins(self) except -1:
+        return self.pages.store.checkpoint_begins()
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        return self.pages.store.checkpoint_ended(whole)
+
+    def limit_tables(self, uint64_t share):
+        """The groups in memory get ``share`` bytes; no limit if even the largest table fits that, or a smaller one was
+        set already."""
+        cdef uint64_t least = SHARE_LEAST * self.pages.capacity
+        if share >= <uint64_t> self.table.groups * BLOCK_MOST or 0 < self.pages.limit <= share:
+            return
+        if share < least:
+            raise BindError(f"leaftl: {share} bytes of DRAM are left for the mapping table: {least} would do")
+        self.limit_groups(share)
+
+    def limit_groups(self, uint64_t most):
+        """No more than ``most`` bytes of groups are in memory between requests, as far as that can be; BindError if the
+        chip has no room for the rest. In flash every leaf may be there twice, and cleaning has one more open block."""
+        cdef uint32_t per_block = self.ssd.nand.pages_per_block
+        need = -(-2 * self.table.groups * self.pages.span // per_block) + 2
+        spare = spare_blocks(self.ssd)
+        if spare < need:
+            raise BindError(f"leaftl: a table that is partly in flash may take {need} blocks there, and {spare} are to "
+                            "spare; more DRAM, a larger --op or a smaller --size would do")
+        self.pages.limit = most
+        self.ssd.reserve_for(2)  # a cleaned block's pages go to one stream or the other
+
+    def translation_pages(self):
+        return self.pages.homes() + self.pages.store.kept_ppas()
 
     def is_exact(self):
         return self.gamma == 0
@@ -579,18 +672,28 @@ cdef class LearnedMap(Mapping):
             "settled_by_validity": self.settled_by_live,
             "settled_by_list": self.settled_by_list,
             "settled_by_spare_read": self.settled_by_read,
+            "translation_pages": len(self.translation_pages()),
+            "translation_reads": self.pages.store.reads,
+            "translation_programs": self.pages.store.programs,
+            "loads": self.pages.loads,
+            "evictions": self.pages.evictions,
+            "rebuilds": self.pages.rebuilds,
+            "group_bytes_most": self.pages.most_bytes,
         }
 
     def forget_counts(self):
         self.mispredictions = self.probes = self.compactions = 0
         self.settled_by_live = self.settled_by_list = self.settled_by_read = 0
         memset(self.by_level, 0, sizeof(self.by_level))
+        self.pages.forget_counts()
 
     def explain(self, uint32_t lpa):
         """The segment that answers for an LPA, and what it says."""
         cdef uint32_t ppa = NONE, levels = 0
         cdef bint about = False
         out = {"group": lpa // GROUP, "offset": lpa % GROUP}
+        if self.table.directory[lpa // GROUP] == ABSENT:
+            return {**out, "level": "in flash", "ppa": None}
         if not self.table.find(lpa, &ppa, &levels, &about):
             return {**out, "level": None, "ppa": None}
         level = self.table.dump(lpa // GROUP)["levels"][levels - 1]
@@ -624,7 +727,7 @@ cdef class LearnedMap(Mapping):
         return best
 
     def check(self):
-        return self.table.check()
+        return self.table.check() + self.pages.check()
 
 
 cdef bint is_rising(const uint32_t* lpas, uint32_t n) noexcept nogil:

@@ -15,6 +15,7 @@ from flashfs.inspect._view import (
     FLAG_NAMES,
     HEX_LINES,
     KIND_CHECKPOINT,
+    KIND_TRANSLATION,
     KIND_TRIM,
     KIND_USER,
     NO_PAGE,
@@ -48,6 +49,8 @@ def page(path: str | Path, ppa: int) -> dict[str, Any]:
             out["scheme_oob"] = {**view.own(spare), "bytes": spare.own.hex(" ")}
             if status == WHOLE and spare.kind in (KIND_CHECKPOINT, KIND_TRIM):
                 out["content"] = _content(spare, data)
+            elif status == WHOLE and spare.kind == KIND_TRANSLATION:
+                out["content"] = view.translation(spare, data)
             out["data"] = _hexdump(data) if view.chip.keeps_data else ["not kept: the image has the meta backend"]
         return out
 
@@ -55,6 +58,7 @@ def page(path: str | Path, ppa: int) -> dict[str, Any]:
 def _oob(spare: Spare) -> dict[str, Any]:
     return {
         "lpa": spare.lpa if spare.kind == KIND_USER else None,
+        **({"translation_page": spare.lpa} if spare.kind == KIND_TRANSLATION else {}),
         "seq": spare.seq,
         "kind": KIND_NAMES.get(spare.kind, str(spare.kind)),
         "flags": [name for bit, name in FLAG_NAMES if spare.flags & bit],
@@ -98,6 +102,10 @@ def _verdict(view: View, ppa: int, status: int, spare: Spare) -> tuple[bool, str
     if status == TORN:
         return False, "torn: power went while it was programmed, a program failed, or its data were lost with the host"
     state = view.device.ssd.pool.describe(ppa // view.per_block)["state"]
+    if spare.kind == KIND_TRANSLATION:
+        if view.live(ppa):
+            return True, "the directory of translation pages names it, or the last checkpoint stands on it"
+        return False, "superseded, or newer than the checkpoint that a recovery stood on"
     if spare.kind != KIND_USER:
         if state == "meta":
             return True, "its block belongs to the metadata log"

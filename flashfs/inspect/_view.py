@@ -17,7 +17,7 @@ from flashfs.ftl import scheme as scheme_of
 
 STATUS_NAMES = ("erased", "whole", "torn")
 HEALTH_NAMES = ("good", "factory bad", "grown bad")
-KIND_USER, KIND_CHECKPOINT, KIND_TRIM = 1, 4, 5
+KIND_USER, KIND_TRANSLATION, KIND_CHECKPOINT, KIND_TRIM = 1, 2, 4, 5
 FLAG_NAMES = ((1, "moved"), (2, "last"), (4, "clean"), (8, "lost"))
 ERASED, WHOLE, TORN = 0, 1, 2
 STREAM_META = 3
@@ -169,6 +169,11 @@ class View:
         if known is None or spare.kind != KIND_USER or len(spare.own) < known.scheme_oob:
             return {}
         return known.describe_oob(spare.own)
+
+    def translation(self, spare: Spare, data: bytes) -> dict[str, Any]:
+        """What a translation page says, as its scheme has it."""
+        known = known_scheme(self.header.ftl)
+        return known.describe_translation(spare.lpa, data) if known else {}
 
     def meta_page(self, ppa: int) -> bytes | None:
         """The data of a whole checkpoint page, or None: what a checkpoint is loaded through."""

@@ -185,7 +185,7 @@ BUGS: dict[str, Bug] = {
               "        self.sync_image()\n        self.syncs += 1"),
     ),
     "a checkpoint that is not synced before the last one is given up": Bug(
-        "core", Patch("flashfs/_core", "self.mounts, clean)\n        self.sync_image()\n",
+        "core", Patch("flashfs/_core", "self.mounts, clean)\n            self.sync_image()\n",
                       "self.mounts, clean)\n")
     ),
     "a dead block that is free before the next sync": Bug(
@@ -254,5 +254,21 @@ BUGS: dict[str, Bug] = {
     "a block older than the checkpoint that is learned again": Bug(
         "leaftl", Patch("flashfs/_scan", "self.scan_block(block, self.ssd.pool.next_page[block])",
                         "self.scan_block(block, 0)"), ("leaftl",)
+    ),
+    "a translation page that dies though the checkpoint stands on it": Bug(
+        "leaftl", Patch("flashfs/_translation", "        self.kept.insert(ppa)\n        return 0",
+                        "        self.ssd.validity.dead(&ppa, 1)\n        return 0"), ("leaftl",)
+    ),
+    "a superseded translation page that is lost when it moves": Bug(
+        "leaftl", Patch("flashfs/_translation", "            self.kept.insert(new)\n            return True",
+                        "            return True"), ("leaftl",)
+    ),
+    "a recovery that believes translation pages newer than the checkpoint": Bug(
+        "leaftl", Patch("flashfs/_scan", "self.base is not None and oob.seq <= self.base.seq and oob.lpa <",
+                        "self.base is not None and oob.lpa <"), ("leaftl",)
+    ),
+    "a changed leaf that is evicted": Bug(
+        "leaftl", Patch("flashfs/_table_pages", "if leaf.clean and leaf.here and not", "if leaf.here and not"),
+        ("leaftl",)
     ),
 }  # fmt: skip

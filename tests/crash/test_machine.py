@@ -71,6 +71,7 @@ class Power(RuleBasedStateMachine):
         self.case = Case(self.ftl, "", preset, tuple(cuts), tuple(options.items()), tuple(fail), plp)
         if not fits(self.case):
             options.pop("gc_reserve", None)
+            options.pop("table_bytes", None)
             self.case = replace(self.case, options=tuple(options.items()))
         self.bench = Bench(self.case)
         self.do("", self.bench.format)

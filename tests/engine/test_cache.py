@@ -24,8 +24,10 @@ def tables_bytes(ftl: str) -> int:
 
 
 def with_slots(ftl: str, slots: int) -> Device:
-    """A device whose cache has exactly so many slots."""
-    device = Device.memory(GEOMETRY, ftl, {"buffer": 4}, dram=tables_bytes(ftl) + slots * SLOT)
+    """A device whose cache has exactly so many slots. The budget is set behind it: one so small would be refused by a
+    scheme whose table may grow into it."""
+    device = Device.memory(GEOMETRY, ftl, {"buffer": 4})
+    device.ssd.set_budget(tables_bytes(ftl) + slots * SLOT)
     assert device.ssd.cache.slots == slots
     return device
 

@@ -19,7 +19,7 @@ GEOMETRY = (
     "page_bytes", "pages_per_block", "blocks", "channels", "dies", "oob_bytes", "lpas", "nvram_bytes",
     "read_ns", "program_ns", "erase_ns", "transfer_ns", "spare_ns",
 )  # fmt: skip
-USER, CHECKPOINT, TRIM = 1, 4, 5
+USER, TRANSLATION, CHECKPOINT, TRIM = 1, 2, 4, 5
 MOVED, LAST, CLEAN = 1, 2, 4
 FREE, PENDING, OPEN, CLOSED, META, BAD = range(6)
 STREAM_META = 3
@@ -290,11 +290,14 @@ class Image:
     # --- every LPA's current version [12, 13]
 
     def current(self) -> dict[int, Page]:
-        """LPA -> its page, for those that hold anything in flash."""
+        """LPA -> its page, for those that hold anything in flash; translation page n is LPA ``lpas + n``."""
         clean = self.clean_checkpoint()
         if clean:
-            return {page.lpa: page for page in self._live(clean, set())}
+            return {self.key(page): page for page in self._live(clean, set())}
         return Crash(self).resolve()
+
+    def key(self, page: Page) -> int:
+        return page.lpa + (self.lpas if page.kind == TRANSLATION else 0)
 
     def _live(self, base: Checkpoint | None, void: set[int]) -> list[Page]:
         """The base's live pages, but for those in void blocks."""
@@ -312,9 +315,13 @@ class Image:
                 ]
         return found
 
+    def users(self) -> dict[int, Page]:
+        """Of ``current``, the user pages."""
+        return {lpa: page for lpa, page in self.current().items() if lpa < self.lpas}
+
     def content(self) -> dict[int, bytes]:
         """LPA -> page, for those that are not holes."""
-        return {lpa: page.data for lpa, page in self.current().items()}
+        return {lpa: page.data for lpa, page in self.users().items()}
 
     def saved(self) -> list[tuple[int, int, bytes]]:
         """(LPA, sequence number, page) of the NVRAM's slots whose checksum is right [9]."""
@@ -363,7 +370,9 @@ class Crash:
             self._scan(block, head)
         for pages in self.found.values():
             pages.sort(key=lambda page: (page.seq, page.order, page.ppa))
-        self.base_pages = {page.lpa: page for page in image._live(self.base, self.void)}
+        self.base_pages = {image.key(page): page for page in image._live(self.base, self.void)}
+        known = {image.key(page) for page in image._live(self.base, set())}
+        self.found = {key: pages for key, pages in self.found.items() if key < image.lpas or key in known}
 
     def _pool(self, block: int) -> tuple[int, int]:
         """(state, next page) of a block at the base."""
@@ -390,6 +399,8 @@ class Crash:
         for page in self.image.programmed(block, first):
             if page.status == "whole" and page.kind == USER and page.lpa < self.image.lpas:
                 self.found.setdefault(page.lpa, []).append(page)
+            elif page.status == "whole" and page.kind == TRANSLATION and self.base and page.seq <= self.seq:
+                self.found.setdefault(self.image.key(page), []).append(page)
 
     def trimmed(self, lpa: int) -> int:
         """The newest trim of an LPA since the base."""
@@ -518,14 +529,30 @@ def slim_ppa(image: Image, checkpoint: Checkpoint, lpa: int) -> int | None:
     return None
 
 
-def leaf_groups(section: bytes) -> list[bytes]:
-    """The block of each group of 256 LPAs, from the section `groups`."""
-    blocks, at = [], 0
+def leaf_groups(image: Image, sections: dict[str, bytes]) -> list[bytes]:
+    """The block of each group of 256 LPAs, from the section `groups` and the translation pages of `gmd`."""
+    blocks: list[bytes | None] = []
+    section, at = sections["groups"], 0
     while at < len(section):
         size = struct.unpack_from("<H", section, at)[0]
-        blocks.append(section[at + 2 : at + 2 + size])
-        at += 2 + size
-    return blocks
+        blocks.append(None if size == 0xFFFF else section[at + 2 : at + 2 + size])
+        at += 2 if size == 0xFFFF else 2 + size
+    span = -(-2770 // image.page_bytes)
+    for first, n, *ppas in struct.iter_unpack(f"<{2 + span}I", sections["gmd"]):
+        pages = [image.page(ppa) for ppa in ppas if ppa != NONE]
+        assert [page.lpa for page in pages] == [first * span + k for k in range(len(pages))]
+        assert {page.kind for page in pages} == {TRANSLATION}
+        raw = b"".join(page.data for page in pages)
+        assert struct.unpack_from("<4sIHH", raw) == (b"FFLF", first, n, 0)
+        at = 16
+        for group in range(first, first + n):
+            size = struct.unpack_from("<H", raw, at)[0]
+            assert blocks[group] is None
+            blocks[group] = raw[at + 2 : at + 2 + size]
+            at += 2 + size
+        assert at == struct.unpack_from("<I", raw, 12)[0]
+    assert None not in blocks
+    return [block for block in blocks if block is not None]
 
 
 def leaf_guess(blocks: list[bytes], lpa: int) -> tuple[int, bool] | None:

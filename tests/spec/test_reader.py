@@ -71,6 +71,8 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     path = tmp_path_factory.mktemp("image") / "image"
     create(path, PRESETS[chip].geometry)
     options = {"wear_spread": "4"} if chip == "tiny-24d" else {}
+    if ftl == "leaftl" and chip == "tiny-24d":
+        options["table_bytes"] = "1"  # its table in translation pages
     device = Device.open(path, ftl=ftl, options=options)
     clean = scenario(name, device, random.Random(f"{ftl} {chip} {name}"))
     device.close(clean=clean)
@@ -124,7 +126,7 @@ def test_blocks(image: Path, spec: reader.Image) -> None:
         assert row["live"] == live[block]
         if first.status == "whole":
             assert row["order"] == first.order
-            assert row["stream"] == ("host", "gc", "wear", "meta")[first.stream]
+            assert row["stream"] == ("host", "gc", "wear", "meta", "map")[first.stream]
 
 
 def test_every_page(image: Path, spec: reader.Image) -> None:
@@ -150,11 +152,12 @@ def test_page_view(image: Path, spec: reader.Image) -> None:
         names = [name for bit, name in ((1, "moved"), (2, "last"), (4, "clean")) if found.flags & bit]
         assert dump["oob"] == {
             "lpa": found.lpa if found.kind == reader.USER else None,
+            **({"translation_page": found.lpa} if found.kind == reader.TRANSLATION else {}),
             "seq": found.seq,
-            "kind": {1: "user", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}[found.kind],
+            "kind": {1: "user", 2: "translation", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}[found.kind],
             "flags": names,
             "order": found.order,
-            "stream": ("host", "gc", "wear", "meta")[found.stream],
+            "stream": ("host", "gc", "wear", "meta", "map")[found.stream],
         }
         assert dump["scheme_oob"]["bytes"] == found.own.hex(" ")
         if found.kind == reader.USER:
@@ -178,7 +181,7 @@ def test_content(image: Path, spec: reader.Image) -> None:
 
 
 def test_lpa_story(image: Path, spec: reader.Image) -> None:
-    current = spec.current()
+    current = spec.users()
     everything = [page for ppa in range(spec.pages) if (page := spec.page(ppa)).status != "erased"]
     for lpa in random.Random(8).sample(range(spec.lpas), 10):
         dump = inspect.lpa(image, lpa)
@@ -198,12 +201,12 @@ def test_clean_sections(image: Path, spec: reader.Image) -> None:
         assert (checkpoint is not None) == device.recovery.clean
         if checkpoint is None:
             return
-        current = {lpa: page.ppa for lpa, page in spec.current().items()}
+        current = {lpa: page.ppa for lpa, page in spec.users().items()}
         if spec.header["ftl"] == "pagemap":
             assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
             return
         if spec.header["ftl"] == "leaftl":
-            groups = reader.leaf_groups(checkpoint.sections["groups"])
+            groups = reader.leaf_groups(spec, checkpoint.sections)
             assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in range(spec.lpas) if lpa in current} == current
             assert [lpa for lpa in range(spec.lpas) if reader.leaf_guess(groups, lpa)] == sorted(current)
             return
@@ -244,12 +247,12 @@ def test_other_options(tmp_path: Path, ftl: str) -> None:
     spec = reader.Image(path)
     checkpoint = spec.clean_checkpoint()
     assert checkpoint is not None
-    current = {lpa: page.ppa for lpa, page in spec.current().items()}
+    current = {lpa: page.ppa for lpa, page in spec.users().items()}
     assert current
     if ftl == "pagemap":
         assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
     elif ftl == "leaftl":
-        groups = reader.leaf_groups(checkpoint.sections["groups"])
+        groups = reader.leaf_groups(spec, checkpoint.sections)
         assert any(not said[1] for lpa in current if (said := reader.leaf_guess(groups, lpa)))
         assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in current} == current
     else:
@@ -370,7 +373,7 @@ def test_scheme_views(image: Path, spec: reader.Image) -> None:
     """The schemes' own tables, counted by the reader."""
     found = inspect.scheme(image)
     checkpoint = spec.clean_checkpoint()
-    assert found["map"]["mapped"] == len(spec.current())
+    assert found["map"]["mapped"] == len(spec.users())
     with pytest.raises(FlashfsError, match="no view nonesuch"):
         inspect.scheme(image, "nonesuch")
     if spec.header["ftl"] != "slimftl" or checkpoint is None:

@@ -1,0 +1,331 @@
+"""LeaFTL's table in translation pages: brought back on demand, written back in time, recovered, and paid for."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flashfs import inspect
+from flashfs.crash import campaign, tiers
+from flashfs.device import Device
+from flashfs.errors import BindError
+from nandimg import Geometry, create
+
+LARGE = Geometry(pages_per_block=16, blocks=900, dies=4, channels=2, oob_bytes=160, lpas=9000)
+SHAPES = {"pages of 512": replace(LARGE, page_bytes=512), "pages of 4096": LARGE}
+SMALL = SHAPES["pages of 512"]
+PAGE = SMALL.page_bytes
+OPTIONS: dict[str, Any] = {"buffer": "16", "table_bytes": "6000"}
+
+
+def content(rnd: random.Random, page: int) -> bytes:
+    return rnd.randbytes(16) * (page // 16)
+
+
+def work(device: Device, rnd: random.Random, model: dict[int, bytes], requests: int) -> None:
+    """Random requests, each answer compared with the model's."""
+    page, lpas = device.page_bytes, device.ssd.lpas
+    for _ in range(requests):
+        lpa, kind = rnd.randrange(lpas), rnd.random()
+        if kind < 0.6:
+            n = min(rnd.choice((1, 1, 4, 40)), lpas - lpa)
+            for i in range(n):
+                model[lpa + i] = content(rnd, page)
+            device.write(lpa * page, b"".join(model[lpa + i] for i in range(n)))
+        elif kind < 0.7:
+            n = min(rnd.choice((1, 8, 300)), lpas - lpa)
+            device.trim(lpa * page, n * page)
+            for i in range(n):
+                model.pop(lpa + i, None)
+        elif kind < 0.72:
+            device.flush()
+        else:
+            assert device.read(lpa * page, page) == model.get(lpa, bytes(page)), lpa
+
+
+def filled(device: Device, rnd: random.Random) -> dict[int, bytes]:
+    """Two LPAs of three, in no order: segments of single pages, many times what may be in memory."""
+    page = device.page_bytes
+    model = {lpa: content(rnd, page) for lpa in rnd.sample(range(device.ssd.lpas), device.ssd.lpas * 2 // 3)}
+    for lpa, data in model.items():
+        device.write(lpa * page, data)
+    device.flush()
+    return model
+
+
+def same(device: Device, model: dict[int, bytes]) -> None:
+    page = device.page_bytes
+    for lpa in range(device.ssd.lpas):
+        assert device.read(lpa * page, page) == model.get(lpa, bytes(page)), lpa
+
+
+def figures(device: Device) -> dict[str, Any]:
+    return dict(device.stats()["scheme"])
+
+
+@pytest.mark.parametrize("gamma", [0, 4])
+@pytest.mark.parametrize("shape", list(SHAPES))
+def test_it_answers_as_a_table_in_memory(shape: str, gamma: int) -> None:
+    rnd, model = random.Random(f"{shape} {gamma}"), dict[int, bytes]()
+    with Device.memory(SHAPES[shape], "leaftl", {**OPTIONS, "gamma": str(gamma)}) as device:
+        for _ in range(6):
+            work(device, rnd, model, 700)
+            assert device.problems() == []
+        found = figures(device)
+        assert found["translation_programs"] > 300
+        assert found["loads"] > 1000
+        assert found["evictions"] > 1000
+        by_cause = device.stats()["nand"]["by_cause"]
+        assert by_cause["program"]["map"] == found["translation_programs"]
+        assert by_cause["read"]["map"] == found["translation_reads"]
+        same(device, model)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_mounts_with_and_without_a_budget(tmp_path: Path, clean: bool) -> None:
+    """What one leaves in translation pages the other finds there; without a budget all of it comes into memory."""
+    path, rnd, model = tmp_path / "image", random.Random(clean), dict[int, bytes]()
+    create(path, SMALL)
+    for turn in range(6):
+        options = OPTIONS if turn % 3 != 2 else {"buffer": "16"}
+        device = Device.open(path, ftl="leaftl", options=options)
+        same(device, model)
+        work(device, rnd, model, 500)
+        device.flush()
+        assert device.problems() == []
+        leaves = device.ssd.mapping.pages.leaves()
+        if "table_bytes" in options:
+            assert figures(device)["translation_programs"]
+            assert any(leaf["ppas"] for leaf in leaves)
+        else:
+            assert "in flash" not in {leaf["state"] for leaf in leaves}
+        device.close(clean=clean)
+    with Device.open(path, readonly=True, options=OPTIONS) as device:
+        assert device.recovery.clean == clean
+        assert device.recovery.alarms == []
+        same(device, model)
+
+
+def test_the_budget_holds() -> None:
+    """Groups take no more than their share between requests, nor does everything more than --dram."""
+    geometry = Geometry.sized(256 << 20, op=0.2, pages_per_block=64, dies=4, channels=2)
+    with Device.memory(geometry, "leaftl", {"buffer": "64", "wear_spread": "1000"}, backend="meta") as plain:
+        fixed = plain.stats()["dram"]["total"]
+    budget = fixed + 150_000
+    rnd = np.random.default_rng(1)
+    with Device.memory(geometry, "leaftl", {"buffer": "64"}, backend="meta", dram=budget) as device:
+        for _ in range(800):
+            device.ssd.write_pages(rnd.integers(0, geometry.lpas, 128, dtype=np.uint32))
+            assert device.ssd.mapping.tables()["segments"][0] <= device.ssd.mapping.pages.limit
+        stats = device.stats()
+        assert stats["dram"]["total"] <= budget
+        assert stats["scheme"]["group_bytes_most"] < 1.6 * device.ssd.mapping.pages.limit
+        assert stats["scheme"]["translation_programs"] > 1000
+        assert device.problems() == []
+
+
+def test_what_is_not_in_memory_costs_a_read_first() -> None:
+    with Device.memory(SHAPES["pages of 4096"], "leaftl", {**OPTIONS, "buffer": "0"}) as device:
+        device.ssd.write_pages(np.random.default_rng(2).permutation(9000).astype(np.uint32))
+        device.flush()
+        absent = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
+        lpas = np.array([absent["first_group"] * 256 + 7], np.uint32)
+        before, quiet = device.stats()["nand"]["by_cause"]["read"], device.quiet_at()
+        first = device.ssd.read_pages(lpas, t_ns=quiet) - quiet
+        after = device.stats()["nand"]["by_cause"]["read"]
+        assert after["map"] - before["map"] == 1
+        assert after["host"] - before.get("host", 0) == 1
+        quiet = device.quiet_at()
+        again = device.ssd.read_pages(lpas, t_ns=quiet) - quiet
+        assert device.stats()["nand"]["by_cause"]["read"]["map"] == after["map"]
+        assert first == 2 * again
+
+
+def test_the_least_recently_used_go() -> None:
+    """Groups that are looked at again and again stay, while a scan passes through the others."""
+    with Device.memory(SHAPES["pages of 4096"], "leaftl", {**OPTIONS, "buffer": "0", "table_bytes": "20000"}) as device:
+        device.ssd.write_pages(np.random.default_rng(3).permutation(9000).astype(np.uint32))
+        for lpa in range(256, 9000, 40):
+            device.ssd.read_pages(np.array([5], np.uint32))
+            device.ssd.read_pages(np.array([lpa], np.uint32))
+        loads = figures(device)["loads"]
+        device.ssd.read_pages(np.array([5], np.uint32))
+        assert figures(device)["loads"] == loads
+
+
+def test_the_checkpoint_s_pages_outlive_their_successors() -> None:
+    """Superseded by a newer one, a page that the last checkpoint names stays live until the next one."""
+    with Device.memory(SMALL, "leaftl", OPTIONS) as device:
+        model = filled(device, random.Random(4))
+        device.checkpoint()
+        named = set(device.ssd.mapping.pages.homes())
+        assert named
+        work(device, random.Random(5), model, 60)
+        assert not named <= set(device.ssd.mapping.pages.homes())
+        live = {block * 16 + page for block in range(900) for page in device.ssd.validity.live_in(block)}
+        assert set(device.ssd.mapping.translation_pages()) > set(device.ssd.mapping.pages.homes())
+        device.checkpoint()
+        assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.pages.homes())
+        still = {block * 16 + page for block in range(900) for page in device.ssd.validity.live_in(block)}
+        gone = named - set(device.ssd.mapping.pages.homes())
+        assert gone & live
+        assert not gone & still
+
+
+def spoil(path: Path, ppa: int) -> None:
+    """Flip a byte of a page's data."""
+    layout = inspect.header(path)["layout"]
+    with path.open("r+b") as file:
+        file.seek(layout["data_at"] + ppa * PAGE + 40)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def test_a_page_that_goes_bad_under_a_mount_is_made_again(tmp_path: Path) -> None:
+    """From what the live pages say of themselves; all of it is charged."""
+    path = tmp_path / "image"
+    create(path, SMALL)
+    device = Device.open(path, ftl="leaftl", options=OPTIONS)
+    model = filled(device, random.Random(6))
+    leaf = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
+    spoil(path, leaf["ppas"][0])
+    spares = device.stats()["nand"]["by_cause"]["spare_read"].get("map", 0)
+    same(device, model)
+    assert figures(device)["rebuilds"] == 1
+    assert device.stats()["nand"]["by_cause"]["spare_read"]["map"] - spares >= len(model)
+    work(device, random.Random(7), model, 300)
+    assert device.problems() == []
+    device.close()
+    with Device.open(path, options=OPTIONS) as device:
+        same(device, model)
+
+
+def test_what_may_be_lost_with_it_does_not_read_as_a_hole(tmp_path: Path) -> None:
+    """If a live page does not say whose it is, an LPA of which no page is found cannot be told from that page's."""
+    path = tmp_path / "image"
+    create(path, SMALL)
+    with Device.open(path, ftl="leaftl", options=OPTIONS) as device:
+        model = filled(device, random.Random(8))
+    places = {lpa: inspect.lpa(path, lpa)["ppa"] for lpa in range(0, 9000, 200) if lpa in model}
+    device = Device.open(path, options=OPTIONS)
+    leaf = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
+    lost = next(lpa for lpa in places if leaf["first_group"] <= lpa // 256 < leaf["first_group"] + leaf["groups"])
+    ppa = places[lost]
+    layout = inspect.header(path)["layout"]
+    with path.open("r+b") as file:
+        file.seek(layout["spare_at"] + ppa * layout["stride"] + 14)
+        file.write(b"\xa5\x5a")
+    spoil(path, leaf["ppas"][0])
+    with pytest.raises(OSError, match=f"LPA {lost}"):
+        device.read(lost * PAGE, PAGE)
+    device.close(clean=False)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_page_that_a_mount_cannot_read(tmp_path: Path, clean: bool) -> None:
+    """The checkpoint that names it is of no use: all pages are read, and an alarm says so."""
+    path, rnd = tmp_path / "image", random.Random(9)
+    create(path, SMALL)
+    device = Device.open(path, ftl="leaftl", options=OPTIONS)
+    model = filled(device, rnd)
+    device.checkpoint()
+    for lpa in rnd.sample(range(300), 50):
+        model[lpa] = content(rnd, PAGE)
+        device.write(lpa * PAGE, model[lpa])
+    device.flush()
+    device.close(clean=clean)
+    with Device.open(path, readonly=True) as device:
+        homes = device.ssd.mapping.pages.homes()
+    assert homes
+    for ppa in homes:
+        spoil(path, ppa)
+    with Device.open(path, options=OPTIONS) as device:
+        assert device.recovery.alarms
+        same(device, model)
+        assert device.problems() == []
+
+
+def test_forged_directories_are_refused() -> None:
+    with Device.memory(SMALL, "leaftl", OPTIONS) as device:
+        filled(device, random.Random(10))
+        mapping = device.ssd.mapping
+        saved = {name: bytes(part) for name, part in mapping.save().items()}
+        entry = struct.Struct("<8I")
+        leaves = list(entry.iter_unpack(saved["gmd"]))
+        assert len(leaves) > 2
+        first, groups, *ppas = leaves[0]
+        forged = (
+            leaves[1:],
+            leaves[::-1],
+            [leaves[0], *leaves],
+            [(first, 0, *ppas), *leaves[1:]],
+            [(first, 300, *ppas), *leaves[1:]],
+            [(first, groups, 2**31, *ppas[1:]), *leaves[1:]],
+            [(first, groups, *leaves[1][2:]), *leaves[1:]],
+            [(first, groups, *[2**32 - 1] * 6), *leaves[1:]],
+        )
+        for rows in forged:
+            gmd = b"".join(entry.pack(*row) for row in rows)
+            with pytest.raises(ValueError, match=r"gmd|groups"):
+                mapping.load({**saved, "gmd": gmd})
+        with pytest.raises(ValueError, match="gmd section of"):
+            mapping.load({**saved, "gmd": saved["gmd"] + b"\0"})
+        mapping.load(saved)
+        assert mapping.check() == []
+
+
+def test_a_budget_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    with Device.memory(SMALL, "leaftl", {"buffer": "16"}) as device:
+        fixed = device.stats()["dram"]["total"]
+    with pytest.raises(BindError, match="are left for the mapping table: 24576 would do"):
+        Device.memory(SMALL, "leaftl", {"buffer": "16"}, dram=fixed + 20_000)
+    tight = Geometry(page_bytes=512, pages_per_block=16, blocks=64, oob_bytes=64, lpas=830)
+    with pytest.raises(BindError, match="are to spare"):
+        Device.memory(tight, "leaftl", {"table_bytes": "100"})
+    path = tmp_path / "image"
+    create(path, tight)
+    with pytest.raises(BindError, match="are to spare"):
+        Device.open(path, ftl="leaftl", options={"table_bytes": "100"})
+    assert inspect.header(path)["ftl"] in (None, "")  # and nothing was bound
+
+
+def test_dump_explains_translation_pages(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    create(path, SMALL)
+    with Device.open(path, ftl="leaftl", options=OPTIONS) as device:
+        filled(device, random.Random(11))
+    rows = inspect.scheme(path, "gmd")
+    assert rows
+    assert inspect.scheme(path, "map")["translation_pages"] == sum(len(row["ppas"]) for row in rows)
+    for row in rows:
+        for n, ppa in enumerate(row["ppas"]):
+            shown = inspect.page(path, ppa)
+            assert shown["live"]
+            assert shown["oob"]["kind"] == "translation"
+            assert shown["oob"]["stream"] == "map"
+            assert shown["oob"]["translation_page"] == 6 * row["first_group"] + n
+            if n == 0:
+                last = row["first_group"] + row["groups"] - 1
+                assert shown["content"]["leaf"] == f"groups {row['first_group']} to {last}"
+
+
+@pytest.mark.parametrize("tier", ["sweep", "random", "host", "faults"])
+def test_power_cuts_with_a_table_in_flash(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
+    """As tests/crash has them, but every case keeps its table in translation pages."""
+    options = tiers.random_options
+
+    def with_pages(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
+        return tuple({**dict(options(rnd, ftl, plp)), "table_bytes": rnd.choice((1, 1, 200, 600))}.items())
+
+    monkeypatch.setattr(tiers, "random_options", with_pages)
+    result = campaign.run("leaftl", tier, 2026, 3_000)
+    assert not result.failures, "\n".join(map(str, result.failures[:5]))
+    assert result.cuts >= 3_000
