@@ -267,8 +267,8 @@ BUGS: dict[str, Bug] = {
         "leaftl", Patch("flashfs/_scan", "self.base is not None and oob.seq <= self.base.seq and oob.lpa <",
                         "self.base is not None and oob.lpa <"), ("leaftl",)
     ),
-    "a changed leaf that is evicted": Bug(
-        "leaftl", Patch("flashfs/_table_pages", "if leaf.clean and leaf.here and not", "if leaf.here and not"),
-        ("leaftl",)
+    "a change that leaves its leaf clean": Bug(
+        "leaftl", Patch("flashfs/_table_pages", "        leaf.clean = False\n        self.written -= 1",
+                        "        self.written -= 1"), ("leaftl",)
     ),
 }  # fmt: skip

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from flashfs import inspect
-from flashfs.crash import campaign, tiers
+from flashfs.crash import Case, campaign, tiers
+from flashfs.crash.forks import Forks
 from flashfs.device import Device
 from flashfs.errors import BindError
-from nandimg import Geometry, create
+from nandimg import PRESETS, Geometry, Preset, create
 
 LARGE = Geometry(pages_per_block=16, blocks=900, dies=4, channels=2, oob_bytes=160, lpas=9000)
 SHAPES = {"pages of 512": replace(LARGE, page_bytes=512), "pages of 4096": LARGE}
@@ -329,3 +330,17 @@ def test_power_cuts_with_a_table_in_flash(monkeypatch: pytest.MonkeyPatch, tier:
     result = campaign.run("leaftl", tier, 2026, 3_000)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
     assert result.cuts >= 3_000
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_power_cuts_among_many_leaves(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """The chips of the tiers hold one leaf; here are four full groups, a leaf each, of which one may be in memory."""
+    several = Geometry(page_bytes=512, pages_per_block=8, blocks=190, oob_bytes=64, lpas=1024)
+    monkeypatch.setitem(PRESETS, "several", Preset("several", "four groups", "this test", several))
+    rnd = random.Random(seed)
+    fill = [f"w{lpa}" for lpa in rnd.sample(range(1024), 1024)]
+    rest = campaign.random_program(rnd, 1024, 24).split()
+    options = (("buffer", rnd.choice((0, 2))), ("table_bytes", 2500), ("gamma", seed % 2 * 3))
+    tally = Forks(Case("leaftl", " ".join(fill + rest), "several", options=options), 6, first=len(fill) + 1).run()
+    assert not tally.failures, "\n".join(map(str, tally.failures[:3]))
+    assert tally.cuts > 200
