@@ -2,7 +2,7 @@
 
 Each trace of the folder that FLASHFS_TRACES names is packed (a MiB at a time, so that gaps inside stay) onto a device
 that just holds it, and looped until three times the device, or MOST pages, have been written. Bytes as the paper counts
-them: segments and CRB. Beside it, pagemap on the same.
+them: segments and CRB. Beside it, pagemap on the same. Traces that write next to nothing are left out.
 
     bench_leaftl_traces.py [--only TEXT] [--no-save]
 """
@@ -40,6 +40,7 @@ class Work:
 
     path: Path
     end: int = 0  #: bytes of the device that it needs when packed
+    requests: int = 0
     written: int = 0  #: pages, in one loop
     mapped: int = 0  #: pages that are mapped after it
 
@@ -61,6 +62,7 @@ def look(path: Path) -> Work:
         work.end = max(work.end, int((batch.offset + batch.length).max()))
     live = np.zeros(-(-work.end // PAGE) + 1, np.bool_)
     for batch in packed(path).batches():
+        work.requests += len(batch.op)
         first, last = batch.offset // PAGE, (batch.offset + batch.length - 1) // PAGE
         for op, one, two in zip(batch.op.tolist(), first.tolist(), last.tolist(), strict=True):
             if op == WRITE:
@@ -135,7 +137,7 @@ def main() -> int:
     rows = []
     for path in paths:
         work = look(path)
-        if work.written == 0:
+        if work.written * 100 < work.requests:
             continue
         rows += rows_of(work)
         for row in rows[-1 - len(GAMMAS) :]:
