@@ -269,11 +269,11 @@ cdef class Chip(Nand):
             munlock(self.data_map, self.data_bytes)
 
     def block_table_problem(self):
-        """The first block whose table entry fails its check, or counts more erases than can be; or None."""
+        """The first block whose table entry fails its check, or has more erases or synced pages than can be; or None."""
         cdef uint32_t block
         for block in range(self.blocks):
             if (entry_check(self.table[block]) != <uint8_t> (self.table[block] >> 56)
-                    or self.erases(block) > ERASES_MOST):
+                    or self.erases(block) > ERASES_MOST or self.mark(block) > self.pages_per_block):
                 return block
         return None
 
