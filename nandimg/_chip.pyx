@@ -269,7 +269,7 @@ cdef class Chip(Nand):
             munlock(self.data_map, self.data_bytes)
 
     def block_table_problem(self):
-        """The first block whose table entry fails its check, or has more erases or synced pages than can be; or None."""
+        """The first block whose entry fails its check, or has more erases or synced pages than it can; or None."""
         cdef uint32_t block
         for block in range(self.blocks):
             if (entry_check(self.table[block]) != <uint8_t> (self.table[block] >> 56)

@@ -61,8 +61,8 @@ def test_what_a_long_run_found(judge: Judge, number: int) -> None:
 @pytest.mark.parametrize("number", [9070, 15760, 26094, 53851, 60467, 105569])
 def test_guesses_that_damage_misled(judge: Judge, number: int) -> None:
     """Pages that lie about their LPA, under a mapping that asks pages for it: some LPA's page dies in place of
-    another's. The next mount notices, and asks them all. And forged tables, which no page can excuse, nor that a block has more
-    synced pages than pages."""
+    another's. The next mount notices, and asks them all. And forged tables, which no page can excuse, nor that a
+    block has more synced pages than pages."""
     rnd = Random(f"L/{number}")
     judge.image(rnd.choice([base for base in MADE if base.ftl == "leaftl"]), rnd)
 
