@@ -33,6 +33,7 @@ cdef class TablePages(Pager):
     cdef readonly uint64_t loads, evictions, rebuilds
     cdef readonly uint32_t span            # pages that a leaf takes at most
     cdef readonly uint32_t written         # leaves that have a home
+    cdef readonly uint32_t leaves_n        # of all regions
     cdef bint strict                       # a page that cannot be read is an error, not to be made again
     cdef uint32_t capacity                 # bytes of a leaf
     cdef uint32_t regions_n
@@ -56,6 +57,7 @@ cdef class TablePages(Pager):
     cdef bint was_used(self, uint32_t first, uint32_t n) noexcept nogil
     cdef int shrink(self, uint64_t more) noexcept nogil
     cdef uint64_t dirty_bytes(self) noexcept nogil
+    cdef uint64_t share(self) noexcept nogil
     cdef int tend(self) except -1 nogil
     cdef int write_back(self, uint64_t target) except -1 nogil
     cdef bint write_one(self, uint32_t region) except -1 nogil

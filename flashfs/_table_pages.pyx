@@ -84,7 +84,7 @@ cdef class TablePages(Pager):
         memset(self.regions, 0, self.regions_n * sizeof(Region))
         memset(self.changed, 0xFF, self.table.groups // 8 + 1)
         self.clean_bytes = 0
-        self.written = 0
+        self.written = self.leaves_n = 0
         self.hand_region = self.hand_leaf = self.back_region = 0
         return 0
 
@@ -120,6 +120,7 @@ cdef class TablePages(Pager):
         for k in range(self.span):
             region.homes[at * self.span + k] = homes[k] if homes != NULL else NONE
         region.n += 1
+        self.leaves_n += 1
         return 0
 
     cdef int64_t leaf_of(self, uint32_t group) noexcept nogil:
@@ -161,6 +162,7 @@ cdef class TablePages(Pager):
         memmove(region.leaves + at, region.leaves + gone, (region.n - gone) * sizeof(Leaf))
         memmove(region.homes + at * self.span, region.homes + gone * self.span, (region.n - gone) * self.span * 4)
         region.n -= <uint16_t> (gone - at)
+        self.leaves_n -= gone - at
         leaf.first = <uint16_t> first
         leaf.n = <uint16_t> n
         leaf.clean = True
@@ -344,9 +346,14 @@ cdef class TablePages(Pager):
     cdef uint64_t dirty_bytes(self) noexcept nogil:
         return self.table.slabs.taken_bytes - self.clean_bytes
 
+    cdef uint64_t share(self) noexcept nogil:
+        """Bytes of the budget that are for groups: what their directory has grown to is not."""
+        cdef uint64_t grown = self.leaves_n * (4 + 4 * self.span) + 4 * self.store.known()
+        return self.limit - min(self.limit - 1, grown)
+
     cdef int shrink(self, uint64_t more) noexcept nogil:
         """Evict until ``more`` bytes fit the budget, or nothing is left that may go."""
-        while self.limit and self.table.slabs.taken_bytes + more > self.limit and self.evict_one():
+        while self.limit and self.table.slabs.taken_bytes + more > self.share() and self.evict_one():
             pass
         return 0
 
@@ -400,8 +407,8 @@ cdef class TablePages(Pager):
         self.most_bytes = max(self.most_bytes, self.table.slabs.taken_bytes)
         if self.limit == 0:
             return 0
-        if self.dirty_bytes() > self.limit // 2:
-            self.write_back(self.limit // 4)
+        if self.dirty_bytes() > self.share() // 2:
+            self.write_back(self.share() // 4)
         return self.shrink(0)
 
     cdef int write_back(self, uint64_t target) except -1 nogil:

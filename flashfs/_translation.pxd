@@ -18,6 +18,7 @@ cdef class TranslationPages:
     cdef bint keeps(self, uint32_t ppa) noexcept nogil
     cdef bint moved(self, uint32_t old, uint32_t new) except -1 nogil
     cdef int lost(self, uint32_t ppa) except -1 nogil
+    cdef uint64_t known(self) noexcept nogil
     cdef int reset(self) except -1
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1

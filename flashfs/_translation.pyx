@@ -122,6 +122,10 @@ cdef class TranslationPages:
         """Where superseded pages live."""
         return [ppa for ppa in self.kept]
 
+    cdef uint64_t known(self) noexcept nogil:
+        """Pages that are kept account of: programmed or superseded since the last checkpoint."""
+        return self.fresh.size() + self.kept.size()
+
     cdef int reset(self) except -1:
         """A load or a recovery begins."""
         self.fresh.clear()
@@ -150,5 +154,5 @@ cdef class TranslationPages:
     def tables(self):
         """(as a controller packs it, as allocated): 4 bytes for each page programmed or superseded since the last
         checkpoint; the sets here take about 40."""
-        n = self.fresh.size() + self.kept.size()
+        n = self.known()
         return 4 * n, 40 * n

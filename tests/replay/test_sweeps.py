@@ -203,23 +203,34 @@ def started(spec: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def struck(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, str]:
+    """What it said to that signal. An interrupt that meets a finalizer of Python's is lost, so it gets another."""
+    for _ in range(3):
+        process.send_signal(how)
+        try:
+            return process.communicate(timeout=4)
+        except subprocess.TimeoutExpired:
+            assert how == signal.SIGINT
+    return process.communicate(timeout=60)
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_killed_in_the_middle_and_gone_on_with(tmp_path: Path, how: signal.Signals) -> None:
     """Two FTLs, three workloads, three DRAM sizes: nothing is lost, nothing is replayed twice, no process stays."""
     spec, folder = tmp_path / "s.toml", tmp_path / "s" / "points"
-    spec.write_text(SPEC.format(ops="60k"))
+    spec.write_text(SPEC.format(ops="200k" if how == signal.SIGINT else "60k"))
     broken = started(spec, "--jobs", "2")
     try:
         wait_until("four results", lambda: folder.exists() and len(list(folder.glob("*.json"))) >= 4)
         others = children(broken.pid)
         assert len(others) == 2
-        broken.send_signal(how)
-        out, err = broken.communicate(timeout=60)
+        out, err = struck(broken, how)
     finally:
         broken.kill()
         broken.wait()
     assert broken.returncode == (130 if how == signal.SIGINT else -how)
-    assert (out, err) == ("", "flashfs: interrupted\n" if how == signal.SIGINT else "")
+    assert out == ""
+    assert err.endswith("flashfs: interrupted\n") if how == signal.SIGINT else err == ""
     wait_until("its processes have ended", lambda: not any(map(alive, others)), 10)
     there = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("*.json")}
     assert 4 <= len(there) < 18

@@ -371,8 +371,8 @@ class Crash:
         for pages in self.found.values():
             pages.sort(key=lambda page: (page.seq, page.order, page.ppa))
         self.base_pages = {image.key(page): page for page in image._live(self.base, self.void)}
-        known = {image.key(page) for page in image._live(self.base, set())}
-        self.found = {key: pages for key, pages in self.found.items() if key < image.lpas or key in known}
+        known = leaf_homes(image, self.base.sections) if self.base else {}
+        self.found = {key: pages for key, pages in self.found.items() if key < image.lpas or key - image.lpas in known}
 
     def _pool(self, block: int) -> tuple[int, int]:
         """(state, next page) of a block at the base."""
@@ -527,6 +527,13 @@ def slim_ppa(image: Image, checkpoint: Checkpoint, lpa: int) -> int | None:
         if bits >> found["ppid"] & 1 and image.page(ppa).lpa == lpa:
             return ppa
     return None
+
+
+def leaf_homes(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
+    """The PPA of each translation page, by its number, from the section `gmd`."""
+    span = -(-2770 // image.page_bytes)
+    rows = struct.iter_unpack(f"<{2 + span}I", sections.get("gmd", b""))
+    return {first * span + k: ppa for first, _, *ppas in rows for k, ppa in enumerate(ppas) if ppa != NONE}
 
 
 def leaf_groups(image: Image, sections: dict[str, bytes]) -> list[bytes]:
