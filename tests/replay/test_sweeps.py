@@ -200,7 +200,10 @@ preset = "small-64m"
 def started(spec: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "flashfs.cli", "sweep", str(spec), *more]
     env = {**os.environ, "PYTHONPATH": str(Path(flashfs.__file__).parents[1])}
-    return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job inherits "ignore"
+    )  # fmt: skip
 
 
 def struck(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, str]:
