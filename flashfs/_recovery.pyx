@@ -91,7 +91,8 @@ class Report:
 
 
 class Recovery:
-    """One recovery of one device; ``run`` performs STEPS in order. ``readonly`` leaves the last one out."""
+    """One recovery of one device; ``run`` performs STEPS in order. ``readonly`` leaves the last one out. ``repairs``
+    passes over a checkpoint that is whole and does not fit the device, which is refused otherwise."""
 
     STEPS = (
         ("boot", "follow the boot hint to a clean checkpoint"),
@@ -106,8 +107,8 @@ class Recovery:
         ("commit", "write a checkpoint of what was found"),
     )
 
-    def __init__(self, ssd, readonly=False):
-        self.work = Worker(ssd)
+    def __init__(self, ssd, readonly=False, repairs=False):
+        self.work = Worker(ssd, repairs)
         self.readonly = readonly
         self.report = Report()
 
@@ -143,7 +144,7 @@ cdef class Worker(Scanner):
     cdef dict winners                      # LPA -> newest sequence number found in flash since the checkpoint
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
 
-    def __cinit__(self, Ssd ssd):
+    def __cinit__(self, Ssd ssd, bint repairs=False):
         self.excluded = set()
         self.winners = {}
         self.trimmed = {}
@@ -155,6 +156,8 @@ cdef class Worker(Scanner):
         cdef Oob oob
         hints = boot_hints([self.ssd.nand.boot_slot(0), self.ssd.nand.boot_slot(1)])
         self.hint_id = hints[0][0] if hints else 0
+        if self.repairs:
+            return "a repair believes no checkpoint unseen"
         if not hints or hints[0][1] >= self.ssd.nand.blocks * self.ssd.pages_per_block:
             return "no hint"
         # The newest hint or none: an erase that was cut short may have taken the mount mark from an older checkpoint

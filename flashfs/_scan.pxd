@@ -14,6 +14,7 @@ cdef class Scanner:
     cdef readonly object figures
     cdef readonly list alarms
     cdef object base                       # LoadedCheckpoint or None
+    cdef readonly bint repairs             # a whole checkpoint that does not fit is passed over
     cdef list heads                        # per block: None or (kind, order, stream, scheme bytes)
     cdef list descriptors, trim_pages, records, meta_blocks
     cdef list gaps                         # (block, page) of the metadata log: whole at a sync, and not any more

@@ -42,8 +42,9 @@ ALARMS_MOST = 50  #: lines kept; a chip that fails altogether would have one a p
 cdef class Scanner:
     """The state that the steps share, and those that read the chip."""
 
-    def __cinit__(self, Ssd ssd):
+    def __cinit__(self, Ssd ssd, bint repairs=False):
         self.ssd = ssd
+        self.repairs = repairs
         self.figures = {"torn": 0, "pages_found": 0, "undone_moves": 0}
         self.alarms = []
         self.heads = []
@@ -138,7 +139,8 @@ cdef class Scanner:
             self.ssd.pool.load(self.base.sections["pool"])
             admit(self.ssd, self.base.blocks(self.ssd.pages_per_block))
         except (KeyError, ValueError, IndexError) as error:
-            raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}") from None
+            raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}; "
+                               "`flashfs fsck --repair` goes on without it") from None
         for block, head in enumerate(self.heads):  # blocks opened since are newer than it says
             if head is not None:
                 self.ssd.pool.order[block] = head[1]
@@ -204,29 +206,32 @@ cdef class Scanner:
         return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
 
     def checkpoint(self):
-        """The newest that is whole. An older one may stand in for one that the host's death left half-written: its
+        """The newest that is whole; in a repair, that also fits. An older one may stand in for one that the host's death left half-written: its
         blocks are only reused once the newer one is durable."""
         problems = []
         for _, ppa in self.descriptors:
             try:
                 self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
+                if self.repairs:
+                    self.load_base()
                 break
             except CorruptError as error:
+                self.base = None
                 problems.append(str(error))
         self.newest_id = max(self.newest_id, self.hint_id)
         if self.base is None:
             # the first checkpoint is whole before anything is written
             if any(head is not None and head[2] != STREAM_META for head in self.heads):
                 why = problems[0] if problems else "no descriptor is left"
-                self.alarm(f"no checkpoint is whole ({why}): all pages are read and the newest of each LPA counts, so "
+                self.alarm(f"no checkpoint is of use ({why}): all pages are read and the newest of each LPA counts, so "
                            "trimmed pages may be back")
             self.load_base()
             return "none: everything is scanned"
         self.seq = self.base.seq
         self.order = max(self.order, self.base.order)
         if self.base.identity < self.hint_id:  # the hint is written when the checkpoint is durable
-            self.alarm(f"checkpoint {self.hint_id} was complete and cannot be read: {self.base.identity} stands in for "
-                       "it, so pages trimmed since may be back")
+            self.alarm(f"checkpoint {self.hint_id} was complete and is of no use now: {self.base.identity} stands in "
+                       "for it, so pages trimmed since may be back")
         self.missing_metadata()
         self.load_base()  # one that is whole and does not fit is no damage: whoever wrote it meant something else
         return f"checkpoint {self.base.identity}"

@@ -98,19 +98,20 @@ class Device:
     def open(
         cls, path: str | Path, *, ftl: str | None = None, options: dict[str, str] | None = None,
         dram: int | None = None, sync: str = "flush", plp: bool = False, readonly: bool = False,
-        front: Front | None = None,
+        repair: bool = False, front: Front | None = None,
     ) -> Device:  # fmt: skip
         """Open an image, recovering whatever state it is in; a blank one is bound to ``ftl`` (pagemap) and formatted.
 
         ``dram`` is a budget in bytes. ``sync="none"`` gives up what a flush promises about the host's death.
         ``readonly`` changes nothing in the file, not even by recovering. ``front`` makes what stands in front of the
-        chip, as the faults of ``--fault`` do.
+        chip, as the faults of ``--fault`` do. ``repair`` passes over a checkpoint that no mount takes.
         """
         if sync not in SYNC_MODES:
             raise UsageError(f"sync {sync!r}: {' or '.join(SYNC_MODES)} would do")
         image = nandimg.open_image(path, readonly=readonly)
         try:
-            return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly)
+            return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly,
+                             repair=repair)
         except BaseException:
             image.close()
             raise
@@ -183,7 +184,7 @@ class Device:
 
     def recover(self) -> None:
         """From the image alone to a working device."""
-        self.recovery = _recovery.Recovery(self.ssd, self.readonly).run()
+        self.recovery = _recovery.Recovery(self.ssd, self.readonly, self._settings.get("repair", False)).run()
 
     # --- what a host does
 
@@ -346,7 +347,7 @@ class Device:
             "lost": self.ssd.mover.lost_pages,
             "corrected": self.nand.corrected(),
             "alarms": list(self.recovery.alarms),
-            "failed": self.ssd.failed,
+            "failed": self.ssd.why_stopped(),
         }
 
     def block_map(self) -> dict[str, Any]:

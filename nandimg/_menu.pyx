@@ -326,3 +326,45 @@ cdef class HostErrors(Mishap):
         self.due = False
         self.at.clear()
         self.armed = False
+
+
+cdef class HostCalls(NandFilter):
+    """The image's own disk fails at one call: of the calls that reach it (a program of any number of pages, a durable
+    sync) the ``n``-th from ``arm`` on raises OSError, and nothing of it is done. ``sticky``: and so does every one after
+    it, until ``mend``. HostErrors counts pages and erases, as a replay line does; this counts what the host is asked."""
+    cdef readonly uint64_t calls           # since ``arm``
+    cdef readonly uint64_t struck          # how many of them raised
+    cdef readonly uint64_t struck_syncs    # ... that were syncs
+    cdef uint64_t due
+    cdef int code
+    cdef bint sticky
+
+    def arm(self, uint64_t n, int code=errno.EIO, bint sticky=False):
+        self.calls = self.struck = self.struck_syncs = 0
+        self.due = n
+        self.code = code
+        self.sticky = sticky
+
+    def mend(self):
+        """The disk works again."""
+        self.due = 0
+
+    cdef int call(self, bint syncs) except -1 nogil:
+        self.calls += 1
+        if self.due and (self.calls == self.due or (self.sticky and self.calls > self.due)):
+            self.struck += 1
+            self.struck_syncs += syncs
+            with gil:
+                raise OSError(self.code, os.strerror(self.code))
+        return 0
+
+    cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
+                         int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
+        done[0] = 0
+        self.call(False)
+        return self.inner.program(block, page, n, data, oob, cause, t_ns, done)
+
+    cdef int sync(self, bint durable) except -1 nogil:
+        if durable:
+            self.call(True)
+        return self.inner.sync(durable)

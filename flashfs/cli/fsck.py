@@ -1,4 +1,4 @@
-"""``flashfs fsck``: check every invariant of an image, offline and read-only."""
+"""``flashfs fsck``: check every invariant of an image, offline; read-only, unless it is to be repaired."""
 
 from __future__ import annotations
 
@@ -14,16 +14,33 @@ def command(
     data: Annotated[
         bool, typer.Option("--data", help="Read every live page too, and prove its checksum: slow on a full disk.")
     ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="If no mount takes the image because its newest checkpoint does not fit it: go on without that one. "
+            "What was written is found in flash; pages that were trimmed may be back.",
+        ),
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Check IMAGE: map, OOB, validity and counters against each other. Exit code 1 if anything is broken."""
     from flashfs import inspect
 
+    repaired = None
+    if repair:
+        with show.working(f"repairing {image}"):
+            repaired = inspect.repair(image)
     with show.working(f"checking {image}"):
         problems = inspect.problems(image, data)
     if as_json:
-        show.result({"ok": not problems, "problems": problems}, as_json=True)
+        found = {"ok": not problems, "problems": problems}
+        show.result({**found, "repaired": repaired} if repair else found, as_json=True)
     else:
+        for line in repaired or []:
+            show.line(line)
+        if repair:
+            show.line(f"{image}: {'a mount takes it; nothing to repair' if repaired is None else 'repaired'}")
         for problem in problems:
             show.line(problem)
         show.line(f"{image}: {f'{len(problems)} broken' if problems else 'sound'}")

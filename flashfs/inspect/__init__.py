@@ -12,7 +12,7 @@ from flashfs.inspect._lpa import lpa
 from flashfs.inspect._page import page
 from flashfs.inspect._report import report
 from flashfs.inspect._view import Copy, Spare, View, opened
-from flashfs.inspect._whole import problems, recovery, scheme
+from flashfs.inspect._whole import problems, recovery, repair, scheme
 
 __all__ = [
     "Copy",
@@ -27,6 +27,7 @@ __all__ = [
     "page",
     "problems",
     "recovery",
+    "repair",
     "report",
     "scheme",
     "write_html",

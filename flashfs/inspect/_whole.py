@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from flashfs.errors import UsageError
+from flashfs.device import Device
+from flashfs.errors import CorruptError, UsageError
 from flashfs.ftl import scheme as scheme_of
 from flashfs.inspect._image import header
 from flashfs.inspect._view import BLANK, WHOLE, Spare, View, opened
@@ -59,6 +60,20 @@ def problems(path: str | Path, data: bool = False) -> list[str]:
             for block in range(view.chip.blocks):
                 out += _unreadable(view, block)
         return out
+
+
+def repair(path: str | Path) -> list[str] | None:
+    """Make an image usable whose newest checkpoint is whole and does not fit the device, so that no mount takes it: it
+    is passed over, and what is in flash decides. Returns what that could not bring back, a line each; None, and the
+    image is as it was, if a mount takes it. What is wrong otherwise is raised as ever."""
+    if not header(path)["ftl"]:
+        return None
+    try:
+        Device.open(path, readonly=True).close(clean=False)
+        return None
+    except CorruptError:
+        with Device.open(path, repair=True) as device:
+            return list(device.recovery.alarms)
 
 
 def _unreadable(view: View, block: int) -> list[str]:

@@ -358,7 +358,7 @@ def test_the_newest_checkpoint(rig: Rig, damage: str, part: str) -> None:
     _, newer = checkpointed_twice(rig)
     getattr(rig, damage)(newer if part == "descriptor" else newer - 1)
     alarms = rig.open()
-    assert any("was complete and cannot be read" in alarm for alarm in alarms)
+    assert any("was complete and is of no use now" in alarm for alarm in alarms)
     rig.holds()
     rig.kill()
     old = newer // rig.geometry.pages_per_block
@@ -372,7 +372,7 @@ def test_every_checkpoint(rig: Rig, readonly: bool) -> None:
     checkpointed_twice(rig)
     rig.wreck(*rig.find(lambda spare: bool(spare.kind == CHECKPOINT and spare.flags & LAST)))
     (alarm,) = rig.open(readonly=readonly)
-    assert "no checkpoint is whole (no descriptor is left)" in alarm
+    assert "no checkpoint is of use (no descriptor is left)" in alarm
     rig.holds()
     assert rig.device.problems() == []
 
@@ -381,7 +381,7 @@ def test_every_checkpoint_after_much_cleaning(rig: Rig) -> None:
     rig.churn(list(range(30)), 400)
     rig.kill()
     rig.rot(*rig.find(lambda spare: bool(spare.kind == CHECKPOINT and spare.flags & LAST)))
-    assert any("no checkpoint is whole (checkpoint descriptor at PPA" in alarm for alarm in rig.open())
+    assert any("no checkpoint is of use (checkpoint descriptor at PPA" in alarm for alarm in rig.open())
     rig.holds()
     assert rig.device.problems() == []
     rig.churn(list(range(30)), 200)
@@ -396,7 +396,7 @@ def test_a_clean_checkpoint_that_is_not_whole(rig: Rig) -> None:
     rig.device.close()
     newest = rig.find(lambda spare: bool(spare.kind == CHECKPOINT and spare.flags & LAST))[-1]
     rig.rot(newest - 1)
-    assert any("was complete and cannot be read" in alarm for alarm in rig.open())
+    assert any("was complete and is of no use now" in alarm for alarm in rig.open())
     assert not rig.device.recovery.clean
     assert rig.device.recovery.steps[0].note.endswith("is not whole")
     rig.holds()

@@ -143,7 +143,7 @@ def test_a_checkpoint_in_more_pieces_than_its_descriptor_has_room_for(ftl: str, 
             file.seek(layout.data_at + pages[-1] * 512 + 100)
             file.write(b"?")
     device = Device.open(path)
-    assert any("was complete and cannot be read" in alarm for alarm in device.recovery.alarms) is damaged
+    assert any("was complete and is of no use now" in alarm for alarm in device.recovery.alarms) is damaged
     assert device.read(0, device.size) == b"".join(model.values())
     assert device.problems() == []
     device.close()

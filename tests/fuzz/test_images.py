@@ -285,7 +285,7 @@ def test_a_checkpoint_that_claims_too_much_is_not_whole(tmp_path: Path, lie: str
     path = write(tmp_path / "chip", forged(base, change))
     written = NAMED[base].written
     with Device.open(path) as device:
-        assert any("no checkpoint is whole" in alarm for alarm in device.recovery.alarms)
+        assert any("no checkpoint is of use" in alarm for alarm in device.recovery.alarms)
         for lpa in range(device.ssd.lpas):
             found = device.read(lpa * 512, 512)
             assert found in written[lpa] or (found == bytes(512) and not written[lpa])
