@@ -444,7 +444,8 @@ cdef class PyPlacement(Streams):
             if self.ssd.pool.state[block] == STATE_CLOSED:
                 self.ssd.validity.candidate(block)
             elif self.ssd.pool.state[block] == STATE_OPEN:
-                if self.ssd.pool.stream[block] <= STREAM_GC and self.ssd.pool.next_page[block] < room:
+                if (self.ssd.pool.stream[block] <= STREAM_GC and self.ssd.pool.next_page[block] < room
+                        and self.ssd.pool.takes_more(block, CAUSE_HOST, self.ssd.now_ns)):
                     self.mine[block] = self.ssd.pool.stream[block] + 1
                     self.open_n[self.ssd.pool.stream[block]] += 1
                     offered[block] = STREAM_NAMES[self.ssd.pool.stream[block]]

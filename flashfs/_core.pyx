@@ -470,6 +470,8 @@ cdef class Ssd(Engine):
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil:
         cdef Oob oob
         cdef uint32_t _, ok
+        if not self.pool.takes_more(block, CAUSE_PAD, self.now_ns):
+            n = 0
         oob.seq = self.seq
         oob.order = self.pool.order[block]
         oob.lpa = NONE

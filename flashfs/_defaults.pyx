@@ -351,6 +351,14 @@ cdef class PageBitmap(Validity):
         return problems
 
 
+cdef inline int cause_of(int stream) noexcept nogil:
+    if stream == STREAM_HOST:
+        return CAUSE_HOST
+    if stream == STREAM_GC:
+        return CAUSE_GC
+    return CAUSE_MAP if stream == STREAM_MAP else CAUSE_WEAR
+
+
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
     of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
@@ -385,17 +393,18 @@ cdef class Streams(Placement):
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         cdef uint32_t block, room
         cdef int64_t fresh
+        if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
+            self.shut(slot)
         if slot[0] == NONE:
             if stream == STREAM_HOST:
                 self.ssd.make_room()
             elif self.width[stream] > 1 and not self.ssd.affords_more():
                 slot = self.open_slot(stream)
+                if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
+                    self.shut(slot)
         if slot[0] == NONE:
-            fresh = self.ssd.open_block(
-                -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
-                stream, stream == STREAM_WEAR,
-                CAUSE_HOST if stream == STREAM_HOST else CAUSE_GC if stream == STREAM_GC
-                else CAUSE_MAP if stream == STREAM_MAP else CAUSE_WEAR)
+            fresh = self.ssd.open_block(-1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
+                                        stream, stream == STREAM_WEAR, cause_of(stream))
             slot[0] = <uint32_t> fresh
         block = slot[0]
         room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]

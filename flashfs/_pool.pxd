@@ -109,6 +109,7 @@ cdef class BlockPool:
     cdef uint8_t* state
     cdef uint8_t* stream
     cdef uint8_t* blank                # never programmed since it was last erased, and known to be so
+    cdef uint8_t* unproved             # open, on a checkpoint's word alone
     cdef uint8_t* retiring             # an operation on it failed: evacuate, then mark bad
     cdef uint32_t* next_page
     cdef uint64_t* order
@@ -118,6 +119,7 @@ cdef class BlockPool:
     cdef uint32_t heap_room
     cdef uint32_t* pending
     cdef readonly uint32_t free_n, pending_n, bad_n, retiring_n
+    cdef readonly uint32_t spoilt_n    # open blocks whose next page was not erased
     cdef readonly uint64_t last_order, erases_n
     cdef uint32_t die_turn
     cdef readonly uint32_t erases_most
@@ -127,6 +129,7 @@ cdef class BlockPool:
     cdef uint32_t pick(self, int die, bint worn) noexcept nogil
     cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil
     cdef bint erase(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil
+    cdef bint takes_more(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil
     cdef int close(self, uint32_t block) noexcept nogil
     cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil

@@ -33,13 +33,14 @@ cdef class BlockPool:
         self.stream = <uint8_t*> calloc(n, 1)
         self.blank = <uint8_t*> calloc(n, 1)
         self.retiring = <uint8_t*> calloc(n, 1)
+        self.unproved = <uint8_t*> calloc(n, 1)
         self.next_page = <uint32_t*> calloc(n, 4)
         self.order = <uint64_t*> calloc(n, 8)
         self.ready_ns = <int64_t*> calloc(n, 8)
         self.heap = <uint32_t*> calloc(n, 4)
         self.heap_n = <uint32_t*> calloc(nand.dies, 4)
         self.pending = <uint32_t*> calloc(n, 4)
-        if not (self.state and self.stream and self.blank and self.retiring and self.next_page and self.order
+        if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.next_page and self.order
                 and self.ready_ns and self.heap and self.heap_n and self.pending):
             raise MemoryError
 
@@ -48,6 +49,7 @@ cdef class BlockPool:
         free(self.stream)
         free(self.blank)
         free(self.retiring)
+        free(self.unproved)
         free(self.next_page)
         free(self.order)
         free(self.ready_ns)
@@ -158,7 +160,7 @@ cdef class BlockPool:
                 wear = self.nand.erases(block)
                 if wear > self.erases_most:
                     self.erases_most = wear
-            self.blank[block] = 0
+            self.blank[block] = self.unproved[block] = 0
             self.last_order += 1
             self.order[block] = self.last_order
             self.state[block] = STATE_META if stream == STREAM_META else STATE_OPEN
@@ -178,6 +180,27 @@ cdef class BlockPool:
         if not ok:
             self.set_bad(block)
         return ok
+
+    def doubt_open(self):
+        """The states are those of a checkpoint, and no page was looked at: before anything is programmed in a block that
+        it calls open, ``takes_more`` looks."""
+        cdef uint32_t block
+        for block in range(self.blocks):
+            self.unproved[block] = self.state[block] == STATE_OPEN
+
+    cdef bint takes_more(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
+        """Whether the next page of an open block is erased, as it has to be: asked once in each mount of an image. A
+        block of which somebody else has programmed pages is closed by whoever asks."""
+        cdef uint8_t status = PAGE_ERASED
+        if not self.unproved[block]:
+            return True
+        if self.next_page[block] < self.pages_per_block:
+            self.nand.read_spare(block, self.next_page[block], 1, NULL, &status, cause, t_ns)
+        if status != PAGE_ERASED:
+            self.spoilt_n += 1
+            self.next_page[block] = self.pages_per_block
+        self.unproved[block] = 0
+        return status == PAGE_ERASED
 
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil:
         self.next_page[block] += n
@@ -293,7 +316,7 @@ cdef class BlockPool:
         for block in range(self.blocks):
             self.state[block] = saved[10 * block] & (RETIRING - 1)
             self.stream[block] = saved[10 * block + 1]
-            self.blank[block] = 0
+            self.blank[block] = self.unproved[block] = 0
             self.retiring[block] = saved[10 * block] >= RETIRING
             self.retiring_n += self.retiring[block]
             self.next_page[block] = 0

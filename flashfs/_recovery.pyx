@@ -165,7 +165,7 @@ cdef class Worker(Scanner):
         identity, ppa = hints[0]
         status, _ = self.full_read(ppa, &oob)
         if (status != PAGE_OK or oob.kind != KIND_CHECKPOINT or oob.seq != identity
-                or oob.flags != (FLAG_LAST | FLAG_CLEAN) or not self.untouched_since(ppa)):
+                or oob.flags != (FLAG_LAST | FLAG_CLEAN) or runs_out(oob.order) or not self.untouched_since(ppa)):
             return f"checkpoint {identity} is not clean"
         try:
             self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
@@ -173,6 +173,7 @@ cdef class Worker(Scanner):
             return f"checkpoint {identity} is not whole"
         self.load_base()
         log = self.take_pool(oob.order)
+        self.ssd.pool.doubt_open()
         doubt = self.misfit()
         if doubt:
             self.base = None

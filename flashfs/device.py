@@ -347,6 +347,7 @@ class Device:
             "lost": self.ssd.mover.lost_pages,
             "corrected": self.nand.corrected(),
             "alarms": list(self.recovery.alarms),
+            "spoilt_blocks": self.ssd.pool.spoilt_n,
             "failed": self.ssd.why_stopped(),
         }
 

@@ -26,6 +26,7 @@ HEADER_BYTES = 4096
 BOOT_AT = 2 * HEADER_BYTES
 TABLE_AT = BOOT_AT + 4096
 BACKENDS = ("file", "meta")
+CHUNK = 1 << 20  #: bytes looked at at a time
 OPTIONS_BYTES = 3072  #: room for the options, as JSON
 _FIXED = struct.Struct("<8sIIQ16sI28sIIQ56x")  # magic .. options length, paired pages; then geometry, options
 _GEOMETRY = struct.Struct("<13Q")
@@ -188,6 +189,26 @@ def _reserve(fd: int, header: Header, path: Path) -> None:
         raise ImageError(f"{path}: {why}; the image's tables need {need:.1f} MiB on the disk") from None
 
 
+def _holds_data(fd: int, start: int) -> bool:
+    """Whether anything but zeros is in the file from ``start`` on. Holes are not looked at."""
+    end = os.fstat(fd).st_size
+    at = start
+    while at < end:
+        try:
+            at = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return False
+            raise
+        stop = os.lseek(fd, at, os.SEEK_HOLE)
+        while at < stop:
+            piece = os.pread(fd, min(CHUNK, stop - at), at)
+            if piece.count(0) != len(piece):
+                return True
+            at += len(piece) or stop - at
+    return False
+
+
 def create(path: str | Path, geometry: Geometry, backend: str = "file", force: bool = False) -> Header:
     """Make a blank chip. An existing file is refused unless ``force``; nothing of it is lost before that is decided."""
     path = Path(path)
@@ -290,6 +311,9 @@ class Image:
             raise ImageError(
                 f"{self.path}: {ftl} needs {oob_used} bytes of OOB a page: this chip has {old.geometry.oob_bytes}"
             )
+        if self.path is not None and _holds_data(self.chip_fd(), old.layout.spare_at):
+            raise ImageError(f"{self.path}: its header says that it is blank, and there are pages in it; "
+                             f"`flashfs create --force {self.path}` makes it blank")  # fmt: skip
         header = replace(old, ftl=ftl, options=options, oob_used=oob_used, generation=old.generation + 1)
         _pack(header)  # what does not fit is refused before the chip is let go
         bad = [b for b in range(old.geometry.blocks) if self.chip.block_health(b)]

@@ -594,6 +594,10 @@ cdef class SlimPlacement(Placement):
             out.page = self.ssd.pool.next_page[self.target]
             return 0
         vba = self.choose(lpas[0])
+        while (self.slim.block_of(vba) != NONE
+                and not self.ssd.pool.takes_more(self.slim.block_of(vba), CAUSE_HOST, self.ssd.now_ns)):
+            self.ssd.pool.close(self.slim.block_of(vba))
+            vba = self.choose(lpas[0])
         self.slim.place_vba = vba
         if self.slim.block_of(vba) == NONE:
             self.slim.set_block(vba, <uint32_t> self.ssd.open_block(-1, STREAM_HOST, False, CAUSE_HOST))

@@ -33,6 +33,8 @@ def test_any_request(operations: list[tuple[str, int, int, int]], ftl: str, buff
         model = bytearray(SIZE)
         for count, (what, offset, other, length) in enumerate(operations):
             length = min(length, SIZE - offset)
+            changed = device.ssd.host_write
+            first, end = offset // PAGE, -(-(offset + length) // PAGE)
             if what == "write":
                 data = bytes([count % 255 + 1]) * length
                 device.write(offset, data)
@@ -47,12 +49,28 @@ def test_any_request(operations: list[tuple[str, int, int, int]], ftl: str, buff
             elif what == "copy":
                 length = min(length, SIZE - other, abs(offset - other))
                 device.copy(offset, other, length)
+                first, end = other // PAGE, -(-(other + length) // PAGE)
                 model[other : other + length] = model[offset : offset + length]
             elif what == "flush":
                 device.flush()
+            assert device.ssd.host_write - changed <= max(0, end - first)  # no page twice: a cut between would tear it
             assert device.read(offset, min(length, SIZE - offset)) == model[offset : offset + length]
         assert device.read(0, SIZE) == model
         assert device.problems() == []
+
+
+def test_a_copy_changes_a_page_once() -> None:
+    """Its source begins in a hole and goes on with data: each page of the target is programmed once."""
+    with Device.memory(GEOMETRY, "pagemap", {"buffer": 0}) as device:
+        device.write(16 * PAGE, b"A" * PAGE)
+        device.write(PAGE, b"B" * PAGE)
+        before = device.stats()["nand"]["by_cause"]["program"]["host"]
+        device.copy(PAGE // 4, 16 * PAGE, PAGE)
+        assert device.stats()["nand"]["by_cause"]["program"]["host"] == before + 1
+        assert device.read(16 * PAGE, PAGE) == bytes(PAGE - PAGE // 4) + b"B" * (PAGE // 4)
+        device.copy(40 * PAGE, 16 * PAGE, 2 * PAGE + 7)  # nothing but hole
+        assert not device.ssd.mapped(16)
+        assert device.stats()["nand"]["by_cause"]["program"]["host"] == before + 1
 
 
 def test_extents() -> None:

@@ -19,7 +19,7 @@ from fuzz_picture import picture
 from flashfs import inspect
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UncorrectableError
-from nandimg.errors import NandimgError
+from nandimg.errors import NandError, NandimgError
 
 REFUSALS = (FlashfsError, NandimgError)
 
@@ -37,10 +37,13 @@ class Tally:
 
 @contextlib.contextmanager
 def expecting(what: str) -> Iterator[list[str]]:
-    """A refusal (one line, noted in the list) or nothing; any other exception is a finding."""
+    """A refusal (one line, noted in the list) or nothing; any other exception is a finding, and so is a breach of the
+    chip's rules: an engine that follows a forged table there would have written to it."""
     refused: list[str] = []
     try:
         yield refused
+    except NandError as error:
+        raise Finding(f"{what}: {type(error).__name__}: {error}") from error
     except REFUSALS as error:
         if "\n" in str(error) or not str(error):
             raise Finding(f"{what}: an error that is not one line: {error!r}") from error

@@ -535,3 +535,29 @@ def test_a_trim_page_that_is_none_is_shown_as_such(tmp_path: Path) -> None:
     assert "trim page" in inspect.page(path, p.metadata(5)[0])["content"]["trims"]
     with pytest.raises(CorruptError, match="trim page"):
         Device.open(path)
+
+
+def test_a_blanked_header_does_not_blank_the_image(tmp_path: Path) -> None:
+    """An image whose header has lost the name of its FTL looks blank, and is full of pages: it is not formatted."""
+    path = tmp_path / "image"
+    nandimg.create(path, PRESETS["tiny-16"].geometry)
+    with Device.open(path, ftl="slimftl") as device:
+        device.write(0, b"x" * device.size)
+    raw = bytearray(path.read_bytes())
+    p = picture(bytes(raw))
+    for copy in range(2):
+        at = copy * 4096 + raw[copy * 4096 : copy * 4096 + 4096].index(b"slimftl")
+        p.raw[at : at + 7] = bytes(7)
+        p.seal_header(copy)
+    path.write_bytes(bytes(p.raw))
+    with pytest.raises(ImageError, match=r"says that it is blank, and there are pages in it; `flashfs create --force"):
+        Device.open(path)
+    assert path.read_bytes() == bytes(p.raw)
+
+
+@pytest.mark.parametrize("number", [19, 276, 746, 1867, 2660])
+def test_no_forgery_makes_the_engine_breach_the_rules(judge: Judge, number: int) -> None:
+    """Inputs of `tools/fuzz.py --seed 77` that were findings: pages where the engine believed the chip to be erased,
+    in an image that looked blank or was closed cleanly."""
+    rnd = Random(f"77/image/{number}")
+    judge.image(rnd.choice(MADE), rnd)
