@@ -40,8 +40,8 @@ cdef class BlockPool:
         self.heap = <uint32_t*> calloc(n, 4)
         self.heap_n = <uint32_t*> calloc(nand.dies, 4)
         self.pending = <uint32_t*> calloc(n, 4)
-        if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.next_page and self.order
-                and self.ready_ns and self.heap and self.heap_n and self.pending):
+        if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.next_page
+                and self.order and self.ready_ns and self.heap and self.heap_n and self.pending):
             raise MemoryError
 
     def __dealloc__(self):
@@ -182,8 +182,8 @@ cdef class BlockPool:
         return ok
 
     def doubt_open(self):
-        """The states are those of a checkpoint, and no page was looked at: before anything is programmed in a block that
-        it calls open, ``takes_more`` looks."""
+        """The states are those of a checkpoint, and no page was looked at: before anything is programmed in a block
+        that it calls open, ``takes_more`` looks."""
         cdef uint32_t block
         for block in range(self.blocks):
             self.unproved[block] = self.state[block] == STATE_OPEN

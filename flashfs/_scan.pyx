@@ -206,8 +206,8 @@ cdef class Scanner:
         return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
 
     def checkpoint(self):
-        """The newest that is whole; in a repair, that also fits. An older one may stand in for one that the host's death left half-written: its
-        blocks are only reused once the newer one is durable."""
+        """The newest that is whole; in a repair, that also fits. An older one may stand in for one that the host's
+        death left half-written: its blocks are only reused once the newer one is durable."""
         problems = []
         for _, ppa in self.descriptors:
             try:

@@ -330,8 +330,9 @@ cdef class HostErrors(Mishap):
 
 cdef class HostCalls(NandFilter):
     """The image's own disk fails at one call: of the calls that reach it (a program of any number of pages, a durable
-    sync) the ``n``-th from ``arm`` on raises OSError, and nothing of it is done. ``sticky``: and so does every one after
-    it, until ``mend``. HostErrors counts pages and erases, as a replay line does; this counts what the host is asked."""
+    sync) the ``n``-th from ``arm`` on raises OSError, and nothing of it is done. ``sticky``: and so does every one
+    after it, until ``mend``. HostErrors counts pages and erases, as a replay line does; this, what the host is asked.
+    """
     cdef readonly uint64_t calls           # since ``arm``
     cdef readonly uint64_t struck          # how many of them raised
     cdef readonly uint64_t struck_syncs    # ... that were syncs

@@ -1,4 +1,4 @@
-"""A device that does not agree with itself writes no checkpoint; an image that has one such is taken back by a repair."""
+"""A device that does not agree with itself writes no checkpoint; an image that has one such comes back by a repair."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_no_checkpoint_of_what_disagrees(tmp_path: Path, ftl: str) -> None:
     device.write(0, model[:PAGE])
     device.flush()
     forget_live_pages(device, 3)
-    with pytest.raises(DeviceFailedError, match="does not agree with itself: .* pages are live, and the map names"):
+    with pytest.raises(DeviceFailedError, match=r"does not agree with itself: .* pages are live, and the map names"):
         device.checkpoint()
     with pytest.raises(DeviceFailedError):
         device.write(0, model[:PAGE])
