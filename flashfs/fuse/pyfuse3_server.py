@@ -230,11 +230,11 @@ class Handlers(pyfuse3.Operations):
             raise FUSEError(errno.EPERM)
         return await self.getattr(inode, ctx)
 
-    async def _refused(self, *_: object) -> NoReturn:
+    async def _refused(self, *_: Any) -> NoReturn:
         """Of whatever would make, remove or rename: the names are what they are."""
         raise FUSEError(errno.EPERM)
 
-    create = mkdir = mknod = symlink = link = rename = unlink = rmdir = _refused
+    create = mkdir = mknod = symlink = link = rename = unlink = rmdir = _refused  # type: ignore[assignment]
 
     async def opendir(self, inode: InodeT, ctx: RequestContext) -> FileHandleT:
         if inode != ROOT:

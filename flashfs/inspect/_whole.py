@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import UsageError
-from flashfs.ftl import scheme as scheme_of
 from flashfs.inspect._image import header
 from flashfs.inspect._view import BLANK, WHOLE, Spare, View, opened
 
 
-def scheme(path: str | Path, view_name: str | None = None, number: int | None = None) -> Any:
+def scheme(
+    path: str | Path, view_name: str | None = None, number: int | None = None, trust: bool | str = False
+) -> Any:
     """The bound scheme's own structures: all of its views, or the one named; see Scheme.views and, for those that take
     a number, Scheme.numbered."""
-    with opened(path) as view:
-        if view.device is None:
+    with opened(path, trust) as view:
+        if view.device is None or view.known is None:
             return {"ftl": view.header.ftl or None, "note": view.note}
-        known = scheme_of(view.header.ftl)
+        known = view.known
         views = known.views
         if view_name is not None and view_name in known.numbered:
             return known.numbered[view_name][1](view.device, number)
@@ -30,9 +31,9 @@ def scheme(path: str | Path, view_name: str | None = None, number: int | None = 
         return views[view_name](view.device)
 
 
-def recovery(path: str | Path) -> dict[str, Any]:
+def recovery(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     """What a mount would do to come back, step by step; done in memory, without the step that writes."""
-    with opened(path) as view:
+    with opened(path, trust) as view:
         if view.device is None:
             return {"ftl": view.header.ftl or None, "note": view.note}
         report = view.device.recovery
@@ -46,19 +47,40 @@ def recovery(path: str | Path) -> dict[str, Any]:
         }
 
 
-def problems(path: str | Path, data: bool = False) -> list[str]:
-    """Every broken invariant, a line each; [] when sound. ``data`` also reads every live page and proves its checksum,
-    which takes as long as reading the disk."""
+def problems(path: str | Path, data: bool = False, trust: bool | str = False) -> list[str]:
+    """Every broken invariant, a line each, and why some could not be looked at; [] when sound. ``data`` also reads
+    every live page and proves its checksum, which takes as long as reading the disk."""
+    broken, unchecked = check(path, data, trust)
+    return [*broken, unchecked] if unchecked else broken
+
+
+def check(path: str | Path, data: bool = False, trust: bool | str = False) -> tuple[list[str], str]:
+    """(broken invariants, why map, validity and counters were not checked or "")."""
     out = [f"header copy {row['copy']}: damaged" for row in header(path)["copies"] if row["state"] != "whole"]
-    with opened(path) as view:
+    with opened(path, trust) as view:
+        if view.untrusted:
+            for block in range(view.chip.blocks):
+                out += _spoilt(view, block, data)
+            return out, f"map, validity and counters were not checked: {view.note}"
         if view.device is None:
-            return out if view.note == BLANK else [*out, view.note]
+            return out if view.note == BLANK else [*out, view.note], ""
         out += view.device.recovery.alarms
         out += view.device.problems()
         if data:
             for block in range(view.chip.blocks):
                 out += _unreadable(view, block)
-        return out
+        return out, ""
+
+
+def _spoilt(view: View, block: int, data: bool) -> list[str]:
+    """Pages of a block that a sync had counted and that are not whole: what can be said without knowing the FTL."""
+    out = []
+    synced = 0 if view.chip.block_health(block) else view.chip.synced_pages(block)
+    for page in range(synced):
+        status = view.chip.read_page(block, page)[0] if data else view.chip.read_spare_area(block, page)[0]
+        if status != WHOLE:
+            out.append(f"PPA {block * view.per_block + page}: a page that was flushed cannot be read")
+    return out
 
 
 def _unreadable(view: View, block: int) -> list[str]:
