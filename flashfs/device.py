@@ -295,6 +295,12 @@ class Device:
             raise UsageError("the device is closed")
         if self.readonly:
             raise UsageError(f"{self.path}: opened read-only")
+        self.fail_if_lost()
+
+    def fail_if_lost(self) -> None:
+        """Take no more changes if a part of the image was found gone: nothing that needs it may be acknowledged."""
+        if self._image.chip.lost:
+            self.ssd.fail(f"{self.path}: {self._image.chip.lost}")
 
     def __enter__(self) -> Device:
         return self

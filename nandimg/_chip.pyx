@@ -66,7 +66,6 @@ cdef extern from "sys/mman.h" nogil:
     void* MAP_FAILED
 
 crc32c_setup()
-guard_install()
 
 cdef enum:
     BOOT_SLOT_BYTES = 2048
@@ -175,6 +174,7 @@ cdef class Chip(Nand):
             want_huge_pages(at, self.base_bytes)
         self.base = <uint8_t*> at
         if self.path is not None:
+            guard_install()  # again: who came meanwhile (faulthandler, for one) may have taken the signal
             self.tables = guard_watch(at, self.base_bytes, self.fd, not self.readonly)
             if self.tables == NULL:
                 raise MemoryError

@@ -186,7 +186,7 @@ cdef class Session:
     """A mount. ``serve`` runs in ``threads_wanted`` threads; ``stop`` makes it return in each."""
     cdef fuse_session* session
     cdef Ssd ssd
-    cdef object tree, ready, quiet_at
+    cdef object tree, ready, quiet_at, fail_if_lost
     cdef dict texts
     cdef uint64_t size, handles
     cdef uint32_t page_bytes
@@ -209,6 +209,7 @@ cdef class Session:
         self.ssd = device.ssd
         self.tree = tree
         self.quiet_at = device.quiet_at
+        self.fail_if_lost = device.fail_if_lost
         self.ready = None
         self.texts = {}
         self.size = device.size
@@ -383,6 +384,7 @@ cdef class Session:
             PyErr_NormalizeException(&kind, &value, &trace)
             if value != NULL:
                 code = errno_of(OPERATIONS[operation], offset, <object> value)
+            self.fail_if_lost()
             Py_XDECREF(kind)
             Py_XDECREF(value)
             Py_XDECREF(trace)
