@@ -164,9 +164,9 @@ cdef class Ssd(Engine):
     cdef int refuse(self) except -1 nogil:
         """A request for a change, of a device that takes none any more."""
         with gil:
-            raise DeviceFailedError(self.why_failed())
+            raise DeviceFailedError(self.why_stopped())
 
-    def why_failed(self):
+    def why_stopped(self):
         """Why no change is taken any more, or None. Not to be asked while a sync is under way."""
         if self.stopped:
             self.fail("a sync of the image failed, and what it was to write may be lost")

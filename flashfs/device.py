@@ -361,7 +361,7 @@ class Device:
             "lost": self.ssd.mover.lost_pages,
             "corrected": self.nand.corrected(),
             "alarms": list(self.recovery.alarms),
-            "failed": self.ssd.why_failed() or self._image.chip.lost,
+            "failed": self.ssd.why_stopped() or self._image.chip.lost,
         }
 
     def block_map(self) -> dict[str, Any]:

@@ -114,7 +114,7 @@ cdef extern from *:
 cdef enum:
     ROOT = 1
     DISK = 2
-    DURABLE = 3               # the handle of `disk` where it was opened with O_SYNC or O_DSYNC; texts have the next ones
+    DURABLE = 3               # `disk`'s handle where it was opened with O_SYNC or O_DSYNC; texts have the next ones
     REQUEST_BYTES = 1 << 20   # the kernel's largest
     COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest
     LONG_BYTES = 64 << 10     # of a request that is worth another thread
@@ -834,8 +834,7 @@ cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file
     if flags:
         fuse_reply_err(req, EINVAL)
     else:
-        (<Session> fuse_req_userdata(req)).copy(req, source_ino, source, target_ino, target, size,
-                                                     info.fh == DURABLE)
+        (<Session> fuse_req_userdata(req)).copy(req, source_ino, source, target_ino, target, size, info.fh == DURABLE)
 
 
 cdef void on_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_info* _) noexcept nogil:

@@ -95,7 +95,7 @@ class Handlers(pyfuse3.Operations):
     # ---- the block file ----
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
-        if fh > DURABLE:
+        if fh != DISK and fh != DURABLE:
             if fh not in self._texts:
                 raise FUSEError(errno.EBADF)
             return self._texts[fh][max(0, off) : max(0, off) + size]
@@ -125,7 +125,7 @@ class Handlers(pyfuse3.Operations):
 
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         """A flush follows if the file was opened for that. pyfuse3 does not say what a single write asks for."""
-        if fh > DURABLE:
+        if fh != DISK and fh != DURABLE:
             raise FUSEError(errno.EBADF)
         if off + len(buf) > self._size:
             if not buf:
@@ -155,7 +155,7 @@ class Handlers(pyfuse3.Operations):
 
     async def fsync(self, fh: FileHandleT, datasync: bool) -> None:
         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
-        if fh <= DURABLE:
+        if fh in (DISK, DURABLE):
             await self._flush()
 
     async def _flush(self) -> None:
@@ -266,7 +266,7 @@ class RealtimeHandlers(Handlers):
         self._zero_ns = time.monotonic_ns() - device.quiet_at()
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
-        if fh > DURABLE:
+        if fh != DISK and fh != DURABLE:
             return await super().read(fh, off, size)
         async with self._felt():
             return bytes(await super().read(fh, off, size))  # its own: the buffer is the next request's
