@@ -36,6 +36,8 @@ cdef enum:
     FLAG_LAST = 2            # the descriptor that completes a checkpoint
     FLAG_CLEAN = 4           # ... one written by a clean unmount
     FLAG_LOST = 8            # stands for a page that could not be read when it was moved: its LPA gives EIO
+    MOVES_SHIFT = 4          # the upper half of the flags: how often it was moved, modulo 16
+    MOVES_MASK = 15
 
 # On whose account a flash operation is counted; CAUSE_NAMES has the names.
 cdef enum:
@@ -96,8 +98,9 @@ cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:
     return at[6]
 
 cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint8_t stream) noexcept nogil:
-    """What cleaning stamps on a copy: the original's, moved, in another block."""
-    (<uint64_t*> at)[0] = (<const uint64_t*> old)[0] | (<uint64_t> FLAG_MOVED << 56)
+    """What cleaning stamps on a copy: the original's, moved once more, in another block."""
+    cdef uint64_t word = (<const uint64_t*> old)[0] | (<uint64_t> FLAG_MOVED << 56)
+    (<uint64_t*> at)[0] = word + (<uint64_t> 1 << (56 + MOVES_SHIFT))  # what runs over the 64 bits is dropped
     (<uint32_t*> (at + 8))[0] = (<const uint32_t*> (old + 8))[0]
     (<uint32_t*> (at + 12))[0] = <uint32_t> order
     (<uint32_t*> (at + 16))[0] = <uint32_t> (order >> 32) | (<uint32_t> stream << 16)

@@ -20,6 +20,8 @@ from flashfs._pool cimport (
     FLAG_MOVED,
     KIND_CHECKPOINT,
     KIND_USER,
+    MOVES_MASK,
+    MOVES_SHIFT,
     NONE,
     OOB_ENGINE,
     STATE_BAD,
@@ -44,10 +46,17 @@ cdef extern from "<algorithm>" namespace "std" nogil:
     void stable_sort(Entry* first, Entry* last, bint (*less)(const Entry&, const Entry&) noexcept nogil)
 
 cdef bint entry_less(const Entry& a, const Entry& b) noexcept nogil:
+    """The newest last. Of two pages with one sequence number, one is a copy of the other: the one that was moved more
+    often. The order of their blocks does not tell: cleaning may have had its block open for longer."""
+    cdef uint8_t ahead = (b.flags >> MOVES_SHIFT) - (a.flags >> MOVES_SHIFT) & MOVES_MASK
     if a.lpa != b.lpa:
         return a.lpa < b.lpa
     if a.seq != b.seq:
         return a.seq < b.seq
+    if (a.flags ^ b.flags) & FLAG_MOVED:
+        return not a.flags & FLAG_MOVED
+    if ahead:
+        return ahead <= MOVES_MASK // 2
     if a.order != b.order:
         return a.order < b.order
     return a.ppa < b.ppa

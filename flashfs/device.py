@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from flashfs import _block_map, _ranges, _recovery
 from flashfs._core import Ssd
 from flashfs._fsck import cross_check
 from flashfs._pool import SAVED_BYTES, STATE_NAMES, STREAM_NAMES
-from flashfs.errors import BindError, CorruptError, UsageError
-from flashfs.ftl import Scheme, scheme
+from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
+from flashfs.ftl import Scheme, is_registered, scheme
 from nandimg import Geometry, Image
 
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
@@ -98,20 +99,23 @@ class Device:
     def open(
         cls, path: str | Path, *, ftl: str | None = None, options: dict[str, str] | None = None,
         dram: int | None = None, sync: str = "flush", plp: bool = False, readonly: bool = False,
-        repair: bool = False, front: Front | None = None,
+        repair: bool = False, front: Front | None = None, trust: bool = False,
     ) -> Device:  # fmt: skip
         """Open an image, recovering whatever state it is in; a blank one is bound to ``ftl`` (pagemap) and formatted.
 
         ``dram`` is a budget in bytes. ``sync="none"`` gives up what a flush promises about the host's death.
         ``readonly`` changes nothing in the file, not even by recovering. ``front`` makes what stands in front of the
         chip, as the faults of ``--fault`` do. ``repair`` passes over a checkpoint that no mount takes.
+
+        A bound image names its FTL. One that is not registered (a ``package.module:Class``) is imported only if it is
+        named here too, as ``ftl``, or if ``trust`` says that whatever the image names may be: UntrustedError else.
         """
         if sync not in SYNC_MODES:
             raise UsageError(f"sync {sync!r}: {' or '.join(SYNC_MODES)} would do")
         image = nandimg.open_image(path, readonly=readonly)
         try:
             return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly,
-                             repair=repair)
+                             repair=repair, trust=trust)
         except BaseException:
             image.close()
             raise
@@ -132,7 +136,7 @@ class Device:
         fresh = not image.header.ftl
         if fresh:
             cls._bind(image, ftl or "pagemap", given, settings)
-        of, options = cls._bound(image, ftl, given)
+        of, options = cls._bound(image, ftl, given, fresh or bool(settings.get("trust")))
         device = cls(image, front(image.chip) if front else image.chip, of, options, **settings)
         device._fit_dram(settings.get("dram"))
         if fresh:
@@ -161,13 +165,17 @@ class Device:
         image.bind(name, fixed, need)
 
     @staticmethod
-    def _bound(image: Image, ftl: str | None, given: dict[str, Any]) -> tuple[Scheme, dict[str, Any]]:
+    def _bound(
+        image: Image, ftl: str | None, given: dict[str, Any], trusted: bool
+    ) -> tuple[Scheme, dict[str, Any]]:
         """The scheme and the options of a bound image; what was fixed at binding is not to be changed."""
         name = image.header.ftl
         if ftl is not None and ftl != name:
             raise BindError(
                 f"{image.path}: bound to {name}, not {ftl}; `flashfs create --force {image.path}` makes it blank again"
             )
+        if ftl is None and not trusted:
+            check_trust(image.path, name)
         try:
             of = scheme(name)
         except UsageError as error:
@@ -287,6 +295,12 @@ class Device:
             raise UsageError("the device is closed")
         if self.readonly:
             raise UsageError(f"{self.path}: opened read-only")
+        self.fail_if_lost()
+
+    def fail_if_lost(self) -> None:
+        """Take no more changes if a part of the image was found gone: nothing that needs it may be acknowledged."""
+        if self._image.chip.lost:
+            self.ssd.fail(f"{self.path}: {self._image.chip.lost}")
 
     def __enter__(self) -> Device:
         return self
@@ -348,7 +362,7 @@ class Device:
             "corrected": self.nand.corrected(),
             "alarms": list(self.recovery.alarms),
             "spoilt_blocks": self.ssd.pool.spoilt_n,
-            "failed": self.ssd.why_stopped(),
+            "failed": self.ssd.why_stopped() or self._image.chip.lost,
         }
 
     def block_map(self) -> dict[str, Any]:
@@ -383,6 +397,15 @@ class Device:
     def problems(self) -> list[str]:
         """Every broken invariant between mapping, OOB, validity and pool, a line each."""
         return self.ssd.check() + cross_check(self.ssd)
+
+
+def check_trust(path: str | Path | None, name: str) -> None:
+    """UntrustedError if the FTL that the header of an image names would be code of the image's own choice."""
+    if ":" in name and not is_registered(name):
+        raise UntrustedError(
+            f"{path}: its header names {name}, which nobody registered: to import it as the FTL, say "
+            f"--ftl {shlex.quote(name)}, or --trust for whatever an image names"
+        )
 
 
 def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:

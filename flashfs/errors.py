@@ -21,6 +21,10 @@ class BindError(FlashfsError):
     """The scheme cannot run on this image (another is bound, the chip or the DRAM is too small, ...)."""
 
 
+class UntrustedError(BindError):
+    """The header of an image names code that is not registered, and nobody said that it may be imported."""
+
+
 class CorruptError(FlashfsError):
     """The image holds what no power cut can have left; the message names the page."""
 

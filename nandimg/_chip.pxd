@@ -5,6 +5,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from nandimg._clock cimport Timeline
 from nandimg._nand cimport CAUSES, OP_COUNT, Nand
 
+cdef extern from *:
+    struct guarded_tables:   # in guard.h, which nobody but the chip needs
+        int lost
+
 cdef enum:
     LAST_FAILED = 2          # is_touched: the block's last program failed, and its page is spoilt
 
@@ -18,6 +22,8 @@ cdef class Chip(Nand):
     cdef uint32_t record_head              # bytes of a record before its OOB
     cdef uint8_t* base                     # everything before the data region, mapped
     cdef uint64_t base_bytes
+    cdef guarded_tables* tables            # who tells that a page of that is gone; NULL of a chip in memory
+    cdef bint is_lost                      # one is, or the file was cut: no change is taken any more
     cdef uint8_t* boot
     cdef uint64_t* table                   # block table: one 8-byte entry a block
     cdef uint8_t* nvram
@@ -62,4 +68,5 @@ cdef class Chip(Nand):
     cdef uint8_t judge_spare(self, uint32_t block, uint32_t page, bint doubting) noexcept nogil
     cdef uint8_t take_again(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil
     cdef bint data_holds(self, uint32_t block, uint32_t page) noexcept nogil
+    cdef int look(self, bint at_size) except -1 nogil
     cdef int64_t breach(self, int op, uint32_t block, uint32_t page, int rule) except -1 nogil

@@ -8,7 +8,7 @@ An erase is one 8-byte store: it raises the block's erase count, and a page reco
 agrees with it (SPEC.md, "page records").
 """
 cimport cython
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport fdatasync, pread, pwrite
@@ -49,7 +49,14 @@ cdef extern from "huge.h" nogil:
 cdef extern from "guard.h" nogil:
     void guard_install()
     int guarded_copy(void* into, const void* source, size_t n)
+    guarded_tables* guard_watch(void* base, size_t bytes, int fd, bint writable)
+    void guard_release(guarded_tables* tables)
     int guarded_holds(const uint8_t* pages, size_t page_bytes, uint32_t n, const uint8_t* records, size_t stride)
+
+cdef extern from "<sys/stat.h>" nogil:
+    struct stat_t "stat":
+        int64_t st_size
+    int fstat(int fd, stat_t* into)
 
 cdef extern from "sys/mman.h" nogil:
     int munlock(const void* addr, size_t length) nogil
@@ -59,7 +66,6 @@ cdef extern from "sys/mman.h" nogil:
     void* MAP_FAILED
 
 crc32c_setup()
-guard_install()
 
 cdef enum:
     BOOT_SLOT_BYTES = 2048
@@ -81,6 +87,7 @@ RULES = (
     "the image was opened read-only",
     "outside the NVRAM",
 )
+LOST = "pages of it are gone: it was truncated while it was open, or its disk cannot be read"
 OPERATIONS = ("read", "program", "erase", "spare read", "NVRAM access")
 cdef enum:
     RULE_RANGE = 0
@@ -167,6 +174,11 @@ cdef class Chip(Nand):
         if self.path is None:
             want_huge_pages(at, self.base_bytes)
         self.base = <uint8_t*> at
+        if self.path is not None:
+            guard_install()  # again: who came meanwhile (faulthandler, for one) may have taken the signal
+            self.tables = guard_watch(at, self.base_bytes, self.fd, not self.readonly)
+            if self.tables == NULL:
+                raise MemoryError
         self.data_bytes = layout.end - layout.data_at
         if self.keeps_data:
             at = mmap(NULL, self.data_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, self.fd, layout.data_at)
@@ -180,6 +192,8 @@ cdef class Chip(Nand):
         self.release()
 
     cdef release(self):
+        guard_release(self.tables)
+        self.tables = NULL
         if self.base != NULL:
             munmap(self.base, self.base_bytes)
             self.base = NULL
@@ -217,6 +231,11 @@ cdef class Chip(Nand):
     @property
     def closed(self):
         return self.base == NULL
+
+    @property
+    def lost(self):
+        """What became of the image while it was open, in words; None if nothing did, as far as anybody looked."""
+        return LOST if self.is_lost else None
 
     @property
     def on_disk(self):
@@ -437,6 +456,22 @@ cdef class Chip(Nand):
             left -= put
         return 0
 
+    # --- an image that loses pages while it is open
+
+    cdef int look(self, bint at_size) except -1 nogil:
+        """Before a change, and behind one that is promised: raises once a page of the tables was found gone
+        (guard.h), or, if ``at_size``, the file is shorter than it was. Nothing is changed from then on."""
+        cdef stat_t file
+        if self.tables == NULL:
+            return 0
+        if self.tables.lost or (at_size and fstat(self.fd, &file) == 0
+                                and <uint64_t> file.st_size < self.data_at + self.data_bytes):
+            self.is_lost = True
+        if self.is_lost:
+            with gil:
+                raise OSError(EIO, LOST, str(self.path))
+        return 0
+
     # --- operations
 
     cdef int64_t breach(self, int op, uint32_t block, uint32_t page, int rule) except -1 nogil:
@@ -454,6 +489,8 @@ cdef class Chip(Nand):
             return self.breach(OP_PROGRAM, block, page, RULE_READONLY)
         if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
             return self.breach(OP_PROGRAM, block, page, RULE_RANGE)
+        # whoever writes the end of a file that was cut makes it as long as ever
+        self.look(block == self.blocks - 1)
         if self.health(block) != BLOCK_GOOD:
             return self.breach(OP_PROGRAM, block, page, RULE_BAD)
         expected = self.find_next(block)
@@ -611,6 +648,7 @@ cdef class Chip(Nand):
             return self.breach(OP_ERASE, block, 0, RULE_READONLY)
         if block >= self.blocks:
             return self.breach(OP_ERASE, block, 0, RULE_RANGE)
+        self.look(False)
         if self.health(block) != BLOCK_GOOD:
             return self.breach(OP_ERASE, block, 0, RULE_BAD)
         erases = self.erases_after(block) if self.erases(block) < ERASES_MOST else NO_MORE_ERASES
@@ -659,6 +697,7 @@ cdef class Chip(Nand):
         if self.path is not None and fdatasync(self.fd) != 0:
             with gil:
                 raise OSError(errno, os.strerror(errno), str(self.path))
+        self.look(True)
         for i in range(self.touched_n):
             block = self.touched[i]
             whole = self.find_next(block)
@@ -672,6 +711,7 @@ cdef class Chip(Nand):
     cdef int retire(self, uint32_t block) except -1 nogil:
         if self.readonly:
             self.breach(OP_ERASE, block, 0, RULE_READONLY)
+        self.look(False)
         if self.health(block) == BLOCK_GOOD:
             self.write_entry(block, self.erases(block), self.pages_per_block, BLOCK_GROWN_BAD)
         return 0
@@ -682,7 +722,7 @@ cdef class Chip(Nand):
         if offset > self.nvram_bytes or n > self.nvram_bytes - offset:
             self.breach(4, 0, 0, RULE_NVRAM)
         memcpy(self.nvram + offset, data, n)
-        return 0
+        return self.look(False)
 
     cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
         if offset > self.nvram_bytes or n > self.nvram_bytes - offset:
@@ -694,7 +734,7 @@ cdef class Chip(Nand):
         if self.readonly:
             self.breach(4, 0, 0, RULE_READONLY)
         memcpy(self.boot + (slot & 1) * BOOT_SLOT_BYTES, data, 64)
-        return 0
+        return self.look(False)
 
     cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil:
         memcpy(data, self.boot + (slot & 1) * BOOT_SLOT_BYTES, 64)

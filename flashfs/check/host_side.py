@@ -101,7 +101,7 @@ def _bound(setting: Setting, of: Scheme) -> None:
             option = next(option for option in of.options if option.name == name)
             for other in {*(option.choices or (option.low, option.high))} - {value}:
                 with suppress(BindError):
-                    Device.open(host.path, options={name: str(other)}).close()
+                    Device.open(host.path, ftl=setting.spec, options={name: str(other)}).close()
                     raise Broken(f"option {name}: fixed, and changed from {value} to {other}")
 
 

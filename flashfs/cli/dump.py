@@ -35,6 +35,8 @@ def command(
         Path | None, typer.Option(metavar="FILE", help="Make one HTML page of it all instead, for a browser.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --html: overwrite an existing FILE.")] = False,
+    ftl: options.Named = None,
+    trust: options.Trust = False,
     as_json: options.Json = False,
 ) -> None:
     """Explain IMAGE: its header, its blocks, a page with its OOB, an LPA's whole story, the metadata log, the scheme's
@@ -45,7 +47,7 @@ def command(
     if html is not None:
         if view is not None:
             raise UsageError(f"dump --html shows all of {image}: leave {view} out")
-        write_html(image, html, force, as_json)
+        write_html(image, html, force, trust or ftl or False, as_json)
         return
     if force:
         raise UsageError("dump --force: without --html there is nothing to overwrite")
@@ -61,16 +63,17 @@ def command(
         raise UsageError(f"dump {view} takes no number, {address} was given")
     arguments: list[Any] = [address] if unit else [view, address] if view in numbered else [view] if view in own else []
     with show.working(f"reading {image}"):
-        found = getattr(inspect, function)(image, *arguments)
+        known = {} if view == "header" else {"trust": trust or ftl or False}
+        found = getattr(inspect, function)(image, *arguments, **known)
     show.result(found, as_json=as_json, title=view if address is None else f"{view} {address}")
 
 
-def write_html(image: Path, file: Path, force: bool, as_json: bool) -> None:
+def write_html(image: Path, file: Path, force: bool, trust: bool | str, as_json: bool) -> None:
     """The page, and one line that says so."""
     from flashfs import inspect
 
     with show.working(f"reading {image}"):
-        made = inspect.write_html(image, file, force=force)
+        made = inspect.write_html(image, file, force=force, trust=trust)
     if as_json:
         show.result(made, as_json=True)
         return

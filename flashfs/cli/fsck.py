@@ -22,20 +22,27 @@ def command(
             "What was written is found in flash; pages that were trimmed may be back.",
         ),
     ] = False,
+    ftl: options.Named = None,
+    trust: options.Trust = False,
     as_json: options.Json = False,
 ) -> None:
-    """Check IMAGE: map, OOB, validity and counters against each other. Exit code 1 if anything is broken."""
+    """Check IMAGE: map, OOB, validity and counters against each other. Exit code 1 if anything is broken, or could not
+    be checked because its FTL is not registered, and was not named."""
     from flashfs import inspect
 
     repaired = None
     if repair:
         with show.working(f"repairing {image}"):
-            repaired = inspect.repair(image)
+            repaired = inspect.repair(image, trust or ftl or False)
     with show.working(f"checking {image}"):
-        problems = inspect.problems(image, data)
+        problems, unchecked = inspect.check(image, data, trust or ftl or False)
     if as_json:
-        found = {"ok": not problems, "problems": problems}
-        show.result({**found, "repaired": repaired} if repair else found, as_json=True)
+        found: dict[str, object] = {"ok": not (problems or unchecked), "problems": problems}
+        if repair:
+            found["repaired"] = repaired
+        if unchecked:
+            found["unchecked"] = unchecked
+        show.result(found, as_json=True)
     else:
         for line in repaired or []:
             show.line(line)
@@ -43,6 +50,9 @@ def command(
             show.line(f"{image}: {'a mount takes it; nothing to repair' if repaired is None else 'repaired'}")
         for problem in problems:
             show.line(problem)
-        show.line(f"{image}: {f'{len(problems)} broken' if problems else 'sound'}")
-    if problems:
+        chip = "its chip is sound" if unchecked else "sound"
+        show.line(f"{image}: {f'{len(problems)} broken' if problems else chip}")
+        if unchecked:
+            show.warn(unchecked)
+    if problems or unchecked:
         raise typer.Exit(1)

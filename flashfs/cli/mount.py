@@ -14,6 +14,7 @@ def command(
     image: options.Image,
     mountpoint: options.Mountpoint,
     ftl: options.Ftl = None,
+    trust: options.Trust = False,
     opt: options.Opt = None,
     dram: options.Dram = None,
     server: options.Server = "auto",
@@ -32,8 +33,8 @@ def command(
 ) -> None:
     """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json, map.json beside it."""
     request = options.request(
-        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime, log=log,
-        allow_other=allow_other, fault=fault, record=record,
+        image, mountpoint, ftl=ftl, trust=trust, opt=opt, dram=dram, server=server, sync=sync, plp=plp,
+        realtime=realtime, log=log, allow_other=allow_other, fault=fault, record=record,
     )  # fmt: skip
 
     def ready(mounted: daemon.Mounted) -> None:

@@ -26,6 +26,15 @@ Ftl = Annotated[
         "the image's own, or pagemap.",
     ),
 ]
+Named = Annotated[
+    str | None,
+    typer.Option(
+        "--ftl", metavar="NAME", help="IMAGE's FTL. A package.module:Class there is imported only if so named."
+    ),
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Import whatever FTL the header of IMAGE names, the present folder included.")
+]
 Opt = Annotated[
     list[str] | None, typer.Option("--opt", metavar="NAME=VALUE", help="An option of the FTL; may be repeated.")
 ]
@@ -74,6 +83,7 @@ def request(
     fault: list[str] | None = None,
     record: Path | None = None,
     allow_other: bool = False,
+    trust: bool = False,
 ) -> Request:
     """The options as given on the command line, read and made absolute."""
     if sync not in ("flush", "none"):
@@ -82,6 +92,7 @@ def request(
         image=Path(os.path.realpath(image)),  # Path.resolve() fails at a circle of links
         mountpoint=mounts.absolute(mountpoint),
         ftl=ftl,
+        trust=trust,
         options=units.pairs("--opt", opt or []),
         dram=None if dram is None else units.size("--dram", dram),
         sync=sync,

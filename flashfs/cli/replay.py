@@ -63,8 +63,9 @@ def command(
     ftl: Ftls = "pagemap",
     opt: options.Opt = None,
     image: Annotated[
-        Path | None, typer.Option(metavar="IMAGE", help="Replay on a copy of this image, with the FTL that it has.")
+        Path | None, typer.Option(metavar="IMAGE", help="Replay on a copy of this image, with its own FTL.")
     ] = None,
+    trust: options.Trust = False,
     preset: shape.Preset = None,
     size: shape.Size = None,
     page_size: shape.PageSize = None,
@@ -107,6 +108,7 @@ def command(
     """Replay traces and workloads on FTLs, in virtual time; a table for each source. Only --out writes anything."""
     from flashfs.replay import results as rows
     from flashfs.replay.play import Setup
+    from nandimg import inspect
 
     if out is not None:
         rows.check_name(out)
@@ -115,6 +117,8 @@ def command(
         raise UsageError("--image is a whole chip: leave --preset, --backend and the flags of its geometry out")
     if image is not None and prepared is not None:
         raise UsageError("--image and --prepared: one of them would do")
+    if trust and image is not None:
+        ftl = inspect(image).ftl or ftl
     geometry = shape.geometry_of(
         preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
     )

@@ -15,6 +15,7 @@ def command(
     mountpoint: options.Mountpoint,
     fs: Annotated[str, typer.Option(metavar="|".join(loop.FILE_SYSTEMS), help="Made if the image is blank.")] = "ext4",
     ftl: options.Ftl = None,
+    trust: options.Trust = False,
     opt: options.Opt = None,
     dram: options.Dram = None,
     server: options.Server = "auto",
@@ -28,8 +29,8 @@ def command(
 ) -> None:
     """Mount IMAGE, a loop device on it, and its file system (made if it is blank) at MOUNTPOINT. Needs root."""
     request = options.request(
-        image, mountpoint, ftl=ftl, opt=opt, dram=dram, server=server, sync=sync, plp=plp, realtime=realtime,
-        log=log, fault=fault, record=record,
+        image, mountpoint, ftl=ftl, trust=trust, opt=opt, dram=dram, server=server, sync=sync, plp=plp,
+        realtime=realtime, log=log, fault=fault, record=record,
     )  # fmt: skip
     done = loop.up(request, fs)
     if done.mounted is not None:

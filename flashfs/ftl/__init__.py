@@ -133,9 +133,15 @@ def installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP) if point.name not in SCHEMES}
 
 
+def is_registered(name: str) -> bool:
+    """Whether the name is one of ours or of an installed package: it may be used whoever says it, an image too."""
+    return name in SCHEMES or name in installed()
+
+
 def scheme(name: str) -> Scheme:
     """The scheme of that name: one of ours, an installed one, or the class that ``package.module:Class`` names.
-    UsageError says what is wrong with the name, or with what it names."""
+    UsageError says what is wrong with the name, or with what it names. Imports it: a name that is not registered and
+    comes from an image is the image's to choose, and to be asked about first."""
     if name in SCHEMES:
         return SCHEMES[name]
     if name in installed():

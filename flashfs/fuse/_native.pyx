@@ -33,10 +33,10 @@ from libc.errno cimport (
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from posix.fcntl cimport F_GETFL, F_SETFL, O_ACCMODE, O_NONBLOCK, O_RDONLY, O_TRUNC, fcntl
+from posix.fcntl cimport F_GETFL, F_SETFL, O_ACCMODE, O_DSYNC, O_NONBLOCK, O_RDONLY, O_TRUNC, fcntl
 from posix.stat cimport struct_stat
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
-from posix.types cimport off_t
+from posix.types cimport dev_t, mode_t, off_t
 
 from flashfs._core cimport RUN, Ssd
 from flashfs._ranges cimport copy_bytes, read_bytes, seek_mapped, trim_bytes, write_bytes
@@ -114,6 +114,7 @@ cdef extern from *:
 cdef enum:
     ROOT = 1
     DISK = 2
+    DURABLE = 3               # `disk`'s handle where it was opened with O_SYNC or O_DSYNC; texts have the next ones
     REQUEST_BYTES = 1 << 20   # the kernel's largest
     COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest
     LONG_BYTES = 64 << 10     # of a request that is worth another thread
@@ -185,7 +186,7 @@ cdef class Session:
     """A mount. ``serve`` runs in ``threads_wanted`` threads; ``stop`` makes it return in each."""
     cdef fuse_session* session
     cdef Ssd ssd
-    cdef object tree, ready, quiet_at
+    cdef object tree, ready, quiet_at, fail_if_lost
     cdef dict texts
     cdef uint64_t size, handles
     cdef uint32_t page_bytes
@@ -208,12 +209,13 @@ cdef class Session:
         self.ssd = device.ssd
         self.tree = tree
         self.quiet_at = device.quiet_at
+        self.fail_if_lost = device.fail_if_lost
         self.ready = None
         self.texts = {}
         self.size = device.size
         self.page_bytes = device.page_bytes
         self.writable = not device.readonly
-        self.handles = DISK
+        self.handles = DURABLE
         self.realtime = realtime
         self.late = LateReplies()
         self.recorder = recorder
@@ -382,6 +384,7 @@ cdef class Session:
             PyErr_NormalizeException(&kind, &value, &trace)
             if value != NULL:
                 code = errno_of(OPERATIONS[operation], offset, <object> value)
+            self.fail_if_lost()
             Py_XDECREF(kind)
             Py_XDECREF(value)
             Py_XDECREF(trace)
@@ -431,14 +434,19 @@ cdef class Session:
             self.recorder.note(op, offset, size, data)
 
     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
-                 uint8_t* data, int kind) noexcept nogil:
-        """Do it, count it, answer."""
-        cdef int64_t end
+                 uint8_t* data, int kind, bint durable=False) noexcept nogil:
+        """Do it, count it, answer. ``durable``: with a flush behind it, whose failure is the request's."""
+        cdef int64_t end, flushed
         add_to(&self.under_way, 1)
         self.take_device(operation != READ)
         if operation < COPY:
             self.requests[operation] += 1
         end = function(self, offset, size, other, data, self.t_ns())
+        if end >= 0 and durable:
+            self.record(_record.FLUSH, 0, 0, NULL)
+            self.requests[FLUSH] += 1
+            flushed = (<Quiet> do_flush)(self, 0, 0, 0, NULL, end)
+            end = flushed if flushed < 0 else max(end, flushed)
         if end >= 0 and operation < COPY:
             self.moved[operation] += size
         pthread_mutex_unlock(&self.device)
@@ -458,15 +466,17 @@ cdef class Session:
             return 0
         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
 
-    cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,
-                   uint64_t offset) noexcept nogil:
+    cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size, uint64_t offset,
+                   bint durable) noexcept nogil:
+        """``durable``: the file was opened so, or this one write asks for it. No FSYNC follows either."""
         if ino != DISK:
             return fuse_reply_err(req, EBADF)
         if size and offset >= self.size:
             return fuse_reply_err(req, ENOSPC)
         size = min(size, self.size - offset) if size else 0
         self.record(_record.WRITE, offset, size, <const uint8_t*> data)
-        return self.run(req, WRITE, <Quiet> do_write, offset, size, 0, <uint8_t*> data, REPLY_WRITTEN)
+        return self.run(req, WRITE, <Quiet> do_write, offset, size, 0, <uint8_t*> data, REPLY_WRITTEN,
+                        durable and size > 0)
 
     cdef int sync(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
@@ -475,7 +485,8 @@ cdef class Session:
         self.record(_record.FLUSH, 0, 0, NULL)
         return self.run(req, FLUSH, <Quiet> do_flush, 0, 0, 0, NULL, REPLY_DONE)
 
-    cdef int allocate(self, fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length) noexcept nogil:
+    cdef int allocate(self, fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+                      bint durable) noexcept nogil:
         """Punching and zeroing are both a trim: the range reads zeros and takes no room. There is always room for the
         rest, and never for more than the device has."""
         cdef uint64_t end
@@ -492,10 +503,10 @@ cdef class Session:
             return fuse_reply_err(req, 0)
         end = min(end, self.size)
         self.record(_record.ZERO if mode & FALLOC_FL_ZERO_RANGE else _record.TRIM, offset, end - offset, NULL)
-        return self.run(req, TRIM, <Quiet> do_trim, offset, end - offset, 0, NULL, REPLY_DONE)
+        return self.run(req, TRIM, <Quiet> do_trim, offset, end - offset, 0, NULL, REPLY_DONE, durable)
 
     cdef int copy(self, fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_ino_t target_ino, off_t target,
-                  uint64_t size) noexcept nogil:
+                  uint64_t size, bint durable) noexcept nogil:
         if source_ino != DISK or target_ino != DISK:
             return fuse_reply_err(req, EBADF)
         if source < 0 or target < 0:
@@ -509,7 +520,7 @@ cdef class Session:
             return fuse_reply_err(req, EINVAL)
         if self.recorder is not None:
             self.recorder.note_copy(source, target, size)
-        return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN)
+        return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN, durable)
 
     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:
         cdef int64_t found
@@ -578,6 +589,8 @@ cdef class Session:
         if ino == DISK:
             if flags & O_TRUNC:
                 return fuse_reply_err(req, EPERM)
+            if flags & O_DSYNC:  # as O_SYNC has it too; only writes come with the flags of their file
+                out.fh = DURABLE
             # libfuse 3.14 knows no name for it: requests that write need not wait for each other.
             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
@@ -601,7 +614,7 @@ cdef class Session:
         return fuse_reply_buf(req, <const char*> &out, sizeof(out))
 
     cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:
-        if handle != DISK:
+        if handle > DURABLE:
             with gil:
                 self.texts.pop(handle, None)
         return fuse_reply_err(req, 0)
@@ -676,6 +689,8 @@ cdef bint takes_long(const fuse_buf* request) noexcept nogil:
     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
     if head.opcode == FUSE_READ:
         return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES
+    if head.opcode == FUSE_WRITE and (<const fuse_write_in*> (head + 1)).flags & O_DSYNC:
+        return True
     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
 
 
@@ -726,6 +741,36 @@ cdef void on_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) noexcep
     (<Session> fuse_req_userdata(req)).lookup(req, parent, name)
 
 
+cdef void on_name(fuse_req_t req, fuse_ino_t _, const char* __) noexcept nogil:
+    """unlink, rmdir: the names are what they are."""
+    fuse_reply_err(req, EPERM)
+
+
+cdef void on_mkdir(fuse_req_t req, fuse_ino_t _, const char* __, mode_t ___) noexcept nogil:
+    fuse_reply_err(req, EPERM)
+
+
+cdef void on_mknod(fuse_req_t req, fuse_ino_t _, const char* __, mode_t ___, dev_t ____) noexcept nogil:
+    fuse_reply_err(req, EPERM)
+
+
+cdef void on_create(fuse_req_t req, fuse_ino_t _, const char* __, mode_t ___, fuse_file_info* ____) noexcept nogil:
+    fuse_reply_err(req, EPERM)
+
+
+cdef void on_symlink(fuse_req_t req, const char* _, fuse_ino_t __, const char* ___) noexcept nogil:
+    fuse_reply_err(req, EPERM)
+
+
+cdef void on_link(fuse_req_t req, fuse_ino_t _, fuse_ino_t __, const char* ___) noexcept nogil:
+    fuse_reply_err(req, EPERM)
+
+
+cdef void on_rename(fuse_req_t req, fuse_ino_t _, const char* __, fuse_ino_t ___, const char* ____,
+                    unsigned int _____) noexcept nogil:
+    fuse_reply_err(req, EPERM)
+
+
 cdef void on_getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* _) noexcept nogil:
     (<Session> fuse_req_userdata(req)).attributes(req, ino)
 
@@ -743,8 +788,8 @@ cdef void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fus
 
 
 cdef void on_write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t offset,
-                   fuse_file_info* _) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset)
+                   fuse_file_info* info) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset, (info.flags & O_DSYNC) != 0)
 
 
 cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept nogil:
@@ -780,16 +825,16 @@ cdef void on_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int number, void* _,
 
 
 cdef void on_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
-                       fuse_file_info* _) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).allocate(req, ino, mode, offset, length)
+                       fuse_file_info* info) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).allocate(req, ino, mode, offset, length, info.fh == DURABLE)
 
 
 cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file_info* _, fuse_ino_t target_ino,
-                  off_t target, fuse_file_info* __, size_t size, int flags) noexcept nogil:
+                  off_t target, fuse_file_info* info, size_t size, int flags) noexcept nogil:
     if flags:
         fuse_reply_err(req, EINVAL)
     else:
-        (<Session> fuse_req_userdata(req)).copy(req, source_ino, source, target_ino, target, size)
+        (<Session> fuse_req_userdata(req)).copy(req, source_ino, source, target_ino, target, size, info.fh == DURABLE)
 
 
 cdef void on_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_info* _) noexcept nogil:
@@ -802,6 +847,14 @@ OPS.init = on_init
 OPS.lookup = on_lookup
 OPS.getattr = on_getattr
 OPS.setattr = on_setattr
+OPS.mkdir = on_mkdir
+OPS.mknod = on_mknod
+OPS.create = on_create
+OPS.symlink = on_symlink
+OPS.link = on_link
+OPS.rename = on_rename
+OPS.unlink = on_name
+OPS.rmdir = on_name
 OPS.open = on_open
 OPS.read = on_read
 OPS.write = on_write

@@ -41,6 +41,7 @@ class Request:
     image: Path
     mountpoint: Path
     ftl: str | None = None
+    trust: bool = False  # whatever FTL the image names may be imported
     options: dict[str, str] = field(default_factory=dict)
     dram: int | None = None
     sync: str = "flush"
@@ -228,6 +229,7 @@ def _open_and_serve(
     device = Device.open(
         request.image,
         ftl=request.ftl,
+        trust=request.trust,
         options=request.options,
         dram=request.dram,
         sync=request.sync,

@@ -64,7 +64,7 @@ def up(request: daemon.Request, fs: str) -> Up:
     with ExitStack() as undo:
         mounted = None
         if mounts.at(home) is None:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_home(home)
             undo.callback(remove_home, home)
             mounted = daemon.mount(at_home(request))
             undo.callback(daemon.unmount, home)
@@ -127,6 +127,13 @@ def loops_under(mountpoint: Path) -> list[Path]:
         return []
     loop = Path(mount.source)
     return [loop] if Path("/sys/block", loop.name, "loop/backing_file").exists() else []
+
+
+def make_home(home: Path) -> None:
+    """The directory for an image that comes up, which is root's whatever the umask, as is the one that holds them."""
+    RUN.mkdir(mode=0o755, exist_ok=True)
+    RUN.chmod(0o755)  # one that was made under another umask
+    home.mkdir(mode=0o700, exist_ok=True)
 
 
 def remove_home(home: Path) -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyfuse3
 import trio
@@ -36,6 +36,7 @@ TASKS_MAX = 8
 REQUESTS_UNDER_WAY_MAX = 64
 REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it was told to ask for more
 OP_READ, OP_WRITE, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "write", "flush"))  # as traces count them
+DURABLE = DISK + 1  # the handle of `disk` where it was opened with O_SYNC or O_DSYNC; texts have the next ones
 FOREVER_S = 86400.0  # names and the size of `disk` never change
 
 
@@ -57,7 +58,7 @@ class Traffic:
 
 
 class Handlers(pyfuse3.Operations):
-    """What the kernel asks, answered by one device. ``disk``'s file handle is its inode number."""
+    """What the kernel asks, answered by one device. ``disk``'s file handle is its inode number, or ``DURABLE``."""
 
     supports_dot_lookup = True
     enable_writeback_cache = False  # a write that was acknowledged has reached the device
@@ -79,7 +80,7 @@ class Handlers(pyfuse3.Operations):
         self._lock = trio.Lock()
         self.turns: Turns | None = None  # known once mounted
         self._texts: dict[int, bytes] = {}
-        self._text_handle = DISK
+        self._text_handle = DURABLE
 
     def init(self) -> None:
         self.ready.set()
@@ -94,7 +95,7 @@ class Handlers(pyfuse3.Operations):
     # ---- the block file ----
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
-        if fh != DISK:
+        if fh != DISK and fh != DURABLE:
             if fh not in self._texts:
                 raise FUSEError(errno.EBADF)
             return self._texts[fh][max(0, off) : max(0, off) + size]
@@ -123,7 +124,8 @@ class Handlers(pyfuse3.Operations):
             traffic.in_flight -= 1
 
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
-        if fh != DISK:
+        """A flush follows if the file was opened for that. pyfuse3 does not say what a single write asks for."""
+        if fh != DISK and fh != DURABLE:
             raise FUSEError(errno.EBADF)
         if off + len(buf) > self._size:
             if not buf:
@@ -143,16 +145,20 @@ class Handlers(pyfuse3.Operations):
             else:
                 written = self._device.write(off, buf)
             traffic.write_bytes += written
-            return written
         except Exception as error:
             raise failed("write", off, error) from None
         finally:
             traffic.in_flight -= 1
+        if fh == DURABLE:
+            await self._flush()
+        return written
 
     async def fsync(self, fh: FileHandleT, datasync: bool) -> None:
         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
-        if fh != DISK:
-            return
+        if fh in (DISK, DURABLE):
+            await self._flush()
+
+    async def _flush(self) -> None:
         if self._record is not None:
             self._record(OP_FLUSH, 0, 0)
         self._traffic.syncs += 1
@@ -175,7 +181,8 @@ class Handlers(pyfuse3.Operations):
         if inode == DISK:
             if flags & os.O_TRUNC:
                 raise FUSEError(errno.EPERM)
-            return FileInfo(fh=FileHandleT(DISK), direct_io=True, keep_cache=False)
+            durable = flags & os.O_DSYNC  # as O_SYNC has it too
+            return FileInfo(fh=FileHandleT(DURABLE if durable else DISK), direct_io=True, keep_cache=False)
         if not self._tree.is_text(inode):
             raise FUSEError(errno.EISDIR if inode == ROOT else errno.ENOENT)
         if writes or flags & os.O_TRUNC:
@@ -223,6 +230,12 @@ class Handlers(pyfuse3.Operations):
             raise FUSEError(errno.EPERM)
         return await self.getattr(inode, ctx)
 
+    async def _refused(self, *_: Any) -> NoReturn:
+        """Of whatever would make, remove or rename: the names are what they are."""
+        raise FUSEError(errno.EPERM)
+
+    create = mkdir = mknod = symlink = link = rename = unlink = rmdir = _refused  # type: ignore[assignment]
+
     async def opendir(self, inode: InodeT, ctx: RequestContext) -> FileHandleT:
         if inode != ROOT:
             raise FUSEError(errno.ENOTDIR)
@@ -253,7 +266,7 @@ class RealtimeHandlers(Handlers):
         self._zero_ns = time.monotonic_ns() - device.quiet_at()
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
-        if fh != DISK:
+        if fh != DISK and fh != DURABLE:
             return await super().read(fh, off, size)
         async with self._felt():
             return bytes(await super().read(fh, off, size))  # its own: the buffer is the next request's

@@ -2,6 +2,7 @@
 
 Nothing here changes a byte. A crashed image is recovered in memory and shown as a mount would find it; a blank one,
 and one that no recovery can make sense of, is shown as the bare chip, and the view says so. SPEC.md has the bytes.
+So is one whose header names an FTL that is not registered: ``trust``, everywhere, is that name, or True for any.
 """
 
 from flashfs.inspect._html import page as html
@@ -12,13 +13,14 @@ from flashfs.inspect._lpa import lpa
 from flashfs.inspect._page import page
 from flashfs.inspect._report import report
 from flashfs.inspect._view import Copy, Spare, View, opened
-from flashfs.inspect._whole import problems, recovery, repair, scheme
+from flashfs.inspect._whole import check, problems, recovery, repair, scheme
 
 __all__ = [
     "Copy",
     "Spare",
     "View",
     "blocks",
+    "check",
     "header",
     "html",
     "log",

@@ -26,17 +26,19 @@ HERE = Path(__file__).parent
 CHART = {"width": 440, "height": 170, "left": 44, "bottom": 34, "top": 8}  #: of a histogram, in its own units
 
 
-def page(path: str | Path) -> str:
+def page(path: str | Path, trust: bool | str = False) -> str:
     """The page about the image at ``path``."""
-    return render(report(path))
+    return render(report(path, trust))
 
 
-def write(path: str | Path, out: str | Path, *, force: bool = False) -> dict[str, Any]:
+def write(
+    path: str | Path, out: str | Path, *, force: bool = False, trust: bool | str = False
+) -> dict[str, Any]:
     """Make the page and put it at ``out``: whole or not at all. An existing file is refused unless ``force``, and the
     image itself in any case. Returns {"file", "bytes", "blocks", "note"}."""
     out = Path(out)
     _check(Path(path), out, force)
-    found = report(path)
+    found = report(path, trust)
     made = render(found).encode()
     try:
         with tempfile.NamedTemporaryFile(dir=out.parent, prefix=".flashfs-", delete=False) as file:

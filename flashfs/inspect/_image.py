@@ -47,9 +47,9 @@ def _header_copies(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def blocks(path: str | Path) -> list[dict[str, Any]]:
+def blocks(path: str | Path, trust: bool | str = False) -> list[dict[str, Any]]:
     """The block table: what the chip keeps of each block, what its first page says, what the device makes of it."""
-    with opened(path) as view:
+    with opened(path, trust) as view:
         return [_block(view, block) for block in range(view.chip.blocks)]
 
 

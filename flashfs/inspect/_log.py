@@ -13,9 +13,9 @@ from flashfs.inspect._page import _no_trims
 from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE, Spare, View, opened
 
 
-def log(path: str | Path) -> dict[str, Any]:
+def log(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     """The metadata log: checkpoints and trim records that are still in flash, boot hints, NVRAM slots."""
-    with opened(path) as view:
+    with opened(path, trust) as view:
         hints = _metalog.boot_hints([view.chip.boot_slot(0), view.chip.boot_slot(1)])
         out: dict[str, Any] = {"note": view.note} if view.note else {}
         out["boot_hints"] = [{"checkpoint": identity, "ppa": ppa} for identity, ppa in hints]

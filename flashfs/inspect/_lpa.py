@@ -11,10 +11,10 @@ from flashfs.inspect._page import _why_dead
 from flashfs.inspect._view import STATUS_NAMES, TORN, WHOLE, Copy, View, _name, _within, opened
 
 
-def lpa(path: str | Path, lpa: int) -> dict[str, Any]:
+def lpa(path: str | Path, lpa: int, trust: bool | str = False) -> dict[str, Any]:
     """An LPA's whole story: where it is, every copy that is still in flash, the trims that cover it, what each
     structure says of it, and what the NVRAM holds of it. Reads every spare area."""
-    with opened(path) as view:
+    with opened(path, trust) as view:
         _within("LPA", lpa, view.header.geometry.lpas, path)
         copies = view.copies(lpa)
         live = [copy for copy in copies if copy.live]

@@ -31,9 +31,9 @@ from flashfs.inspect._view import (
 )
 
 
-def page(path: str | Path, ppa: int) -> dict[str, Any]:
+def page(path: str | Path, ppa: int, trust: bool | str = False) -> dict[str, Any]:
     """One physical page: status, record, OOB, the scheme's bytes, how it begins, whether it counts, and why."""
-    with opened(path) as view:
+    with opened(path, trust) as view:
         _within("PPA", ppa, view.header.geometry.pages, path)
         block, number = view.at(ppa)
         status, data, raw = view.chip.read_page(block, number)

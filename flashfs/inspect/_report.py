@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from flashfs import _block_map
 from flashfs._pool import KIND_NAMES, STATE_NAMES, STREAM_NAMES
-from flashfs.ftl import scheme as scheme_of
 from flashfs.inspect._image import header
 from flashfs.inspect._log import _checkpoints, _saved, _trims
 from flashfs.inspect._view import HEALTH_NAMES, View, opened
@@ -28,10 +27,10 @@ KINDS = ("nothing", *(KIND_NAMES[kind] for kind in sorted(KIND_NAMES)), "unknown
 COLD_STATES = ("unknown", "blank")  #: of a block where no device says it
 
 
-def report(path: str | Path) -> dict[str, Any]:
+def report(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     """What is in the image, for a page to be made of. Raises what `opened` raises."""
     head = header(path)
-    with opened(path) as view:
+    with opened(path, trust) as view:
         ssd = view.device.ssd if view.device else None
         survey, pages = _block_map.survey(view.chip, ssd)
         blocks, log = _blocks(view, survey), _log(view)
@@ -184,9 +183,9 @@ def _some(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _scheme(view: View) -> dict[str, Any] | None:
-    if view.device is None:
+    if view.device is None or view.known is None:
         return None
-    known = scheme_of(view.header.ftl)
+    known = view.known
     return {
         "name": known.name, "title": known.title, "paper": known.paper, "about": known.about,
         "charts": known.charts(view.device),

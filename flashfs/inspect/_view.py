@@ -11,7 +11,7 @@ from typing import Any
 
 import nandimg
 from flashfs.device import ENGINE_OOB, Device, saved_bytes
-from flashfs.errors import CorruptError, FtlError, UsageError
+from flashfs.errors import CorruptError, FtlError, UntrustedError, UsageError
 from flashfs.ftl import Scheme
 from flashfs.ftl import scheme as scheme_of
 
@@ -72,17 +72,26 @@ def known_scheme(name: str) -> Scheme | None:
 
 
 class View:
-    """An image opened read-only: its chip, and the device over it if there is one (else ``note`` says why not)."""
+    """An image opened read-only: its chip, and the device over it if there is one (else ``note`` says why not).
 
-    def __init__(self, path: str | Path) -> None:
+    ``trust`` is the name of an FTL that may be imported because the header says so, or True for any; without it, what
+    an unregistered FTL alone could say stays unsaid, and the view is ``untrusted``.
+    """
+
+    def __init__(self, path: str | Path, trust: bool | str = False) -> None:
         self.path = Path(path)
         self.header = nandimg.inspect(self.path)
         self.device: Device | None = None
         self.note = ""
+        self.untrusted = False
         self._image: nandimg.Image | None = None
         if self.header.ftl:
             try:
-                self.device = Device.open(self.path, readonly=True)
+                ftl = trust if isinstance(trust, str) else None
+                self.device = Device.open(self.path, ftl=ftl, readonly=True, trust=trust is True)
+            except UntrustedError as error:
+                self.untrusted = True
+                self.note = str(error)
             except (CorruptError, FtlError) as error:
                 self.note = f"not recoverable: {error}"
         else:
@@ -93,10 +102,12 @@ class View:
         else:
             self.chip = self.device.nand
         self.per_block = self.header.geometry.pages_per_block
-        known = known_scheme(self.header.ftl)
-        need = saved_bytes(known, self.header.geometry) if known else 0
+        self.known = None if self.untrusted else known_scheme(self.header.ftl)
+        need = saved_bytes(self.known, self.header.geometry) if self.known else 0
         #: no checkpoint of this device takes more pages, its index included
         self.checkpoint_most = 2 * (-(-need // self.header.geometry.page_bytes) + 2)
+        if self.untrusted:
+            self.checkpoint_most = self.header.geometry.pages
 
     def close(self) -> None:
         if self.device:
@@ -165,15 +176,14 @@ class View:
 
     def own(self, spare: Spare) -> dict[str, Any]:
         """The scheme's own bytes, as the scheme reads them."""
-        known = known_scheme(self.header.ftl)
+        known = self.known
         if known is None or spare.kind != KIND_USER or len(spare.own) < known.scheme_oob:
             return {}
         return known.describe_oob(spare.own)
 
     def translation(self, spare: Spare, data: bytes) -> dict[str, Any]:
         """What a translation page says, as its scheme has it."""
-        known = known_scheme(self.header.ftl)
-        return known.describe_translation(spare.lpa, data) if known else {}
+        return self.known.describe_translation(spare.lpa, data) if self.known else {}
 
     def meta_page(self, ppa: int) -> bytes | None:
         """The data of a whole checkpoint page, or None: what a checkpoint is loaded through."""
@@ -184,9 +194,9 @@ class View:
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[View]:
+def opened(path: str | Path, trust: bool | str = False) -> Iterator[View]:
     """A View for as long as it takes."""
-    view = View(path)
+    view = View(path, trust)
     try:
         yield view
     finally:

@@ -8,18 +8,19 @@ from typing import Any
 
 from flashfs.device import Device
 from flashfs.errors import CorruptError, UsageError
-from flashfs.ftl import scheme as scheme_of
 from flashfs.inspect._image import header
 from flashfs.inspect._view import BLANK, WHOLE, Spare, View, opened
 
 
-def scheme(path: str | Path, view_name: str | None = None, number: int | None = None) -> Any:
+def scheme(
+    path: str | Path, view_name: str | None = None, number: int | None = None, trust: bool | str = False
+) -> Any:
     """The bound scheme's own structures: all of its views, or the one named; see Scheme.views and, for those that take
     a number, Scheme.numbered."""
-    with opened(path) as view:
-        if view.device is None:
+    with opened(path, trust) as view:
+        if view.device is None or view.known is None:
             return {"ftl": view.header.ftl or None, "note": view.note}
-        known = scheme_of(view.header.ftl)
+        known = view.known
         views = known.views
         if view_name is not None and view_name in known.numbered:
             return known.numbered[view_name][1](view.device, number)
@@ -31,9 +32,9 @@ def scheme(path: str | Path, view_name: str | None = None, number: int | None = 
         return views[view_name](view.device)
 
 
-def recovery(path: str | Path) -> dict[str, Any]:
+def recovery(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     """What a mount would do to come back, step by step; done in memory, without the step that writes."""
-    with opened(path) as view:
+    with opened(path, trust) as view:
         if view.device is None:
             return {"ftl": view.header.ftl or None, "note": view.note}
         report = view.device.recovery
@@ -47,32 +48,54 @@ def recovery(path: str | Path) -> dict[str, Any]:
         }
 
 
-def problems(path: str | Path, data: bool = False) -> list[str]:
-    """Every broken invariant, a line each; [] when sound. ``data`` also reads every live page and proves its checksum,
-    which takes as long as reading the disk."""
+def problems(path: str | Path, data: bool = False, trust: bool | str = False) -> list[str]:
+    """Every broken invariant, a line each, and why some could not be looked at; [] when sound. ``data`` also reads
+    every live page and proves its checksum, which takes as long as reading the disk."""
+    broken, unchecked = check(path, data, trust)
+    return [*broken, unchecked] if unchecked else broken
+
+
+def check(path: str | Path, data: bool = False, trust: bool | str = False) -> tuple[list[str], str]:
+    """(broken invariants, why map, validity and counters were not checked or "")."""
     out = [f"header copy {row['copy']}: damaged" for row in header(path)["copies"] if row["state"] != "whole"]
-    with opened(path) as view:
+    with opened(path, trust) as view:
+        if view.untrusted:
+            for block in range(view.chip.blocks):
+                out += _spoilt(view, block, data)
+            return out, f"map, validity and counters were not checked: {view.note}"
         if view.device is None:
-            return out if view.note == BLANK else [*out, view.note]
+            return out if view.note == BLANK else [*out, view.note], ""
         out += view.device.recovery.alarms
         out += view.device.problems()
         if data:
             for block in range(view.chip.blocks):
                 out += _unreadable(view, block)
-        return out
+        return out, ""
 
 
-def repair(path: str | Path) -> list[str] | None:
+def _spoilt(view: View, block: int, data: bool) -> list[str]:
+    """Pages of a block that a sync had counted and that are not whole: what can be said without knowing the FTL."""
+    out = []
+    synced = 0 if view.chip.block_health(block) else view.chip.synced_pages(block)
+    for page in range(synced):
+        status = view.chip.read_page(block, page)[0] if data else view.chip.read_spare_area(block, page)[0]
+        if status != WHOLE:
+            out.append(f"PPA {block * view.per_block + page}: a page that was flushed cannot be read")
+    return out
+
+
+def repair(path: str | Path, trust: bool | str = False) -> list[str] | None:
     """Make an image usable whose newest checkpoint is whole and does not fit the device, so that no mount takes it: it
     is passed over, and what is in flash decides. Returns what that could not bring back, a line each; None, and the
     image is as it was, if a mount takes it. What is wrong otherwise is raised as ever."""
     if not header(path)["ftl"]:
         return None
+    known: dict[str, Any] = {"ftl": trust if isinstance(trust, str) else None, "trust": trust is True}
     try:
-        Device.open(path, readonly=True).close(clean=False)
+        Device.open(path, readonly=True, **known).close(clean=False)
         return None
     except CorruptError:
-        with Device.open(path, repair=True) as device:
+        with Device.open(path, repair=True, **known) as device:
             return list(device.recovery.alarms)
 
 

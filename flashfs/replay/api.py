@@ -59,6 +59,7 @@ def replay(
     """Replay traces and workloads on every FTL named; a row for each, in the order of the arguments.
 
     ``opt`` are options of the FTLs, or in a dict of its own for one: ``{"buffer": 64, "slimftl": {"shift": [0, 8]}}``.
+    With ``image``, ``ftl`` is only for an image whose FTL is a ``package.module:Class``: named here, it is imported.
     ``seed`` is the workloads'. ``jobs`` more than 1: in so many processes. ``out``: the rows are put into this .parquet
     or .csv too, behind those that it has. Raises UsageError for what will not do, FlashfsError for the first replay
     that fails.

@@ -46,7 +46,8 @@ Progress = Callable[[int, int | None], None]  #: (requests done, requests in all
 class Setup:
     """What to play on what. ``qd`` None: the source's own depth, or its times if it has any; 0: its times.
 
-    ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own.
+    ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
+    FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
     ``prepared`` is a folder in which preconditioned images are kept, to be used again.
     """
 
@@ -123,9 +124,9 @@ def _device(
 
 @contextmanager
 def _opened(path: Path, setup: Setup) -> Iterator[Device]:
-    blank = not nandimg.inspect(path).ftl
+    named = nandimg.inspect(path).ftl in ("", setup.ftl)
     device = Device.open(
-        path, ftl=setup.ftl if blank else None, options=setup.options, dram=setup.dram, sync="none", plp=setup.plp
+        path, ftl=setup.ftl if named else None, options=setup.options, dram=setup.dram, sync="none", plp=setup.plp
     )
     try:
         yield device

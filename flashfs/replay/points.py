@@ -214,10 +214,11 @@ def _found(source: str, folder: Path | None) -> str:
 
 
 def _on_images(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """An image is a whole chip, with an FTL."""
+    """An image is a whole chip, with an FTL; it is not for the image to say that some file is one."""
     import nandimg
+    from flashfs.ftl import is_registered
 
-    for name in ("ftl", "backend", "prepared"):
+    for name in ("backend", "prepared"):
         if name in values:
             raise UsageError(f"{name}: an image has its own; leave it out, or the image")
     for name in values:
@@ -226,6 +227,10 @@ def _on_images(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
     ftls = [nandimg.inspect(path).ftl or "pagemap" for path in values["image"]]
     if len(set(ftls)) > 1:
         raise UsageError(f"image: they have {', '.join(dict.fromkeys(ftls))}: one FTL at a time would do")
+    if values.get("ftl", ftls[:1]) != ftls[:1]:
+        raise UsageError(f"ftl: an image has its own, {ftls[0]} here; leave it out, or the image")
+    if "ftl" not in values and ":" in ftls[0] and not is_registered(ftls[0]):
+        raise UsageError(f"image: its header names {ftls[0]}, which nobody registered: name it as ftl to import it")
     return {**values, "ftl": ftls[:1]}
 
 

@@ -82,7 +82,7 @@ def test_a_good_one_is_a_device_like_any_other(cls: type, verify: str, path: Pat
         device.flush()
         judge.flushed()
         device.close(clean=clean)
-    with Device.open(path) as device:
+    with Device.open(path, trust=True) as device:
         assert device.recovery.clean
         sound(device, judge)
         counts = device.stats()["nand"]["by_cause"]
@@ -278,12 +278,12 @@ def test_a_mistake_is_told_and_costs_nothing(cls: type, method: str, wrong: Any,
         device.close()  # no checkpoint: a wrong map is never saved
     Good.armed = False
     use(cls)
-    with Device.open(path) as device:
+    with Device.open(path, trust=True) as device:
         sound(device, judge)
         work(device, judge, rnd, 100)
         device.flush()
         judge.flushed()
-    with Device.open(path) as device:
+    with Device.open(path, trust=True) as device:
         assert device.recovery.clean
         sound(device, judge)
 
@@ -341,11 +341,11 @@ def test_a_mistake_at_a_mount_is_a_failed_mount(
     before = path.read_bytes()
     use(type("Ftl", (cls,), {method: wrong}))
     with pytest.raises(FtlError, match=f"^{NAME}.{said}") as caught:
-        Device.open(path)
+        Device.open(path, trust=True)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == before
     use(cls)
-    with Device.open(path) as device:
+    with Device.open(path, trust=True) as device:
         assert device.recovery.clean is clean
         sound(device, judge)
 
@@ -361,15 +361,15 @@ def test_a_map_that_cannot_be_loaded_is_made_anew_from_flash(clean: bool, path: 
 
     use(Changed)
     with pytest.raises(FtlError, match=r"an old version wrote this.*--opt rebuild=1 makes the map anew"):
-        Device.open(path)
+        Device.open(path, trust=True)
     use(Stamping)
-    device = Device.open(path, options={"rebuild": "1"})
+    device = Device.open(path, trust=True, options={"rebuild": "1"})
     sound(device, judge)
     work(device, judge, random.Random(8), 300)
     device.flush()
     judge.flushed()
     device.close(clean=False)
-    device = Device.open(path, options={"rebuild": "1"})
+    device = Device.open(path, trust=True, options={"rebuild": "1"})
     sound(device, judge)
     device.close()
 
@@ -377,7 +377,7 @@ def test_a_map_that_cannot_be_loaded_is_made_anew_from_flash(clean: bool, path: 
 def test_a_class_may_learn_to_save_later(path: Path) -> None:
     judge = crashed_image(path, Good, True)
     use(Saving)
-    with Device.open(path) as device:
+    with Device.open(path, trust=True) as device:
         sound(device, judge)
 
 

@@ -62,7 +62,7 @@ def counts(ftl: str, folder: Path, options: dict[str, str] | None = None) -> dic
             "scheme": stats["scheme"],
         }
         device.close(clean=clean)
-        device = Device.open(path, options=options)
+        device = Device.open(path, options=options, trust=True)
     device.close()
     return lives
 

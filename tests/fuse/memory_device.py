@@ -4,6 +4,7 @@ happen."""
 from __future__ import annotations
 
 import errno
+import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -41,18 +42,22 @@ class MemoryDevice(Device):
     syncs = 0
     slow_s = 0.0
     broken_stats = False
+    sync_error = 0
 
     def prepare(self, faults: list[str]) -> None:
-        """``slow_flush=0.7``: seconds a sync takes; ``stats=bug``."""
+        """``slow_flush=0.7``: seconds a sync takes; ``sync=EIO``: each fails with that; ``stats=bug``."""
         words = dict(fault.split("=") for fault in faults if "=" in fault)
         self.slow_s = float(words.get("slow_flush", 0))
         self.broken_stats = "stats" in words
+        self.sync_error = getattr(errno, words["sync"]) if "sync" in words else 0
         Buggy.broken = "read" in words
         self.syncs = 0
 
     def count_sync(self) -> None:
         self.syncs += 1
         time.sleep(self.slow_s)
+        if self.sync_error:
+            raise OSError(self.sync_error, os.strerror(self.sync_error))
 
     def calls(self) -> dict[str, int]:
         return {"read": self.ssd.host_read, "write": self.ssd.host_write, "flush": self.syncs}

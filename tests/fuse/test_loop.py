@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import flashfs, kill, take_away
 
-from flashfs.fuse import loop, mounts
+from flashfs.errors import FlashfsError
+from flashfs.fuse import daemon, loop, mounts
 from nandimg import image
 
 pytestmark = pytest.mark.mount
@@ -134,3 +137,25 @@ def test_only_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(loop.FlashfsError, match="needs root"):
         loop.need_root("up")
+
+
+def test_the_umask_opens_nothing(chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders of a mount are made with their own modes; ``up`` ends here before it mounts anything."""
+    modes = []
+
+    def mount(request: daemon.Request) -> daemon.Mounted:
+        modes.extend(stat.S_IMODE(path.stat().st_mode) for path in (request.mountpoint.parent, request.mountpoint))
+        raise FlashfsError("far enough")
+
+    monkeypatch.setattr(loop, "RUN", tmp_path / "run")
+    monkeypatch.setattr(loop, "need_root", lambda command: None)
+    monkeypatch.setattr(loop, "check_file_system", lambda fs: None)
+    monkeypatch.setattr(daemon, "mount", mount)
+    before = os.umask(0)
+    try:
+        with pytest.raises(FlashfsError, match="far enough"):
+            loop.up(daemon.Request(chip, tmp_path / "files"), "ext4")
+    finally:
+        os.umask(before)
+    assert modes == [0o755, 0o700]
+    assert not loop.RUN.exists()

@@ -43,7 +43,25 @@ def test_directory(serve: Serve) -> None:
     assert stat.S_IMODE((served.path / "stats.json").stat().st_mode) == 0o400
     assert os.statvfs(served.path).f_blocks == ROOM // 4096
     assert refused((served.path / "other").stat) == errno.ENOENT
-    assert refused(lambda: (served.path / "new").touch()) in (errno.ENOSYS, errno.EPERM, errno.EACCES)
+
+
+def test_names_are_what_they_are(serve: Serve) -> None:
+    """Nothing can be made, removed, renamed or resized, for the reason that a person can read in the errno."""
+    served = serve()
+    new, disk = served.path / "new", served.disk
+    for call in (
+        new.touch, new.mkdir, disk.unlink, (served.path / "stats.json").unlink,
+        lambda: disk.rename(new), lambda: disk.rename(served.path / "stats.json"),
+        lambda: new.symlink_to("disk"), lambda: new.hardlink_to(disk), lambda: os.mkfifo(new), lambda: os.mknod(new),
+        lambda: os.truncate(disk, 0), lambda: os.truncate(disk, ROOM + 1),
+        lambda: os.open(disk, os.O_RDWR | os.O_TRUNC), lambda: disk.chmod(0o666), lambda: os.chown(disk, 1, 1),
+    ):  # fmt: skip
+        assert refused(call) == errno.EPERM
+    assert refused((served.path / "other").unlink) == errno.ENOENT
+    assert refused(disk.rmdir) == errno.ENOTDIR
+    os.truncate(disk, ROOM)  # it has that size
+    os.close(os.open(disk, os.O_RDWR | os.O_CREAT))  # it is there
+    assert names(served.path) == ["config.json", "disk", "map.json", "smart.json", "stats.json"]
 
 
 def test_texts_are_made_at_each_open(serve: Serve) -> None:

@@ -21,10 +21,11 @@ from fuzz_images import Finding
 
 from flashfs.device import Device
 from flashfs.fuse import pyfuse3_server
-from flashfs.fuse.pyfuse3_server import Handlers, Traffic
+from flashfs.fuse.pyfuse3_server import DURABLE, Handlers, Traffic
 from flashfs.fuse.tree import DISK, ROOT, Tree
 from nandimg import PRESETS
 
+DISKS = (DISK, DURABLE)  #: the handles that `disk` may be open by
 SESSION = 200  #: requests to one device; one session is what is replayed
 DEVICES = [("pagemap", "tiny-16"), ("slimftl", "tiny-16"), ("pagemap", "tiny-24d"), ("slimftl", "tiny-96"),
            ("leaftl", "tiny-24d")]
@@ -78,7 +79,7 @@ class Session:
 
     def handle(self) -> int:
         kind = self.rnd.random()
-        return DISK if kind < 0.85 else self.rnd.choice((*self.handles, 0, 1, 3, 99, 2**63, 2**64 - 1))
+        return DISK if kind < 0.85 else self.rnd.choice((*self.handles, 0, 1, DURABLE, 99, 2**63, 2**64 - 1))
 
     def value(self, kind: str) -> Any:
         if kind == "inode":
@@ -108,7 +109,7 @@ class Session:
     async def read(self) -> None:
         fh, offset, size = self.handle(), self.offset(), self.length()
         answer = await self.ask("read", self.handlers.read, fh, offset, size)
-        if fh == DISK and offset >= 0:
+        if fh in DISKS and offset >= 0:
             expected = bytes(self.model[offset : offset + size])
             if answer is None or bytes(answer) != expected:
                 raise Finding(f"{self.asked[-1]}: not what was written")
@@ -119,7 +120,7 @@ class Session:
         fh, offset, data = self.handle(), self.offset(), self.rnd.randbytes(self.length())
         put = await self.ask("write", self.handlers.write, fh, offset, data)
         room = max(0, min(len(data), len(self.model) - offset))
-        if fh != DISK or offset < 0:
+        if fh not in DISKS or offset < 0:
             if put:
                 raise Finding(f"{self.asked[-1]}: took {put} bytes")
         elif put is None:
@@ -131,9 +132,10 @@ class Session:
             self.model[offset : offset + put] = data[:put]
 
     async def open(self) -> None:
-        inode, flags = self.value("inode"), self.rnd.choice((0, 1, 2, os.O_TRUNC, os.O_RDWR | os.O_APPEND, 2**31 - 1))
+        inode, appending = self.value("inode"), os.O_RDWR | os.O_APPEND
+        flags = self.rnd.choice((0, 1, 2, os.O_SYNC, os.O_TRUNC, appending, 2**31 - 1))
         answer = await self.ask("open", self.handlers.open, inode, flags, None)
-        if answer is not None and answer.fh != DISK:
+        if answer is not None and answer.fh not in DISKS:
             self.handles.append(answer.fh)
             text = await self.handlers.read(answer.fh, 0, 1 << 20)
             json.loads(text)
@@ -141,7 +143,7 @@ class Session:
     async def release(self) -> None:
         fh = self.rnd.choice((*self.handles, 77))
         await self.ask("release", self.handlers.release, fh)
-        if fh != DISK and fh in self.handles:
+        if fh not in DISKS and fh in self.handles:
             self.handles.remove(fh)
 
     async def setattr(self) -> None:

@@ -11,6 +11,7 @@ import math
 import struct
 import uuid
 from dataclasses import dataclass
+from functools import cmp_to_key
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,18 @@ class Page:
     @property
     def own(self) -> bytes:
         return self.oob[20:]
+
+
+def newer(a: Page, b: Page) -> int:
+    """Above 0 if ``a`` comes behind ``b``, below if before [13, 5]."""
+    if a.seq != b.seq:
+        return a.seq - b.seq
+    if (a.flags ^ b.flags) & MOVED:
+        return 1 if a.flags & MOVED else -1
+    ahead = ((a.flags >> 4) - (b.flags >> 4)) % 16
+    if ahead:
+        return 1 if ahead < 8 else -1
+    return (a.order, a.ppa) > (b.order, b.ppa) or -1
 
 
 @dataclass(frozen=True)
@@ -369,7 +382,7 @@ class Crash:
         for block, head in enumerate(self.heads):
             self._scan(block, head)
         for pages in self.found.values():
-            pages.sort(key=lambda page: (page.seq, page.order, page.ppa))
+            pages.sort(key=cmp_to_key(newer))
         self.base_pages = {image.key(page): page for page in image._live(self.base, self.void)}
         known = leaf_homes(image, self.base.sections) if self.base else {}
         self.found = {key: pages for key, pages in self.found.items() if key < image.lpas or key - image.lpas in known}

@@ -105,7 +105,7 @@ class Bench:
         self.close(self.life)
         from flashfs import inspect
 
-        problems = inspect.problems(self.image, True)
+        problems = inspect.problems(self.image, True, trust=self.ftl)
         if problems:
             raise Lost(f"fsck --data: {problems[0]} ({len(problems)} in all)")
 

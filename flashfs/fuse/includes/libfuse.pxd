@@ -1,7 +1,7 @@
 # libfuse's low-level interface, as far as flashfs.fuse._native uses it (Debian 12 has 3.14).
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from posix.stat cimport struct_stat
-from posix.types cimport off_t
+from posix.types cimport dev_t, mode_t, off_t
 
 cdef extern from "<sys/statvfs.h>" nogil:
     struct statvfs_t "statvfs":
@@ -12,6 +12,7 @@ cdef extern from "<linux/fuse.h>" nogil:
         FOPEN_DIRECT_IO
         FOPEN_PARALLEL_DIRECT_WRITES
         FUSE_READ
+        FUSE_WRITE
         FUSE_FSYNC
         FUSE_FALLOCATE
         FUSE_COPY_FILE_RANGE
@@ -19,6 +20,8 @@ cdef extern from "<linux/fuse.h>" nogil:
         uint32_t len, opcode
     struct fuse_read_in:
         uint32_t size
+    struct fuse_write_in:
+        uint32_t flags
     struct fuse_open_out:
         uint64_t fh
         uint32_t open_flags
@@ -80,6 +83,14 @@ cdef extern from "<fuse3/fuse_lowlevel.h>" nogil:
         void (*lookup)(fuse_req_t, fuse_ino_t, const char*) noexcept nogil
         void (*getattr)(fuse_req_t, fuse_ino_t, fuse_file_info*) noexcept nogil
         void (*setattr)(fuse_req_t, fuse_ino_t, struct_stat*, int, fuse_file_info*) noexcept nogil
+        void (*mkdir)(fuse_req_t, fuse_ino_t, const char*, mode_t) noexcept nogil
+        void (*mknod)(fuse_req_t, fuse_ino_t, const char*, mode_t, dev_t) noexcept nogil
+        void (*create)(fuse_req_t, fuse_ino_t, const char*, mode_t, fuse_file_info*) noexcept nogil
+        void (*symlink)(fuse_req_t, const char*, fuse_ino_t, const char*) noexcept nogil
+        void (*link)(fuse_req_t, fuse_ino_t, fuse_ino_t, const char*) noexcept nogil
+        void (*rename)(fuse_req_t, fuse_ino_t, const char*, fuse_ino_t, const char*, unsigned int) noexcept nogil
+        void (*unlink)(fuse_req_t, fuse_ino_t, const char*) noexcept nogil
+        void (*rmdir)(fuse_req_t, fuse_ino_t, const char*) noexcept nogil
         void (*open)(fuse_req_t, fuse_ino_t, fuse_file_info*) noexcept nogil
         void (*read)(fuse_req_t, fuse_ino_t, size_t, off_t, fuse_file_info*) noexcept nogil
         void (*write)(fuse_req_t, fuse_ino_t, const char*, size_t, off_t, fuse_file_info*) noexcept nogil
