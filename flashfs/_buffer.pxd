@@ -24,6 +24,7 @@ cdef class WriteBuffer:
     cdef uint32_t add(self, uint32_t lpa, uint64_t seq) noexcept nogil
     cdef int settle(self, uint32_t slot) except -1 nogil
     cdef bint drop(self, uint32_t lpa) noexcept nogil
+    cdef int let_go(self, uint32_t first, uint32_t n) noexcept nogil
     cdef int clear(self) noexcept nogil
     cdef uint32_t sort(self) noexcept nogil
     cdef int gather(self, uint32_t first, uint32_t n) noexcept nogil

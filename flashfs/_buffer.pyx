@@ -144,6 +144,14 @@ cdef class WriteBuffer:
         self.held -= 1
         return True
 
+    cdef int let_go(self, uint32_t first, uint32_t n) noexcept nogil:
+        """``n`` slots from ``first`` on, all of which held pages, hold none."""
+        cdef uint32_t slot
+        for slot in range(first, first + n):
+            self.lpa_of[slot] = NONE
+        self.held -= n
+        return 0
+
     cdef int clear(self) noexcept nogil:
         memset(self.table, 0, (self.mask + 1) * <uint64_t> 4)
         self.used = 0
@@ -174,10 +182,13 @@ cdef class WriteBuffer:
         return 0
 
     cdef int gathered(self, uint32_t first, uint32_t n) noexcept nogil:
-        """Those pages are programmed: ``run_ready`` says when each was."""
-        cdef uint32_t i
+        """Those pages are bound: ``run_ready`` says when each was programmed. Their slots hold none."""
+        cdef uint32_t i, slot
         for i in range(n):
-            self.ready_ns[<uint32_t> self.turns[first + i]] = self.run_ready[i]
+            slot = <uint32_t> self.turns[first + i]
+            self.ready_ns[slot] = self.run_ready[i]
+            self.lpa_of[slot] = NONE
+        self.held -= n
         return 0
 
     def survivors(self):

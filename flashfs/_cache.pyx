@@ -51,8 +51,7 @@ cdef class DataCache:
         cdef uint32_t buckets = 1, slot
         cdef void* at
         self.release()
-        self.room = room
-        self.held = self.slots = 0
+        self.room = self.held = self.slots = 0
         self.newest = self.oldest = self.spare = NONE
         if room == 0:
             return 0
@@ -77,6 +76,7 @@ cdef class DataCache:
             if at == MAP_FAILED:
                 raise MemoryError
             self.data = <uint8_t*> at
+        self.room = room
         return 0
 
     cdef uint8_t* page(self, uint32_t slot) noexcept nogil:

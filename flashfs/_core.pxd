@@ -31,6 +31,7 @@ cdef class Ssd(Engine):
     cdef readonly WearLevel wear
     cdef bint mount_due, dirty
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
+    cdef uint32_t appended                 # pages of the last ``append`` that are bound
     cdef uint64_t checkpoint_every
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB to program
@@ -39,6 +40,7 @@ cdef class Ssd(Engine):
     cdef uint64_t* seqs
     cdef uint8_t* edge                     # one page: the ragged end of a request
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
+    cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
                                 int64_t t_ns) except -1 nogil
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
@@ -52,6 +54,7 @@ cdef class Ssd(Engine):
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil
     cdef int sync_image(self) except -1 nogil
     cdef int refuse(self) except -1 nogil
+    cdef int require_agreement(self) except -1
     cdef int chores(self) except -1 nogil
     cdef int leave_clean(self) except -1 nogil
     cdef int retire_doomed(self) except -1 nogil

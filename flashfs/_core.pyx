@@ -14,7 +14,19 @@ from flashfs._buffer cimport WriteBuffer
 from flashfs._cache cimport DataCache
 from flashfs._metalog cimport MetaLog
 from flashfs._mover cimport Mover
-from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
+from flashfs._parts cimport (
+    GOING,
+    IN_BIND,
+    IN_CHECKPOINT,
+    IN_SYNC,
+    IN_TRIM,
+    Cleaning,
+    Engine,
+    Extent,
+    Mapping,
+    Placement,
+    Validity,
+)
 from flashfs._pool cimport (
     CAUSE_HOST,
     CAUSE_PAD,
@@ -24,6 +36,7 @@ from flashfs._pool cimport (
     KIND_USER,
     NONE,
     OOB_ENGINE,
+    STATE_BAD,
     STATE_CLOSED,
     STATE_META,
     STATE_OPEN,
@@ -148,6 +161,7 @@ cdef class Ssd(Engine):
         """A blank chip becomes an empty device: its first checkpoint says so."""
         self.pool.format()
         self.placement.attach()
+        self.mapping.opens()
         self.ready = True
         self.checkpoint()
 
@@ -156,15 +170,16 @@ cdef class Ssd(Engine):
     cdef int sync_image(self) except -1 nogil:
         """The chip's sync. One that fails may have dropped what it was to write, and the next would not say so again:
         whoever comes after finds the device stopped."""
-        self.stopped = True
+        cdef int before = self.stopped
+        self.stopped = IN_SYNC
         self.nand.sync(self.durable)
-        self.stopped = self.failed is not None
+        self.stopped = before
         return 0
 
     cdef int refuse(self) except -1 nogil:
         """A request for a change, of a device that takes none any more."""
         with gil:
-            self.fail("a sync of the image failed, and what it was to write may be lost")
+            self.fail(self.why_stopped())
             raise DeviceFailedError(self.failed)
 
     # --- host requests
@@ -174,7 +189,6 @@ cdef class Ssd(Engine):
         cdef uint32_t done = 0, part, i
         cdef int64_t end = t_ns, one
         self.now_ns = t_ns
-        self.in_flight = 0
         if self.stopped:
             self.refuse()
         if not self.nand.keeps_data:
@@ -192,12 +206,7 @@ cdef class Ssd(Engine):
                 for i in range(part):
                     self.seq += 1
                     self.seqs[i] = self.seq
-                self.in_flight = part
-                one = self.append(STREAM_HOST, KIND_USER, lpas + done, self.seqs, part, data, CAUSE_HOST, t_ns, NULL)
-                self.in_flight = 0
-                if self.buffer.held:
-                    for i in range(part):
-                        self.buffer.drop(lpas[done + i])
+                one = self.write_past(lpas + done, part, data, t_ns)
             if self.cache.slots:
                 self.cache.put_run(lpas + done, part, data)
             end = max(end, one)
@@ -206,6 +215,19 @@ cdef class Ssd(Engine):
             if data != NULL:
                 data += <uint64_t> part * self.page_bytes
         return end
+
+    cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
+        """Past the buffer, which holds an older version of none of them then: of as many as were bound, if it fails."""
+        cdef uint32_t i
+        self.in_flight = n
+        self.appended = 0
+        try:
+            return self.append(STREAM_HOST, KIND_USER, lpas, self.seqs, n, data, CAUSE_HOST, t_ns, NULL)
+        finally:
+            self.in_flight = 0
+            if self.buffer.held:
+                for i in range(self.appended):
+                    self.buffer.drop(lpas[i])
 
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
                                 int64_t t_ns) except -1 nogil:
@@ -254,6 +276,9 @@ cdef class Ssd(Engine):
             self.chores()
             self.dirty = True
             part = min(n, <uint32_t> TRIM_CHUNK)
+            if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
+                self.meta.log_trims()  # before anything is changed: it may fail
+            self.stopped = IN_TRIM
             any_lived = False
             if self.buffer.held:
                 for i in range(part):  # what NVRAM saved outlives a crash, so its trim must be on record
@@ -266,11 +291,10 @@ cdef class Ssd(Engine):
                 any_lived |= self.olds[i] != NONE
             if any_lived:
                 if not self.meta.extends_trim(lpa, self.seq):
-                    if self.meta.pending_n == self.meta.pending_room:
-                        self.meta.log_trims()
                     self.seq += 1
                 self.meta.note_trim(lpa, part, self.seq)
                 self.validity.dead(self.olds, part)
+            self.stopped = GOING
             lpa += part
             n -= part
         return 0
@@ -297,7 +321,8 @@ cdef class Ssd(Engine):
     # --- writing to flash
 
     cdef int drain(self) except -1 nogil:
-        """Program the whole buffer, in the order of arrival or of LPAs; slots are given up when all are bound."""
+        """Program the whole buffer, in the order of arrival or of LPAs. A slot holds its page until that is bound, and
+        is used again when all are: what fails midway leaves those that are not bound where they are."""
         cdef uint32_t i = 0, run
         if self.buffer.in_order:
             self.drain_in_order()
@@ -309,9 +334,13 @@ cdef class Ssd(Engine):
             run = 1
             while i + run < self.buffer.used and run < RUN and self.buffer.lpa_of[i + run] != NONE:
                 run += 1
-            self.append(STREAM_HOST, KIND_USER, self.buffer.lpa_of + i, self.buffer.seq_of + i, run,
-                        self.buffer.page(i) if self.buffer.data != NULL else <uint8_t*> NULL, CAUSE_HOST, self.now_ns,
-                        self.buffer.ready_ns + i)
+            self.appended = 0
+            try:
+                self.append(STREAM_HOST, KIND_USER, self.buffer.lpa_of + i, self.buffer.seq_of + i, run,
+                            self.buffer.page(i) if self.buffer.data != NULL else <uint8_t*> NULL, CAUSE_HOST,
+                            self.now_ns, self.buffer.ready_ns + i)
+            finally:
+                self.buffer.let_go(i, self.appended)
             self.mapping.tend()
             i += run
         if self.buffer.in_nvram:
@@ -328,9 +357,12 @@ cdef class Ssd(Engine):
             if room:
                 run = min(run, room)
             self.buffer.gather(i, run)
-            self.append(STREAM_HOST, KIND_USER, self.buffer.run_lpas, self.buffer.run_seqs, run, self.buffer.run_data,
-                        CAUSE_HOST, self.now_ns, self.buffer.run_ready)
-            self.buffer.gathered(i, run)
+            self.appended = 0
+            try:
+                self.append(STREAM_HOST, KIND_USER, self.buffer.run_lpas, self.buffer.run_seqs, run,
+                            self.buffer.run_data, CAUSE_HOST, self.now_ns, self.buffer.run_ready)
+            finally:
+                self.buffer.gathered(i, self.appended)
             self.mapping.tend()
             i += run
         return 0
@@ -338,9 +370,10 @@ cdef class Ssd(Engine):
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
                         const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
         """Program ``n`` (up to RUN) pages where placement says and bind them; a failed program is tried elsewhere.
-        ``ready`` (or NULL) gets the virtual end of each page's program."""
+        ``ready`` (or NULL) gets the virtual end of each page's program. If it raises, ``appended`` of them were."""
         cdef Extent ext
         cdef uint32_t done = 0, i, ok, ppa
+        cdef int before = self.stopped
         cdef int64_t end = t_ns, one
         cdef Oob oob
         oob.kind = <uint8_t> kind
@@ -361,16 +394,19 @@ cdef class Ssd(Engine):
                 ppa = ext.block * self.pages_per_block + ext.page
                 self.pool.advance(ext.block, ok)
                 self.since_checkpoint += ok
+                self.stopped = IN_BIND
                 self.mapping.bind(lpas + done, ok, ppa, self.olds)
                 self.validity.live_run(ppa, ok)
                 self.validity.dead(self.olds, ok)
                 self.placement.used(ext.block, ok)
+                self.stopped = before
                 if ready != NULL:
                     for i in range(ok):
                         ready[done + i] = one
                 if data != NULL:
                     data += <uint64_t> ok * self.page_bytes
                 done += ok
+                self.appended = done
             if ok < ext.n:
                 self.program_failed(ext.block)
         return end
@@ -526,12 +562,14 @@ cdef class Ssd(Engine):
         self.sync_image()  # a checkpoint may only name what the host's death cannot take
         self.mapping.checkpoint_begins()
         try:
+            self.require_agreement()
             sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
             old = self.meta.write(sections, self.seq, self.mounts, clean)
             self.sync_image()
         except BaseException:
             self.mapping.checkpoint_ended(False)
             raise
+        self.stopped = IN_CHECKPOINT
         self.mapping.checkpoint_ended(True)
         self.meta.point_boot()
         if clean:
@@ -544,6 +582,28 @@ cdef class Ssd(Engine):
         self.since_checkpoint = 0
         self.checkpoint_due = False
         self.dirty = False
+        self.stopped = GOING
+
+    cdef int require_agreement(self) except -1:
+        """What a mount asks of a checkpoint, as far as it can be asked cheaply, before there is one: pages live only in
+        open and closed blocks, and as many as the mapping names. A device that does not agree with itself stops here,
+        and the last checkpoint counts on: no recovery could mend a newer one."""
+        cdef uint32_t block, n
+        cdef uint64_t live = 0
+        cdef int64_t named = self.mapping.pages_named()
+        why = None
+        for block in range(self.pool.blocks):
+            n = self.validity.count(block)
+            live += n
+            if (n and self.pool.state[block] != STATE_OPEN and self.pool.state[block] != STATE_CLOSED
+                    and self.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
+                why = f"block {block} has {n} live pages and is {self.pool.describe(block)['state']}"
+        if named >= 0 and <uint64_t> named != live:
+            why = f"{live} pages are live, and the map names {named}"
+        if why is not None:
+            self.fail(f"no checkpoint was written, because the device does not agree with itself: {why}")
+            raise DeviceFailedError(self.failed)
+        return 0
 
     def saved_bytes(self):
         """Size of a checkpoint's sections."""
@@ -562,6 +622,7 @@ cdef class Ssd(Engine):
         self.mounts = mounts + 1
         self.mount_due = clean
         self.since_checkpoint = since_checkpoint
+        self.mapping.opens()
         self.ready = True
 
     def restore(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page not None, bint in_memory):

@@ -137,6 +137,12 @@ cdef class PageTable(Mapping):
         if live != mapped:
             raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
 
+    cdef int64_t pages_named(self) except -2 nogil:
+        cdef uint32_t lpa, n = 0
+        for lpa in range(self.ssd.lpas):
+            n += self.table[lpa] != NONE
+        return n
+
     def reset(self):
         memset(self.table, 0xFF, self.ssd.lpas * sizeof(uint32_t))
 

@@ -23,6 +23,7 @@ cdef class MetaLog:
     cdef uint32_t append(self, int kind, uint32_t lpa, uint64_t seq, int flags, const uint8_t* data,
                          int cause) except? 0xFFFFFFFE nogil
     cdef uint32_t put(self, bytes raw, uint32_t lpa, uint64_t identity, int flags) except? 0xFFFFFFFE
+    cdef int take_up(self, uint32_t block) except -1
     cdef uint32_t room(self) noexcept nogil
     cdef int note_trim(self, uint32_t lpa, uint32_t n, uint64_t seq) noexcept nogil
     cdef bint extends_trim(self, uint32_t lpa, uint64_t seq) noexcept nogil

@@ -119,11 +119,8 @@ cdef class MetaLog:
             block = self.block
             if block == NONE or self.ssd.pool.next_page[block] >= self.ssd.nand.pages_per_block:
                 block = <uint32_t> self.ssd.open_block(-1, STREAM_META, False, cause)
-                self.block = block
                 with gil:
-                    self.blocks.append(block)
-                    if len(self.blocks) > self.checkpoint_blocks:
-                        self.log_blocks += 1
+                    self.take_up(block)
             page = self.ssd.pool.next_page[block]
             oob.seq = seq
             oob.order = self.ssd.pool.order[block]
@@ -139,6 +136,18 @@ cdef class MetaLog:
                 return block * self.ssd.nand.pages_per_block + page
             self.ssd.pool.next_page[block] = self.ssd.nand.pages_per_block
             self.ssd.pool.doom(block)
+
+    cdef int take_up(self, uint32_t block) except -1:
+        """A block that was just opened is the log's."""
+        try:
+            self.blocks.append(block)
+        except BaseException:
+            self.ssd.pool.release(block, self.ssd.now_ns)
+            raise
+        self.block = block
+        if len(self.blocks) > self.checkpoint_blocks:
+            self.log_blocks += 1
+        return 0
 
     cdef uint32_t room(self) noexcept nogil:
         """Pages that may still be logged before a checkpoint is due."""
@@ -195,14 +204,18 @@ cdef class MetaLog:
 
     def write(self, sections, uint64_t seq, uint64_t mounts, bint clean):
         """Write a checkpoint of ``sections`` {name: buffer}. It counts once its descriptor is programmed and synced;
-        returns the blocks that held what came before, dead from then on."""
-        old, self.blocks, self.block, self.log_blocks = self.blocks, [], NONE, 0
+        returns the blocks that held what came before, dead from then on. If it fails before that, the log is what it
+        was, and what was written of the new one is dead."""
+        before = self.blocks, self.block, self.log_blocks
+        self.blocks, self.block, self.log_blocks = [], NONE, 0
         try:
             self._write(sections, seq, mounts, clean)
         except BaseException:
-            self.blocks = old + self.blocks  # the old one counts on; the half-written one dies with the next
+            for block in self.blocks:
+                self.ssd.pool.release(block, self.ssd.now_ns)
+            self.blocks, self.block, self.log_blocks = before
             raise
-        return old
+        return before[0]
 
     def _write(self, sections, seq, mounts, clean):
         identity = self.checkpoint_id + 1
@@ -220,10 +233,11 @@ cdef class MetaLog:
         raw += table + b"".join(EXTENT.pack(*extent) for extent in extents)
         flags = FLAG_LAST | (FLAG_CLEAN if clean else 0)
         raw = sealed(raw.ljust(self.ssd.nand.page_bytes, b"\0"))
-        self.descriptor_ppa = self.put(raw, 0, identity, flags)
-        while not self._fits_descriptor(self.descriptor_ppa):  # its program failed, and another block began with it
+        ppa = self.put(raw, 0, identity, flags)
+        while not self._fits_descriptor(ppa):  # its program failed, and another block began with it
             self._pad_to_descriptor(identity)
-            self.descriptor_ppa = self.put(raw, 0, identity, flags)
+            ppa = self.put(raw, 0, identity, flags)
+        self.descriptor_ppa = ppa
         self.checkpoint_id = identity
         self.checkpoints_n += 1
         self.pending_n = 0  # what they say is in the mapping just saved

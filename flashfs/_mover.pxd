@@ -18,6 +18,8 @@ cdef class Mover:
     cdef uint32_t* lpas
     cdef uint32_t* olds
     cdef uint32_t* news
+    cdef uint32_t* gone                    # PPAs of translation pages that cannot be read
+    cdef uint32_t gone_n
     cdef uint64_t* keys                    # LPA << 16 | index in page order
     cdef uint64_t* sorted
     cdef int64_t* ready                    # when each page was read, in page order

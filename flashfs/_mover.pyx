@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs._parts cimport Engine, Extent
+from flashfs._parts cimport IN_MOVE, Engine, Extent
 from flashfs._pool cimport (
     FLAG_LOST,
     KIND_USER,
@@ -51,11 +51,12 @@ cdef class Mover:
         self.lpas = <uint32_t*> malloc(pages * 4)
         self.olds = <uint32_t*> malloc(pages * 4)
         self.news = <uint32_t*> malloc(pages * 4)
+        self.gone = <uint32_t*> malloc(pages * 4)
         self.keys = <uint64_t*> malloc(pages * 8)
         self.sorted = <uint64_t*> malloc(pages * 8)
         self.ready = <int64_t*> malloc(pages * 8)
         if not (self.read_oobs and self.oobs and self.status and self.kinds and self.confirmed and self.pages
-                and self.lpas and self.olds and self.news and self.keys and self.sorted and self.ready):
+                and self.lpas and self.olds and self.news and self.gone and self.keys and self.sorted and self.ready):
             raise MemoryError
         if ssd.nand.keeps_data:
             self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
@@ -73,6 +74,7 @@ cdef class Mover:
         free(self.lpas)
         free(self.olds)
         free(self.news)
+        free(self.gone)
         free(self.keys)
         free(self.sorted)
         free(self.ready)
@@ -83,12 +85,13 @@ cdef class Mover:
         """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them. What a chip
         does not keep takes no room in its ledger."""
         pages = (self.pages_per_block + RUN) * self.page_bytes
-        held = self.pages_per_block * (43 + self.oob_bytes) + RUN * self.oob_bytes
+        held = self.pages_per_block * (47 + self.oob_bytes) + RUN * self.oob_bytes
         return held + (pages if self.ssd.nand.keeps_data else 0), held + (pages if self.data != NULL else 0)
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
         """As Engine.relocate."""
-        cdef uint32_t n
+        cdef uint32_t n, i
+        cdef int before = self.ssd.stopped
         cdef int64_t end = self.ssd.now_ns
         cdef uint32_t live = self.ssd.validity.count(block)
         self.with_data = self.ssd.nand.keeps_data
@@ -98,18 +101,23 @@ cdef class Mover:
         n = self.collect(block, cause)
         if n and not self.copy_out(n, stream, cause, &end):
             return 0
+        self.ssd.stopped = IN_MOVE
         self.ssd.validity.not_candidate(block)  # first: its pages die one by one, and change lists each time
         self.commit_move(n)
+        for i in range(self.gone_n):
+            self.ssd.mapping.page_lost(self.gone[i])
         if n < live:
             self.ssd.validity.forget(block)  # unreadable, and of no LPA
         self.ssd.pool.release(block, end)
+        self.ssd.stopped = before
         return 1
 
     cdef int hold_data(self) except -1 nogil:
         """A chip that keeps no user data keeps those of translation pages."""
         self.with_data = True
-        if self.data == NULL:
-            self.data = <uint8_t*> malloc(<uint64_t> self.pages_per_block * self.page_bytes)
+        if self.data == NULL or self.gather == NULL:
+            if self.data == NULL:
+                self.data = <uint8_t*> malloc(<uint64_t> self.pages_per_block * self.page_bytes)
             self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
             if self.data == NULL or self.gather == NULL:
                 with gil:
@@ -123,6 +131,7 @@ cdef class Mover:
         cdef uint64_t order = 0
         cdef Oob oob
         cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
+        self.gone_n = 0
         if live == 0:
             return 0
         self.ssd.nand.read_some(block, self.pages, live, self.data if self.with_data else <uint8_t*> NULL,
@@ -181,7 +190,8 @@ cdef class Mover:
         self.lost_pages += 1
         if self.ssd.pool.stream[block] == STREAM_MAP:
             self.ssd.checkpoint_due = True
-            self.ssd.mapping.page_lost(ppa)
+            self.gone[self.gone_n] = ppa  # the mapping hears of it when the move is through
+            self.gone_n += 1
             return False
         self.ssd.nand.read_spare(block, self.pages[i], 1, at, &status, cause, self.ssd.now_ns)
         oob_unpack(at, &oob)

@@ -9,6 +9,17 @@ cdef struct Extent:
     uint32_t block, page, n
 
 
+cdef enum:                   # Engine.stopped: what was being changed, and did not come to its end
+    GOING = 0
+    IN_SYNC = 1
+    IN_BIND = 2
+    IN_TRIM = 3
+    IN_MOVE = 4
+    IN_TABLE = 5
+    IN_CHECKPOINT = 6
+    FAILED = 7               # Engine.fail said why
+
+
 cdef class Engine:
     """What a part may ask of the device it is part of; flashfs._core.Ssd is the device."""
     cdef readonly Nand nand
@@ -25,7 +36,7 @@ cdef class Engine:
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
     cdef readonly object failed            # None, or why the device takes no more changes
-    cdef bint stopped                      # failed, or a sync never came back: every change is refused
+    cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
@@ -55,6 +66,7 @@ cdef class Mapping:
     cdef int page_lost(self, uint32_t ppa) except -1 nogil
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1
+    cdef int64_t pages_named(self) except -2 nogil
 
 
 cdef class Validity:

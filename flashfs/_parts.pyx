@@ -13,9 +13,27 @@ from libc.stdlib cimport free, malloc
 
 from flashfs._pool cimport KIND_USER, NONE
 
+#: why a device takes no more changes, by ``Engine.stopped``
+UNFINISHED = (
+    None,
+    "a sync of the image failed, and what it was to write may be lost",
+    "pages were programmed, and entering them into the map failed",
+    "entering a TRIM into the map failed",
+    "pages were moved, and telling the map failed",
+    "a table of the map was being changed, and that failed",
+    "a checkpoint was written, and taking it up failed",
+    "the device failed",
+)
+
 
 cdef class Engine:
-    """The device, as far as its parts may lean on it."""
+    """The device, as far as its parts may lean on it.
+
+    Two structures that have to agree are changed in one go: whatever can fail for a reason that passes (a full disk, a
+    block that is to be cleaned first, a record that is to be logged) comes before, and changes neither. Should the
+    change itself fail all the same, because memory ran out or flash could not be read, then ``stopped`` still says
+    which it was, and no other change begins: nothing more is written, a checkpoint least of all, and the next mount
+    recovers from what flash says. Whoever changes sets ``stopped`` before, and puts back after what it found there."""
 
     def fail(self, why):
         """Something went wrong that further changes could only make worse: refuse them all from now on, saying
@@ -23,7 +41,11 @@ cdef class Engine:
         recovers from what flash says."""
         if self.failed is None:
             self.failed = str(why)
-        self.stopped = True
+        self.stopped = FAILED
+
+    def why_stopped(self):
+        """None, or why the device takes no more changes."""
+        return self.failed or UNFINISHED[self.stopped]
 
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
         """A sequence number that no version of ``lpa`` in flash exceeds, and each version still to be programmed
@@ -144,6 +166,14 @@ cdef class Mapping:
     cdef int checkpoint_ended(self, bint whole) except -1:
         """It is durable; or else the last one counts on, and all that that stands on is live again."""
         return 0
+
+    cdef int64_t pages_named(self) except -2 nogil:
+        """How many pages are live if the mapping is right: the LPAs that are mapped, and its translation pages. -1 if
+        nobody can say without reading flash. Asked before each checkpoint, so a pass through the table at most."""
+        return -1
+
+    def opens(self):
+        """Mapping and validity are final, and agree: the device is ready."""
 
     def limit_tables(self, uint64_t share):
         """``share`` bytes of DRAM are left for tables that can be kept in flash; BindError if that is too little."""

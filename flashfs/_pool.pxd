@@ -126,6 +126,7 @@ cdef class BlockPool:
     cdef uint32_t pop_worn(self) noexcept nogil
     cdef uint32_t pick(self, int die, bint worn) noexcept nogil
     cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil
+    cdef bint erase(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil
     cdef int close(self, uint32_t block) noexcept nogil
     cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil

@@ -5,7 +5,7 @@ nobody needs and that will be erased again, and no free block is ever trusted to
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from nandimg._nand cimport PAGE_ERASED, Nand
 
@@ -141,21 +141,19 @@ cdef class BlockPool:
         """Open a free block, erased. A block whose erase fails, or shows at its first page that it was not done, is
         marked bad and the next one is tried; -1 if there is none left."""
         cdef uint32_t block, wear
-        cdef uint8_t status = PAGE_ERASED
-        cdef int64_t end
         cdef bint ok
         while True:
             block = self.pick(die, worn)
             if block == NONE:
                 return -1
             if not self.blank[block]:
-                ok = True
-                end = self.nand.erase(block, cause, max(t_ns, self.ready_ns[block]), &ok)
-                self.erases_n += 1
-                if ok:
-                    self.nand.read_spare(block, 0, 1, NULL, &status, cause, end)
-                if not ok or status != PAGE_ERASED:
-                    self.set_bad(block)
+                ok = False
+                try:
+                    ok = self.erase(block, cause, t_ns)
+                finally:
+                    if not ok and self.state[block] != STATE_BAD:
+                        self.push(block)  # it raised: the block is as free as it was
+                if not ok:
                     continue
                 wear = self.nand.erases(block)
                 if wear > self.erases_most:
@@ -167,6 +165,19 @@ cdef class BlockPool:
             self.stream[block] = <uint8_t> stream
             self.next_page[block] = 0
             return block
+
+    cdef bint erase(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
+        """Whether that was done; if not, the block is marked bad."""
+        cdef uint8_t status = PAGE_ERASED
+        cdef bint ok = True
+        cdef int64_t end = self.nand.erase(block, cause, max(t_ns, self.ready_ns[block]), &ok)
+        self.erases_n += 1
+        if ok:
+            self.nand.read_spare(block, 0, 1, NULL, &status, cause, end)
+            ok = status == PAGE_ERASED
+        if not ok:
+            self.set_bad(block)
+        return ok
 
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil:
         self.next_page[block] += n
@@ -198,13 +209,17 @@ cdef class BlockPool:
 
     cdef int release_pending(self) except -1 nogil:
         """A sync has happened: pending blocks are free, and those that failed an operation are marked bad."""
-        cdef uint32_t i
-        for i in range(self.pending_n):
-            if self.retiring[self.pending[i]]:
-                self.set_bad(self.pending[i])
-            else:
-                self.push(self.pending[i])
-        self.pending_n = 0
+        cdef uint32_t i = 0
+        try:
+            while i < self.pending_n:
+                if self.retiring[self.pending[i]]:
+                    self.set_bad(self.pending[i])
+                else:
+                    self.push(self.pending[i])
+                i += 1
+        finally:  # what is free is pending no more, though one after it could not be marked bad
+            memmove(self.pending, self.pending + i, (self.pending_n - i) * sizeof(uint32_t))
+            self.pending_n -= i
         return 0
 
     cdef int doom(self, uint32_t block) noexcept nogil:

@@ -99,22 +99,46 @@ cdef int64_t trim_bytes(Ssd ssd, uint64_t offset, uint64_t size, int64_t t_ns) e
 
 cdef int64_t copy_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
                         uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
-    """``size`` bytes at ``source`` are at ``target`` too; ranges that overlap are the caller's error. A hole is copied
-    as a hole where both ends are whole pages."""
-    cdef uint64_t part, solid
+    """``size`` bytes at ``source`` are at ``target`` too; ranges that overlap are the caller's error. It goes by the
+    pages of the target, each of which changes once, wherever the holes and the pages of the source begin. One that is
+    all hole becomes a hole. ``scratch`` holds a page at least."""
+    cdef uint64_t part
     while size:
-        part = min(size, scratch_bytes)
-        solid = seek_mapped(ssd, source, part, True)
-        if solid == 0:
-            solid = seek_mapped(ssd, source, part, False)
-            t_ns = read_bytes(ssd, source, solid, scratch, t_ns)
-            t_ns = write_bytes(ssd, target, solid, scratch, t_ns)
+        if target % ssd.page_bytes or size < ssd.page_bytes:
+            part = ragged(ssd, target, size)
+            if seek_mapped(ssd, source, part, True) < part or ssd.is_mapped(<uint32_t> (target // ssd.page_bytes)):
+                t_ns = copy_part(ssd, source, target, part, scratch, t_ns)
         else:
-            t_ns = trim_bytes(ssd, target, solid, t_ns)
-        source += solid
-        target += solid
-        size -= solid
+            part = whole_pages(ssd, min(size, scratch_bytes))
+            part = copy_whole(ssd, source, target, part, scratch, &t_ns)
+        source += part
+        target += part
+        size -= part
     return t_ns
+
+
+cdef inline uint64_t whole_pages(Ssd ssd, uint64_t size) noexcept nogil:
+    return size - size % ssd.page_bytes
+
+
+cdef int64_t copy_part(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
+                       int64_t t_ns) except -1 nogil:
+    t_ns = read_bytes(ssd, source, size, scratch, t_ns)
+    return write_bytes(ssd, target, size, scratch, t_ns)
+
+
+cdef uint64_t copy_whole(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
+                         int64_t* t_ns) except 0 nogil:
+    """The first of these whole pages of the target: those that are all hole, or those before the next such one.
+    Returns how many bytes that was; ``t_ns`` goes on."""
+    cdef uint64_t part = whole_pages(ssd, seek_mapped(ssd, source, size, True))
+    if part:
+        t_ns[0] = trim_bytes(ssd, target, part, t_ns[0])
+        return part
+    while part < size and seek_mapped(ssd, source + part, ssd.page_bytes, True) < ssd.page_bytes:
+        part += ssd.page_bytes
+    t_ns[0] = copy_part(ssd, source, target, part, scratch, t_ns[0])
+    return part
 
 
 cdef uint64_t seek_mapped(Ssd ssd, uint64_t offset, uint64_t size, bint mapped) except? 0xFFFFFFFFFFFFFFFF nogil:

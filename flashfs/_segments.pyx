@@ -171,9 +171,12 @@ cdef class SegmentTable:
             bytes = pack_block(self.scratch, packed)
         if self.directory[group]:
             self.tally(self.block_of(group), -1)
-        block = self.resized(group, bytes)
-        memcpy(block, packed, bytes)
-        self.tally(block, 1)
+        try:
+            block = self.resized(group, bytes)
+            memcpy(block, packed, bytes)
+        finally:
+            if self.directory[group]:
+                self.tally(self.block_of(group), 1)  # the new one, or the old one if there was no memory
         return 0
 
     # --- groups that are elsewhere

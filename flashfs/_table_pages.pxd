@@ -34,6 +34,7 @@ cdef class TablePages(Pager):
     cdef readonly uint32_t span            # pages that a leaf takes at most
     cdef readonly uint32_t written         # leaves that have a home
     cdef readonly uint32_t leaves_n        # of all regions
+    cdef bint rebuilt                      # a leaf was made again: what it names was not counted
     cdef bint strict                       # a page that cannot be read is an error, not to be made again
     cdef uint32_t capacity                 # bytes of a leaf
     cdef uint32_t regions_n
@@ -46,12 +47,16 @@ cdef class TablePages(Pager):
     cdef int split_up(self, uint32_t region) except -1 nogil
     cdef int64_t leaf_of(self, uint32_t group) noexcept nogil
     cdef int replace(self, uint32_t region, uint32_t first, uint32_t n, const uint32_t* homes) except -1 nogil
+    cdef int reserve(self, Region* region, uint32_t more) except -1 nogil
     cdef int insert_leaf(self, Region* region, uint32_t at, Leaf leaf, const uint32_t* homes) except -1 nogil
     cdef bint load(self, uint32_t region, uint32_t at) except -1 nogil
     cdef bint parse(self, uint32_t first, uint32_t n) except -1 nogil
     cdef bint plausible(self, const uint8_t* block, uint32_t bytes) noexcept nogil
     cdef int rebuild(self, uint32_t region, uint32_t at) except -1 nogil
-    cdef int take_witnesses(self, uint32_t first, uint32_t n, Witness* seen) except -1 nogil
+    cdef int take_witnesses(self, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil
+    cdef int place_witnesses(self, uint32_t first, uint32_t n, const Witness* seen, uint32_t nobody) except -1 nogil
+    cdef int forget(self, uint32_t first, uint32_t n) noexcept nogil
+    cdef uint32_t homes_n(self) noexcept nogil
     cdef int evict(self, uint32_t region, uint32_t at) noexcept nogil
     cdef bint evict_one(self) noexcept nogil
     cdef bint was_used(self, uint32_t first, uint32_t n) noexcept nogil

@@ -21,7 +21,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from flashfs._group cimport BLOCK_MOST, GROUP, HOLE, View, fault_of, intercept_at, predict, slope_at, view
 from flashfs._learn cimport Piece
-from flashfs._parts cimport Engine
+from flashfs._parts cimport IN_TABLE, Engine
 from flashfs._pool cimport CAUSE_MAP, KIND_USER, NONE, STREAM_MAP, Oob, oob_unpack
 from flashfs._segments cimport ABSENT, Pager, SegmentTable
 from flashfs._translation cimport TranslationPages
@@ -100,11 +100,12 @@ cdef class TablePages(Pager):
         leaf.bytes = 0
         return self.insert_leaf(self.regions + region, 0, leaf, NULL)
 
-    cdef int insert_leaf(self, Region* region, uint32_t at, Leaf leaf, const uint32_t* homes) except -1 nogil:
-        cdef uint32_t k, room = region.room
+    cdef int reserve(self, Region* region, uint32_t more) except -1 nogil:
+        """Room for so many leaves more."""
+        cdef uint32_t room = region.room
         cdef void* grown
-        if region.n == room:
-            room = max(<uint32_t> 1, 2 * room)
+        if region.n + more > room:
+            room = max(<uint32_t> region.n + more, 2 * room)
             grown = realloc(region.leaves, room * sizeof(Leaf))
             if grown != NULL:
                 region.leaves = <Leaf*> grown
@@ -114,6 +115,11 @@ cdef class TablePages(Pager):
                     raise MemoryError
             region.homes = <uint32_t*> grown
             region.room = <uint16_t> room
+        return 0
+
+    cdef int insert_leaf(self, Region* region, uint32_t at, Leaf leaf, const uint32_t* homes) except -1 nogil:
+        cdef uint32_t k
+        self.reserve(region, 1)
         memmove(region.leaves + at + 1, region.leaves + at, (region.n - at) * sizeof(Leaf))
         memmove(region.homes + (at + 1) * self.span, region.homes + at * self.span, (region.n - at) * self.span * 4)
         region.leaves[at] = leaf
@@ -216,6 +222,7 @@ cdef class TablePages(Pager):
         cdef Leaf* leaf = self.regions[region].leaves + at
         cdef uint32_t* homes = self.regions[region].homes + at * self.span
         cdef uint32_t first = region * REGION + leaf.first, i, k, bytes = 0
+        cdef bint whole = False
         self.loads += 1
         for k in range(self.span):
             if homes[k] == NONE:
@@ -226,10 +233,12 @@ cdef class TablePages(Pager):
         memset(self.buffer + bytes, 0, self.capacity - bytes)
         for i in range(first, first + leaf.n):
             self.table.directory[i] = 0
-        if not self.parse(first, leaf.n):
-            for i in range(first, first + leaf.n):
-                self.table.drop_group(i)
-                self.table.directory[i] = ABSENT
+        try:
+            whole = self.parse(first, leaf.n)
+        finally:
+            if not whole:
+                self.forget(first, leaf.n)
+        if not whole:
             return False
         leaf.here = True
         leaf.bytes = 0
@@ -237,6 +246,14 @@ cdef class TablePages(Pager):
             leaf.bytes += self.table.group_bytes(i)
         self.clean_bytes += leaf.bytes
         return True
+
+    cdef int forget(self, uint32_t first, uint32_t n) noexcept nogil:
+        """Those groups are not here."""
+        cdef uint32_t i
+        for i in range(first, first + n):
+            self.table.drop_group(i)
+            self.table.directory[i] = ABSENT
+        return 0
 
     cdef bint parse(self, uint32_t first, uint32_t n) except -1 nogil:
         """What the buffer holds becomes groups ``first`` to ``first + n - 1``, unless it is something else."""
@@ -282,7 +299,9 @@ cdef class TablePages(Pager):
     cdef int rebuild(self, uint32_t region, uint32_t at) except -1 nogil:
         """The leaf's pages cannot be read: its groups are made of what the live pages say, and changed."""
         cdef Leaf* leaf = self.regions[region].leaves + at
-        cdef uint32_t first = region * REGION + leaf.first, n = leaf.n, i
+        cdef uint32_t first = region * REGION + leaf.first, n = leaf.n, i, nobody = NONE
+        cdef int before = self.ssd.stopped
+        cdef bint done = False
         cdef Witness* seen
         if self.strict:
             with gil:
@@ -293,21 +312,29 @@ cdef class TablePages(Pager):
             with gil:
                 raise MemoryError
         self.rebuilds += 1
-        leaf.here = True
-        leaf.bytes = 0
-        for i in range(first, first + n):
-            self.table.directory[i] = 0
-        self.changes(first)
-        self.take_witnesses(first, n, seen)
-        free(seen)
+        self.rebuilt = True
+        try:
+            self.take_witnesses(first, n, seen, &nobody)
+            self.ssd.stopped = IN_TABLE
+            leaf.here = True
+            leaf.bytes = 0
+            for i in range(first, first + n):
+                self.table.directory[i] = 0
+            self.changes(first)
+            self.place_witnesses(first, n, seen, nobody)
+            self.ssd.stopped = before
+            done = True
+        finally:
+            free(seen)
+            if not done and leaf.here:  # half of a leaf would read as holes
+                self.forget(first, n)
+                leaf.here = False
         return 0
 
-    cdef int take_witnesses(self, uint32_t first, uint32_t n, Witness* seen) except -1 nogil:
-        """Each LPA of these groups goes where the newest live page of it is. If there is a live page that does not say
-        whose it is, all others go there: what may be lost must not read as if it had never been."""
-        cdef uint32_t block, page, ppa, nobody = NONE, i, lpa
+    cdef int take_witnesses(self, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil:
+        """Where the newest live page of each LPA of these groups is, and a live page that does not say whose it is."""
+        cdef uint32_t block, page, ppa
         cdef uint8_t status = 0
-        cdef Piece piece
         cdef Oob oob
         for block in range(self.ssd.nand.blocks):
             if self.ssd.validity.count(block) == 0 or self.ssd.pool.stream[block] == STREAM_MAP:
@@ -319,10 +346,17 @@ cdef class TablePages(Pager):
                 self.ssd.nand.read_spare(block, page, 1, self.store.oob, &status, CAUSE_MAP, self.ssd.now_ns)
                 oob_unpack(self.store.oob, &oob)
                 if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.table.lpas:
-                    nobody = ppa
+                    nobody[0] = ppa
                 elif first <= oob.lpa // GROUP < first + n and seen[oob.lpa - first * GROUP].next_seq <= oob.seq:
                     seen[oob.lpa - first * GROUP].next_seq = oob.seq + 1
                     seen[oob.lpa - first * GROUP].ppa = ppa
+        return 0
+
+    cdef int place_witnesses(self, uint32_t first, uint32_t n, const Witness* seen, uint32_t nobody) except -1 nogil:
+        """Each LPA goes where its newest page is. If there is a page that is nobody's, all others go there: what may be
+        lost must not read as if it had never been."""
+        cdef uint32_t i, lpa
+        cdef Piece piece
         memset(&piece, 0, sizeof(piece))
         piece.n = 1
         for i in range(n * GROUP):
@@ -392,10 +426,7 @@ cdef class TablePages(Pager):
 
     cdef int evict(self, uint32_t region, uint32_t at) noexcept nogil:
         cdef Leaf* leaf = self.regions[region].leaves + at
-        cdef uint32_t first = region * REGION + leaf.first, i
-        for i in range(first, first + leaf.n):
-            self.table.drop_group(i)
-            self.table.directory[i] = ABSENT
+        self.forget(region * REGION + leaf.first, leaf.n)
         self.clean_bytes -= leaf.bytes
         leaf.bytes = 0
         leaf.here = False
@@ -445,6 +476,7 @@ cdef class TablePages(Pager):
         end = self.gather(base + first, base + end, &bytes) - base
         for i in range(self.span):
             homes[i] = NONE
+        self.reserve(self.regions + number, 2)      # what can fail comes before what it is for
         self.program(base + first, bytes, homes)
         self.replace(number, first, end - first, homes)
         return True
@@ -574,6 +606,14 @@ cdef class TablePages(Pager):
         self.loads = self.evictions = self.rebuilds = self.splits = self.merges = 0
         self.most_bytes = self.table.slabs.taken_bytes
         self.store.forget_counts()
+
+    cdef uint32_t homes_n(self) noexcept nogil:
+        """How many translation pages are homes."""
+        cdef uint32_t number, i, n = 0
+        for number in range(self.regions_n):
+            for i in range(self.regions[number].n * self.span):
+                n += self.regions[number].homes[i] != NONE
+        return n
 
     def homes(self):
         """The PPAs of all translation pages that are homes."""

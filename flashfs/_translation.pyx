@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs._parts cimport Engine, Extent
+from flashfs._parts cimport IN_TABLE, Engine, Extent
 from flashfs._pool cimport (
     CAUSE_MAP,
     KIND_TRANSLATION,
@@ -48,6 +48,7 @@ cdef class TranslationPages:
         cdef Extent ext
         cdef Oob oob
         cdef uint32_t ppa, done = 0
+        cdef int before = self.ssd.stopped
         self.ssd.seq += 1
         oob.seq = self.ssd.seq
         oob.lpa = id
@@ -66,9 +67,11 @@ cdef class TranslationPages:
         ppa = ext.block * self.ssd.nand.pages_per_block + ext.page
         self.ssd.pool.advance(ext.block, 1)
         self.ssd.since_checkpoint += 1
+        self.ssd.stopped = IN_TABLE
         self.ssd.validity.live_run(ppa, 1)
         self.ssd.placement.used(ext.block, 1)
         self.fresh.insert(ppa)
+        self.ssd.stopped = before
         self.programs += 1
         return ppa
 

@@ -39,6 +39,7 @@ cdef class Chip(Nand):
     cdef int64_t read_ns, program_ns, erase_ns, transfer_ns, spare_ns
     cdef Timeline* die_time
     cdef Timeline* channel_time
+    cdef uint8_t* one_page                 # data that are read to be verified, and for nobody
     cdef uint64_t[OP_COUNT][CAUSES] counts
     cdef release(self)
     cdef int give_back(self, uint32_t block) noexcept nogil

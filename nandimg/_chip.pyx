@@ -149,8 +149,9 @@ cdef class Chip(Nand):
         self.has_data = <uint8_t*> calloc(self.blocks, 1)
         self.die_time = <Timeline*> calloc(self.dies, sizeof(Timeline))
         self.channel_time = <Timeline*> calloc(self.channels, sizeof(Timeline))
+        self.one_page = <uint8_t*> malloc(self.page_bytes)
         if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.has_data
-                and self.die_time and self.channel_time):
+                and self.die_time and self.channel_time and self.one_page):
             raise MemoryError
 
     def _map(self, layout):
@@ -192,6 +193,7 @@ cdef class Chip(Nand):
         free(self.has_data)
         free(self.die_time)
         free(self.channel_time)
+        free(self.one_page)
         self.next_page = NULL
         self.touched = NULL
         self.is_touched = NULL
@@ -199,6 +201,7 @@ cdef class Chip(Nand):
         self.has_data = NULL
         self.die_time = NULL
         self.channel_time = NULL
+        self.one_page = NULL
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -386,20 +389,13 @@ cdef class Chip(Nand):
     cdef bint data_holds(self, uint32_t block, uint32_t page) noexcept nogil:
         """Whether the page's data agrees with its record (read by the emulator: no flash operation)."""
         cdef uint32_t data_crc
-        cdef uint8_t* buffer
-        cdef bint holds = False
         if not self.keeps_data:
             return True
         memcpy(&data_crc, self.record(block, page) + 8, 4)
         if data_crc == NO_DATA_CRC:
             return True
-        buffer = <uint8_t*> malloc(self.page_bytes)
-        if buffer == NULL:
-            return False
-        if self.pread_pages(block * self.pages_per_block + page, 1, buffer) == 0:
-            holds = crc32c_page(buffer, self.page_bytes) == data_crc
-        free(buffer)
-        return holds
+        return (self.pread_pages(block * self.pages_per_block + page, 1, self.one_page) == 0
+                and crc32c_page(self.one_page, self.page_bytes) == data_crc)
 
     # --- data
 

@@ -8,7 +8,7 @@ by gamma pages: then the page that was read names the LPAs of its neighbours in 
 right one. A page names only neighbours of its own *run*, those that were programmed with it, and a segment predicts
 only pages of the run that it was learned from. docs/ftl/leaftl.md says why, and what recovery makes of it.
 """
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -71,6 +71,8 @@ cdef class LearnedMap(Mapping):
     cdef uint32_t named_lpa, named_ppa     # what after_miss said last, until the next look-up
     cdef uint32_t list_at                  # the page whose OOB is in ``spare``; NONE: none that can be relied on
     cdef uint8_t[SPARE_MOST] spare
+    cdef int64_t mapped_n                  # LPAs that are mapped, counted as they are bound and unbound
+    cdef bint exact                        # none of them was lost to damage
     cdef bint recovering
     cdef bint in_range                     # what ``misfit`` found was at least of this chip
     cdef set half_erased                   # blocks with a page of a run that is gone: their erase had begun
@@ -244,6 +246,8 @@ cdef class LearnedMap(Mapping):
                 return lpa
             if about and claim == NONE and lost == NONE and self.locate(lpa) == NONE:
                 lost = lpa
+        if lost == NONE:
+            self.exact = False
         return lost
 
     cdef uint32_t claimed(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
@@ -270,6 +274,7 @@ cdef class LearnedMap(Mapping):
             self.places(lpas + i, part, olds + i)
             for k in range(part):
                 self.part_ppas[k] = ppa + i + k
+                self.mapped_n += olds[i + k] == NONE
             if is_rising(lpas + i, part):
                 self.table.insert_run(lpas + i, self.part_ppas, part)
             else:
@@ -295,6 +300,7 @@ cdef class LearnedMap(Mapping):
             lpa = <uint32_t> (keys[i] >> 32)
             at = <uint32_t> keys[i]
             if kept and self.part_lpas[kept - 1] == lpa:
+                self.mapped_n -= olds[at] == NONE
                 olds[at] = ppas[kept - 1]
                 kept -= 1
             self.part_lpas[kept] = lpa
@@ -362,6 +368,7 @@ cdef class LearnedMap(Mapping):
             mapped = 0
             for k in range(part):
                 missing |= self.part_about[k] == 2
+                self.mapped_n -= olds[i + k] != NONE
                 if olds[i + k] != NONE or self.part_about[k] == 2:
                     self.part_lpas[mapped] = lpa + i + k
                     mapped += 1
@@ -419,6 +426,17 @@ cdef class LearnedMap(Mapping):
 
     def manages(self):
         self.pages.strict = False
+
+    def opens(self):
+        """From here on the LPAs that are mapped are counted; to ask for each takes too long before every checkpoint."""
+        cdef uint32_t block
+        self.mapped_n = -<int64_t> len(self.translation_pages())
+        for block in range(self.ssd.nand.blocks):
+            self.mapped_n += self.ssd.validity.count(block)
+        self.exact = True
+
+    cdef int64_t pages_named(self) except -2 nogil:
+        return self.mapped_n + self.pages.homes_n() if self.exact and not self.pages.rebuilt else -1
 
     cdef int squeeze(self) except -1 nogil:
         """Every group fits its part of a checkpoint."""

@@ -7,7 +7,7 @@ block without touching its pages' HIDs. The hasher drops the low bits of an LPA,
 
 What the thesis replaces: mapping (3.2), placement (3.2 to 3.4), cleaning (3.5). Recovery is ours: docs/ftl/slimftl.md.
 """
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -19,6 +19,7 @@ from flashfs._pool cimport (
     CAUSE_WEAR,
     KIND_USER,
     NONE,
+    STATE_BAD,
     STATE_CLOSED,
     STATE_OPEN,
     STREAM_GC,
@@ -68,6 +69,7 @@ cdef class SlimMapping(Mapping):
     cdef set found_shared
     cdef bint recovering, from_nothing     # ... without a checkpoint
     cdef set half_erased                   # blocks with a live page that is gone: their erase had begun
+    cdef bint exact                        # no LPA was lost to damage: as many pages are live as LPAs are mapped
 
     def __cinit__(self, Engine ssd, uint32_t virtual_blocks, uint32_t shift, bint md5):
         self.ssd = ssd
@@ -234,11 +236,15 @@ cdef class SlimMapping(Mapping):
                 return lpa
             if found == NONE:
                 lost = lpa
+        if lost == NONE:
+            self.exact = False
         return lost
 
     cdef uint32_t let_go(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         """Where ``lpa`` lies, its share in its home's count given up."""
         cdef uint32_t ppa = self.locate(lpa), home
+        if ppa == NONE and self.entry(lpa) >> self.ppid_bits:
+            self.exact = False
         if ppa != NONE:
             home = self.vba_of(lpa, self.entry(lpa) >> self.ppid_bits)
             if self.block_of(home) != ppa // self.ssd.nand.pages_per_block and self.shared_from(home):
@@ -424,14 +430,26 @@ cdef class SlimMapping(Mapping):
                 raise ValueError(f"LPA {lpa} has PPID {entry & ((1 << self.ppid_bits) - 1)}, beyond its block")
         return 0
 
+    cdef int require_standing(self) except -1:
+        """A block that stands for a VBA and is free, or the log's, would be cleaned and given away a second time."""
+        cdef uint32_t vba, block
+        for vba in range(self.virtual_blocks):
+            block = self.block_of(vba)
+            if block != NONE and self.ssd.pool.state[block] not in (STATE_OPEN, STATE_CLOSED, STATE_BAD):
+                raise ValueError(f"VBA {vba} has block {block}, which is {self.ssd.pool.describe(block)['state']}")
+        return 0
+
     def verify(self):
-        """Each LPA names a live page, and no two name one. Where pages were shared, an LPA's place is known only by
+        """Each block that the VBT names is in use, as the pool has it; each LPA names a live page, and no two name one.
+        Where pages were shared, an LPA's place is known only by
         reading OOBs, which then decide. An entry that names a dead page is not left alone: once its virtual block is
         cleaned, it would name another LPA's page, and the next write would kill that."""
         cdef uint32_t lpa, hid, home, ppa, block
         cdef uint64_t mapped = 0, live = 0, shared = 0
         cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
-        cdef uint64_t* seen = <uint64_t*> calloc(pages // 64 + 1, 8)
+        cdef uint64_t* seen
+        self.require_standing()
+        seen = <uint64_t*> calloc(pages // 64 + 1, 8)
         if seen == NULL:
             raise MemoryError
         try:
@@ -457,6 +475,24 @@ cdef class SlimMapping(Mapping):
             live += self.ssd.validity.count(block)
         if live != mapped and not shared:
             raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
+
+    cdef uint64_t count_mapped(self) noexcept nogil:
+        cdef uint32_t lpa
+        cdef uint64_t n = 0
+        for lpa in range(self.ssd.lpas):
+            n += self.entry(lpa) >> self.ppid_bits != 0
+        return n
+
+    def opens(self):
+        """Where pages were shared, damage may have left an LPA without a page, or a page without an LPA."""
+        cdef uint32_t block
+        cdef uint64_t live = 0
+        for block in range(self.ssd.nand.blocks):
+            live += self.ssd.validity.count(block)
+        self.exact = live == self.count_mapped()
+
+    cdef int64_t pages_named(self) except -2 nogil:
+        return <int64_t> self.count_mapped() if self.exact else -1
 
     def tables(self):
         return {
