@@ -20,6 +20,7 @@ from nandimg._menu import Failures
 #: tier, depth, its bound at either scale (cuts, or the programs' length of tier every), what it counts as
 CAMPAIGNS = (
     ("sweep", 1, 2_500, 100_000, "sweep"),
+    ("wide", 1, 60, 2_000, "wide"),
     ("random", 1, 500, 10_000, "random"),
     ("every", 1, 1, 2, "every"),
     ("every", 2, 1, 1, "every_depth_2"),

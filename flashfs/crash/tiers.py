@@ -30,6 +30,7 @@ __all__ = ["CROWDED", "TIERS", "TINY", "Tally", "Unit", "presets_for", "random_p
 TAIL = 3  #: words that follow most cuts of a sweep
 SCATTERED = 25  #: cases in a unit of tier random
 AIMED = 4  #: deaths of the host that are aimed at one program's syncs
+NEVER = 10**6  #: an operation that no case comes to
 
 # --- sweep
 
@@ -127,23 +128,23 @@ def at_random(rnd: random.Random, base: Case) -> Case:
 
 def aimed(rnd: random.Random, base: Case) -> Iterator[Case]:
     """The program is run once to learn between which operations the device syncs; then the host dies behind the last
-    operation before one of those syncs, right after it, or somewhere between it and the one before."""
+    operation before one of those syncs, right after it, or somewhere between it and the one before; or the sync fails."""
     bench = HostBench(base)
     outcome = bench.play()
-    windows = [(begin, end) for begin, end in bench.windows[0] if end > begin]
+    windows = [(n, begin, end) for n, (begin, end) in enumerate(bench.windows[0], 1) if end > begin]
     bench.release()
     if outcome.failure or not windows:
-        yield replace(base, keeps=("none",), cuts=(Cut(1),)) if not outcome.failure else base
+        yield base
         return
     for _ in range(AIMED):
-        begin, end = rnd.choice(windows)
-        at = rnd.choices((end, end + 1, rnd.randint(begin + 1, end)), weights=(50, 15, 35))[0]
-        shape = "before" if at > end else _ending(rnd) if at < end else "after"
-        cuts, keeps = [Cut(at, shape)], [_keep_since(rnd, max(1, at - begin)) if at <= end else _keep(rnd)]
+        number, begin, end = rnd.choice(windows)
+        at = rnd.choices((end, end + 1, rnd.randint(begin + 1, end), NEVER), weights=(45, 12, 33, 10))[0]
+        shape = "after" if at == end else _ending(rnd) if at < end else "before"
+        cuts, keeps = [Cut(at, shape)], [_keep(rnd) if at == end + 1 else _keep_since(rnd, min(at, end) - begin)]
         for _ in range(rnd.choice((0, 0, 1, 2))):
             cuts.append(Cut(int(rnd.expovariate(1 / 12)) + 1, _ending(rnd)))
             keeps.append(_keep(rnd))
-        yield replace(base, cuts=tuple(cuts), keeps=tuple(keeps))
+        yield replace(base, cuts=tuple(cuts), keeps=tuple(keeps), unsynced=(number,) if at == NEVER else ())
 
 
 def _ending(rnd: random.Random) -> str:
