@@ -92,10 +92,11 @@ _ALL = [
            _tiny(16, 8, 56, page_bytes=4096)),
     Preset("tiny-600k", "40 blocks of 32 pages of 4 KiB: more single pages to trim than a list of trims holds",
            "what a page of 4 KiB has to fill up", _tiny(40, 32, 600, page_bytes=4096)),
-    Preset("tiny-1600", "72 blocks of 32 pages of 512 B: a map of more than a thousand entries, seven groups of LeaFTL's",
+    Preset("tiny-1600", "72 blocks of 32 pages of 512 B: a map of over a thousand entries, seven groups of LeaFTL's",
            "tables that split and merge", _tiny(72, 32, 1600, dies=2)),
-    Preset("tiny-1330", "366 blocks of 4 pages of 512 B, all but full: so many of SlimFTL's pages share a first candidate "
-           "that it stops counting those placed elsewhere", "counts that come to their end", _tiny(366, 4, 1330)),
+    Preset("tiny-1330", "366 blocks of 4 pages of 512 B, all but full: so many of SlimFTL's pages share a first "
+           "candidate that it stops counting those placed elsewhere", "counts that come to their end",
+           _tiny(366, 4, 1330)),
     Preset("tiny-24d", "24 blocks of 8 pages on two dies", "striping on a small chip", _tiny(24, 8, 80, dies=2)),
 ]  # fmt: skip
 

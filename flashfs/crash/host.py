@@ -23,6 +23,7 @@ from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Wrong
 
 SECTOR = 512
+REUSED = "a page that was flushed cannot be read"  #: what recovery says of a page that was dead, erased, written over
 
 Sectors = NDArray[np.uint8]  #: (sectors, SECTOR)
 
@@ -33,6 +34,7 @@ class HostBench(Bench):
     def power_up(self, watcher: Any) -> WatchedNand:
         """Make the image and bind it, which is durable when it is done."""
         self.life = self.syncs = 0
+        self.erase_lost = False
         self.windows: list[list[tuple[int, int]]] = []  # of each life: operations at the last sync and at the next one
         self.file = os.memfd_create("flashfs-host", os.MFD_CLOEXEC)
         nandimg.create(self.path, self.geometry, force=True)
@@ -60,6 +62,9 @@ class HostBench(Bench):
         """The image as it is in the host's memory."""
         raw = os.pread(self.file, os.fstat(self.file).st_size, 0)
         return np.frombuffer(raw, dtype=np.uint8).reshape(-1, SECTOR)
+
+    def _erases(self) -> list[int]:
+        return [self.image.chip.erase_count(block) for block in range(self.geometry.blocks)]
 
     def before_operation(self, nand: WatchedNand) -> None:
         """Remember the image as it was after so many operations, if the way this life ends asks for it."""
@@ -119,7 +124,10 @@ class HostBench(Bench):
             self.mount()
 
     def heard(self, alarms: list[str]) -> None:
-        """An erase that the power cut short, and whose beginning the host's disk lost, looks like damage."""
+        """Two things look like damage, and lose nothing: an erase that the power cut short, and whose beginning the
+        host's disk lost; and one that the disk lost as a whole, when it kept what was programmed behind it."""
+        if self.erase_lost:
+            alarms = [alarm for alarm in alarms if REUSED not in alarm]
         if all(cut.shape in ("before", "after") for cut in self.cuts):
             super().heard(alarms)
 
@@ -131,9 +139,11 @@ class HostBench(Bench):
         """Lose what is to be lost, and open what is left."""
         left = self.remains(self._sectors())
         failing = self.nand.still_failing
+        before = self._erases()
         self.image.close()
         os.pwrite(self.file, left.tobytes(), 0)
         self.image = nandimg.open_image(self.path)
+        self.erase_lost |= self._erases() != before
         self.life += 1
         self.nand = self._watched(failing)
 

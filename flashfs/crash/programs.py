@@ -16,6 +16,7 @@ from nandimg import PRESETS, Geometry
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
 CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
+STRIPED = "tiny-96q"  #: written over and over first, until streams that are several blocks wide want for space
 #: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
 #: have pages to split and to merge, counts of pages that a hash had to place elsewhere come to their end
 LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
@@ -99,6 +100,17 @@ def wide_program(rnd: random.Random, geometry: Geometry, length: int, order: tup
     return " ".join(words)
 
 
+def aged_program(rnd: random.Random, pages: int, length: int) -> str:
+    """A device that was written more than twice over, and then writes of few pages with hardly a flush: the device has
+    to clean, and to sync on its own account."""
+    words = [f"w0+{pages}", f"w0+{pages}", f"w0+{rnd.randint(pages // 5, pages)}"]
+    for _ in range(length):
+        lpa = rnd.randrange(pages)
+        kinds = (f"w{lpa}+{rnd.randint(1, min(6, pages - lpa))}", "f", f"t{lpa}", "i")
+        words.append(rnd.choices(kinds, weights=(88, 4, 4, 4))[0])
+    return " ".join(words)
+
+
 def near(rnd: random.Random, pages: int) -> int:
     """An LPA, often one near the border of a group."""
     if rnd.random() < 0.6:
@@ -125,12 +137,14 @@ def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, 
     return tuple(options)
 
 
-def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = True) -> Case:
+def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = True, aged: bool = False) -> Case:
     """A program on that chip with some choice of options, the scheme's own included, and of a budget; no cut yet.
-    Without ``odd`` its requests are of whole pages."""
+    Without ``odd`` its requests are of whole pages. ``aged``: the chip has to be cleaned."""
     geometry = PRESETS[preset].geometry
     if preset in LARGE:
         program = wide_program(rnd, geometry, rnd.choice((12, 24, 40)), LARGE[preset])
+    elif preset == STRIPED or aged:
+        program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120)))
     else:
         length = rnd.choice((12, 24, 40, 90))
         program = random_program(rnd, geometry.lpas, length, geometry.page_bytes if odd else 0)

@@ -8,7 +8,6 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from flashfs.crash.bench import run_case
 from flashfs.crash.cases import SPOILS, Case
@@ -17,6 +16,7 @@ from flashfs.crash.host import HostBench
 from flashfs.crash.programs import (
     CROWDED,
     LARGE,
+    STRIPED,
     TINY,
     presets_for,
     random_program,
@@ -29,6 +29,7 @@ __all__ = ["CROWDED", "TIERS", "TINY", "Tally", "Unit", "presets_for", "random_p
 
 TAIL = 3  #: words that follow most cuts of a sweep
 SCATTERED = 25  #: cases in a unit of tier random
+FILLED = {CROWDED: 900, STRIPED: 300}  #: operations that it takes to fill a chip, or nearly
 AIMED = 4  #: deaths of the host that are aimed at one program's syncs
 NEVER = 10**6  #: an operation that no case comes to
 
@@ -75,11 +76,11 @@ def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier random: up to three lives, options, operations that fail."""
     rnd = random.Random(f"random {ftl} {seed} {unit}")
-    tiny, crowded = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED))
+    tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, STRIPED))[len(presets_for(ftl)) :]
     for _ in range(SCATTERED):
-        preset = CROWDED if CROWDED in crowded and rnd.random() < 0.1 else rnd.choice(tiny)
+        preset = rnd.choice(filled_first) if filled_first and rnd.random() < 0.12 else rnd.choice(tiny)
         base = random_setting(rnd, ftl, preset)
-        filled = 900 if preset == CROWDED else 0  # operations that the fill takes, or nearly
+        filled = FILLED.get(preset, 0)
         lives = tuple(
             Cut(at + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
             for at, mean in ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
@@ -108,9 +109,10 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     operations that only a sync keeps in order; and some by a sync that fails."""
     rnd = random.Random(f"host {ftl} {seed} {unit}")
     presets = presets_for(ftl)
+    striped = presets_for(ftl, (*TINY, STRIPED))[len(presets) :]
     left = SCATTERED
     while left > 0:
-        base = random_setting(rnd, ftl, rnd.choice(presets))
+        base = random_setting(rnd, ftl, rnd.choice(striped if striped and rnd.random() < 0.2 else presets))
         fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
         base = replace(base, fail=fail)
         cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))
@@ -121,14 +123,16 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
 def at_random(rnd: random.Random, base: Case) -> Case:
     """Lives of any length. In one of eight a sync fails somewhere."""
     means = (30, 12, 12, 12)[: rnd.randint(1, 4)]
-    lives = tuple(Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means)
+    lives = [Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means]
+    lives[0] = replace(lives[0], at=lives[0].at + FILLED.get(base.preset, 0))
     unsynced = (rnd.randint(1, 12),) if rnd.random() < 0.125 else ()
-    return replace(base, cuts=lives, keeps=tuple(_keep(rnd) for _ in lives), unsynced=unsynced)
+    return replace(base, cuts=tuple(lives), keeps=tuple(_keep(rnd) for _ in lives), unsynced=unsynced)
 
 
 def aimed(rnd: random.Random, base: Case) -> Iterator[Case]:
-    """The program is run once to learn between which operations the device syncs; then the host dies behind the last
-    operation before one of those syncs, right after it, or somewhere between it and the one before; or the sync fails."""
+    """The program is run once to learn between which operations the device syncs. Then the host dies behind the last
+    operation before one of those syncs, right after it, or somewhere between it and the one before; or the sync fails.
+    """
     bench = HostBench(base)
     outcome = bench.play()
     windows = [(n, begin, end) for n, (begin, end) in enumerate(bench.windows[0], 1) if end > begin]
@@ -201,11 +205,15 @@ def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     rnd = random.Random(f"faults {ftl} {seed} {unit}")
     presets = presets_for(ftl, tuple(preset for preset in TINY if preset != "tiny-8"))
     for _ in range(SCATTERED):
-        base = random_setting(rnd, ftl, rnd.choice(presets), odd=False)
-        words = base.program.split()
         faults = tuple(random_fault(rnd) for _ in range(rnd.choice((0, 1, 1, 1, 2))))
-        for _ in range(rnd.choice((0, 0, 1, 2)) if faults else 1):
-            words.insert(rnd.randrange(len(words)), rnd.choice(SPOILS))
+        spoils = [rnd.choice(SPOILS) for _ in range(rnd.choice((0, 0, 1, 2)) if faults else 1)]
+        # who changes a part of a page that was damaged builds on what nobody knows: whole pages, then
+        damaged = bool(spoils) or any(fault.damaging for fault in faults)
+        aged = damaged and rnd.random() < 0.3  # so that what was damaged is moved
+        base = random_setting(rnd, ftl, rnd.choice(presets), odd=not damaged, aged=aged)
+        words = base.program.split()
+        for word in spoils:
+            words.insert(rnd.randrange(len(words)), word)
         power = range(rnd.choice((0, 0, 1, 2)))
         lives = tuple(Cut(int(rnd.expovariate(1 / 40)) + 1, rnd.choice(SHAPES)) for _ in power)
         yield replace(base, program=" ".join(words), faults=faults, cuts=lives)

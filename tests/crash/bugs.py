@@ -327,15 +327,22 @@ BUGS: dict[str, Bug] = {
                               "self.buffer.drop(lpa + i)")
     ),
     "NVRAM slots that are used again before the next sync": Bug(
-        "write buffer", Patch("flashfs/_core", "        if self.buffer.in_nvram:\n            self.barrier()  # from here",
+        "write buffer", Patch("flashfs/_core",
+                              "        if self.buffer.in_nvram:\n            self.barrier()  # from here",
                               "        if False:\n            self.barrier()  # from here")
     ),
     "a checkpoint that names pages that were not synced": Bug(
-        "core", Patch("flashfs/_core", "self.sync_image()  # a checkpoint may only name what", "pass  # a checkpoint may")
+        "core", Patch("flashfs/_core", "self.sync_image()  # a checkpoint may only name what",
+                      "pass  # a checkpoint may only name what")
     ),
     "room that is counted without a sync": Bug(
         "core", Patch("flashfs/_core", "        if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:\n"
                       "            self.barrier()\n", ""), ("pagemap", "leaftl")
+    ),
+    "pending blocks that are counted as free": Bug(
+        "core", Patch("flashfs/_core", "        if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:\n"
+                      "            self.barrier()\n        return self.pool.free_n > self.meta_floor + 1",
+                      "        return self.pool.free_n + self.pool.pending_n > self.meta_floor + 1"), ("pagemap",)
     ),
     "a mount mark that is not synced": Bug(
         "core", Patch("flashfs/_core", "            self.meta.mark_mounted()\n        self.pad_pairs()\n"
@@ -363,7 +370,8 @@ BUGS: dict[str, Bug] = {
                         "        word = <uint16_t> (group - first - (first > 0 and group - first > 1))\n"), ("leaftl",)
     ),
     "a leaf that swallows only one of those it replaces": Bug(
-        "leaftl", Patch("flashfs/_table_pages", "        while gone < region.n and <uint32_t> region.leaves[gone].first + ",
+        "leaftl", Patch("flashfs/_table_pages",
+                        "        while gone < region.n and <uint32_t> region.leaves[gone].first + ",
                         "        if gone < region.n and <uint32_t> region.leaves[gone].first + "), ("leaftl",)
     ),
     "a changed leaf that is evicted": Bug(
@@ -371,16 +379,19 @@ BUGS: dict[str, Bug] = {
                         "if leaf.here and not self.was_used"), ("leaftl",)
     ),
     "a leaf of which only the first page is superseded": Bug(
-        "leaftl", Patch("flashfs/_table_pages", "                self.store.supersede(region.homes[at * self.span + k])\n"
+        "leaftl", Patch("flashfs/_table_pages",
+                        "                self.store.supersede(region.homes[at * self.span + k])\n"
                         "                region.homes[at", "                if k == 0:\n"
                         "                    self.store.supersede(region.homes[at * self.span])\n"
                         "                region.homes[at"), ("leaftl",)
     ),
     "a count of pages elsewhere that does not stick": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl", "        if count != SHARED_MOST:\n", "        if True:\n"), ("slimftl",)
+        "slimftl", Patch("flashfs/ftl/slimftl", "        if count != SHARED_MOST:\n", "        if True:\n"),
+        ("slimftl",)
     ),
     "a page elsewhere that is not counted off": Bug(
         "slimftl", Patch("flashfs/ftl/slimftl", "                self.count_shared(home, -1)\n",
-                         "                self.count_shared(home, -2 if self.shared_from(home) > 100 else -1)\n"), ("slimftl",)
+                         "                self.count_shared(home, -2 if self.shared_from(home) > 100 else -1)\n"),
+        ("slimftl",)
     ),
 }  # fmt: skip

@@ -61,7 +61,14 @@ def test_programs() -> None:
     assert list(parse_program("")) == []
 
 
-@pytest.mark.parametrize("word", ["w", "x3", "w3+", "w+2", "w-1", "f3", "t1.5x", "w0+0", "w1+2/0", "w1.2+3/4", "c1-5", "c1.2-5+1", "W1", "ff"])
+#: words that say nothing
+BAD = (
+    "w", "x3", "w3+", "w+2", "w-1", "f3", "t1.5x",
+    "w0+0", "w1+2/0", "w1.2+3/4", "c1-5", "c1.2-5+1", "W1", "ff",
+)
+
+
+@pytest.mark.parametrize("word", BAD)
 def test_a_bad_word_is_named(word: str) -> None:
     with pytest.raises(UsageError, match="program word") as caught:
         list(parse_program(f"w1 {word}"))
