@@ -81,6 +81,7 @@ def wide_program(rnd: random.Random, geometry: Geometry, length: int, order: tup
     lists, and what random programs have; often around the borders of groups of LPAs."""
     pages = geometry.lpas
     words = [f"w{group * GROUP}+{min(GROUP, pages - group * GROUP)}" for group in order] or [f"w0+{pages}"]
+    words += [f"w0+{pages}"] * (rnd.random() < 0.3)  # then cleaning is near
     words += ["f"] * (rnd.random() < 0.8)
     for _ in range(length):
         lpa = near(rnd, pages)
@@ -89,6 +90,8 @@ def wide_program(rnd: random.Random, geometry: Geometry, length: int, order: tup
         count = rnd.randint(1, min(400, (pages - 1 - lpa) // apart + 1))
         if kind == "write":
             words.append(f"w{lpa}+{rnd.randint(1, min(pages - lpa, rnd.choice((20, 300))))}")
+        elif kind == "trims" and rnd.random() < 0.4:
+            words.append(f"t{rnd.randrange(8)}+{(pages - 8) // 2}/2")
         elif kind in ("row", "trims"):
             words.append(f"{'w' if kind == 'row' else 't'}{lpa}+{count}/{apart}")
         elif kind == "trim":
@@ -158,7 +161,7 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
     for name in ("gc_reserve", "table_bytes"):
         if name in dict(case.options) and not fits(case):
             case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
-    return budgeted(rnd, case) if rnd.random() < 0.3 else case
+    return budgeted(rnd, case) if rnd.random() < (0.5 if preset in LARGE else 0.3) else case
 
 
 def budgeted(rnd: random.Random, case: Case) -> Case:

@@ -48,7 +48,7 @@ def _sweep(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 
 # --- wide
 
-WIDE_CUTS = 24  #: of a unit, about
+WIDE_CUTS = 10  #: of a unit, about
 
 
 def wide_base(ftl: str, seed: int, unit: int) -> Case:
