@@ -79,8 +79,9 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, STRIPED))[len(presets_for(ftl)) :]
     for _ in range(SCATTERED):
         preset = rnd.choice(filled_first) if filled_first and rnd.random() < 0.12 else rnd.choice(tiny)
-        base = random_setting(rnd, ftl, preset)
-        filled = FILLED.get(preset, 0)
+        aged = preset in tiny and rnd.random() < 0.1
+        base = random_setting(rnd, ftl, preset, aged=aged)
+        filled = FILLED.get(preset, rnd.randint(0, 4 * PRESETS[preset].geometry.lpas) if aged else 0)
         lives = tuple(
             Cut(at + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
             for at, mean in ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]

@@ -335,15 +335,6 @@ BUGS: dict[str, Bug] = {
         "core", Patch("flashfs/_core", "self.sync_image()  # a checkpoint may only name what",
                       "pass  # a checkpoint may only name what")
     ),
-    "room that is counted without a sync": Bug(
-        "core", Patch("flashfs/_core", "        if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:\n"
-                      "            self.barrier()\n", ""), ("pagemap", "leaftl")
-    ),
-    "pending blocks that are counted as free": Bug(
-        "core", Patch("flashfs/_core", "        if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:\n"
-                      "            self.barrier()\n        return self.pool.free_n > self.meta_floor + 1",
-                      "        return self.pool.free_n + self.pool.pending_n > self.meta_floor + 1"), ("pagemap",)
-    ),
     "a mount mark that is not synced": Bug(
         "core", Patch("flashfs/_core", "            self.meta.mark_mounted()\n        self.pad_pairs()\n"
                       "        self.sync_image()\n", "            self.meta.mark_mounted()\n        self.pad_pairs()\n")
