@@ -339,9 +339,6 @@ BUGS: dict[str, Bug] = {
         "core", Patch("flashfs/_core", "            self.meta.mark_mounted()\n        self.pad_pairs()\n"
                       "        self.sync_image()\n", "            self.meta.mark_mounted()\n        self.pad_pairs()\n")
     ),
-    "a first erase that does not look at the epochs": Bug(
-        "chip", Patch("nandimg/_chip", "if self.doubts and not self.is_renewed[block]:", "if False:")
-    ),
     "marks of a sync that are made before it": Bug(
         "chip", Patch("nandimg/_chip", "        if self.path is not None and fdatasync(self.fd) != 0:\n",
                       "        for i in range(self.blocks):\n"
