@@ -53,6 +53,7 @@ campaign: setup
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests || test $$? -eq 5  # 5: no test is marked so
 	$(BIN)/flashfs crash --tier sweep --cuts $(CAMPAIGN_CUTS) --state $(CAMPAIGN_STATE)
 	$(BIN)/flashfs crash --tier random,host,faults --cuts $$(($(CAMPAIGN_CUTS) / 20)) --state $(CAMPAIGN_STATE)
+	$(BIN)/flashfs crash --tier wide --cuts $$(($(CAMPAIGN_CUTS) / 5)) --state $(CAMPAIGN_STATE)  # it makes a tenth
 	$(BIN)/flashfs crash --every --length 4 --state $(CAMPAIGN_STATE)
 	$(BIN)/flashfs crash --every --length 2 --depth 2 --state $(CAMPAIGN_STATE)
 	rm -f $(CAMPAIGN_STATE)

@@ -30,7 +30,7 @@ cdef class TablePages(Pager):
     cdef readonly uint64_t limit           # bytes of groups that may be here; 0: any
     cdef readonly uint64_t clean_bytes     # of groups that could be evicted
     cdef readonly uint64_t most_bytes      # that were here after any request
-    cdef readonly uint64_t loads, evictions, rebuilds
+    cdef readonly uint64_t loads, evictions, rebuilds, splits, merges
     cdef readonly uint32_t span            # pages that a leaf takes at most
     cdef readonly uint32_t written         # leaves that have a home
     cdef readonly uint32_t leaves_n        # of all regions

@@ -150,6 +150,7 @@ cdef class TablePages(Pager):
         cdef Leaf leaf, old
         cdef uint32_t at = <uint32_t> self.leaf_of(number * REGION + first), gone = at, end = first + n, i
         old = region.leaves[at]
+        self.splits += old.first < first or <uint32_t> old.first + old.n > end
         if old.first < first:
             region.leaves[at].n = <uint16_t> (first - old.first)
             at += 1
@@ -165,6 +166,7 @@ cdef class TablePages(Pager):
             i = end - region.leaves[gone].first
             region.leaves[gone].first = <uint16_t> end
             region.leaves[gone].n -= <uint16_t> i
+        self.merges += gone > at + 1
         memmove(region.leaves + at, region.leaves + gone, (region.n - gone) * sizeof(Leaf))
         memmove(region.homes + at * self.span, region.homes + gone * self.span, (region.n - gone) * self.span * 4)
         region.n -= <uint16_t> (gone - at)
@@ -601,7 +603,7 @@ cdef class TablePages(Pager):
         self.evictions = 0
 
     def forget_counts(self):
-        self.loads = self.evictions = self.rebuilds = 0
+        self.loads = self.evictions = self.rebuilds = self.splits = self.merges = 0
         self.most_bytes = self.table.slabs.taken_bytes
         self.store.forget_counts()
 

@@ -160,7 +160,7 @@ class Device:
             have = image.header.geometry.oob_bytes
             raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")
         trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False))
-        _check_dram(trial, settings.get("dram"), name)
+        check_dram(trial, settings.get("dram"), name)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
         image.bind(name, fixed, need)
 
@@ -188,7 +188,7 @@ class Device:
         return of, of.resolve({**given, **stored})
 
     def _fit_dram(self, dram: int | None) -> None:
-        _check_dram(self.ssd, dram, self.ftl)
+        check_dram(self.ssd, dram, self.ftl)
 
     def recover(self) -> None:
         """From the image alone to a working device."""
@@ -422,7 +422,7 @@ def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:
     return out
 
 
-def _check_dram(ssd: Ssd, dram: int | None, name: str) -> None:
+def check_dram(ssd: Ssd, dram: int | None, name: str) -> None:
     """BindError if the fixed tables and the buffer do not fit the budget."""
     if dram is None:
         return

@@ -60,10 +60,10 @@ def _remapssd() -> Geometry:
     )  # fmt: skip
 
 
-def _tiny(blocks: int, pages: int, lpas: int, dies: int = 1, paired: int = 0) -> Geometry:
+def _tiny(blocks: int, pages: int, lpas: int, dies: int = 1, paired: int = 0, page_bytes: int = 512) -> Geometry:
     return Geometry(
-        page_bytes=512, pages_per_block=pages, blocks=blocks, channels=1, dies=dies, oob_bytes=64, lpas=lpas,
-        nvram_bytes=16384, paired_pages=paired,
+        page_bytes=page_bytes, pages_per_block=pages, blocks=blocks, channels=1, dies=dies, oob_bytes=64, lpas=lpas,
+        nvram_bytes=32 * page_bytes, paired_pages=paired,
     )  # fmt: skip
 
 
@@ -88,6 +88,15 @@ _ALL = [
            "striping while space is short", _tiny(96, 4, 110, dies=4)),
     Preset("tiny-20p", "20 blocks of 8 pages of 512 B, in pairs two pages apart: an interrupted upper page takes its "
            "lower page along", "two bits a cell", _tiny(20, 8, 56, paired=2)),
+    Preset("tiny-16k", "16 blocks of 8 pages of 4 KiB", "pages that are written in part",
+           _tiny(16, 8, 56, page_bytes=4096)),
+    Preset("tiny-600k", "40 blocks of 32 pages of 4 KiB: more single pages to trim than a list of trims holds",
+           "what a page of 4 KiB has to fill up", _tiny(40, 32, 600, page_bytes=4096)),
+    Preset("tiny-1600", "72 blocks of 32 pages of 512 B: a map of over a thousand entries, seven groups of LeaFTL's",
+           "tables that split and merge", _tiny(72, 32, 1600, dies=2)),
+    Preset("tiny-1330", "366 blocks of 4 pages of 512 B, all but full: so many of SlimFTL's pages share a first "
+           "candidate that it stops counting those placed elsewhere", "counts that come to their end",
+           _tiny(366, 4, 1330)),
     Preset("tiny-24d", "24 blocks of 8 pages on two dies", "striping on a small chip", _tiny(24, 8, 80, dies=2)),
 ]  # fmt: skip
 

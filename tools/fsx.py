@@ -5,8 +5,9 @@ have left.
 
 FILE is a `disk`, or a file of fixed size on any file system; whatever it holds is overwritten. Operations are reads
 and writes (of system calls and of mappings), punched holes and zeroed ranges, copies within the file, seeks for
-data, flushes, and closing and opening again; offsets and lengths are aligned to pages or to nothing. A difference is
-told with the line that shows it again. ``--no-holes`` leaves out what a server without fallocate cannot do.
+data, flushes, and closing and opening again; offsets and lengths are aligned to pages, to sectors of 512 bytes or to
+nothing. A difference is told with the line that shows it again. ``--no-holes`` leaves out what a server without
+fallocate cannot do.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ sys.path[:0] = [str(ROOT / "tests" / "fuse")] + ([] if "PYTHONPATH" in os.enviro
 from stand import KEEP, PAGE, ZERO, fallocate, punch  # noqa: E402
 
 LONGEST = 192 << 10
+SECTOR = 512
 SPAN_MOST = 8 << 20  # bytes at the beginning of the file that are played with
 
 
@@ -72,13 +74,14 @@ class Fsx:
     # --- operations
 
     def place(self, room: int | None = None) -> tuple[int, int]:
-        """(offset, length): half of them whole pages, most of them short."""
+        """(offset, length): a third of them whole pages, a third whole sectors, most of them short."""
         room = room or self.span
         length = min(round(2 ** self.rnd.uniform(0, LONGEST.bit_length() - 1)), room)
         offset = self.rnd.randrange(room - length + 1)
-        if self.rnd.random() < 0.5:
-            offset -= offset % PAGE
-            length = min(-(-length // PAGE) * PAGE, (room - offset) // PAGE * PAGE or length)
+        unit = self.rnd.choice((1, SECTOR, PAGE))
+        if unit > 1:
+            offset -= offset % unit
+            length = min(-(-length // unit) * unit, (room - offset) // unit * unit or length)
         return offset, length
 
     def read(self) -> None:

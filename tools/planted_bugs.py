@@ -3,8 +3,8 @@
     python tools/planted_bugs.py [--bug TEXT] [--out FILE]
 
 Every bug of tests/crash/bugs.py is tried on every FTL that has it, against each tier in turn: `sweep`, `every`,
-`random`, `host`, `faults`. A patch of a compiled module takes half a minute to build. The table goes to stdout as
-Markdown, the raw figures to ``--out`` as JSON. Exit code 1 if a bug was not caught by any tier.
+`random`, `host`, `faults`, `wide`. A patch of a compiled module takes half a minute to build. The table goes to stdout
+as Markdown, the raw figures to ``--out`` as JSON. Exit code 1 if a bug was not caught by any tier.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "crash")] + ([] if "PYTHONPATH" in os.environ else [str(ROOT)])
 
 #: cuts, or the programs' length
-BOUNDS = {"sweep": 6_000, "every": 2, "random": 3_000, "host": 6_000, "faults": 3_000}
+BOUNDS = {"sweep": 6_000, "every": 2, "random": 3_000, "host": 6_000, "faults": 3_000, "wide": 1_000}
 SEED = 11
 TRY_S = 900
 

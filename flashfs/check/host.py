@@ -82,6 +82,11 @@ class Host:
         self._change(offset, bytes(length))
         self.device.trim(offset, length)
 
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Within the disk; the ranges do not overlap."""
+        self._change(target, bytes(self.model[source : source + length]))
+        self.device.copy(source, target, length)
+
     def _change(self, offset: int, data: bytes) -> None:
         """Before it happens: a power cut may leave a page new."""
         self.requests += 1

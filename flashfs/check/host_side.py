@@ -11,7 +11,7 @@ from typing import Any
 
 import nandimg
 from flashfs.check.host import Host
-from flashfs.check.setting import ROOMY, Broken, Counts, Setting, need, same
+from flashfs.check.setting import LARGE_PAGES, ROOMY, Broken, Counts, Setting, need, same
 from flashfs.device import ENGINE_OOB, Device
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, Scheme, scheme
@@ -19,6 +19,7 @@ from nandimg import Cut, FaultyNand, NandError, PowerCut
 
 PARTS = ("mapping", "validity", "placement", "cleaning")
 NONESUCH = "no-such-option"
+SECTOR = 512  #: bytes
 
 # --- names
 
@@ -187,12 +188,13 @@ def _churn(host: Host, rnd: random.Random, requests: int) -> None:
 
 
 def content(setting: Setting) -> Counts:
-    counts = {"requests": 0, "bytes": 0, "overwrites": 0}
-    geometry = setting.fitting(ROOMY)
-    for buffer in ("0", "1", "7", "64"):
+    counts = {"requests": 0, "bytes": 0, "overwrites": 0, "cache_hits": 0}
+    chips = [(setting.fitting(ROOMY), buffer, 0) for buffer in ("0", "1", "7", "64")]
+    chips += [(setting.fitting(LARGE_PAGES), buffer, cached) for buffer, cached in (("0", 0), ("2", 9), ("7", 200))]
+    for geometry, buffer, cached in chips:
         rnd = setting.chance("content", buffer)
         with Host(setting.spec, geometry, {"buffer": buffer}) as host:
-            host.open()
+            host.open(**_budget(host, cached))
             host.look("a blank device")
             for _ in range(setting.some(250, 5_000)):
                 counts["bytes"] += _ragged(host, rnd)
@@ -204,24 +206,48 @@ def content(setting: Setting) -> Counts:
             host.trim(0, geometry.logical_bytes)
             host.look("after a trim of the whole device")
             host.flush()
+            counts["cache_hits"] += host.device.ssd.cache.hits
             host.close(clean=False)
             host.open()
             host.look("after a trim of the whole device, a flush and a kill")
             host.sound("at the end")
             counts["requests"] += host.requests
+    need(counts["cache_hits"] > 0, "nothing was ever read from the data cache")
     return counts
 
 
+CACHE_SLOT = 20  #: bytes of the data cache beside each page
+
+
+def _budget(host: Host, cached: int) -> dict[str, int]:
+    """How to open a device whose budget leaves so many pages to the data cache, or more: its tables may grow."""
+    if not cached:
+        return {}
+    host.open()
+    host.close(clean=True)
+    tables = sum(packed for packed, _ in host.open().ssd.dram().values())  # as whoever opens it next has them
+    host.close(clean=True)
+    return {"dram": tables + TABLES_GROW + cached * (host.page + CACHE_SLOT)}
+
+
+TABLES_GROW = 32 << 10  #: bytes, on chips as small as these
+
+
 def _ragged(host: Host, rnd: random.Random) -> int:
-    """One request of any offset and length, then a read around it. Returns its bytes."""
+    """One request of any offset and length, or of sectors; then a read around it. Returns its bytes."""
     page, size = host.page, host.geometry.logical_bytes
     length = rnd.choice((0, 1, 7, page - 1, page, page + 1, 3 * page, 5 * page + 13, 40 * page))
-    offset = rnd.randrange(size - length + 1)
+    unit = 1
+    if rnd.random() < 0.4:  # what a host with sectors of 512 bytes asks for
+        unit, length = SECTOR, SECTOR * rnd.choice((1, 2, 3, 5, 7, 9, 40))
+    offset = rnd.randrange((size - length) // unit + 1) * unit
     kind = rnd.random()
-    if kind < 0.7:
+    if kind < 0.6:
         host.write(offset, rnd.randbytes(length))
-    elif kind < 0.9:
+    elif kind < 0.8:
         host.trim(offset, length)
+    elif kind < 0.9 and offset >= length:
+        host.copy(rnd.randrange((offset - length) // unit + 1) * unit, offset, length)
     else:
         host.flush()
     first, last = max(0, offset - page), min(size, offset + length + page)

@@ -10,7 +10,9 @@ from typing import Any, cast
 from flashfs.check.host import Host
 from flashfs.check.setting import ROOMY, Broken, Counts, Setting, need, same
 from flashfs.crash import campaign
+from flashfs.crash.programs import LARGE
 from flashfs.device import Front
+from flashfs.errors import FlashfsError
 from nandimg import Chip, Cut, FaultyNand, Nand, PowerCut
 from nandimg._faults import BASIC_SHAPES
 from nandimg._menu import Failures
@@ -20,6 +22,7 @@ from nandimg._menu import Failures
 #: tier, depth, its bound at either scale (cuts, or the programs' length of tier every), what it counts as
 CAMPAIGNS = (
     ("sweep", 1, 2_500, 100_000, "sweep"),
+    ("wide", 1, 60, 2_000, "wide"),
     ("random", 1, 500, 10_000, "random"),
     ("every", 1, 1, 2, "every"),
     ("every", 2, 1, 1, "every_depth_2"),
@@ -30,6 +33,9 @@ CAMPAIGNS = (
 def durability(setting: Setting) -> Counts:
     counts = {"cuts": 0, "cases": 0}
     for tier, depth, quick, full, name in CAMPAIGNS:
+        if tier == "wide" and not _fits_large_chips(setting):
+            counts[name] = 0  # it needs more flash to spare than they have
+            continue
         result = campaign.run(setting.spec, tier, setting.seed, setting.some(quick, full), depth=depth)
         for failure in result.failures[:1]:
             more = f" ({result.failed} of {result.cases} cases fail)" if result.failed > 1 else ""
@@ -39,6 +45,13 @@ def durability(setting: Setting) -> Counts:
         counts["cuts"] += result.cuts
         counts["cases"] += result.cases
     return counts
+
+
+def _fits_large_chips(setting: Setting) -> bool:
+    try:
+        return bool(setting.presets(tuple(LARGE)))
+    except FlashfsError:
+        return False
 
 
 # --- failing

@@ -16,6 +16,9 @@ TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-96", "tiny-96q")
 #: small, but with room: four dies, and enough blocks to spare for streams that are striped over two
 ROOMY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=440)
 
+#: the same with pages of eight sectors, and fewer of them
+LARGE_PAGES = replace(ROOMY, page_bytes=4096, blocks=40, lpas=260)
+
 Counts = dict[str, int]
 
 

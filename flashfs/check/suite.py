@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from flashfs.check import host_side, power, upkeep
+from flashfs.check import host_side, maps, power, upkeep
 from flashfs.check.setting import SCALES, Broken, Counts, Setting, Skipped
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
@@ -52,6 +52,8 @@ CHECKS = (
     Check("dram", "memory", "the structures sum to the total, and what is allocated is what they say", upkeep.dram, 2),
     Check("clean", "clean mounts", "after a clean unmount a mount reads a checkpoint and scans nothing",
           host_side.clean),
+    Check("maps", "large maps", "a clean mount finds each of some thousand LPAs where it was",
+          maps.maps),
     Check("idempotent", "recovery again", "a recovery comes out the same when it is done again, or cut and done again",
           power.idempotent, 4),
     Check("readonly", "read-only mounts", "not one byte of the image changes", host_side.readonly),

@@ -19,6 +19,7 @@ from flashfs.errors import UsageError
 if TYPE_CHECKING:
     from flashfs.crash.campaign import Result, State
 
+LARGE_COSTS = 10  #: times what a cut costs elsewhere, one of tier wide does, or more
 SHOWN = 10  #: failures of one campaign that are printed; --json has more
 
 app = typer.Typer(help="Cut the power, judge what is left.", invoke_without_command=True)
@@ -29,9 +30,11 @@ def command(
     context: typer.Context,
     ftl: Annotated[str | None, typer.Option(metavar="A,B,...", help="Which FTLs. Default: all.")] = None,
     tier: Annotated[
-        str, typer.Option(metavar="sweep|random|host|faults|every|kill,...", help="Kinds; see docs/crash.md.")
-    ] = "sweep,random,host",
-    cuts: Annotated[int, typer.Option(min=1, metavar="N", help="Cuts per FTL and tier: all but every, kill.")] = 10_000,
+        str, typer.Option(metavar="sweep|wide|random|host|faults|every|kill,...", help="Kinds; see docs/crash.md.")
+    ] = "sweep,wide,random,host",
+    cuts: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Cuts per FTL and tier: all but every, kill. Of wide, a tenth.")
+    ] = 10_000,
     every: Annotated[bool, typer.Option("--every", help="Tier every: all programs up to --length, no chance.")] = False,
     length: Annotated[int, typer.Option(min=0, max=8, metavar="N", help="Longest program of tier every.")] = 3,
     depth: Annotated[
@@ -88,7 +91,7 @@ def command(
                     with bar(f"{name} {system} {work}", rounds) as progress:
                         results.append(kills.run(name, seed, rounds, fs=system, writer=work, progress=progress))
             else:
-                bound = length if one == "every" else cuts
+                bound = length if one == "every" else max(1, cuts // LARGE_COSTS) if one == "wide" else cuts
                 begin = kept.find(name, one, seed, depth) if kept else campaign.Result(name, one, seed, next=start)
                 results.append(run_tier(begin, bound, depth, jobs, kept))
     report(results, as_json)
@@ -129,8 +132,21 @@ def report(results: list[Result], as_json: bool) -> None:
             if len(result.failures) > SHOWN or result.failed > len(result.failures):
                 more = max(result.failed, len(result.failures)) - min(SHOWN, len(result.failures))
                 show.line(f"{result.ftl} {result.tier}: {more:,} further failures")
+        for line in unmet(results):
+            show.line(line)
     if any(result.failures for result in results):
         raise typer.Exit(1)
+
+
+def unmet(results: list[Result]) -> list[str]:
+    """A line for each FTL of which some rare event was never met, in any of its tiers in memory."""
+    lines = []
+    for name in dict.fromkeys(result.ftl for result in results):
+        lists = [result.never_met() for result in results if result.ftl == name and hasattr(result, "never_met")]
+        missing = [event for event in lists[0] if all(event in one for one in lists)] if lists else []
+        if missing:
+            lines.append(f"{name}: never met: {', '.join(missing)}")
+    return lines
 
 
 COLUMNS = ("ftl", "tier", "fs", "writer", "cuts", "cases", "chosen", "recoveries_killed")  #: as far as a tier has them

@@ -19,7 +19,7 @@ cdef enum:
 cdef class WatchedNand(FaultyNand):
     """As a FaultyNand. ``watcher`` (or None) has two methods: ``before_operation(nand)``, called before each operation
     that counts (the next one is number ``operations + 1``), and ``before_sync(nand)``. In the first, ``perform_on`` may
-    be called, any number of times."""
+    be called, any number of times. A third is called if it is there: ``after_sync(nand)``."""
     cdef public object watcher
     cdef int pending
     cdef uint32_t block, page
@@ -120,4 +120,9 @@ cdef class WatchedNand(FaultyNand):
             with gil:
                 if self.watcher is not None:
                     self.watcher.before_sync(self)
-        return FaultyNand.sync(self, durable)
+        FaultyNand.sync(self, durable)
+        if durable and not self.dead and self.watcher is not None:
+            with gil:
+                if hasattr(self.watcher, "after_sync"):
+                    self.watcher.after_sync(self)
+        return 0

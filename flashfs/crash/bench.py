@@ -15,9 +15,11 @@ from typing import Any
 from flashfs import _ranges, _recovery
 from flashfs._fsck import cross_check
 from flashfs.crash._watched import WatchedNand
-from flashfs.crash.cases import Case, Failure, parse_program
+from flashfs.crash.cases import Case, Failure
+from flashfs.crash.events import Met, never_without_damage
 from flashfs.crash.judge import Judge
-from flashfs.device import ENGINE_OOB, build_ssd
+from flashfs.crash.words import Step, parse_program
+from flashfs.device import ENGINE_OOB, build_ssd, check_dram
 from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut, Geometry, PowerCut, memory_image
 from nandimg._chip import Chip
@@ -30,6 +32,7 @@ class Outcome:
     operations: list[int] = field(default_factory=list)
     cuts_hit: int = 0
     failure: Failure | None = None
+    met: dict[str, int] = field(default_factory=dict)  # rare events, and how often
 
 
 #: hears (what happened, operations in this life so far) for whoever wants to watch a replay
@@ -102,13 +105,25 @@ class Bench:
         self.recovering = self.closing = False
         self.judge = Judge(self.geometry.lpas, self.geometry.page_bytes)
         self.outcome = Outcome()
+        self.met = Met(self.scheme)
         self.nand = self.power_up(watcher)
-        self.ssd = build_ssd(self.scheme, self.options, self.nand, plp=case.plp)  # derives what is fixed at binding
+        self.ssd = self.build(self.options)  # derives what is fixed at binding
 
     def power_up(self, watcher: Any) -> WatchedNand:
         """The chip, and the first life's power."""
         chip = RACK.take(self.geometry, self.oob_bytes)
         return WatchedNand(chip, self.case.cuts, self.case.fail, watcher=watcher)
+
+    def build(self, options: dict[str, Any]) -> Any:
+        """The engine, as large as its budget allows; BindError if the tables do not fit that."""
+        ssd = build_ssd(self.scheme, options, self.nand, plp=self.case.plp)
+        check_dram(ssd, self.case.dram or None, self.case.ftl)
+        return ssd
+
+    def spend(self) -> None:
+        """What the tables leave of the budget is the data cache's."""
+        if self.case.dram:
+            self.ssd.set_budget(self.case.dram)
 
     def release(self) -> None:
         """Give the chip back; the bench is of no more use."""
@@ -127,6 +142,8 @@ class Bench:
         other.recovering = other.closing = False
         other.judge = self.judge.fork()
         other.outcome = Outcome()
+        other.met = Met(self.scheme)
+        other.ssd = None
         chip = RACK.take(self.geometry, self.nand.oob_bytes, like=self.nand.chip)
         other.nand = WatchedNand(chip, (Cut(1, shape),), self.nand.still_failing)
         other.nand.inherit(self.nand)
@@ -161,6 +178,8 @@ class Bench:
             self.fail(str(wrong))
         except Exception as error:
             self.fail(f"{type(error).__name__}: {error}")
+        self.met.take(self.ssd)
+        self.outcome.met = self.met.counts
         return self.outcome
 
     def fail(self, why: str) -> None:
@@ -200,15 +219,18 @@ class Bench:
 
     def format(self) -> None:
         self.ssd.format()
+        self.spend()
 
     def mount(self) -> None:
         """Power is there: recover, and check everything."""
-        self.ssd = build_ssd(self.scheme, dict(self.options), self.nand, plp=self.case.plp)
+        self.met.take(self.ssd)
+        self.ssd = self.build(dict(self.options))
         recovery = _recovery.Recovery(self.ssd)
         try:
             report = recovery.run()
         finally:  # a recovery that was cut has raised its alarms as well
             self.heard(recovery.work.alarms)
+        self.spend()
         if self.tell is not None:
             self.say(f"mounted {report.summary()}")
 
@@ -218,7 +240,11 @@ class Bench:
             raise Wrong(f"after recovery: an alarm, and nothing but the power had failed: {alarms[0]}")
 
     def next_step(self) -> None:
-        self.step(*self.steps[self.phase - 1])
+        step = self.steps[self.phase - 1]
+        if step.whole:
+            self.step(step.operation, step.lpa, step.n)
+        else:
+            self.step_in_parts(step)
 
     def step(self, operation: str, lpa: int, n: int) -> None:
         judge, page = self.judge, self.geometry.page_bytes
@@ -226,27 +252,47 @@ class Bench:
             data = b"".join([judge.will_write(x) for x in range(lpa, lpa + n)])
             _ranges.write_range(self.ssd, lpa * page, data)
             if self.case.plp:
-                self.protected(lpa, n)
+                self.protected(range(lpa, lpa + n))
         elif operation == "t":
             judge.will_trim(lpa, n)
             self.ssd.trim_pages(lpa, n)
+            self.met.trimmed(self.ssd)
         elif operation == "f":
             self.flush()
         elif operation == "i":
             self.ssd.idle()
+        elif operation == "R":
+            self.must_be_newest("while nothing happened")
         elif operation == "r":
             self.flush()
             self.ssd.checkpoint(True)
             self.mount()
 
+    def step_in_parts(self, step: Step) -> None:
+        """Requests that take pages in part, a copy, or many requests in one word."""
+        judge, page = self.judge, self.geometry.page_bytes
+        for offset, size in step.spans(page):
+            if step.operation == "w":
+                _ranges.write_range(self.ssd, offset, judge.will_write_bytes(offset, size))
+                if self.case.plp:
+                    self.protected(range(offset // page, -(-(offset + size) // page)))
+            elif step.operation == "t":
+                judge.will_trim_bytes(offset, size)
+                _ranges.trim_range(self.ssd, offset, size)
+                self.met.trimmed(self.ssd)
+            else:
+                target = step.target(page)
+                judge.will_copy(offset, target, size)
+                _ranges.copy_range(self.ssd, offset, target, size)
+
     def flush(self) -> None:
         self.ssd.sync_now()
         self.judge.flushed()
 
-    def protected(self, lpa: int, n: int) -> None:
+    def protected(self, lpas: range) -> None:
         """An acknowledged write with power-loss protection is safe."""
-        for x in range(lpa, lpa + n):
-            self.judge.settle(x)
+        for lpa in lpas:
+            self.judge.settle(lpa)
 
     # --- judging
 
@@ -268,7 +314,7 @@ class Bench:
         self.sound(when)
 
     def sound(self, when: str) -> None:
-        problems = self.ssd.check() + cross_check(self.ssd)
+        problems = self.ssd.check() + cross_check(self.ssd) + never_without_damage(self.scheme, self.ssd)
         if problems:
             raise Wrong(f"{when}: {problems[0]}")
 
@@ -288,7 +334,7 @@ def run_case(case: Case, tell: Tell | None = None) -> Outcome:
     from flashfs.crash.host import HostBench
     from flashfs.crash.hurt import HurtBench
 
-    bench = (HostBench if case.keeps else HurtBench if case.hurts else Bench)(case, tell)
+    bench = (HostBench if case.on_disk else HurtBench if case.hurts else Bench)(case, tell)
     try:
         return bench.play()
     finally:

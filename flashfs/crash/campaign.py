@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -21,9 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from flashfs.crash.events import names as event_names
 from flashfs.crash.forks import Tally
 from flashfs.crash.tiers import TIERS, TINY, Unit, random_program, random_setting, units, units_count
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.ftl import scheme
 
 __all__ = ["TIERS", "TINY", "Loss", "Result", "State", "random_program", "random_setting", "run", "units_count"]
 
@@ -68,6 +70,11 @@ class Result:
     failures: list[Loss] = field(default_factory=list)
     failed: int = 0
     next: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+
+    def never_met(self) -> list[str]:
+        """The rare events of the engine and of the scheme that none of its runs came by."""
+        return [name for name in event_names(scheme(self.ftl)) if not self.events[name]]
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -80,18 +87,22 @@ class Result:
             "seconds": round(self.seconds, 2),
             "seed": self.seed,
             "next": self.next,
+            "events": {name: self.events[name] for name in event_names(scheme(self.ftl)) if self.events[name]},
+            "never_met": self.never_met(),
         }
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Result:
         failures: list[Loss] = [Noted(**failure) for failure in saved["failures"]]
-        return cls(**{**saved, "failures": failures})
+        fields = {name: value for name, value in saved.items() if name != "never_met"}
+        return cls(**{**fields, "failures": failures, "events": Counter(saved.get("events", {}))})
 
     def add(self, unit: int, tally: Tally) -> None:
         self.cuts += tally.cuts
         self.cases += tally.cases
         self.failed += tally.failed
         self.failures += [Noted(one.why, one.replay, unit) for one in tally.failures[: KEPT - len(self.failures)]]
+        self.events.update(tally.met)
         self.next = unit + 1
 
 

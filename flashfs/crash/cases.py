@@ -1,35 +1,27 @@
 """One case: a chip, a scheme, a program of host requests, cuts; and the line that says all this.
 
-A program is a text such as ``w3 w4 f t3 w3+4 i r w5``:
-
-    wL    write page L          wL+N  write N pages from L on in one request
-    tL    trim page L           tL+N  trim N pages
-    f     flush                 i     idle: nothing, but housekeeping may run
-    r     clean unmount and mount again
-
-    xc    a page of the newest checkpoint is spoilt, xd its descriptor, xt a page of trims, xb the boot hints,
-    xh    the first page of a block with live pages, xp a live page; each with the power gone as well
+A program is a text such as ``w3 w4 f t3 w3+4 i r w5``; its words are in flashfs/crash/words.py.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flashfs.crash.words import SPOILS, parse_program
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut, Fault
 
-#: what is left of the image's sectors that changed since the last sync, when the host dies with the power:
-#: all or none of them, those of one region alone, the first or the last in the order of writing, the toss of a coin
-KEEPS = re.compile(r"all|none|tables|data|(first|last|coin)\.\d+")
+__all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
 
-
-#: words that spoil something in flash that no power cut could
-SPOILS = ("xc", "xd", "xt", "xb", "xh", "xp")
+#: what is left of the image's sectors that changed since the last sync, when the host dies with the power: all or none
+#: of them, those of one region alone, the first or the last in the order of writing, all but those of operations A to
+#: B, the toss of a coin; ``+marks``: what the chip noted in its block table once that sync was done is on the disk too
+KEEPS = re.compile(r"(all|none|tables|data|(first|last|coin)\.\d+|but\.\d+-\d+)(\+marks)?")
+DRAM_MOST = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +29,8 @@ class Case:
     """Everything that one run needs. ``cuts`` are for one life each: power goes at the first cut's operation, then,
     counted from the next power-up, at the second's, and so on. ``fail`` are operations that the chip reports failed;
     ``faults`` are what else goes wrong (nandimg.faults). ``keeps``, one for each cut, make it a case of the host tier:
-    the host dies at each cut, and of what it had not synced that much is left."""
+    the host dies at each cut, and of what it had not synced that much is left; it also dies behind each of the syncs
+    ``unsynced``, counted over all lives, which fail. ``dram`` is a budget in bytes, 0 for none."""
 
     ftl: str
     program: str
@@ -48,13 +41,17 @@ class Case:
     plp: bool = False
     keeps: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
+    dram: int = 0
+    unsynced: tuple[int, ...] = ()
 
     def line(self) -> str:
         """The one line that replays it."""
         parts = [f"ftl={shlex.quote(self.ftl)}", f"preset={self.preset}"]
         parts += [f"opt.{name}={value}" for name, value in self.options]
         parts += ["plp"] if self.plp else []
+        parts += [f"dram={self.dram}"] if self.dram else []
         parts += [f"fail={','.join(map(str, self.fail))}"] if self.fail else []
+        parts += [f"unsynced={','.join(map(str, self.unsynced))}"] if self.unsynced else []
         parts += [f"fault={fault}" for fault in self.faults]
         keeps = [f":{keep}" for keep in self.keeps] or [""] * len(self.cuts)
         parts += [f"cut={cut.at}:{cut.shape}{keep}" for cut, keep in zip(self.cuts, keeps, strict=True)]
@@ -64,6 +61,11 @@ class Case:
     def hurts(self) -> bool:
         """Whether more goes wrong in it than the power."""
         return bool(self.faults) or any(word.startswith("x") for word in self.program.split())
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether it is a case of the host tier, whose chip is a file."""
+        return bool(self.keeps or self.unsynced)
 
     @classmethod
     def parse(cls, line: str) -> Case:
@@ -81,15 +83,18 @@ class Case:
                 raise UsageError(f"replay line: {word!r} is not understood; see docs/crash.md") from None
         if case.preset not in PRESETS:
             raise UsageError(f"replay line: no preset is called {case.preset!r}")
-        if case.keeps and case.hurts:
+        if case.on_disk and case.hurts:
             raise UsageError("replay line: the host's death and other faults are cases of different tiers")
         if case.keeps and len(case.keeps) != len(case.cuts):
             raise UsageError("replay line: some cuts say what the host's disk kept, some do not; all or none would do")
         scheme(case.ftl)
-        pages = PRESETS[case.preset].geometry.lpas
-        for _, lpa, n in parse_program(case.program):
-            if lpa + n > pages:
-                raise UsageError(f"replay line: LPA {lpa + n - 1}: {case.preset} has {pages} pages")
+        geometry = PRESETS[case.preset].geometry
+        for step in parse_program(case.program):
+            if step.overlaps(geometry.page_bytes):
+                raise UsageError(f"replay line: a copy of LPA {step.lpa} onto itself")
+            if step.end(geometry.page_bytes) > geometry.logical_bytes:
+                last = (step.end(geometry.page_bytes) - 1) // geometry.page_bytes
+                raise UsageError(f"replay line: LPA {last}: {case.preset} has {geometry.lpas} pages")
         return case
 
 
@@ -102,8 +107,13 @@ def _with(case: Case, key: str, value: str) -> Case:
             raise ValueError(at)
         keeps = (*case.keeps, keep) if keep else case.keeps
         return replace(case, cuts=(*case.cuts, Cut(int(at), shape or "before")), keeps=keeps)
-    if key == "fail":
-        return replace(case, fail=tuple(int(part) for part in value.split(",")))
+    if key in ("fail", "unsynced"):
+        numbers = tuple(int(part) for part in value.split(","))
+        return replace(case, fail=numbers) if key == "fail" else replace(case, unsynced=numbers)
+    if key == "dram":
+        if not 0 <= int(value) <= DRAM_MOST:
+            raise ValueError(value)
+        return replace(case, dram=int(value))
     if key == "fault":
         return replace(case, faults=(*case.faults, Fault.parse(value)))
     if key == "plp":
@@ -117,17 +127,6 @@ def _with(case: Case, key: str, value: str) -> Case:
     if key == "program":
         return replace(case, program=value)
     raise KeyError(key)
-
-
-def parse_program(text: str) -> Iterator[tuple[str, int, int]]:
-    """(operation, LPA, pages) of each word; UsageError names a bad one."""
-    for word in text.split():
-        operation, where = word[0], word[1:]
-        first, plus, count = where.partition("+")
-        ranged = operation in "wt" and first.isdigit() and (not plus or count.isdigit())
-        if not ranged and word not in ("f", "i", "r", *SPOILS):
-            raise UsageError(f"program word {word!r}: wL, wL+N, tL, tL+N, f, i, r, {' or '.join(SPOILS)} would do")
-        yield (word, 0, 1) if operation == "x" else (operation, int(first or 0), int(count or 1))
 
 
 @dataclass(slots=True)

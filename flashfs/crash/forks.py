@@ -7,6 +7,7 @@ engine is shared or saved. So a cut costs what follows it and not what went befo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -29,10 +30,12 @@ class Tally:
     failed: int = 0
     first: int = 0  # the number of the cut that the first failure had
     failures: list[Failure] = field(default_factory=list)
+    met: Counter[str] = field(default_factory=Counter)  # rare events
 
     def add(self, outcome: Outcome, cuts: int) -> None:
         self.cuts += cuts
         self.cases += 1
+        self.met.update(outcome.met)
         if outcome.failure:
             self.failed += 1
             self.first = self.first or max(1, self.cuts)
@@ -50,7 +53,7 @@ class Forks:
 
     ``tail`` words of the program follow most cuts, all of it one cut of each operation (None: every one). ``first`` is
     the first phase that is cut. With ``depth`` 2 each recovery is cut as well, at each of its operations and ``SPAN``
-    more.
+    more. ``apart`` cuts one operation in so many, in one shape each: what a large chip can afford.
     """
 
     case: Case
@@ -58,6 +61,7 @@ class Forks:
     first: int = 0
     depth: int = 1
     rare: bool = False
+    apart: int = 1
     tally: Tally = field(default_factory=Tally)
     hear: Hear | None = None
 
@@ -75,16 +79,28 @@ class Forks:
     def cut(self, bench: Bench, depth: int) -> None:
         """Cut the operation that is about to happen on ``bench``."""
         at = bench.nand.operations + 1
+        if self.apart > 1:
+            self.sample(bench, at)
+            return
         for turn, shape in enumerate((*BASIC_SHAPES, RARE[at % len(RARE)]) if self.rare else BASIC_SHAPES):
             whole = self.tail is None or turn == at % len(BASIC_SHAPES)
-            fork = bench.fork(shape, None if whole else self.tail)
-            if depth < self.depth:
-                fork.nand.watcher = Stem(self, fork, depth + 1)
-            outcome = fork.play(forked=True)
-            fork.release()
-            self.tally.add(outcome, 1)
-            if self.hear:
-                self.hear(fork, outcome)
+            self.follow(bench.fork(shape, None if whole else self.tail), depth)
+
+    def sample(self, bench: Bench, at: int) -> None:
+        """The operation's turn comes once in ``apart``, and then each time with the next shape."""
+        turn, rest = divmod(at, self.apart)
+        if rest == 0:
+            self.follow(bench.fork(SHAPES[turn % len(SHAPES)], self.tail), self.depth)
+
+    def follow(self, fork: Bench, depth: int) -> None:
+        """Let a fork live to its end."""
+        if depth < self.depth:
+            fork.nand.watcher = Stem(self, fork, depth + 1)
+        outcome = fork.play(forked=True)
+        fork.release()
+        self.tally.add(outcome, 1)
+        if self.hear:
+            self.hear(fork, outcome)
 
 
 class Stem:

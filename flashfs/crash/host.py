@@ -2,13 +2,17 @@
 
 The image is a real file (one without a name, so that nothing is left behind), the chip is opened on it as a daemon
 would, and the bytes that a sync made durable are remembered. When a life ends, at an operation that a cut leaves in
-some shape, each 512-byte sector that has changed since is kept or lost; what is left is opened again.
+some shape, each 512-byte sector that has changed since is kept or lost; what is left is opened again. A life may also
+end because a sync failed: the device then takes no more changes, and what that sync was to write is on the disk or is
+not.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,9 +20,10 @@ from numpy.typing import NDArray
 
 import nandimg
 from flashfs.crash._watched import WatchedNand
-from flashfs.crash.bench import Bench
+from flashfs.crash.bench import Bench, Wrong
 
 SECTOR = 512
+REUSED = "a page that was flushed cannot be read"  #: what recovery says of a page that was dead, erased, written over
 
 Sectors = NDArray[np.uint8]  #: (sectors, SECTOR)
 
@@ -28,7 +33,9 @@ class HostBench(Bench):
 
     def power_up(self, watcher: Any) -> WatchedNand:
         """Make the image and bind it, which is durable when it is done."""
-        self.life = 0
+        self.life = self.syncs = 0
+        self.erase_lost = False
+        self.windows: list[list[tuple[int, int]]] = []  # of each life: operations at the last sync and at the next one
         self.file = os.memfd_create("flashfs-host", os.MFD_CLOEXEC)
         nandimg.create(self.path, self.geometry, force=True)
         self.image = nandimg.open_image(self.path)
@@ -45,8 +52,10 @@ class HostBench(Bench):
 
     def _watched(self, failing: Any) -> WatchedNand:
         self.durable = self._sectors()
+        self.marked = self.durable  # ... and as the chip noted it behind the last sync
         self.since = 0  # operations since the last sync
-        self.mark: Sectors | None = None
+        self.marks: dict[int, Sectors] = {}
+        self.windows.append([])
         return WatchedNand(self.image.chip, self.case.cuts[self.life :], failing, watcher=self)
 
     def _sectors(self) -> Sectors:
@@ -54,21 +63,71 @@ class HostBench(Bench):
         raw = os.pread(self.file, os.fstat(self.file).st_size, 0)
         return np.frombuffer(raw, dtype=np.uint8).reshape(-1, SECTOR)
 
+    def _erases(self) -> list[int]:
+        return [self.image.chip.erase_count(block) for block in range(self.geometry.blocks)]
+
     def before_operation(self, nand: WatchedNand) -> None:
         """Remember the image as it was after so many operations, if the way this life ends asks for it."""
-        kind, _, n = self.keep().partition(".")
-        if kind in ("first", "last") and self.since == int(n):
-            self.mark = self._sectors()
+        if self.since in self.wanted():
+            self.marks[self.since] = self._sectors()
         self.since += 1
 
+    def wanted(self) -> tuple[int, ...]:
+        """Counts of operations since the last sync at which the image is to be remembered."""
+        kind, _, numbers = self.keep().partition("+")[0].partition(".")
+        return tuple(map(int, numbers.split("-"))) if kind in ("first", "last", "but") else ()
+
     def before_sync(self, nand: WatchedNand) -> None:
-        """What is there now survives. The marks that the chip leaves in its block table after a sync do not."""
-        self.durable = self._sectors()
+        """What is there now survives, unless this sync fails. The marks that the chip leaves in its block table after a
+        sync do not."""
+        self.syncs += 1
+        if self.syncs in self.case.unsynced:
+            raise OSError(errno.EIO, "the sync failed, as was planned")
+        here = self.windows[-1]
+        here.append((here[-1][1] if here else 0, nand.operations))
+        self.durable = self.marked = self._sectors()
         self.since = 0
-        self.mark = None
+        self.marks = {}
+
+    def after_sync(self, nand: WatchedNand) -> None:
+        """The marks as well, if they are to survive."""
+        if self.keep().endswith("+marks"):
+            self.marked = self._sectors()
+
+    def attempt(self, action: Callable[[], None]) -> bool:
+        try:
+            return super().attempt(action)
+        except OSError as error:
+            if error.errno != errno.EIO or self.syncs not in self.case.unsynced:
+                raise
+        self.must_stand_still()
+        self.survive()
+        return False
+
+    def must_stand_still(self) -> None:
+        """A sync failed, and the next one would not say so again: no flush may be acknowledged any more."""
+        self.say("a sync failed")
+        try:
+            self.ssd.sync_now()
+        except OSError:
+            return
+        raise Wrong("a flush was acknowledged behind a sync that had failed")
+
+    def mount(self) -> None:
+        try:
+            super().mount()
+        except OSError as error:
+            if error.errno != errno.EIO or self.syncs not in self.case.unsynced:
+                raise
+            self.say("a sync failed, in the recovery")
+            self.power_on()
+            self.mount()
 
     def heard(self, alarms: list[str]) -> None:
-        """An erase that the power cut short, and whose beginning the host's disk lost, looks like damage."""
+        """Two things look like damage, and lose nothing: an erase that the power cut short, and whose beginning the
+        host's disk lost; and one that the disk lost as a whole, when it kept what was programmed behind it."""
+        if self.erase_lost:
+            alarms = [alarm for alarm in alarms if REUSED not in alarm]
         if all(cut.shape in ("before", "after") for cut in self.cuts):
             super().heard(alarms)
 
@@ -80,33 +139,44 @@ class HostBench(Bench):
         """Lose what is to be lost, and open what is left."""
         left = self.remains(self._sectors())
         failing = self.nand.still_failing
+        before = self._erases()
         self.image.close()
         os.pwrite(self.file, left.tobytes(), 0)
         self.image = nandimg.open_image(self.path)
+        self.erase_lost |= self._erases() != before
         self.life += 1
         self.nand = self._watched(failing)
 
     def remains(self, now: Sectors) -> Sectors:
         """What is on the disk when the host is back."""
-        kind, _, number = self.keep().partition(".")
-        mark = now if self.mark is None else self.mark
+        word, _, marks = self.keep().partition("+")
+        kind, _, number = word.partition(".")
+        old = self.marked if marks else self.durable
         if kind == "all":
             return now
         if kind == "first":
-            return mark
-        data_from = self.image.header.layout.data_at // SECTOR
+            return self.marks.get(int(number), now)
+        return np.where(self.kept(kind, number, old, now)[:, None], now, old)
+
+    def kept(self, kind: str, number: str, old: Sectors, now: Sectors) -> NDArray[np.bool_]:
+        """Which of the sectors, each as it is ``now``, are on the disk; of the others it has the ``old``."""
         at = np.arange(len(now))
         if kind == "last":
-            kept = (mark != now).any(axis=1)
-        elif kind == "coin":
+            kept: NDArray[np.bool_] = (self.marks.get(int(number), now) != now).any(axis=1)
+            return kept
+        if kind == "but":
+            first, end = (self.marks.get(n, now) for n in map(int, number.split("-")))
+            lost = (first != end).any(axis=1) & (end == now).all(axis=1)
+            return ~lost
+        if kind == "coin":
             rnd = random.Random(int(number))
             share = rnd.random()
-            changed = np.flatnonzero((self.durable != now).any(axis=1))
+            changed = np.flatnonzero((old != now).any(axis=1))
             kept = np.zeros(len(now), dtype=bool)
             kept[[sector for sector in changed.tolist() if rnd.random() < share]] = True
-        else:
-            kept = at >= data_from if kind == "data" else at < data_from if kind == "tables" else at < 0
-        return np.where(kept[:, None], now, self.durable)
+            return kept
+        data_from = self.image.header.layout.data_at // SECTOR
+        return at >= data_from if kind == "data" else at < data_from if kind == "tables" else at < 0
 
-    def protected(self, lpa: int, n: int) -> None:
+    def protected(self, lpas: range) -> None:
         """The NVRAM outlives the power, not the host: the file that stands for it is durable after a sync only."""

@@ -17,6 +17,7 @@ from flashfs import _ranges, _recovery
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
+from flashfs.crash.words import Step
 from flashfs.device import build_ssd
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandFilter, dress
@@ -45,9 +46,14 @@ class HurtJudge(Judge):
             del self._open[lpa]
 
     def allows(self, lpa: int, found: bytes) -> bool:
-        """Whether ``found`` is what the LPA reads as while nothing crashes."""
+        """Whether ``found`` is what the LPA reads as while nothing crashes. After a request that was refused it is what
+        a later one changes in part; a crash may yet decide otherwise."""
         versions = self._open[lpa] if lpa in self.unsure and lpa in self._open else [self._versions[lpa]]
-        return any(found == self.content(lpa, version) for version in versions)
+        for version in versions:
+            if found == self.content(lpa, version):
+                self._set(lpa, version)
+                return True
+        return False
 
     def take_older(self, lpa: int, found: bytes) -> bool:
         """Whether ``found`` is some older version; if so, it is what the LPA holds from now on."""
@@ -109,8 +115,7 @@ class HurtBench(Bench):
             raise Wrong(f"a request was refused: {error}")
         self.say(f"refused: {error}")
         if 0 < self.phase <= len(self.steps):
-            operation, lpa, n = self.steps[self.phase - 1]
-            self.judge.unsure |= set(range(lpa, lpa + n)) if operation in "wt" else set()
+            self.judge.unsure |= self.steps[self.phase - 1].pages(self.geometry.page_bytes)
         if self.ssd.failed or self.phase == 0 or self.phase > len(self.steps):
             self.mend()
             self.survive()
@@ -184,6 +189,10 @@ class HurtBench(Bench):
         if operation in "wt":
             self.judge.unsure -= set(range(lpa, lpa + n))
             self.lost -= set(range(lpa, lpa + n))
+
+    def step_in_parts(self, step: Step) -> None:
+        super().step_in_parts(step)
+        self.judge.unsure -= step.pages(self.geometry.page_bytes)
 
     # --- judging
 

@@ -2,20 +2,34 @@
 
 Version 0 is a hole (never written, or trimmed). A write or trim adds a version; an acknowledged flush makes the newest
 one the only one; a crash leaves whichever was found, and from then on only that one.
+
+A version is the content of a whole page. One that a request changed in part, or that was copied from elsewhere, is
+remembered byte for byte: after a crash it is there or it is not, whichever of its bytes were asked to change.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import lru_cache
 
 
-@lru_cache(1 << 15)
+@lru_cache
+def _places(page_bytes: int) -> tuple[bytes, bytes]:
+    """The low and the high bytes of the numbers of a page's 16-byte pieces."""
+    numbers = range(page_bytes // 16)
+    return bytes(n & 0xFF for n in numbers), bytes(n >> 8 for n in numbers)
+
+
+@lru_cache(1 << 13)
 def page_of(lpa: int, version: int, page_bytes: int) -> bytes:
-    """A page that says which one and which version it is, all over, so that a torn mix of two shows."""
+    """A page that says which one and which version it is, and at which place, all over: a torn mix of two shows, and so
+    do bytes that went to another place of their page."""
     if version == 0:
         return bytes(page_bytes)
-    return struct.pack("<QIHH", version, lpa, lpa * 7 & 0xFFFF, version * 13 & 0xFFFF) * (page_bytes // 16)
+    page = bytearray(struct.pack("<QIHH", version, lpa, 0, (lpa * 7 + version * 13) & 0xFFFF) * (page_bytes // 16))
+    page[12::16], page[13::16] = _places(page_bytes)
+    return bytes(page)
 
 
 class Judge:
@@ -25,13 +39,14 @@ class Judge:
     is more than one of them; of the others ``image`` says everything.
     """
 
-    __slots__ = ("_next", "_open", "_versions", "image", "page_bytes")
+    __slots__ = ("_made", "_next", "_open", "_versions", "image", "page_bytes")
 
     def __init__(self, pages: int, page_bytes: int) -> None:
         self.page_bytes = page_bytes
         self.image = bytearray(pages * page_bytes)
         self._versions = [0] * pages  # the newest of each page
         self._open: dict[int, list[int]] = {}  # all of a page that may hold more than one
+        self._made: dict[int, bytes] = {}  # the content of versions that no single write of a page made
         self._next = 1
 
     def fork(self) -> Judge:
@@ -41,19 +56,21 @@ class Judge:
         other.image = bytearray(self.image)
         other._versions = self._versions.copy()
         other._open = {lpa: versions.copy() for lpa, versions in self._open.items()}
+        other._made = self._made.copy()
         other._next = self._next
         return other
 
     def content(self, lpa: int, version: int) -> bytes:
         """The page that this version of ``lpa`` is."""
-        return page_of(lpa, version, self.page_bytes)
+        made = self._made.get(version)
+        return page_of(lpa, version, self.page_bytes) if made is None else made
 
     def _add(self, lpa: int, version: int) -> bytes:
         self._open.setdefault(lpa, [self._versions[lpa]]).append(version)
         return self._set(lpa, version)
 
     def _set(self, lpa: int, version: int) -> bytes:
-        page = page_of(lpa, version, self.page_bytes)
+        page = self.content(lpa, version)
         self._versions[lpa] = version
         self.image[lpa * self.page_bytes : (lpa + 1) * self.page_bytes] = page
         return page
@@ -63,6 +80,48 @@ class Judge:
         version = self._next
         self._next += 1
         return self._add(lpa, version)
+
+    def will_write_bytes(self, offset: int, size: int) -> bytes:
+        """A write of ``size`` bytes at ``offset`` begins. Returns what to write."""
+        for lpa, begin, end in self._pieces(offset, size):
+            if end - begin == self.page_bytes:
+                self.will_write(lpa)
+            else:
+                self._will_change(lpa, begin, page_of(lpa, self._next, self.page_bytes)[begin:end])
+        return bytes(self.image[offset : offset + size])
+
+    def will_trim_bytes(self, offset: int, size: int) -> None:
+        """A trim of ``size`` bytes at ``offset`` begins: they read zeros."""
+        for lpa, begin, end in self._pieces(offset, size):
+            if end - begin == self.page_bytes:
+                self.will_trim(lpa)
+            else:
+                self._will_change(lpa, begin, bytes(end - begin))
+
+    def will_copy(self, source: int, target: int, size: int) -> None:
+        """A copy of ``size`` bytes from ``source`` to ``target`` begins; the two do not overlap."""
+        data = bytes(self.image[source : source + size])
+        for lpa, begin, end in self._pieces(target, size):
+            at = lpa * self.page_bytes + begin - target
+            self._will_change(lpa, begin, data[at : at + end - begin])
+
+    def _pieces(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """(LPA, first byte, behind the last) of each page's part in a range."""
+        while size:
+            lpa, begin = divmod(offset, self.page_bytes)
+            end = min(self.page_bytes, begin + size)
+            yield lpa, begin, end
+            offset += end - begin
+            size -= end - begin
+
+    def _will_change(self, lpa: int, begin: int, data: bytes) -> None:
+        """The page as it is, but for ``data`` from byte ``begin`` on."""
+        page = self.image[lpa * self.page_bytes : (lpa + 1) * self.page_bytes]
+        page[begin : begin + len(data)] = data
+        version = self._next
+        self._next += 1
+        self._made[version] = bytes(page)
+        self._add(lpa, version)
 
     def will_trim(self, lpa: int, n: int = 1) -> None:
         """A trim begins."""
@@ -79,13 +138,13 @@ class Judge:
 
     def newest(self, lpa: int) -> bytes:
         """What a read without a crash must give."""
-        return page_of(lpa, self._versions[lpa], self.page_bytes)
+        return self.content(lpa, self._versions[lpa])
 
     def crashed(self, lpa: int, found: bytes) -> str | None:
         """Judge one page after a recovery; None if it is well, and then it is what it is."""
         allowed = self._open.get(lpa) or [self._versions[lpa]]
         for version in reversed(allowed):
-            if found == page_of(lpa, version, self.page_bytes):
+            if found == self.content(lpa, version):
                 self._open.pop(lpa, None)
                 self._set(lpa, version)
                 return None

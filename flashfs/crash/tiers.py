@@ -8,94 +8,30 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
 
-from flashfs.crash.bench import Bench, run_case
+from flashfs.crash.bench import run_case
 from flashfs.crash.cases import SPOILS, Case
 from flashfs.crash.forks import Forks, Tally
-from flashfs.errors import BindError, FlashfsError
-from flashfs.ftl import scheme
+from flashfs.crash.host import HostBench
+from flashfs.crash.programs import (
+    CROWDED,
+    LARGE,
+    STRIPED,
+    TINY,
+    presets_for,
+    random_program,
+    random_setting,
+)
 from nandimg import PRESETS, Cut, Fault
 from nandimg._faults import SHAPES
 
-TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p")
-CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
+__all__ = ["CROWDED", "TIERS", "TINY", "Tally", "Unit", "presets_for", "random_program", "random_setting", "units"]
+
 TAIL = 3  #: words that follow most cuts of a sweep
 SCATTERED = 25  #: cases in a unit of tier random
-OPTION_HIGH = 16
-
-# --- programs and settings
-
-
-def random_program(rnd: random.Random, pages: int, length: int) -> str:
-    """Mostly writes, of few pages and often the same ones; trims, flushes, idle moments, remounts."""
-    words = []
-    hot = [rnd.randrange(pages) for _ in range(3)]
-    for _ in range(length):
-        lpa = rnd.choice(hot) if rnd.random() < 0.3 else rnd.randrange(pages)
-        span = rnd.randint(1, min(4, pages - lpa))
-        kinds = (f"w{lpa}", f"w{lpa}+{span}", f"t{lpa}+{span}", "f", "i", "r")
-        words.append(rnd.choices(kinds, weights=(55, 10, 10, 13, 6, 6))[0])
-    return " ".join(words)
-
-
-def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
-    """Some choice of the engine's options, and of the scheme's own where they are few."""
-    options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
-    if rnd.random() < 0.2:
-        options.append(("wear_spread", 2))
-    if rnd.random() < 0.2:
-        options.append(("checkpoint_every", rnd.choice((4, 9))))
-    if rnd.random() < 0.1:
-        options.append(("gc_reserve", rnd.randint(1, 3)))
-    for option in scheme(ftl).options:
-        if rnd.random() >= 0.3:
-            continue
-        if option.choices or option.high <= OPTION_HIGH:
-            options.append((option.name, rnd.choice(option.choices or range(option.low, option.high + 1))))
-        elif not option.fixed:
-            options.append((option.name, rnd.choice((option.low, option.low + 1, option.default))))
-    return tuple(options)
-
-
-def random_setting(rnd: random.Random, ftl: str, preset: str) -> Case:
-    """A program on that chip with some choice of options, the scheme's own included; no cut yet."""
-    program = random_program(rnd, PRESETS[preset].geometry.lpas, rnd.choice((12, 24, 40, 90)))
-    if preset == CROWDED:
-        program = f"w0+{rnd.choice((256, 300))} {program}"
-    plp = rnd.random() < 0.15
-    case = Case(ftl, program, preset, options=random_options(rnd, ftl, plp), plp=plp)
-    for name in ("gc_reserve", "table_bytes"):
-        if name in dict(case.options) and not fits(case):
-            case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
-    return case
-
-
-def fits(case: Case) -> bool:
-    """Whether its options leave the chip large enough for its FTL."""
-    try:
-        Bench(case).release()
-    except BindError:
-        return False
-    return True
-
-
-@lru_cache
-def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
-    """Those that the FTL can be bound to; FlashfsError if there is none."""
-    found = []
-    for preset in among:
-        try:
-            Bench(Case(ftl, "", preset)).release()
-        except BindError as error:
-            why = error
-        else:
-            found.append(preset)
-    if not found:
-        raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")
-    return tuple(found)
-
+FILLED = {CROWDED: 900, STRIPED: 300}  #: operations that it takes to fill a chip, or nearly
+AIMED = 4  #: deaths of the host that are aimed at one program's syncs
+NEVER = 10**6  #: an operation that no case comes to
 
 # --- sweep
 
@@ -110,17 +46,42 @@ def _sweep(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
     return Forks(sweep_base(ftl, seed, unit), TAIL, depth=depth, rare=True).run()
 
 
+# --- wide
+
+WIDE_CUTS = 10  #: of a unit, about
+
+
+def wide_base(ftl: str, seed: int, unit: int) -> Case:
+    """The program of a unit of tier wide."""
+    presets = presets_for(ftl, tuple(LARGE))
+    return random_setting(random.Random(f"wide {ftl} {seed} {unit}"), ftl, presets[unit % len(presets)])
+
+
+def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
+    """The fill is not cut: it is the same in all units."""
+    base = wide_base(ftl, seed, unit)
+    whole = run_case(base)
+    if whole.failure:
+        tally = Tally()
+        tally.add(whole, 1)
+        return tally
+    left = whole.operations[-1] - PRESETS[base.preset].geometry.lpas
+    filled = max(1, len(LARGE[base.preset]))
+    return Forks(base, TAIL, first=filled + 1, depth=depth, apart=max(2, left // WIDE_CUTS)).run()
+
+
 # --- random
 
 
 def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier random: up to three lives, options, operations that fail."""
     rnd = random.Random(f"random {ftl} {seed} {unit}")
-    tiny, crowded = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED))
+    tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, STRIPED))[len(presets_for(ftl)) :]
     for _ in range(SCATTERED):
-        preset = CROWDED if CROWDED in crowded and rnd.random() < 0.1 else rnd.choice(tiny)
-        base = random_setting(rnd, ftl, preset)
-        filled = 900 if preset == CROWDED else 0  # operations that the fill takes, or nearly
+        preset = rnd.choice(filled_first) if filled_first and rnd.random() < 0.12 else rnd.choice(tiny)
+        aged = preset in tiny and rnd.random() < 0.1
+        base = random_setting(rnd, ftl, preset, aged=aged)
+        filled = FILLED.get(preset, rnd.randint(0, 4 * PRESETS[preset].geometry.lpas) if aged else 0)
         lives = tuple(
             Cut(at + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
             for at, mean in ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
@@ -144,17 +105,51 @@ def _run_all(cases: Iterator[Case]) -> Tally:
 # --- host
 
 
-
 def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
-    """The cases of a unit of tier host: up to four lives, each ended by the host's death."""
+    """The cases of a unit of tier host: up to four lives, each ended by the host's death, at any moment or between two
+    operations that only a sync keeps in order; and some by a sync that fails."""
     rnd = random.Random(f"host {ftl} {seed} {unit}")
     presets = presets_for(ftl)
-    for _ in range(SCATTERED):
-        base = random_setting(rnd, ftl, rnd.choice(presets))
-        means = (30, 12, 12, 12)[: rnd.randint(1, 4)]
-        lives = tuple(Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means)
+    striped = presets_for(ftl, (*TINY, STRIPED))[len(presets) :]
+    left = SCATTERED
+    while left > 0:
+        base = random_setting(rnd, ftl, rnd.choice(striped if striped and rnd.random() < 0.2 else presets))
         fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
-        yield replace(base, cuts=lives, keeps=tuple(_keep(rnd) for _ in lives), fail=fail)
+        base = replace(base, fail=fail)
+        cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))
+        yield from cases[:left]
+        left -= len(cases)
+
+
+def at_random(rnd: random.Random, base: Case) -> Case:
+    """Lives of any length. In one of eight a sync fails somewhere."""
+    means = (30, 12, 12, 12)[: rnd.randint(1, 4)]
+    lives = [Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means]
+    lives[0] = replace(lives[0], at=lives[0].at + FILLED.get(base.preset, 0))
+    unsynced = (rnd.randint(1, 12),) if rnd.random() < 0.125 else ()
+    return replace(base, cuts=tuple(lives), keeps=tuple(_keep(rnd) for _ in lives), unsynced=unsynced)
+
+
+def aimed(rnd: random.Random, base: Case) -> Iterator[Case]:
+    """The program is run once to learn between which operations the device syncs. Then the host dies behind the last
+    operation before one of those syncs, right after it, or somewhere between it and the one before; or the sync fails.
+    """
+    bench = HostBench(base)
+    outcome = bench.play()
+    windows = [(n, begin, end) for n, (begin, end) in enumerate(bench.windows[0], 1) if end > begin]
+    bench.release()
+    if outcome.failure or not windows:
+        yield base
+        return
+    for _ in range(AIMED):
+        number, begin, end = rnd.choice(windows)
+        at = rnd.choices((end, end + 1, rnd.randint(begin + 1, end), NEVER), weights=(45, 12, 33, 10))[0]
+        shape = "after" if at == end else _ending(rnd) if at < end else "before"
+        cuts, keeps = [Cut(at, shape)], [_keep(rnd) if at == end + 1 else _keep_since(rnd, min(at, end) - begin)]
+        for _ in range(rnd.choice((0, 0, 1, 2))):
+            cuts.append(Cut(int(rnd.expovariate(1 / 12)) + 1, _ending(rnd)))
+            keeps.append(_keep(rnd))
+        yield replace(base, cuts=tuple(cuts), keeps=tuple(keeps), unsynced=(number,) if at == NEVER else ())
 
 
 def _ending(rnd: random.Random) -> str:
@@ -162,13 +157,28 @@ def _ending(rnd: random.Random) -> str:
     return "after" if rnd.random() < 0.5 else rnd.choice(SHAPES)
 
 
+def _keep_since(rnd: random.Random, operations: int) -> str:
+    """So many operations since the last sync: their end without their beginning, or all but some in the middle."""
+    first = rnd.randrange(operations + 1)
+    kind = rnd.choices(("last", "but", "first", "any"), weights=(40, 30, 10, 20))[0]
+    if kind == "any":
+        return _keep(rnd)
+    keep = f"but.{first}-{rnd.randint(first, operations)}" if kind == "but" else f"{kind}.{first}"
+    return keep + "+marks" * (rnd.random() < 0.5)
+
+
 def _keep(rnd: random.Random) -> str:
     keep: str = rnd.choices(
-        ("coin", "none", "all", "tables", "data", "first", "last"), weights=(48, 10, 6, 8, 8, 10, 10)
+        ("coin", "none", "all", "tables", "data", "first", "last", "but"), weights=(44, 10, 6, 8, 8, 8, 10, 6)
     )[0]
     if keep == "coin":
-        return f"coin.{rnd.randrange(10**6)}"
-    return f"{keep}.{rnd.randint(1, 12)}" if keep in ("first", "last") else keep
+        keep = f"coin.{rnd.randrange(10**6)}"
+    elif keep in ("first", "last"):
+        keep = f"{keep}.{rnd.randint(1, 12)}"
+    elif keep == "but":
+        first = rnd.randint(0, 11)
+        keep = f"but.{first}-{rnd.randint(first + 1, 12)}"
+    return keep + "+marks" * (keep != "all" and rnd.random() < 0.3)
 
 
 def _host(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
@@ -196,11 +206,15 @@ def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     rnd = random.Random(f"faults {ftl} {seed} {unit}")
     presets = presets_for(ftl, tuple(preset for preset in TINY if preset != "tiny-8"))
     for _ in range(SCATTERED):
-        base = random_setting(rnd, ftl, rnd.choice(presets))
-        words = base.program.split()
         faults = tuple(random_fault(rnd) for _ in range(rnd.choice((0, 1, 1, 1, 2))))
-        for _ in range(rnd.choice((0, 0, 1, 2)) if faults else 1):
-            words.insert(rnd.randrange(len(words)), rnd.choice(SPOILS))
+        spoils = [rnd.choice(SPOILS) for _ in range(rnd.choice((0, 0, 1, 2)) if faults else 1)]
+        # who changes a part of a page that was damaged builds on what nobody knows: whole pages, then
+        damaged = bool(spoils) or any(fault.damaging for fault in faults)
+        aged = damaged and rnd.random() < 0.3  # so that what was damaged is moved
+        base = random_setting(rnd, ftl, rnd.choice(presets), odd=not damaged, aged=aged)
+        words = base.program.split()
+        for word in spoils:
+            words.insert(rnd.randrange(len(words)), word)
         power = range(rnd.choice((0, 0, 1, 2)))
         lives = tuple(Cut(int(rnd.expovariate(1 / 40)) + 1, rnd.choice(SHAPES)) for _ in power)
         yield replace(base, program=" ".join(words), faults=faults, cuts=lives)
@@ -302,10 +316,10 @@ class Unit:
 
 
 _RUN: dict[str, Callable[[str, int, int, int, int], Tally]] = {
-    "sweep": _sweep, "random": _random, "host": _host, "faults": _faults,
+    "sweep": _sweep, "wide": _wide, "random": _random, "host": _host, "faults": _faults,
 }  # fmt: skip
 
-TIERS = ("sweep", "every", "random", "host", "faults")
+TIERS = ("sweep", "wide", "every", "random", "host", "faults")
 
 
 def units(tier: str, ftl: str, seed: int, bound: int, depth: int = 1, start: int = 0) -> Iterator[Unit]:

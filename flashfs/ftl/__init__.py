@@ -74,6 +74,11 @@ class Scheme:
     function of the open device that returns plain dicts and lists; those of ``numbered`` are a function of the device
     and a number (None: whichever says most), and come with what is numbered. ``charts(device)``
     returns what the HTML page draws of it, a dict each; flashfs.ftl.charts makes them. ``origin`` says who brought it.
+
+    ``events`` are what seldom happens in its structures, and is wrong most easily when it does: how often each did in
+    this life of a device, as a function of its Ssd. A campaign of power cuts says which of them it never met.
+    ``damage_events`` happen only where a page cannot be read: without such damage they are a failure. ``tight`` are
+    values of options with which its tables have least room, for such a campaign to choose from.
     """
 
     name: str
@@ -94,6 +99,9 @@ class Scheme:
     views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     numbered: Mapping[str, tuple[str, Callable[[Any, int | None], Any]]] = field(default_factory=dict)
     charts: Callable[[Any], list[dict[str, Any]]] = field(default=lambda device: [])
+    events: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
+    damage_events: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
+    tight: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     origin: str = "flashfs"
     interpreted: bool = False  # its requests need the interpreter anyway
 

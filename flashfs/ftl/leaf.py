@@ -132,6 +132,17 @@ def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
     return charts.lines("Segments of a group", "LPA in the group", "page in the block", 255, shown[:BANDS_MOST], about)
 
 
+#: a group has 256 LPAs and is cut up from about 90 segments on; a region has 256 groups, and so 65,536 LPAs
+_EVENTS = {
+    "groups compacted": lambda ssd: ssd.mapping.compactions,
+    "look-ups that a segment misled": lambda ssd: ssd.mapping.mispredictions,
+    "leaves written": lambda ssd: ssd.mapping.pages.store.programs,
+    "leaves split": lambda ssd: ssd.mapping.pages.splits,
+    "leaves merged": lambda ssd: ssd.mapping.pages.merges,
+    "leaves loaded": lambda ssd: ssd.mapping.pages.loads,
+    "leaves evicted": lambda ssd: ssd.mapping.pages.evictions,
+}
+
 SCHEME = Scheme(
     name="leaftl",
     title="LeaFTL",
@@ -159,4 +170,7 @@ SCHEME = Scheme(
     views={"map": _map, "gmd": _gmd},
     numbered={"segments": ("GROUP", _group)},
     charts=_charts,
+    events=_EVENTS,
+    damage_events={"a translation page was made again": lambda ssd: ssd.mapping.pages.rebuilds},
+    tight={"table_bytes": (1, 1_500, 6_000, 15_000)},
 )  # fmt: skip

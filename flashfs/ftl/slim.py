@@ -11,6 +11,8 @@ from flashfs import _block_map
 from flashfs._defaults import PageBitmap
 from flashfs.ftl import Option, Scheme, charts, slimftl
 
+SHARED_MOST = 255  #: pages of a virtual block that lie in others: more are not counted
+
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     validity = PageBitmap(ssd)
@@ -112,6 +114,12 @@ def _vbt_map(device: Any, lines: list[dict[str, Any]]) -> dict[str, Any]:
     return charts.cells("Virtual block table", "VBA", fields, views, about)
 
 
+def _stuck(ssd: Any) -> int:
+    """Virtual blocks whose count of pages elsewhere has come to its end, and says no more than "some"."""
+    slim = ssd.mapping
+    return sum(slim.virtual_block(vba)["shared"] == SHARED_MOST for vba in range(slim.virtual_blocks))
+
+
 SCHEME = Scheme(
     name="slimftl",
     title="SlimFTL",
@@ -130,5 +138,10 @@ SCHEME = Scheme(
     describe_oob=_describe_oob,
     views={"map": _map, "hids": _histogram, "vbt": _vbt},
     charts=_charts,
+    events={
+        "pages placed elsewhere": lambda ssd: ssd.mapping.shared_pages,
+        "probes for a page placed elsewhere": lambda ssd: ssd.mapping.probes,
+        "counts of pages elsewhere that stick": _stuck,
+    },
     derive=lambda ssd, options: {"virtual_blocks": options["virtual_blocks"] or slimftl.virtual_blocks_for(ssd)},
 )  # fmt: skip

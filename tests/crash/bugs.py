@@ -271,4 +271,115 @@ BUGS: dict[str, Bug] = {
         "leaftl", Patch("flashfs/_table_pages", "        leaf.clean = False\n        self.written -= 1",
                         "        self.written -= 1"), ("leaftl",)
     ),
+    "a short write that zeroes the sector behind it": Bug(
+        "ranges", Patch("flashfs/_ranges", "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n",
+                        "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n"
+                        "                if (offset + take) % 512 == 0 and (offset + take) % ssd.page_bytes:\n"
+                        "                    memset(ssd.edge + offset % ssd.page_bytes + take, 0, 512)\n")
+    ),
+    "a trim that gives a page back of which it takes a part": Bug(
+        "ranges", Patch("flashfs/_ranges", "whole = 0 if offset % ssd.page_bytes else size // ssd.page_bytes\n",
+                        "whole = 0 if offset % ssd.page_bytes else (size + ssd.page_bytes - 1) // ssd.page_bytes\n"
+                        "        size = max(size, whole * ssd.page_bytes)\n")
+    ),
+    "a copy of a hole that leaves what was at its target": Bug(
+        "ranges", Patch("flashfs/_ranges", "            if seek_mapped(ssd, source, part, True) < part or "
+                        "ssd.is_mapped(<uint32_t> (target // ssd.page_bytes)):\n",
+                        "            if seek_mapped(ssd, source, part, True) < part:\n")
+    ),
+    "a data cache that keeps the last page of a short trim": Bug(
+        "data cache", Patch("flashfs/_core", "                for i in range(part):\n"
+                            "                    self.cache.drop(lpa + i)\n",
+                            "                for i in range(part - (1 < part < 8)):\n"
+                            "                    self.cache.drop(lpa + i)\n")
+    ),
+    "a data cache that files a page under its neighbour": Bug(
+        "data cache", Patch("flashfs/_reader", "self.cache.put_run(lpas + i, run, into)",
+                            "self.cache.put_run(lpas + i - (i > 0), run, into)")
+    ),
+    "a data cache that keeps what is written past the buffer": Bug(
+        "data cache", Patch("flashfs/_core", "            if self.cache.slots:\n"
+                            "                self.cache.put_run(lpas + done, part, data)\n",
+                            "            if self.cache.slots:\n"
+                            "                self.cache.put_run(lpas + done, part - (part > 1), data)\n"
+                            "                if part > 1:\n"
+                            "                    self.cache.put(lpas[done + part - 1])\n")
+    ),
+    "a full list of trims whose last one is replaced": Bug(
+        "metadata log", Patch("flashfs/_core",
+                              "                self.meta.log_trims()  # before anything is changed: it may fail\n",
+                              "                if self.meta.pending_room == 255:\n"
+                              "                    self.meta.pending_n -= 1\n"
+                              "                else:\n"
+                              "                    self.meta.log_trims()\n")
+    ),
+    "a trim record that grows over a write in between": Bug(
+        "metadata log", Patch("flashfs/_metalog", "return last.seq == seq and last.lpa + last.n == lpa",
+                              "return last.lpa + last.n == lpa")
+    ),
+    "a trim page that says one record less": Bug(
+        "metadata log", Patch("flashfs/_metalog", "        memcpy(self.page + 4, &self.pending_n, 4)\n",
+                              "        if self.pending_n > 31:\n            self.pending_n -= 1\n"
+                              "        memcpy(self.page + 4, &self.pending_n, 4)\n")
+    ),
+    "a trim of what is in the NVRAM, off the record": Bug(
+        "write buffer", Patch("flashfs/_core", "any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram",
+                              "self.buffer.drop(lpa + i)")
+    ),
+    "NVRAM slots that are used again before the next sync": Bug(
+        "write buffer", Patch("flashfs/_core",
+                              "        if self.buffer.in_nvram:\n            self.barrier()  # from here",
+                              "        if False:\n            self.barrier()  # from here")
+    ),
+    "a checkpoint that names pages that were not synced": Bug(
+        "core", Patch("flashfs/_core", "self.sync_image()  # a checkpoint may only name what",
+                      "pass  # a checkpoint may only name what")
+    ),
+    "a mount mark that is not synced": Bug(
+        "core", Patch("flashfs/_core", "            self.meta.mark_mounted()\n        self.pad_pairs()\n"
+                      "        self.sync_image()\n", "            self.meta.mark_mounted()\n        self.pad_pairs()\n")
+    ),
+    "marks of a sync that are made before it": Bug(
+        "chip", Patch("nandimg/_chip", "        if self.path is not None and fdatasync(self.fd) != 0:\n",
+                      "        for i in range(self.blocks):\n"
+                      "            if self.mark(i) + 1 < <uint32_t> self.pages_per_block and self.mark(i):\n"
+                      "                self.write_entry(i, self.erases(i), self.mark(i) + 1, self.health(i))\n"
+                      "        if self.path is not None and fdatasync(self.fd) != 0:\n")
+    ),
+    "a page that was lost and is moved as if it were whole": Bug(
+        "mover", Patch("flashfs/_mover", "        oob.flags |= FLAG_LOST\n", "")
+    ),
+    "a leaf that is one group short after a split": Bug(
+        "leaftl", Patch("flashfs/_table_pages", "leaf.n = <uint16_t> (old.first + old.n - end)\n",
+                        "leaf.n = <uint16_t> (old.first + old.n - end - 1)\n"), ("leaftl",)
+    ),
+    "a leaf in flash that says one group less": Bug(
+        "leaftl", Patch("flashfs/_table_pages", "        word = <uint16_t> (group - first)\n",
+                        "        word = <uint16_t> (group - first - (first > 0 and group - first > 1))\n"), ("leaftl",)
+    ),
+    "a leaf that swallows only one of those it replaces": Bug(
+        "leaftl", Patch("flashfs/_table_pages",
+                        "        while gone < region.n and <uint32_t> region.leaves[gone].first + ",
+                        "        if gone < region.n and <uint32_t> region.leaves[gone].first + "), ("leaftl",)
+    ),
+    "a changed leaf that is evicted": Bug(
+        "leaftl", Patch("flashfs/_table_pages", "if leaf.clean and leaf.here and not self.was_used",
+                        "if leaf.here and not self.was_used"), ("leaftl",)
+    ),
+    "a leaf of which only the first page is superseded": Bug(
+        "leaftl", Patch("flashfs/_table_pages",
+                        "                self.store.supersede(region.homes[at * self.span + k])\n"
+                        "                region.homes[at", "                if k == 0:\n"
+                        "                    self.store.supersede(region.homes[at * self.span])\n"
+                        "                region.homes[at"), ("leaftl",)
+    ),
+    "a count of pages elsewhere that does not stick": Bug(
+        "slimftl", Patch("flashfs/ftl/slimftl", "        if count != SHARED_MOST:\n", "        if True:\n"),
+        ("slimftl",)
+    ),
+    "a page elsewhere that is not counted off": Bug(
+        "slimftl", Patch("flashfs/ftl/slimftl", "                self.count_shared(home, -1)\n",
+                         "                self.count_shared(home, -2 if self.shared_from(home) > 100 else -1)\n"),
+        ("slimftl",)
+    ),
 }  # fmt: skip

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flashfs import cli
 from flashfs.crash import Case, run_case
 from flashfs.crash.cases import Failure, parse_program
+from flashfs.crash.words import Step
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, Cut
@@ -19,7 +20,8 @@ from nandimg._faults import SHAPES
 WORDS = st.one_of(
     st.builds(lambda kind, lpa: f"{kind}{lpa}", st.sampled_from("wt"), st.integers(0, 99)),
     st.builds(lambda kind, lpa, n: f"{kind}{lpa}+{n}", st.sampled_from("wt"), st.integers(0, 99), st.integers(1, 9)),
-    st.sampled_from("fir"),
+    st.sampled_from("firR"),
+    st.sampled_from(("w3.2+9", "t0:1+77", "c0-50+9", "c1.3-90.0+5", "t1+30/2")),
 )
 CASES = st.builds(
     Case,
@@ -30,6 +32,8 @@ CASES = st.builds(
     options=st.lists(st.tuples(st.sampled_from(("buffer", "wear_spread")), st.integers(0, 99).map(str))).map(tuple),
     fail=st.lists(st.integers(1, 999)).map(tuple),
     plp=st.booleans(),
+    dram=st.integers(0, 10**9),
+    unsynced=st.just(()) | st.just((3, 9)),
 )
 
 
@@ -48,13 +52,23 @@ def test_a_failure_prints_a_command_that_a_shell_reads_back() -> None:
 
 
 def test_programs() -> None:
-    assert list(parse_program("w3 t4+2 f i r")) == [
-        ("w", 3, 1), ("t", 4, 2), ("f", 0, 1), ("i", 0, 1), ("r", 0, 1),
+    assert list(parse_program("w3 t4+2 f i r R")) == [
+        Step("w", 3), Step("t", 4, 2), Step("f"), Step("i"), Step("r"), Step("R"),
+    ]  # fmt: skip
+    assert list(parse_program("w3.1+9 t0:7+2 c4.1-9.3+8 w1+5/2")) == [
+        Step("w", 3, 9, 512, 1), Step("t", 0, 2, 1, 7), Step("c", 4, 8, 512, 1, 9, 3), Step("w", 1, 5, apart=2),
     ]  # fmt: skip
     assert list(parse_program("")) == []
 
 
-@pytest.mark.parametrize("word", ["w", "x3", "w3+", "w+2", "w-1", "f3", "t1.5", "W1", "ff"])
+#: words that say nothing
+BAD = (
+    "w", "x3", "w3+", "w+2", "w-1", "f3", "t1.5x",
+    "w0+0", "w1+2/0", "w1.2+3/4", "c1-5", "c1.2-5+1", "W1", "ff",
+)
+
+
+@pytest.mark.parametrize("word", BAD)
 def test_a_bad_word_is_named(word: str) -> None:
     with pytest.raises(UsageError, match="program word") as caught:
         list(parse_program(f"w1 {word}"))
@@ -72,6 +86,12 @@ def test_a_bad_word_is_named(word: str) -> None:
         ("what=ever program=f", "what=ever"),
         ("program='w1 q'", "'q'"),
         ("preset=tiny-8 program='w6+2 t7+2'", "tiny-8 has 8 pages"),
+        ("preset=tiny-16k program='w55.7+2'", "LPA 56: tiny-16k has 56 pages"),
+        ("preset=tiny-16k program='c0-54+3'", "LPA 56"),
+        ("preset=tiny-16k program='c3.0-4.0+9'", "a copy of LPA 3 onto itself"),
+        ("dram=-1 program=f", "dram=-1"),
+        ("unsynced=x program=f", "unsynced=x"),
+        ("unsynced=1 fault=eio=3 program=f", "different tiers"),
     ],
 )
 def test_a_bad_line_names_the_word(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

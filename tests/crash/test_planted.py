@@ -18,7 +18,7 @@ from flashfs.ftl import SCHEMES
 
 SEED = 11
 #: what is asked, in this order, until a tier catches it: cuts, or the programs' length in tier every
-BOUNDS = {"sweep": 4_000, "random": 2_000, "every": 2, "host": 6_000}
+BOUNDS = {"sweep": 4_000, "random": 2_000, "every": 2, "host": 6_000, "wide": 1_000, "faults": 3_000}
 PATCHES = {name: bug for name, bug in bugs.BUGS.items() if isinstance(bug.how, bugs.Patch)}
 PLANTS = {name: bug for name, bug in bugs.BUGS.items() if name not in PATCHES}
 QUICK = "a protected slot that is written over"  #: its module is the quickest to build

@@ -221,10 +221,10 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["crash", "--cuts", "60", "--seed", "7", "--jobs", "1", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["ftl"], row["tier"]) for row in rows] == [
-        (ftl, tier) for ftl in SCHEMES for tier in ("sweep", "random", "host")
+        (ftl, tier) for ftl in SCHEMES for tier in ("sweep", "wide", "random", "host")
     ]
     for row in rows:
-        assert row["cuts"] >= 60
+        assert row["cuts"] >= (6 if row["tier"] == "wide" else 60)
         assert row["failures"] == []
         assert row["seed"] == 7
         assert row["seconds"] > 0
@@ -251,7 +251,7 @@ def test_the_command_begins_with_a_unit(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--tier", "nonesuch"], "--tier nonesuch: there is sweep, every, random, host, faults, kill"),
+        (["--tier", "nonesuch"], "--tier nonesuch: there is sweep, wide, every, random, host, faults, kill"),
         (["--ftl", "nonesuch"], "nonesuch"),
         (["--from", "3", "--state", "x"], "--state and --from"),
     ],

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from flashfs import inspect
-from flashfs.crash import Case, campaign, run_case, tiers
+from flashfs.crash import Case, campaign, programs, run_case
 from flashfs.crash.forks import Forks
 from flashfs.device import Device
 from flashfs.errors import BindError
@@ -321,18 +321,18 @@ def test_dump_explains_translation_pages(tmp_path: Path) -> None:
                 assert shown["content"]["leaf"] == f"groups {row['first_group']} to {last}"
 
 
-@pytest.mark.parametrize("tier", ["sweep", "random", "host", "faults"])
-def test_power_cuts_with_a_table_in_flash(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
+@pytest.mark.parametrize(("tier", "cuts"), [("sweep", 3_000), ("random", 2_000), ("host", 1_200), ("faults", 1_200)])
+def test_power_cuts_with_a_table_in_flash(monkeypatch: pytest.MonkeyPatch, tier: str, cuts: int) -> None:
     """As tests/crash has them, but every case keeps its table in translation pages."""
-    options = tiers.random_options
+    options = programs.random_options
 
     def with_pages(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
         return tuple({**dict(options(rnd, ftl, plp)), "table_bytes": rnd.choice((1, 1, 200, 600))}.items())
 
-    monkeypatch.setattr(tiers, "random_options", with_pages)
-    result = campaign.run("leaftl", tier, 2026, 3_000)
+    monkeypatch.setattr(programs, "random_options", with_pages)
+    result = campaign.run("leaftl", tier, 2026, cuts)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
-    assert result.cuts >= 3_000
+    assert result.cuts >= cuts
 
 
 #: what a trim since the checkpoint means may be gone, and a translation page may live in its place by now

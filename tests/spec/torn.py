@@ -41,7 +41,8 @@ def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
             try:
                 ssd = ssd or mount()
                 while steps:
-                    ssd = _step(ssd, mount, *steps.pop(0), geometry.page_bytes)
+                    step = steps.pop(0)
+                    ssd = _step(ssd, mount, step.operation, step.lpa, step.n, geometry.page_bytes)
             except PowerCut:
                 left -= 1
                 if left == 0:

@@ -1,0 +1,60 @@
+"""Rare events: what a campaign must have met if its passing is to say anything about how it was borne.
+
+Those of the engine are here; a scheme brings its own with its entry in the registry (``Scheme.events``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flashfs.ftl import Scheme
+
+
+def _programs(cause: str) -> Callable[[Any], int]:
+    """Pages programmed for that cause."""
+    return lambda ssd: int(ssd.operations()[1]["program"].get(cause, 0))
+
+
+FULL_LIST = "lists of trims that were full"
+#: each as a function of one life's Ssd
+ENGINE: Mapping[str, Callable[[Any], int]] = {
+    "pages moved by cleaning": _programs("gc"),
+    "pages moved by wear levelling": _programs("wear"),
+    "pages moved out of a failed block": _programs("retire"),
+    "pages of trims": lambda ssd: ssd.meta.trim_pages_n,
+    "reads from the data cache": lambda ssd: ssd.cache.hits,
+}
+
+
+def names(of: Scheme) -> list[str]:
+    """Every event that a campaign of this scheme can meet."""
+    return [*ENGINE, FULL_LIST, *of.events]
+
+
+class Met:
+    """Counts events over the lives of one run."""
+
+    __slots__ = ("counts", "of")
+
+    def __init__(self, of: Scheme) -> None:
+        self.of = of
+        self.counts: Counter[str] = Counter()
+
+    def take(self, ssd: Any) -> None:
+        """A life has ended; ``ssd`` is None if it never began."""
+        if ssd is None:
+            return
+        for events in (ENGINE, self.of.events):
+            for name, count in events.items():
+                self.counts[name] += count(ssd)
+
+    def trimmed(self, ssd: Any) -> None:
+        """A trim is done."""
+        self.counts[FULL_LIST] += ssd.meta.pending_n == ssd.meta.pending_room
+
+
+def never_without_damage(of: Scheme, ssd: Any) -> list[str]:
+    """What happened and may not, since nothing but the power failed."""
+    return [f"{name}, and no page was damaged" for name, count in of.damage_events.items() if count(ssd)]

@@ -1,0 +1,199 @@
+"""What chance makes of a seed: programs of host requests, and the settings that they run in."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from flashfs.crash.bench import Bench
+from flashfs.crash.cases import Case
+from flashfs.crash.words import SECTOR
+from flashfs.errors import BindError, FlashfsError
+from flashfs.ftl import scheme
+from nandimg import PRESETS, Geometry
+
+TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
+CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
+STRIPED = "tiny-96q"  #: written over and over first, until streams that are several blocks wide want for space
+#: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
+#: have pages to split and to merge, counts of pages that a hash had to place elsewhere come to their end
+LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
+OPTION_HIGH = 16
+GROUP = 256  #: LPAs that a scheme may treat as one: requests around its borders are of use
+CACHE_SLOT = 20  #: bytes of the data cache beside each page
+
+
+def random_program(rnd: random.Random, pages: int, length: int, page_bytes: int = 0) -> str:
+    """Mostly writes, of few pages and often the same ones; trims, flushes, idle moments, remounts. With the page's
+    size, requests also take pages in part, and there are copies, rows of single trims and looks at everything."""
+    words = []
+    hot = [rnd.randrange(pages) for _ in range(3)]
+    for _ in range(length):
+        lpa = rnd.choice(hot) if rnd.random() < 0.3 else rnd.randrange(pages)
+        if page_bytes and rnd.random() < 0.25:
+            words.append(odd_word(rnd, pages, page_bytes, lpa))
+            continue
+        span = rnd.randint(1, min(4, pages - lpa))
+        kinds = (f"w{lpa}", f"w{lpa}+{span}", f"t{lpa}+{span}", "f", "i", "r")
+        words.append(rnd.choices(kinds, weights=(55, 10, 10, 13, 6, 6))[0])
+    return " ".join(words)
+
+
+def odd_word(rnd: random.Random, pages: int, page_bytes: int, lpa: int, most: int = 4) -> str:
+    """A request that takes pages in part, a copy, a row of requests of one page each, a look at everything."""
+    kind = rnd.choices(("part", "copy", "row", "look"), weights=(50, 20, 10, 20))[0]
+    if kind == "part":
+        return rnd.choice("wwt") + part_of(rnd, pages, page_bytes, lpa, most)
+    if kind == "copy" and pages > 2:
+        return copy_word(rnd, pages, page_bytes, most)
+    if kind == "row":
+        apart = rnd.choice((2, 2, 3))
+        count = rnd.randint(1, min(4 * most, (pages - 1 - lpa) // apart + 1))
+        return f"{rnd.choice('wtt')}{lpa}+{count}/{apart}"
+    return "R"
+
+
+def part_of(rnd: random.Random, pages: int, page_bytes: int, lpa: int, most: int) -> str:
+    """Some sectors or bytes from somewhere in ``lpa`` on: of one page twice in three times."""
+    sign, unit = rnd.choice(((".", SECTOR), (".", SECTOR), (":", 1))) if page_bytes > SECTOR else (":", 1)
+    room = page_bytes // unit
+    at = rnd.randrange(room)
+    left = room - at if rnd.random() < 0.67 else (min(pages - lpa, most) - 1) * room + room - at
+    return f"{lpa}{sign}{at}+{rnd.randint(1, left)}"
+
+
+def copy_word(rnd: random.Random, pages: int, page_bytes: int, most: int) -> str:
+    """From one half of the device to the other: pages, or sectors of any alignment."""
+    n = rnd.randint(1, max(1, min(most, pages // 2 - 1)))
+    low, high = rnd.randrange(pages // 2 - n + 1), rnd.randrange(pages // 2, pages - n + 1)
+    source, target = rnd.choice(((low, high), (high, low)))
+    if page_bytes == SECTOR or rnd.random() < 0.5 or n == 1:
+        return f"c{source}-{target}+{n}"
+    room = page_bytes // SECTOR
+    count = rnd.randint(1, (n - 1) * room)
+    return f"c{source}.{rnd.randrange(room)}-{target}.{rnd.randrange(room)}+{count}"
+
+
+def wide_program(rnd: random.Random, geometry: Geometry, length: int, order: tuple[int, ...] = ()) -> str:
+    """A device that was filled, group by group if there is an order, and then long requests, rows of trims that fill
+    lists, and what random programs have; often around the borders of groups of LPAs."""
+    pages = geometry.lpas
+    words = [f"w{group * GROUP}+{min(GROUP, pages - group * GROUP)}" for group in order] or [f"w0+{pages}"]
+    words += [f"w0+{pages}"] * (rnd.random() < 0.3)  # then cleaning is near
+    words += ["f"] * (rnd.random() < 0.8)
+    for _ in range(length):
+        lpa = near(rnd, pages)
+        kind = rnd.choices(("write", "row", "trims", "trim", "few", "odd"), weights=(20, 12, 14, 8, 30, 16))[0]
+        apart = rnd.choice((2, 2, 3, 7))
+        count = rnd.randint(1, min(400, (pages - 1 - lpa) // apart + 1))
+        if kind == "write":
+            words.append(f"w{lpa}+{rnd.randint(1, min(pages - lpa, rnd.choice((20, 300))))}")
+        elif kind == "trims" and rnd.random() < 0.4:
+            words.append(f"t{rnd.randrange(8)}+{(pages - 8) // 2}/2")
+        elif kind in ("row", "trims"):
+            words.append(f"{'w' if kind == 'row' else 't'}{lpa}+{count}/{apart}")
+        elif kind == "trim":
+            words.append(f"t{lpa}+{rnd.randint(1, min(pages - lpa, rnd.choice((2, 40, 300))))}")
+        elif kind == "few":
+            words.append(random_program(rnd, pages, 1))
+        else:
+            words.append(odd_word(rnd, pages, geometry.page_bytes, lpa, 16))
+    return " ".join(words)
+
+
+def aged_program(rnd: random.Random, pages: int, length: int) -> str:
+    """A device that was written more than twice over, and then writes of few pages with hardly a flush: the device has
+    to clean, and to sync on its own account."""
+    words = [f"w0+{pages}", f"w0+{pages}", f"w0+{rnd.randint(pages // 5, pages)}"]
+    for _ in range(length):
+        lpa = rnd.randrange(pages)
+        kinds = (f"w{lpa}+{rnd.randint(1, min(6, pages - lpa))}", "f", f"t{lpa}", "i")
+        words.append(rnd.choices(kinds, weights=(88, 4, 4, 4))[0])
+    return " ".join(words)
+
+
+def near(rnd: random.Random, pages: int) -> int:
+    """An LPA, often one near the border of a group."""
+    if rnd.random() < 0.6:
+        return rnd.randrange(pages)
+    return min(pages - 1, max(0, rnd.randrange(0, pages + 1, GROUP) + rnd.randint(-3, 3)))
+
+
+def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
+    """Some choice of the engine's options, and of the scheme's own where they are few."""
+    options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
+    if rnd.random() < 0.2:
+        options.append(("wear_spread", 2))
+    if rnd.random() < 0.2:
+        options.append(("checkpoint_every", rnd.choice((4, 9))))
+    if rnd.random() < 0.1:
+        options.append(("gc_reserve", rnd.randint(1, 3)))
+    for option in scheme(ftl).options:
+        if rnd.random() >= 0.3:
+            continue
+        if option.choices or option.high <= OPTION_HIGH:
+            options.append((option.name, rnd.choice(option.choices or range(option.low, option.high + 1))))
+        elif not option.fixed:
+            options.append((option.name, rnd.choice((option.low, option.low + 1, option.default))))
+    return tuple(options)
+
+
+def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = True, aged: bool = False) -> Case:
+    """A program on that chip with some choice of options, the scheme's own included, and of a budget; no cut yet.
+    Without ``odd`` its requests are of whole pages. ``aged``: the chip has to be cleaned."""
+    geometry = PRESETS[preset].geometry
+    if preset in LARGE:
+        program = wide_program(rnd, geometry, rnd.choice((12, 24, 40)), LARGE[preset])
+    elif preset == STRIPED or aged:
+        program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120)))
+    else:
+        length = rnd.choice((12, 24, 40, 90))
+        program = random_program(rnd, geometry.lpas, length, geometry.page_bytes if odd else 0)
+    if preset == CROWDED:
+        program = f"w0+{rnd.choice((256, 300))} {program}"
+    plp = rnd.random() < 0.15
+    case = Case(ftl, program, preset, options=random_options(rnd, ftl, plp), plp=plp)
+    if preset in LARGE and rnd.random() < 0.7:
+        tight = {name: rnd.choice(values) for name, values in scheme(ftl).tight.items()}
+        case = replace(case, options=tuple({**dict(case.options), **tight}.items()))
+    for name in ("gc_reserve", "table_bytes"):
+        if name in dict(case.options) and not fits(case):
+            case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
+    return budgeted(rnd, case) if rnd.random() < (0.5 if preset in LARGE else 0.3) else case
+
+
+def budgeted(rnd: random.Random, case: Case) -> Case:
+    """The case with a budget that leaves a few pages to the data cache, or many; without, if it is too small."""
+    bench = Bench(case)
+    tables = sum(packed for packed, _ in bench.ssd.dram().values())
+    pages = rnd.choice((1, 3, 9, bench.geometry.lpas))
+    bench.release()
+    more = replace(case, dram=tables + pages * (bench.geometry.page_bytes + CACHE_SLOT))
+    return more if fits(more) else case
+
+
+def fits(case: Case) -> bool:
+    """Whether its options and its budget leave the chip large enough for its FTL."""
+    try:
+        Bench(case).release()
+    except BindError:
+        return False
+    return True
+
+
+@lru_cache
+def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
+    """Those that the FTL can be bound to; FlashfsError if there is none."""
+    found = []
+    for preset in among:
+        try:
+            Bench(Case(ftl, "", preset)).release()
+        except BindError as error:
+            why = error
+        else:
+            found.append(preset)
+    if not found:
+        raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")
+    return tuple(found)

@@ -1,0 +1,50 @@
+"""Sectors of 512 bytes on `disk`, past the page cache: what a loop device with sectors of 4 KiB never asks for."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+from stand import PAGE, Stand, same
+
+from flashfs.fuse import SERVERS
+
+SECTOR = 512
+SPAN = 256 << 10  #: bytes of the disk that are written
+REQUESTS = 400
+SECTORS_MOST = 20  #: of a request
+
+
+def write_sectors(fd: int, model: bytearray, rnd: random.Random, scratch: mmap.mmap) -> None:
+    """One short write, and a look at the pages around it."""
+    size = rnd.randint(1, SECTORS_MOST) * SECTOR
+    offset = rnd.randrange((SPAN - size) // SECTOR + 1) * SECTOR
+    scratch[:size] = model[offset : offset + size] = rnd.randbytes(size)
+    with memoryview(scratch) as view, view[:size] as data:
+        assert os.pwritev(fd, [data], offset) == size
+    first = offset - offset % PAGE
+    with memoryview(scratch) as view, view[: min(SPAN - first, size + 2 * PAGE)] as around:
+        assert os.preadv(fd, [around], first) == len(around)
+        assert bytes(around) == model[first : first + len(around)], f"around {size} bytes at {offset}"
+
+
+@pytest.mark.mount
+@pytest.mark.parametrize("server", list(SERVERS))
+def test_short_writes_of_sectors(stand: Callable[..., Stand], server: str) -> None:
+    one = stand(16, "pagemap", server)
+    rnd, model = random.Random(1), bytearray(SPAN)
+    fd = os.open(one.disk, os.O_RDWR | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, (SECTORS_MOST + 1) * SECTOR + 2 * PAGE) as scratch:
+            for _ in range(REQUESTS):
+                write_sectors(fd, model, rnd, scratch)
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+    one.kill()
+    one.mount()
+    same(one.disk.read_bytes()[:SPAN], model)
+    one.unmount()
