@@ -62,6 +62,7 @@ def _oob(spare: Spare) -> dict[str, Any]:
         "seq": spare.seq,
         "kind": KIND_NAMES.get(spare.kind, str(spare.kind)),
         "flags": [name for bit, name in FLAG_NAMES if spare.flags & bit],
+        "moves": spare.moves,
         "order": spare.order,
         "stream": _name(STREAM_NAMES, spare.stream),
     }

@@ -52,6 +52,11 @@ class Spare:
         """A copy that cleaning made."""
         return bool(self.flags & 1)
 
+    @property
+    def moves(self) -> int:
+        """How often, modulo 16."""
+        return self.flags >> 4
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:

@@ -156,6 +156,7 @@ def test_page_view(image: Path, spec: reader.Image) -> None:
             "seq": found.seq,
             "kind": {1: "user", 2: "translation", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}[found.kind],
             "flags": names,
+            "moves": found.flags >> 4,
             "order": found.order,
             "stream": ("host", "gc", "wear", "meta", "map")[found.stream],
         }
