@@ -55,6 +55,13 @@ def kept(values):
     values = [value for value in values if value >= 2]
     values.sort()
     return values[0] if values else None
+
+
+def odd(one, uint32_t other):
+    """Objects and numbers in one condition."""
+    if one != other or other == 3 or one == 5:
+        return one or "nothing"
+    return None
 '''
 
 
@@ -85,6 +92,16 @@ def test_what_is_changed_and_what_is_left_alone(tmp_path: Path) -> None:
         ("kept", "constant", "2 -> 3"),
         ("kept", "drop", "left out"),
         ("kept", "condition", "values -> not (values)"),
+        ("odd", "condition", "one != other or other == 3 or one == 5 -> not (one != other or other == 3 or one == 5)"),
+        ("odd", "logic", "or -> and"),
+        ("odd", "comparison", "!= -> =="),
+        ("odd", "logic", "or -> and (#2)"),
+        ("odd", "comparison", "== -> !="),
+        ("odd", "constant", "3 -> 4"),
+        ("odd", "comparison", "== -> != (#2)"),
+        ("odd", "constant", "5 -> 6"),
+        ("odd", "drop", "left out"),
+        ("odd", "logic", "or -> and"),
     ]
 
 
@@ -130,25 +147,29 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answers(folder: Path, number: int) -> Any:
     """What the module says with that mutant chosen, in a process of its own."""
-    code = "import json, little; print(json.dumps([little.total(n) for n in (3, 6, 9)] + [little.kept([3, 2, 1])]))"
+    code = """import json, little
+print(json.dumps([little.total(n) for n in (3, 6, 9)] + [little.kept([3, 2, 1])]
+                 + [little.odd(a, b) for a, b in ((1, 1), (3, 3), (5, 5), (2, 1), (0, 1))]))"""
     environment = {"PYTHONPATH": str(folder), "FLASHFS_MUTANT": str(number)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else done.stderr.splitlines()[-1]
 
 
 def test_the_number_chooses(built: Path) -> None:
-    plain = [3, 6, 36, 2]
+    plain = [3, 6, 36, 2, None, 3, 5, 2, "nothing"]
     assert answers(built, 0) == plain
-    said = {site.change: answers(built, at) for at, site in enumerate(sites.find(MODULE, built / MODULE), 1)
-            if site.change != "left out"}  # fmt: skip
-    assert said["0 -> 1"] == [4, 7, 37, 2]
-    assert said["and -> or"] == [0, 0, 6, 2]
-    assert said["> -> >="] == [3, 3, 36, 2]
-    assert said["MOST -> (MOST + 1)"] == [3, 10, 36, 2]
-    assert said["9 -> 10"] == [3, 6, 6, 2]
-    assert said["2 -> 3"] == [3, 6, 36, 3]
-    assert said["value >= 2 -> not (value >= 2)"] == [3, 6, 36, 1]
-    assert said["room == NULL -> not (room == NULL)"] == "MemoryError: 4 bytes"
+    said = {(site.function, site.change): answers(built, at)
+            for at, site in enumerate(sites.find(MODULE, built / MODULE), 1)}  # fmt: skip
+    assert said["summed", "0 -> 1"] == [4, 7, 37, *plain[3:]]
+    assert said["summed", "and -> or"] == [0, 0, 6, *plain[3:]]
+    assert said["summed", "> -> >="] == [3, 3, 36, *plain[3:]]
+    assert said["summed", "MOST -> (MOST + 1)"] == [3, 10, 36, *plain[3:]]
+    assert said["summed", "9 -> 10"] == [3, 6, 6, *plain[3:]]
+    assert said["kept", "2 -> 3"] == [*plain[:3], 3, *plain[4:]]
+    assert said["kept", "value >= 2 -> not (value >= 2)"] == [*plain[:3], 1, *plain[4:]]
+    assert said["total", "room == NULL -> not (room == NULL)"] == "MemoryError: 4 bytes"
+    assert said["odd", "or -> and"] == [*plain[:5], "nothing", "nothing", "nothing", 0]
+    assert said["odd", "3 -> 4"] == [*plain[:5], None, *plain[6:]]
     assert plain not in said.values()
 
 

@@ -27,6 +27,7 @@ from mutants.suites import Item
 
 SLOWEST_S = 20.0  #: items that take longer without a mutant are not met
 PATIENCE, GRACE_S = 8, 6.0  #: an item may take so many times as long as without a mutant, and so much more
+SAVED_EVERY = 100  #: items, of what is learned of them
 REACH = "reach.json"
 REACHED = "reached"
 
@@ -99,12 +100,15 @@ class Runner:
         keys = {item.id: self.key_of(item) for item in self.items}
         new = [item for item in self.items if known.get(item.id, {}).get("key") != keys[item.id]]
         say(f"{len(self.items)} items, {len(new)} of them to be run without a mutant")
-        for item, ended in zip(new, self.one_by_one(new, config), strict=True):
+        for n, (item, ended) in enumerate(zip(new, self.one_by_one(new, config), strict=True), 1):
             reached = [at for at, byte in enumerate(self.table[:MOST]) if byte]
             known[item.id] = {"key": keys[item.id], "seconds": ended.seconds, "reached": reached,
                               "wrong": "" if ended.result == "passed" else ended.why}  # fmt: skip
             if known[item.id]["wrong"]:
                 say(f"left out: {item.id}: {ended.why}")
+            if n % SAVED_EVERY == 0:
+                say(f"{n} of {len(new)} items")
+                path.write_text(json.dumps(known))
         path.write_text(json.dumps({id: known[id] for id in keys}))
         for item in sorted(self.items, key=lambda item: float(known[item.id]["seconds"])):
             if not known[item.id]["wrong"]:

@@ -97,9 +97,10 @@ def instrument(change: Change, number: int) -> None:
     elif kind_of(node) == "InPlaceAssignmentNode":
         new = guarded(pos, switch(pos, number), changed(node, site.after), there)
     else:
-        new = ExprNodes.CondExprNode(
-            pos, condition=switch(pos, number), true_val=changed(node, site.after), false_val=there
-        )
+        either = [changed(node, site.after), there]
+        if change.is_truth:  # C's, both of them: Cython would take one for the other's object
+            either = [ExprNodes.NotNode(pos, operand=ExprNodes.NotNode(pos, operand=one)) for one in either]
+        new = ExprNodes.CondExprNode(pos, condition=switch(pos, number), true_val=either[0], false_val=either[1])
     change.slot.set(new)
 
 

@@ -33,6 +33,7 @@ LOGIC = {"and": "or", "or": "and"}
 MEMORY = {"free", "malloc", "calloc", "realloc", "mmap", "munmap", "madvise", "sizeof", "want_huge_pages"}
 NEVER = {"__dealloc__", "release"}  #: functions that only give memory back
 ALONE = ("RaiseStatNode", "ReraiseStatNode", "JoinedStrNode", "CArgDeclNode", "DecoratorNode", "AnnotationNode")
+TRUTHS = ("PrimaryCmpNode", "BoolBinopNode")
 #: what cannot be copied: its nodes know each other
 KNIT = ("ComprehensionNode", "GeneratorExpressionNode", "LambdaNode", "InlinedGeneratorExpressionNode", "DefNode")
 DROPPED = ("ExprStatNode", "SingleAssignmentNode", "InPlaceAssignmentNode", "CascadedAssignmentNode", "ReturnStatNode",
@@ -89,11 +90,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A site in a tree that has been parsed: the node, and where it hangs."""
+    """A site in a tree that has been parsed: the node, where it hangs, and whether only its truth matters."""
 
     site: Site
     slot: Slot
     node: Any
+    is_truth: bool = False
 
 
 def kind_of(node: Any) -> str:
@@ -150,6 +152,7 @@ class Finder:
         }
         self.function = ""
         self.assigned: set[str] = set()
+        self.conditions: list[Any] = []  # and what they are made of
         self.last: Any = None
         self.walk_outside(tree, "")
         self.number_alike()
@@ -224,7 +227,9 @@ class Finder:
         start, end = span
         before = self.text.between(start, end)
         line = self.text.whole(self.text.at(start))
-        self.changes.append(Change(Site(self.module, self.function, kind, *start, before, after, line), slot, node))
+        site = Site(self.module, self.function, kind, *start, before, after, line)
+        truth = kind_of(node) in TRUTHS and (says_whether(node) or any(node is one for one in self.conditions))
+        self.changes.append(Change(site, slot, node, truth))
 
     def word_at(self, place: Place, text: str = "") -> tuple[Place, Place] | None:
         """The span of the token there, or of the first one behind it that is ``text``."""
@@ -301,7 +306,17 @@ class Finder:
     def see_CondExprNode(self, slot: Slot, node: Any) -> None:
         self.negated(Slot(node, "condition"), node.pos[1:])
 
+    def see_NotNode(self, slot: Slot, node: Any) -> None:
+        self.note_condition(node.operand)
+
+    def note_condition(self, node: Any) -> None:
+        self.conditions.append(node)
+        if kind_of(node) == "BoolBinopNode":
+            self.note_condition(node.operand1)
+            self.note_condition(node.operand2)
+
     def negated(self, slot: Slot, place: Place) -> None:
+        self.note_condition(slot.get())
         span = self.text.condition(place)
         self.add(slot, slot.get(), "condition", span, f"not ({self.text.between(*span)})")
 
@@ -310,6 +325,13 @@ class Finder:
         words = self.text.at(node.pos[1:])
         behind = self.text.at((words.end[0] + 1, 10**4))
         return self.text.whole(behind) == "raise MemoryError"
+
+
+def says_whether(node: Any) -> bool:
+    """Whether it is true or false, and not one of two values."""
+    if kind_of(node) == "BoolBinopNode":
+        return says_whether(node.operand1) and says_whether(node.operand2)
+    return kind_of(node) in ("PrimaryCmpNode", "NotNode", "BoolNode")
 
 
 def copyable(node: Any) -> bool:
