@@ -34,8 +34,8 @@ DURABLE: dict[str, str] = {
     "flashfs/ftl/leaftl.pyx": """owner_of claimed bind insert_unsorted moved confirm unbind stamp recovered relearn
         recovery_ends reset save load misfit""",
     "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced vouch find_next judge_spare
-        write_data program take_page take_again erase erases_after sync retire nvram_write nvram_read boot_write boot_read
-        block_table_problem spare_is_blank entry_check""",
+        write_data program take_page take_again erase erases_after sync retire nvram_write nvram_read boot_write
+        boot_read block_table_problem spare_is_blank entry_check""",
 }
 
 
