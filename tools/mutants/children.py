@@ -20,6 +20,7 @@ from typing import Any
 
 from mutants.suites import Item
 
+PR_SET_PDEATHSIG = 1  #: <sys/prctl.h>
 MEMORY = 6 << 30  #: bytes that a child may map beyond what there is when it begins
 
 
@@ -117,7 +118,9 @@ def _live(job: Job, switch: Switch, config: Any, folder: Path, answer: Connectio
     """The child, which does not come back from here."""
     try:
         os.setsid()
+        CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(nothing, fd)

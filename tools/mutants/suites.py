@@ -35,6 +35,13 @@ class Item:
     def id(self) -> str:
         return f"{self.suite} {self.name}"
 
+    @property
+    def family(self) -> str:
+        """What it has in common with its like: the test without its parameters, the tier and FTL without the number."""
+        if self.suite == "crash":
+            return self.id.rpartition(" ")[0]
+        return self.id.partition("[")[0]
+
 
 def crash_items() -> Iterator[Item]:
     from flashfs.crash import tiers
