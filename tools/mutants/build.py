@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -86,8 +87,13 @@ def copy_tree(into: Path) -> None:
 
 def _copy(source: str, target: str, into: Path, kept: set[Path]) -> None:
     there = Path(target).relative_to(into)
-    if there.with_name(f"{there.name}.mutants") not in kept:
-        shutil.copy2(source, target)
+    if there.with_name(f"{there.name}.mutants") in kept:
+        return
+    with suppress(FileNotFoundError):  # a module that is in use must not change under whoever uses it
+        old, new = Path(target).stat(), Path(source).stat()
+        if (old.st_mtime_ns, old.st_size) == (new.st_mtime_ns, new.st_size):
+            return
+    shutil.copy2(source, target)
 
 
 def build(into: Path, names: list[str], seed: int, count: int, say: Callable[[str], None]) -> list[Module]:

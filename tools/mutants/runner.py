@@ -28,6 +28,7 @@ from mutants.state import State, Verdict
 from mutants.suites import Item
 
 SLOWEST_S = 20.0  #: items that take longer without a mutant are not met
+SHARES = {"crash": 0.5, "tests": 0.35, "check": 0.15}  #: of the time that one mutant is given
 CHAMPIONS = 12  #: items that are met before all others because they have caught most
 FORK_S = 0.02  #: what an item costs beside itself, so that the shortest is not the best
 PATIENCE, GRACE_S = 8, 6.0  #: an item may take so many times as long as without a mutant, and so much more
@@ -145,17 +146,21 @@ class Runner:
     # --- one mutant
 
     def job(self, number: int) -> Job:
-        """First the items that caught most so far for what they cost; then those of all families, so that each family
-        gets as much time as another: its own cheapest first."""
-        spent: dict[str, float] = defaultdict(float)
+        """First the items that caught most so far for what they cost. Then those of all suites, each of which gets its
+        share of the time; and within a suite, each family of items as much as another, its own cheapest first."""
+        of_family: dict[str, float] = defaultdict(float)
+        of_suite: dict[str, float] = defaultdict(float)
         turns: dict[str, float] = {}
         for item in self.reaching[number]:
-            spent[item.family] += self.seconds[item.id] + FORK_S
-            turns[item.id] = spent[item.family]
+            of_family[item.family] += self.seconds[item.id] + FORK_S
+            turns[item.id] = of_family[item.family]
+        for item in sorted(self.reaching[number], key=lambda item: turns[item.id]):
+            of_suite[item.suite] += (self.seconds[item.id] + FORK_S) / SHARES[item.suite]
+            turns[item.id] = of_suite[item.suite]
         caught = [item for item in self.reaching[number] if self.caught[item.id]]
         caught.sort(key=lambda item: -self.caught[item.id] / (self.seconds[item.id] + FORK_S))
         for item in caught[:CHAMPIONS]:
-            turns[item.id] = -1
+            turns[item.id] = 0
         return self.planned(number, sorted(self.reaching[number], key=lambda item: turns[item.id]))
 
     def planned(self, number: int, items: list[Item]) -> Job:

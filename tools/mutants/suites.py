@@ -11,7 +11,7 @@ from typing import Any
 FTLS = ("pagemap", "slimftl", "leaftl")
 SEED = 1
 #: how many units of each tier on each FTL: `every` counts them out, the words' length being one
-UNITS = {"sweep": 4, "every": 40, "random": 12, "host": 12, "faults": 12}
+UNITS = {"sweep": 8, "every": 60, "random": 60, "host": 60, "faults": 40}
 UNITS_ELSE = 8  #: of a tier that is not named above
 BOUND = 1
 TESTS = ("tests/engine", "tests/nandimg", "tests/crash", "tests/spec", "tests/fuzz/test_images.py")
