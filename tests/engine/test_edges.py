@@ -17,7 +17,7 @@ from flashfs.crash.forks import Forks
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare
-from nandimg import Geometry
+from nandimg import PRESETS, Geometry
 
 LARGE = Geometry(page_bytes=512, pages_per_block=64, blocks=280, channels=1, dies=2, oob_bytes=64, lpas=14_000)
 SMALL = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=1, dies=2, oob_bytes=64, lpas=700)
@@ -57,7 +57,7 @@ def test_a_checkpoint_between_flushes_fills_the_groups_that_it_makes_durable(ftl
 
 
 RUN = 256  #: pages that a buffer which is emptied in order hands out at a time
-KIND_USER = 1
+KIND_USER, CHECKPOINT, PAD, LAST, META = 1, 4, 7, 2, 3
 COPIED = 32  #: pages that cleaning programs at a time
 
 
@@ -157,3 +157,56 @@ def test_the_last_byte_of_a_range_may_be_the_first_of_a_page(mapped: bool) -> No
             assert found == [3 * PAGE - offset - 1, *[3 * PAGE - offset] * 3]
         assert next_mapped(device.ssd, 0, 1, mapped) == 1
         assert next_mapped(device.ssd, 0, 0, mapped) == 0
+
+
+# --- what pages say of themselves (SPEC.md, section 5)
+
+
+def spares(device: Device) -> list[Spare]:
+    """The spare areas of all pages that are programmed, by block and page."""
+    geometry = device.nand.geometry
+    pages = [device.nand.read_spare_area(block, page) for block in range(geometry.blocks)
+             for page in range(geometry.pages_per_block)]  # fmt: skip
+    return [Spare.of(raw) for status, raw in pages if status == 1]
+
+
+@ALL
+def test_the_pages_of_a_checkpoint_are_numbered_and_its_descriptor_is_not(ftl: str) -> None:
+    with Device.memory(SMALL, ftl) as device:
+        for lpa in range(200):
+            device.write(lpa * 3 * PAGE, b"x" * PAGE)
+        device.checkpoint()
+        identity = device.stats()["checkpoints"]
+        log = [spare for spare in spares(device) if spare.kind == CHECKPOINT and spare.seq == identity]
+    assert len(log) >= 3
+    assert [spare.lpa for spare in log] == [*range(len(log) - 1), 0]
+    assert [bool(spare.flags & LAST) for spare in log] == [False] * (len(log) - 1) + [True]
+
+
+@pytest.mark.parametrize("ftl", ["pagemap", "slimftl"])
+def test_a_pad_between_data_is_of_no_page(ftl: str) -> None:
+    with Device.memory(PRESETS["tiny-20p"].geometry, ftl, {"buffer": 0}) as device:
+        device.write(0, b"x" * (3 * device.page_bytes))
+        device.flush()
+        pads = [spare for spare in spares(device) if spare.kind == PAD and spare.stream != META]
+    assert pads
+    assert {spare.lpa for spare in pads} == {0xFFFFFFFF}
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 2])
+@ALL
+def test_as_many_trims_as_a_page_of_them_holds(ftl: str, more: int, tmp_path: Path) -> None:
+    """One more goes to the next page; none is cut off at the end of a page."""
+    path, records = tmp_path / "chip", (PAGE - 8) // 16
+    nandimg.create(path, SMALL)
+    device = Device.open(path, ftl=ftl, options={"buffer": "0"})
+    device.write(0, b"x" * (200 * PAGE))
+    device.checkpoint()
+    for lpa in range(0, 2 * (records + more), 2):
+        device.trim(lpa * PAGE, PAGE)
+    device.flush()
+    assert device.stats()["trim_pages"] == 1 + (more > 0)
+    device.close(clean=False)
+    with Device.open(path) as device:
+        holes = [lpa for lpa in range(200) if not any(device.read(lpa * PAGE, PAGE))]
+    assert holes == list(range(0, 2 * (records + more), 2))

@@ -161,6 +161,36 @@ def test_the_least_recently_used_go() -> None:
         assert figures(device)["loads"] == loads
 
 
+def test_the_figures_of_translation_pages_are_the_chips() -> None:
+    device = Device.memory(SMALL, "leaftl", OPTIONS)
+    rnd = random.Random(5)
+    work(device, rnd, filled(device, rnd), 500)
+    by_cause, own = device.stats()["nand"]["by_cause"], figures(device)
+    assert own["translation_programs"] == by_cause["program"]["map"] > 0
+    assert own["translation_reads"] == by_cause["read"]["map"] > 0
+    device.forget_counts()
+    assert figures(device)["translation_programs"] == figures(device)["translation_reads"] == 0
+    assert device.stats()["unreadable"] == 0
+
+
+def test_what_a_translation_page_says_of_itself() -> None:
+    """Its number, the stream of its block, and nothing in the scheme's bytes; each version has a sequence number."""
+    device = Device.memory(SMALL, "leaftl", {**OPTIONS, "gamma": "4"})
+    filled(device, random.Random(5))
+    found = []
+    for block in range(SMALL.blocks):
+        for page in range(SMALL.pages_per_block):
+            status, raw = device.nand.read_spare_area(block, page)
+            spare = inspect.Spare.of(raw)
+            if status == 1 and spare.kind == 2:
+                found.append(spare)
+    assert len(found) > 20
+    assert {spare.stream for spare in found} == {4}
+    assert {spare.own for spare in found} == {b"\xff" * len(found[0].own)} != {b""}
+    originals = [spare.seq for spare in found if not spare.moved]
+    assert len(set(originals)) == len(originals)
+
+
 def test_the_checkpoint_s_pages_outlive_their_successors() -> None:
     """Superseded by a newer one, a page that the last checkpoint names stays live until the next one."""
     with Device.memory(SMALL, "leaftl", OPTIONS) as device:

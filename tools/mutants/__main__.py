@@ -1,6 +1,7 @@
 """Mutation testing of the compiled modules: what do the checks, the crash tiers and the fast tests not notice?
 
     python tools/mutants [--module _core ...] [--count 48] [--seed 1] [--limit 60] [--jobs 1] [--again] [--json]
+    python tools/mutants --mutant 2049     # that one alone, once more
     python tools/mutants --list            # the mutants and what is known of them; nothing is run
     python tools/mutants --show 2049       # the difference that one makes
 
@@ -60,6 +61,7 @@ def arguments() -> argparse.Namespace:
         prog="mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--module", nargs="+", default=[], help="some of them alone: _core, slimftl, ...")
+    parser.add_argument("--mutant", type=int, nargs="+", default=[], help="these alone, once more")
     parser.add_argument("--count", type=at_least_one, default=48, help="mutants of each module (48)")
     parser.add_argument("--seed", type=int, default=1, help="what draws them (1)")
     parser.add_argument("--limit", type=at_least_one, default=60, help="seconds' worth of items that each meets (60)")
@@ -91,9 +93,11 @@ def meet(modules: list[Module], folder: Path, given: argparse.Namespace) -> int:
     """Start the process that has the mutants, and wait for it."""
     task = folder / "task.json"
     task.write_text(json.dumps({
-        "state": str(given.state.resolve()), "limit_s": given.limit, "jobs": given.jobs, "again": given.again,
+        "state": str(given.state.resolve()), "limit_s": given.limit, "jobs": given.jobs,
+        "again": given.again or bool(given.mutant),
         "tests": given.tests, "digests": {module.name: module.digest for module in modules},
-        "mutants": {number: site.as_dict() for module in modules for number, site in module.mutants.items()},
+        "mutants": {number: site.as_dict() for module in modules for number, site in module.mutants.items()
+                    if not given.mutant or number in given.mutant},
     }))  # fmt: skip
     reached = folder / runner.REACHED
     with reached.open("wb") as out:
