@@ -108,12 +108,14 @@ def index_pages(path: Path) -> list[int]:
             status, raw = image.chip.read_spare_area(*divmod(ppa, SCATTERED.pages_per_block))
             spare = inspect.Spare.of(raw)
             if status == 1 and spare.kind == CHECKPOINT:
-                found.append((spare.seq, ppa))
+                found.append((spare.seq, ppa, (spare.lpa, spare.flags)))
     finally:
         image.close()
-    newest = max(identity for identity, _ in found)
+    newest = max(identity for identity, _, _ in found)
     with path.open("rb") as file:
-        return [ppa for identity, ppa in found if identity == newest and data_of(path, file, ppa)[:4] == MAGIC_INDEX]
+        rows = [row for row in found if row[0] == newest and data_of(path, file, row[1])[:4] == MAGIC_INDEX]
+    assert all(says == (0, 0) for _, _, says in rows)
+    return [ppa for _, ppa, _ in rows]
 
 
 def data_of(path: Path, file: BinaryIO, ppa: int) -> bytes:

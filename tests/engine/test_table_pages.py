@@ -132,6 +132,32 @@ def test_the_budget_holds() -> None:
         assert device.problems() == []
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_device_of_several_regions(clean: bool, tmp_path: Path) -> None:
+    """The directory of leaves is cut into regions of 65,536 LPAs: here are three, the last of them not whole."""
+    path, rnd = tmp_path / "chip", np.random.default_rng(3)
+    geometry = replace(SMALL, pages_per_block=64, blocks=3_200, lpas=150_000)
+    create(path, geometry, backend="meta")
+    device = Device.open(path, ftl="leaftl", options={"buffer": "64", "table_bytes": "60000"})
+    mapped = np.zeros(geometry.lpas, bool)
+    for turn in range(500):
+        lpas = rnd.integers(0, geometry.lpas, 128, dtype=np.uint32)
+        device.ssd.write_pages(lpas)
+        mapped[lpas] = True
+        if turn % 100 == 99:
+            first = int(rnd.integers(0, geometry.lpas - 300))
+            device.ssd.trim_pages(first, 300)
+            mapped[first : first + 300] = False
+    device.flush()
+    assert figures(device)["evictions"] > 100
+    assert {leaf["first_group"] // 256 for leaf in device.ssd.mapping.pages.leaves()} == {0, 1, 2}
+    device.close(clean=clean)
+    with Device.open(path) as device:
+        assert device.recovery.clean is clean
+        assert device.problems() == []
+        assert [device.ssd.mapped(lpa) for lpa in range(geometry.lpas)] == mapped.tolist()
+
+
 def test_what_is_not_in_memory_costs_a_read_first() -> None:
     with Device.memory(SHAPES["pages of 4096"], "leaftl", {**OPTIONS, "buffer": "0"}) as device:
         device.ssd.write_pages(np.random.default_rng(2).permutation(9000).astype(np.uint32))
@@ -159,6 +185,36 @@ def test_the_least_recently_used_go() -> None:
         loads = figures(device)["loads"]
         device.ssd.read_pages(np.array([5], np.uint32))
         assert figures(device)["loads"] == loads
+
+
+def test_the_figures_of_translation_pages_are_the_chips() -> None:
+    device = Device.memory(SMALL, "leaftl", OPTIONS)
+    rnd = random.Random(5)
+    work(device, rnd, filled(device, rnd), 500)
+    by_cause, own = device.stats()["nand"]["by_cause"], figures(device)
+    assert own["translation_programs"] == by_cause["program"]["map"] > 0
+    assert own["translation_reads"] == by_cause["read"]["map"] > 0
+    device.forget_counts()
+    assert figures(device)["translation_programs"] == figures(device)["translation_reads"] == 0
+    assert device.stats()["unreadable"] == 0
+
+
+def test_what_a_translation_page_says_of_itself() -> None:
+    """Its number, the stream of its block, and nothing in the scheme's bytes; each version has a sequence number."""
+    device = Device.memory(SMALL, "leaftl", {**OPTIONS, "gamma": "4"})
+    filled(device, random.Random(5))
+    found = []
+    for block in range(SMALL.blocks):
+        for page in range(SMALL.pages_per_block):
+            status, raw = device.nand.read_spare_area(block, page)
+            spare = inspect.Spare.of(raw)
+            if status == 1 and spare.kind == 2:
+                found.append(spare)
+    assert len(found) > 20
+    assert {spare.stream for spare in found} == {4}
+    assert {spare.own for spare in found} == {b"\xff" * len(found[0].own)} != {b""}
+    originals = [spare.seq for spare in found if not spare.moved]
+    assert len(set(originals)) == len(originals)
 
 
 def test_the_checkpoint_s_pages_outlive_their_successors() -> None:

@@ -1,0 +1,96 @@
+"""Figures by module, and those that nothing noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mutants.build import Module
+from mutants.sites import Site
+from mutants.state import EQUIVALENT, Judgement, Key, State, Verdict
+
+ALL = "*"
+COUNTS = (
+    "tables",
+    "summary",
+    "meter",
+    "forget_counts",
+    "known",
+)  #: say figures, nothing else
+#: what has to be right for a promise about power loss to hold: functions of each module, or all of them
+DURABLE: dict[str, str] = {
+    "flashfs/_core.pyx": """sync_image refuse write write_buffered trim flush drain drain_in_order append program_failed
+        open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean retire_doomed checkpoint
+        resume restore sync_now""",
+    "flashfs/_mover.pyx": ALL,
+    "flashfs/_buffer.pyx": "find add settle drop clear sort gather gathered survivors _sum",
+    "flashfs/_metalog.pyx": ALL,
+    "flashfs/_scan.pyx": ALL,
+    "flashfs/_recovery.pyx": ALL,
+    "flashfs/_translation.pyx": ALL,
+    "flashfs/_table_pages.pyx": """replace need changes settled load parse plausible rebuild take_witnesses load_all
+        evict write_back write_one gather program home_of set_home holds lost saved_leaves take_leaves""",
+    "flashfs/ftl/slimftl.pyx": """set_entry owner_of let_go bind moved confirm unbind stamp recovered blocks_with_pages
+        recovery_conflicts recovery_reopens recovery_ends reset load attach""",
+    "flashfs/ftl/leaftl.pyx": """owner_of claimed bind insert_unsorted moved confirm unbind stamp recovered relearn
+        recovery_ends reset save load misfit""",
+    "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced vouch find_next judge_spare
+        write_data program take_page take_again erase erases_after sync retire nvram_write nvram_read boot_write
+        boot_read block_table_problem spare_is_blank entry_check""",
+}
+
+
+def is_durable(site: Site) -> bool:
+    names, name = DURABLE.get(site.module, ""), site.function.rpartition(".")[2]
+    return name not in COUNTS if names == ALL else name in names.split()
+
+
+def figures() -> list[str]:
+    return ["module", "made", "check", "crash", "tests", "time-out", "survived", "equivalent", "left", "left durable",
+            "not run"]  # fmt: skip
+
+
+def of_module(module: Module, state: State, judged: dict[Key, Judgement]) -> dict[str, Any]:
+    """How many of its mutants were made, caught first by which suite, never ended, survived, are equivalent."""
+    row: dict[str, Any] = dict.fromkeys(figures(), 0)
+    row["module"], row["made"] = module.name, len(module.mutants)
+    for site in module.mutants.values():
+        found = known(state, site, module)
+        if found is None:
+            row["not run"] += 1
+        elif found.verdict == "caught":
+            row[found.suite] += 1
+        elif found.verdict == "time-out":
+            row["time-out"] += 1
+        else:
+            row["survived"] += 1
+            same = is_equivalent(judged, site)
+            row["equivalent" if same else "left"] += 1
+            row["left durable"] += not same and is_durable(site)
+    return row
+
+
+def known(state: State, site: Site, module: Module) -> Verdict | None:
+    found = state.verdicts.get(site.key)
+    return found if found is not None and found.digest == module.digest else None
+
+
+def is_equivalent(judged: dict[Key, Judgement], site: Site) -> bool:
+    one = judged.get(site.key)
+    return one is not None and one.verdict == EQUIVALENT
+
+
+def survivors(modules: list[Module], state: State, judged: dict[Key, Judgement]) -> list[dict[str, Any]]:
+    """Each that nothing noticed: where, what, whether on a durability path, and what was found about it."""
+    rows = []
+    for module in modules:
+        for number, site in module.mutants.items():
+            found = known(state, site, module)
+            if found is None or found.verdict in ("caught", "time-out"):
+                continue
+            one = judged.get(site.key)
+            rows.append({
+                "number": number, "module": site.module, "function": site.function, "line": site.line,
+                "text": site.text, "change": site.change, "verdict": found.verdict, "durable": is_durable(site),
+                "judged": f": {one.verdict}: {one.why}" if one else "",
+            })  # fmt: skip
+    return rows

@@ -1,0 +1,97 @@
+"""What a mutant meets: units of the crash tiers, the checks of `flashfs check`, fast tests. Each is an item that passes
+or says why not, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+FTLS = ("pagemap", "slimftl", "leaftl")
+SEED = 1
+#: how many units of each tier on each FTL: `every` counts them out, the words' length being one
+UNITS = {"sweep": 8, "every": 60, "random": 60, "host": 60, "faults": 40}
+UNITS_ELSE = 8  #: of a tier that is not named above
+BOUND = 1
+TESTS = ("tests/engine", "tests/nandimg", "tests/crash", "tests/spec", "tests/fuzz/test_images.py")
+#: these are campaigns themselves, plant bugs of their own, or compile
+LEFT_OUT = ("tests/crash/test_sweep.py", "tests/crash/test_planted.py", "tests/crash/test_conformance.py",
+            "tests/crash/test_kill.py", "tests/crash/test_kill_databases.py",
+            "tests/crash/test_kill_files.py")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to meet. ``run`` returns what is wrong, or ''; it may also raise, die or never end. ``source`` is the
+    file that says what it does, if there is one of its own."""
+
+    suite: str
+    name: str
+    run: Callable[[], str]
+    source: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.suite} {self.name}"
+
+    @property
+    def family(self) -> str:
+        """What it has in common with its like: the test without its parameters, the tier and FTL without the number."""
+        if self.suite == "crash":
+            return self.id.rpartition(" ")[0]
+        return self.id.partition("[")[0]
+
+
+def crash_items() -> Iterator[Item]:
+    from flashfs.crash import tiers
+
+    for ftl in FTLS:
+        tiers.presets_for(ftl)  # before anything is spoilt
+        tiers.presets_for(ftl, (*tiers.TINY, tiers.CROWDED))
+        for tier in tiers.TIERS:
+            row = tiers.units(tier, ftl, SEED, BOUND)
+            for unit in islice(row, UNITS.get(tier, UNITS_ELSE)):
+                yield Item("crash", f"{tier} {ftl} {unit.number}", lambda unit=unit: _unit(unit))  # type: ignore[misc]
+
+
+def _unit(unit: Any) -> str:
+    tally = unit.run()
+    return str(tally.failures[0]) if tally.failures else ""
+
+
+def check_items() -> Iterator[Item]:
+    from flashfs.check import suite
+    from flashfs.check.setting import Setting
+
+    for check in suite.CHECKS:
+        for ftl in FTLS:
+            setting = Setting(ftl, seed=SEED)
+            yield Item("check", f"{check.id} {ftl}", lambda check=check, setting=setting: _check(check, setting))  # type: ignore[misc]
+
+
+def _check(check: Any, setting: Any) -> str:
+    from flashfs.check import suite
+
+    outcome = suite.judge(check, setting)
+    return f"{outcome.result}: {outcome.why}" if outcome.result == "fail" else ""
+
+
+def test_items(session: Any) -> Iterator[Item]:
+    """Those that pytest collected."""
+    for item in session.items:
+        yield Item("tests", item.nodeid, lambda item=item: _test(item), str(item.path))  # type: ignore[misc]
+
+
+test_items.__test__ = False  # type: ignore[attr-defined]
+
+
+def _test(item: Any) -> str:
+    from _pytest.runner import runtestprotocol
+
+    for report in runtestprotocol(item, nextitem=None, log=False):
+        if report.failed:
+            return str(report.longrepr).strip().splitlines()[-1] if report.longrepr else report.when
+        if report.skipped:
+            return f"skipped: {report.longrepr}"
+    return ""
