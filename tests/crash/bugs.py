@@ -47,8 +47,8 @@ def after_recovery(change: Callable[[Any, Any], None]) -> Plant:
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         class Planted(_recovery.Recovery):  # type: ignore[misc, name-defined]
-            def __init__(self, ssd: Any, readonly: bool = False) -> None:
-                super().__init__(ssd, readonly)
+            def __init__(self, ssd: Any, readonly: bool = False, repairs: bool = False) -> None:
+                super().__init__(ssd, readonly, repairs)
                 self.ssd = ssd
 
             def run(self) -> Any:

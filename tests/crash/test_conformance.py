@@ -247,7 +247,7 @@ def writing_when_read_only(patch: pytest.MonkeyPatch) -> None:
     """A read-only mount that recovers like any other, and leaves the outcome in the image."""
     opened, recovery = nandimg.open_image, _recovery.Recovery
     patch.setattr(nandimg, "open_image", lambda path, readonly=False: opened(path))
-    patch.setattr(_recovery, "Recovery", lambda ssd, readonly=False: recovery(ssd))
+    patch.setattr(_recovery, "Recovery", lambda ssd, readonly=False, repairs=False: recovery(ssd))
 
 
 def changes_in_silence(patch: pytest.MonkeyPatch) -> None:

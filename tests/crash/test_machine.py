@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from flashfs.crash import Case
 from flashfs.crash.bench import Bench, Wrong
 from flashfs.crash.cases import Failure
-from flashfs.crash.tiers import CROWDED, TINY, fits
+from flashfs.crash.programs import CROWDED, TINY, fits
 from flashfs.ftl import SCHEMES, scheme
 from nandimg import Cut
 from nandimg._faults import SHAPES

@@ -86,7 +86,7 @@ def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, sp
     rnd = random.Random(f"{ftl} {depth}")
     failed = 0
     for unit in range(4 // depth):
-        base = tiers.sweep_base(ftl, 4, unit)
+        base = tiers.sweep_base(ftl, 5, unit)
         runs = forked(
             base, tail=tiers.TAIL, depth=depth, rare=True, first=len(base.program.split()) - 6 if depth > 1 else 0
         )
@@ -305,7 +305,7 @@ def test_a_chip_that_is_too_small_for_a_scheme_is_left_out(monkeypatch: pytest.M
         return pagemap.build(ssd, options)
 
     monkeypatch.setitem(SCHEMES, "wide", replace(pagemap, name="wide", build=build))
-    assert tiers.presets_for("wide") == ("tiny-16", "tiny-24d", "tiny-20p")
+    assert tiers.presets_for("wide") == ("tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
     assert {scene.preset for scene in tiers.scenes("wide", 1)} == {"tiny-16"}
     must_survive(campaign.run("wide", "sweep", 1, 300), 300)
     with pytest.raises(FlashfsError, match="wide runs on none of tiny-8: greedy"):

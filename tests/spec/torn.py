@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import reader
 
 from flashfs import _ranges, _recovery
 from flashfs.crash.cases import Case, parse_program
-from flashfs.device import Device, build_ssd
+from flashfs.device import ENGINE_OOB, Device, build_ssd
 from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut, FaultyNand, PowerCut, create, open_image
 
@@ -19,9 +20,11 @@ from nandimg import PRESETS, Cut, FaultyNand, PowerCut, create, open_image
 def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
     """Run the case's program on an image at ``path`` until the last cut. It is then as that cut left it, or as the
     program's last request did; the last cut may fall into the recovery after the first."""
-    geometry = PRESETS[case.preset].geometry
-    create(path, geometry)
     of = scheme(case.ftl)
+    geometry = PRESETS[case.preset].geometry
+    need = ENGINE_OOB + of.oob_with(of.resolve(dict(case.options)))
+    geometry = replace(geometry, oob_bytes=max(need, geometry.oob_bytes))
+    create(path, geometry)
     options = {**dict(case.options), "buffer": max(0, int(dict(case.options).get("buffer", 2)))}
     Device.open(path, ftl=case.ftl, options={name: str(value) for name, value in options.items()}).close(clean=False)
     image = open_image(path)
