@@ -72,5 +72,6 @@ cdef class TablePages(Pager):
     cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil
     cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil
     cdef int lost(self, uint32_t ppa) except -1 nogil
+    cdef int free_leaves(self) noexcept nogil
     cdef int clear(self) noexcept nogil
     cdef int load_all(self) except -1 nogil

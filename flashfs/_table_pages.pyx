@@ -64,7 +64,7 @@ cdef class TablePages(Pager):
 
     def __dealloc__(self):
         if self.regions != NULL:
-            self.clear()
+            self.free_leaves()
         free(self.regions)
         free(self.changed)
         free(self.used)
@@ -75,12 +75,16 @@ cdef class TablePages(Pager):
     cdef uint32_t groups_of(self, uint32_t region) noexcept nogil:
         return min(<uint32_t> REGION, self.table.groups - region * REGION)
 
-    cdef int clear(self) noexcept nogil:
-        """No leaf was ever written, and all groups are here."""
+    cdef int free_leaves(self) noexcept nogil:
         cdef uint32_t region
         for region in range(self.regions_n):
             free(self.regions[region].leaves)
             free(self.regions[region].homes)
+        return 0
+
+    cdef int clear(self) noexcept nogil:
+        """No leaf was ever written, and all groups are here."""
+        self.free_leaves()
         memset(self.regions, 0, self.regions_n * sizeof(Region))
         memset(self.changed, 0xFF, self.table.groups // 8 + 1)
         self.clean_bytes = 0
