@@ -1,6 +1,6 @@
 """Run under fail_malloc: every allocation of the compiled modules fails once, under every request and in every mount;
-what comes of it is judged as in test_host_errors. Arguments: a variant, and a stride (0: every single one; a mount always
-meets every one). Prints a line of JSON for each request."""
+what comes of it is judged as in test_host_errors. Arguments: a variant, and a stride (0: every single one, as in a
+mount in any case). Prints a line of JSON for each request."""
 
 from __future__ import annotations
 
