@@ -151,8 +151,8 @@ cdef class Reader:
     cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, const uint8_t* oob, uint8_t* data,
                             int64_t t_ns) except -1 nogil:
         """What was ``found`` at ``ppa`` (NONE: there is no page) is not what was asked for. OTHER: follow the scheme's
-        next guesses, one dependent read after another. UNREADABLE: try once more first; and then it may be another
-        LPA's page that is in the way. ``oob`` is what was read there."""
+        next guesses, one dependent read after another. UNREADABLE, here or on the way: try once more first; and then it
+        may be another LPA's page that is in the way. ``oob`` is what was read there."""
         cdef int why
         if found == UNREADABLE and ppa != NONE:
             self.retried_reads += 1
@@ -165,6 +165,9 @@ cdef class Reader:
                 break
             self.extra_reads += 1
             t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
+            if found == UNREADABLE:
+                self.retried_reads += 1
+                t_ns = self.read_one(lpa, ppa, data, t_ns, &found)
             oob = self.one_oob
             if found == LOST or why == OTHER:
                 why = found

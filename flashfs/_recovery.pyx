@@ -435,12 +435,15 @@ cdef class Worker(Scanner):
         return ", ".join(f"{n} {state}" for state, n in census.items() if n)
 
     cdef mend(self, why):
-        """What is left of the mapping after damage: LPAs that name no live page, or another LPA's, hold nothing, and
-        pages that no LPA names are dead. CorruptError if even that makes no sense."""
+        """What is left of the mapping after damage: translation pages that are gone are made again from the live pages,
+        LPAs that name no live page, or another LPA's, hold nothing, and pages that no LPA names are dead. CorruptError if even that makes no sense."""
         cdef uint32_t lpa, ppa, block
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
         ssd.mapping.manages()
+        for ppa in ssd.mapping.translation_pages():
+            if not ssd.validity.is_live(ppa):
+                ssd.mapping.page_lost(ppa)
         if not ssd.mapping.is_exact():
             self.ask_pages()
         owners = {}

@@ -1,0 +1,523 @@
+"""Edges of mappings that no other test comes by: cleaning and damage where a table is in flash, or only about right."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nandimg
+from flashfs import inspect
+from flashfs.device import Device, Front
+from flashfs.errors import CorruptError, UncorrectableError
+from flashfs.ftl import SCHEMES
+from flashfs.ftl.slimftl import hash_vba
+from nandimg import Geometry
+from nandimg._chip import checksum, page_checksum
+from nandimg._menu import BitErrors, HostErrors
+
+PAGE = 512
+LEAVES = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=1, channels=1, oob_bytes=160, lpas=3900)
+REGIONS = Geometry(page_bytes=PAGE, pages_per_block=64, blocks=1300, dies=1, channels=1, oob_bytes=64, lpas=70_000)
+SECOND = 65_536  #: the first LPA of the second region of leaves
+KIND_USER, TRANSLATION = 1, 2
+FLAG_LOST = 8  #: of a copy that stands for a page that could not be read
+
+
+def content(lpa: int, version: int) -> bytes:
+    return b"%7d %7d" % (lpa, version) + bytes(PAGE - 15)
+
+
+def scattered(device: Device, rnd: random.Random, version: int = 1, part: float = 0.67) -> dict[int, bytes]:
+    """Many LPAs in no order: segments of single pages, so that the table is large."""
+    lpas = rnd.sample(range(device.ssd.lpas), int(device.ssd.lpas * part))
+    for lpa in lpas:
+        device.write(lpa * PAGE, content(lpa, version))
+    device.flush()
+    return {lpa: content(lpa, version) for lpa in lpas}
+
+
+def same(device: Device, model: dict[int, bytes]) -> None:
+    for lpa in range(device.ssd.lpas):
+        assert device.read(lpa * PAGE, PAGE) == model.get(lpa, bytes(PAGE)), lpa
+
+
+def spoil(path: Path, ppa: int, at: int = 40) -> None:
+    """Flip a bit of a page's data."""
+    layout = inspect.header(path)["layout"]
+    with path.open("r+b") as file:
+        file.seek(layout["data_at"] + ppa * PAGE + at)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+def put(path: Path, ppa: int, data: bytes | None = None, oob: bytes | None = None) -> None:
+    """Another page's bytes, as a chip that errs in its addresses would leave them: whole, but in the wrong place."""
+    layout = inspect.header(path)["layout"]
+    at = layout["spare_at"] + ppa * layout["stride"]
+    with path.open("r+b") as file:
+        file.seek(at)
+        record = bytearray(file.read(layout["stride"]))
+        if data is not None:
+            record[8:12] = page_checksum(data).to_bytes(4, "little")
+            file.seek(layout["data_at"] + ppa * PAGE)
+            file.write(data)
+        if oob is not None:
+            record[layout["record_head"] : layout["record_head"] + len(oob)] = oob
+        summed = record[8 : layout["record_head"] + nandimg.inspect(path).oob_used]
+        record[4:8] = checksum(ppa.to_bytes(4, "little") + record[:4] + summed).to_bytes(4, "little")
+        file.seek(at)
+        file.write(record)
+
+
+def figures(device: Device) -> dict[str, Any]:
+    return dict(device.stats()["scheme"])
+
+
+def all_spares(device: Device) -> list[inspect.Spare]:
+    """What all pages that can be read say of themselves."""
+    places = [(block, page) for block in range(device.nand.blocks) for page in range(device.nand.pages_per_block)]
+    read = [device.nand.read_spare_area(block, page) for block, page in places]
+    return [inspect.Spare.of(raw) for status, raw in read if status == 1]
+
+
+def places(device: Device) -> dict[int, int]:
+    """Where each LPA is, from the live pages' OOBs alone."""
+    per_block, found = device.nand.pages_per_block, {}
+    for block in range(device.nand.blocks):
+        for page in device.ssd.validity.live_in(block):
+            status, raw = device.nand.read_spare_area(block, page)
+            spare = inspect.Spare.of(raw)
+            if status == 1 and spare.kind == KIND_USER:
+                found[spare.lpa] = block * per_block + page
+    return found
+
+
+# --- translation pages that are moved
+
+
+def in_flash(path: Path, **options: object) -> tuple[Device, dict[int, bytes]]:
+    """A device with room for its whole table, of which the most is in flash too."""
+    nandimg.create(path, LEAVES)
+    given = {"buffer": "0", "table_bytes": "44000", "wear_spread": "2", **options}
+    device = Device.open(path, ftl="leaftl", options=given)
+    return device, scattered(device, random.Random(2), part=0.98)
+
+
+def rewrite(device: Device, model: dict[int, bytes], rnd: random.Random, below: int, turn: int) -> None:
+    lpa = rnd.randrange(below)
+    model[lpa] = content(lpa, turn)
+    device.write(lpa * PAGE, model[lpa])
+
+
+@pytest.mark.parametrize("damage", ["unreadable", "another's"])
+def test_a_translation_page_that_cannot_be_moved_is_written_again(tmp_path: Path, damage: str) -> None:
+    """Cleaning finds that it cannot be read, or says that it is another page: its leaf, which memory holds, is changed
+    from then on, nothing names the page that is gone, and the next flush ends in a checkpoint."""
+    device, model = in_flash(tmp_path / "chip")
+    pages, rnd, gone = device.ssd.mapping.pages, random.Random(5), set[int]()
+    spoilt = set(pages.homes())
+    assert len(spoilt) > 4
+    read = {ppa: device.nand.read_page(*divmod(ppa, LEAVES.pages_per_block))[1:] for ppa in spoilt}
+    for ppa in spoilt:
+        if damage == "unreadable":
+            spoil(tmp_path / "chip", ppa)
+        else:
+            put(tmp_path / "chip", ppa, *read.get(ppa + 1, read[min(spoilt)]))
+    for turn in range(2, 8_000):  # most groups stay as they are
+        homes, lost = set(pages.homes()), device.smart()["lost"]
+        before = device.stats()["checkpoints"]
+        rewrite(device, model, rnd, 500, turn)
+        gone = (homes & spoilt) - set(pages.homes())
+        if device.smart()["lost"] > lost:
+            device.flush()
+            assert device.stats()["checkpoints"] > before
+            assert all(ppa % 16 in device.ssd.validity.live_in(ppa // 16) for ppa in pages.homes())
+            assert damage == "another's" or device.problems() == []
+            if gone:
+                break
+    assert gone
+    same(device, model)
+    device.close(clean=False)
+
+
+@pytest.mark.parametrize("gamma", [0, 4])
+def test_a_translation_page_is_moved_as_it_is(tmp_path: Path, gamma: int) -> None:
+    """Its bytes behind the engine's are ones in the copy too; none of them is taken for one that cannot be read."""
+    device, model = in_flash(tmp_path / "chip", gamma=str(gamma))
+    rnd = random.Random(5)
+    for turn in range(2, 1_300):
+        rewrite(device, model, rnd, 500, turn)
+    moved = [spare for spare in all_spares(device) if spare.kind == TRANSLATION and spare.moved]
+    assert len(moved) >= 4
+    assert {spare.own for spare in moved} == {b"\xff" * len(moved[0].own)}
+    assert device.smart()["lost"] == figures(device)["rebuilds"] == 0
+    assert device.problems() == []
+    same(device, model)
+    device.close(clean=False)
+
+
+# --- regions
+
+
+def test_only_the_second_region_was_ever_written(tmp_path: Path) -> None:
+    """The first has no leaves, and that is nothing to stumble over: neither when pages of the second are loaded or
+    moved, nor when a mount takes them from a checkpoint."""
+    path = tmp_path / "chip"
+    nandimg.create(path, REGIONS, backend="meta")
+    options = {"buffer": "0", "table_bytes": "12000", "wear_spread": "2"}
+    device = Device.open(path, ftl="leaftl", options=options)
+    rnd = np.random.default_rng(4)
+    lpas = (rnd.permutation(REGIONS.lpas - SECOND) + SECOND).astype(np.uint32)
+    device.ssd.write_pages(lpas)
+    for _ in range(40):
+        device.ssd.write_pages(lpas[rnd.integers(0, 400, 64)])
+        device.ssd.read_pages(lpas[rnd.integers(0, len(lpas), 8)])
+    found = figures(device)
+    assert found["loads"] > 20
+    assert found["rebuilds"] == 0
+    leaves = device.ssd.mapping.pages.leaves()
+    assert leaves[0]["first_group"] == 256
+    assert all(leaf["bytes"] <= 3072 for leaf in leaves)
+    assert device.problems() == []
+    for clean in (True, False):
+        device.close(clean=clean)
+        device = Device.open(path, options=options)
+        assert device.problems() == []
+        device.ssd.read_pages(lpas)
+    assert figures(device)["rebuilds"] == 0
+    device.close()
+
+
+
+# --- translation pages that are read and written
+
+
+def test_a_page_that_is_damaged_where_its_leaf_says_nothing(tmp_path: Path) -> None:
+    """In the zeros behind its last group. It is tried twice, counted, and not believed: the leaf is made again."""
+    device, model = in_flash(tmp_path / "chip", table_bytes="24000")
+    pages = device.ssd.mapping.pages
+    leaf = next(one for one in pages.leaves() if one["state"] == "in flash")
+    spoil(tmp_path / "chip", leaf["ppas"][-1], PAGE - 1)
+    before, reads = figures(device), pages.store.reads
+    lpa = next(lpa for lpa in model if lpa // 256 == leaf["first_group"])
+    assert device.read(lpa * PAGE, PAGE) == model[lpa]
+    after = figures(device)
+    assert after["loads"] == before["loads"] + 1
+    assert pages.store.reads == reads + len(leaf["ppas"]) + 1
+    assert pages.store.unreadable == after["rebuilds"] == 1
+    device.close(clean=False)
+
+
+def test_a_leaf_that_leads_out_of_the_chip_is_not_believed(tmp_path: Path) -> None:
+    """A whole page, of which its last group says so: none of the leaf's groups is taken from it."""
+    nandimg.create(tmp_path / "chip", LEAVES)
+    device = Device.open(tmp_path / "chip", ftl="leaftl", options={"buffer": "0", "table_bytes": "12000"})
+    model = scattered(device, random.Random(2), part=0.5)
+    where, pages = places(device), device.ssd.mapping.pages
+    leaf = next(one for one in pages.leaves() if one["state"] == "in flash" and one["groups"] > 1)
+    last = leaf["first_group"] + leaf["groups"] - 1
+    raw = bytearray().join(device.nand.read_page(*divmod(ppa, 16))[1] for ppa in leaf["ppas"])
+    lpa = next(lpa for lpa in model if lpa // 256 == last and raw.count(where[lpa].to_bytes(4, "little")) == 1)
+    at = raw.index(where[lpa].to_bytes(4, "little")) + 3
+    raw[at] = 0x7F
+    put(tmp_path / "chip", leaf["ppas"][at // PAGE], bytes(raw[at // PAGE * PAGE :][:PAGE]))
+    assert device.read(lpa * PAGE, PAGE) == model[lpa]
+    assert figures(device)["rebuilds"] == 1
+    assert device.problems() == []
+    same(device, model)
+    device.close(clean=False)
+
+
+def programs(device: Device) -> int:
+    return sum(device.stats()["nand"]["by_cause"]["program"].values())
+
+
+def test_translation_pages_count_for_the_next_checkpoint() -> None:
+    """As any page that is programmed does."""
+    with Device.memory(LEAVES, "leaftl", {"buffer": "0", "table_bytes": "12000"}) as device:
+        model, rnd = scattered(device, random.Random(2)), random.Random(3)
+        device.checkpoint()
+        done, there = programs(device), device.stats()["checkpoints"]
+        for turn in range(2, 60):
+            rewrite(device, model, rnd, 3000, turn)
+        assert figures(device)["translation_programs"] > 100
+        assert device.stats()["checkpoints"] == there
+        assert device.ssd.since_checkpoint == programs(device) - done
+
+
+def test_leaves_that_come_and_go_take_no_room_for_ever() -> None:
+    """What the directory of leaves takes of the budget is what it has now: groups have nearly all the rest."""
+    with Device.memory(LEAVES, "leaftl", {"buffer": "0", "table_bytes": "20000"}) as device:
+        model, rnd = scattered(device, random.Random(2), part=0.9), random.Random(3)
+        for turn in range(2, 3_000):
+            rewrite(device, model, rnd, LEAVES.lpas, turn)
+        device.checkpoint()
+        for lpa in range(0, LEAVES.lpas, 100):
+            device.read(lpa * PAGE, PAGE)
+        pages = device.ssd.mapping.pages
+        assert figures(device)["translation_programs"] > 3_000
+        assert device.ssd.mapping.tables()["segments"][0] > pages.limit - 4 * 3072
+
+
+def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Path) -> None:
+    """Superseded pages that it names stay live, and die with the next checkpoint that is whole."""
+    def run(name: str, at: tuple[int, ...]) -> tuple[Device, dict[int, bytes], HostErrors]:
+        def front(chip: nandimg.Chip) -> nandimg.Nand:
+            fronts.append(HostErrors(chip, at))
+            return fronts[0]
+
+        fronts: list[HostErrors] = []
+        nandimg.create(tmp_path / name, LEAVES)
+        options = {"buffer": "0", "table_bytes": "12000"}
+        device = Device.open(tmp_path / name, ftl="leaftl", options=options, front=front)
+        model, rnd = scattered(device, random.Random(2)), random.Random(3)
+        device.checkpoint()
+        for turn in range(2, 60):
+            rewrite(device, model, rnd, 3000, turn)
+        device.flush()
+        return device, model, fronts[0]
+
+    tried, _, counted = run("tried", ())
+    tried.close(clean=False)
+    device, model, _ = run("chip", (counted.operations + 3,))
+    store = device.ssd.mapping.pages.store
+    kept = set(store.kept_ppas())
+    assert len(kept) > 10
+    with pytest.raises(OSError, match="error"):
+        device.checkpoint()
+    assert set(store.kept_ppas()) == kept
+    assert device.problems() == []
+    device.checkpoint()
+    assert store.kept_ppas() == []
+    assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.pages.homes())
+    assert device.problems() == []
+    same(device, model)
+    device.close()
+
+
+# --- what the learned table is told
+
+
+def test_a_trim_of_holes_is_not_worth_a_record() -> None:
+    with Device.memory(LEAVES, "leaftl", {"buffer": "0"}) as device:
+        device.write(0, b"x" * PAGE)
+        device.trim(300 * PAGE, 40 * PAGE)
+        device.flush()
+        assert device.stats()["trim_pages"] == 0
+        device.trim(0, 40 * PAGE)
+        device.flush()
+        assert device.stats()["trim_pages"] == 1
+
+
+def test_the_table_is_compacted_every_so_many_pages() -> None:
+    with Device.memory(LEAVES, "leaftl", {"buffer": "0", "compact_every": "100"}) as device:
+        scattered(device, random.Random(2), part=0.3)
+        assert figures(device)["compactions"] == int(0.3 * LEAVES.lpas) // 100
+
+
+# --- pages that are not what they say
+
+def wreck(path: Path, *ppas: int) -> None:
+    """Spoil spare areas, and with each its page."""
+    layout = inspect.header(path)["layout"]
+    with path.open("r+b") as file:
+        for ppa in ppas:
+            file.seek(layout["spare_at"] + ppa * layout["stride"] + layout["record_head"] + 2)
+            byte = file.read(1)[0]
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte ^ 0x55]))
+
+
+def failing_once(chip: nandimg.Chip) -> nandimg.Nand:
+    """What the first programs wrote comes back at the second read only; spare areas at the first."""
+    return BitErrors(chip, dict.fromkeys(range(1, 2_000), 16), mode="pass")
+
+
+def in_order(path: Path, ftl: str, front: Front | None = None, **options: object) -> tuple[Device, dict[int, bytes]]:
+    """Runs with holes; what is rewritten later leaves the first LPAs to wear levelling alone."""
+    nandimg.create(path, LEAVES)
+    device = Device.open(path, ftl=ftl, options={"buffer": "64", "wear_spread": "2", **options}, front=front)
+    rnd = random.Random(6)
+    model = {lpa: content(lpa, 1) for lpa in range(LEAVES.lpas) if rnd.random() < 0.7}
+    for lpa, data in model.items():
+        device.write(lpa * PAGE, data)
+    device.checkpoint()
+    return device, model
+
+
+def until_moved(device: Device, model: dict[int, bytes], block: int) -> None:
+    """Rewrite the last third until that block has been cleaned."""
+    rnd, late = random.Random(7), [lpa for lpa in model if lpa > 2_600]
+    for turn in range(2, 20_000):
+        lpa = rnd.choice(late)
+        model[lpa] = content(lpa, turn)
+        device.write(lpa * PAGE, model[lpa])
+        if not device.ssd.validity.live_in(block):
+            device.flush()
+            return
+    raise AssertionError("it was not cleaned")
+
+
+def lost(device: Device) -> set[int]:
+    return {spare.lpa for spare in all_spares(device) if spare.flags & FLAG_LOST}
+
+
+def held(device: Device, model: dict[int, bytes], gone: set[int]) -> None:
+    """Everything but those LPAs, which give EIO."""
+    for lpa in range(device.ssd.lpas):
+        if lpa in gone:
+            with pytest.raises(UncorrectableError):
+                device.read(lpa * PAGE, PAGE)
+        else:
+            assert device.read(lpa * PAGE, PAGE) == model.get(lpa, bytes(PAGE)), lpa
+
+
+def approximate_block(device: Device, where: dict[int, int]) -> tuple[int, dict[int, int]]:
+    """A full block of the first LPAs whose table is not exact, and who is on its pages."""
+    for block in range(device.nand.blocks):
+        there = {ppa % 16: lpa for lpa, ppa in where.items() if ppa // 16 == block}
+        kinds = {device.ssd.mapping.explain(lpa)["kind"] for lpa in there.values()}
+        if len(there) == 16 and max(there.values()) < 2_000 and kinds == {"approximate"}:
+            return block, there
+    raise AssertionError("no block is")
+
+
+def test_a_page_that_says_it_is_its_neighbour_is_not_believed(tmp_path: Path) -> None:
+    """Three pages further on is the one whose name it bears, and the page before that one bears another's as well."""
+    path = tmp_path / "chip"
+    device, model = in_order(path, "leaftl", gamma=4)
+    block, there = approximate_block(device, places(device))
+    put(path, block * 16 + 5, *device.nand.read_page(block, 8)[1:])
+    put(path, block * 16 + 7, *device.nand.read_page(*divmod(places(device)[max(model)], 16))[1:])
+    until_moved(device, model, block)
+    assert lost(device) == {there[5], there[7]}
+    held(device, model, {there[5], there[7]})
+    device.close(clean=False)
+    with Device.open(path) as device:
+        held(device, model, {there[5], there[7]})
+
+
+def test_a_page_of_which_no_neighbour_can_be_read_is_still_its_lpas(tmp_path: Path) -> None:
+    """Of those that the table may mean by it, the one that is nowhere else."""
+    path = tmp_path / "chip"
+    device, model = in_order(path, "leaftl", gamma=4)
+    block, there = approximate_block(device, places(device))
+    wreck(path, *range(block * 16, block * 16 + 5))
+    gone = {there[page] for page in range(5)}
+    until_moved(device, model, block)
+    assert lost(device) == gone
+    held(device, model, gone)
+    device.close(clean=False)
+    with Device.open(path) as device:
+        held(device, model, gone)
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+def test_pages_that_read_at_the_second_try_are_moved(tmp_path: Path, ftl: str) -> None:
+    device, model = in_order(tmp_path / "chip", ftl, failing_once)
+    until_moved(device, model, places(device)[min(model)] // 16)
+    assert device.smart()["lost"] == 0
+    held(device, model, set())
+    device.close()
+
+
+def test_a_guess_reads_at_the_second_try_too(tmp_path: Path) -> None:
+    """A page that is found by way of another one is tried as often as one that is found at once."""
+    device, model = in_order(tmp_path / "chip", "leaftl", failing_once, gamma="4")
+    held(device, model, set())
+    assert device.stats()["unreadable"] == 0
+    device.close()
+
+
+def test_what_stands_for_an_unreadable_page_is_as_old_as_that_was(tmp_path: Path) -> None:
+    """Its spare area still says whose it was, and how old."""
+    path = tmp_path / "chip"
+    device, model = in_order(path, "pagemap")
+    ppa = places(device)[min(model)]
+    was = inspect.Spare.of(device.nand.read_spare_area(*divmod(ppa, 16))[1])
+    spoil(path, ppa)
+    until_moved(device, model, ppa // 16)
+    assert [(one.lpa, one.seq) for one in all_spares(device) if one.flags & FLAG_LOST] == [(was.lpa, was.seq)]
+    held(device, model, {was.lpa})
+    device.close(clean=False)
+
+
+# --- SlimFTL's shared blocks
+
+#: 256 neighbours have at most 63 candidates of 4 pages: some must go elsewhere
+CROWDED = Geometry(page_bytes=PAGE, pages_per_block=4, blocks=512, oob_bytes=64, lpas=1500)
+
+
+def crowded(path: Path, lpas: int = 256) -> tuple[Device, dict[int, bytes]]:
+    nandimg.create(path, CROWDED)
+    device = Device.open(path, ftl="slimftl", options={"buffer": "0", "wear_spread": "2"})
+    model = {lpa: content(lpa, 1) for lpa in range(lpas)}
+    for lpa, data in model.items():
+        device.write(lpa * PAGE, data)
+    device.flush()
+    return device, model
+
+
+def shared_out(device: Device, where: dict[int, int]) -> dict[int, int]:
+    """LPAs that are not in the block of their virtual block, and that virtual block."""
+    said = {lpa: device.ssd.mapping.explain(lpa) for lpa in where}
+    return {lpa: one["vba"] for lpa, one in said.items() if where[lpa] // 4 != one["pba"]}
+
+
+def test_a_page_that_leaves_its_own_block_is_no_shared_one(tmp_path: Path) -> None:
+    device, model = crowded(tmp_path / "chip")
+    where = places(device)
+    shared = shared_out(device, where)
+    homes = set(shared.values())
+    assert homes
+    for lpa in model:
+        if lpa not in shared and device.ssd.mapping.explain(lpa)["vba"] in homes:
+            device.trim(lpa * PAGE, PAGE)
+            model[lpa] = bytes(PAGE)
+    held(device, model, set())
+    for home in homes:
+        assert device.ssd.mapping.virtual_block(home)["shared"] == list(shared.values()).count(home)
+    for lpa in shared:
+        device.trim(lpa * PAGE, PAGE)
+    assert {device.ssd.mapping.virtual_block(home)["shared"] for home in homes} == {0}
+    device.close()
+
+
+def test_a_shared_page_that_cannot_be_read_is_still_its_lpas(tmp_path: Path) -> None:
+    path = tmp_path / "chip"
+    device, model = crowded(path)
+    where = places(device)
+    victim = min(shared_out(device, where))
+    wreck(path, where[victim])
+    rnd, block = random.Random(7), where[victim] // 4
+    for turn in range(2, 20_000):
+        if where[victim] % 4 not in device.ssd.validity.live_in(block):
+            break
+        lpa = rnd.randrange(256, 1100)
+        model[lpa] = content(lpa, turn)
+        device.write(lpa * PAGE, model[lpa])
+    device.flush()
+    assert lost(device) == {victim}
+    held(device, model, {victim})
+    device.close(clean=False)
+    with Device.open(path) as device:
+        held(device, model, {victim})
+
+
+def test_a_page_cannot_bear_a_number_that_no_entry_has_room_for(tmp_path: Path) -> None:
+    """64, where the last is 63: it would run over into the next LPA's entry."""
+    path = tmp_path / "chip"
+    device, _ = crowded(path, 8)
+    ppa, vbs = places(device)[5], device.ssd.mapping.virtual_blocks
+    raw = device.nand.read_spare_area(*divmod(ppa, 4))[1]
+    vba = hash_vba(5 >> device.ssd.mapping.shift, 64, vbs, device.ssd.mapping.md5)
+    device.close(clean=False)
+    put(path, ppa, None, raw[:20] + vba.to_bytes(4, "little") + b"\x40\0\0\0")
+    with pytest.raises(CorruptError, match="HID 64"):
+        Device.open(path)
