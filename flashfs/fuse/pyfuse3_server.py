@@ -108,7 +108,6 @@ class Handlers(pyfuse3.Operations):
         if size > len(self._buffer):
             self._buffer = memoryview(bytearray(size))
         traffic = self._traffic
-        traffic.reads += 1
         traffic.in_flight += 1
         try:
             if self._lock.locked():
@@ -122,6 +121,7 @@ class Handlers(pyfuse3.Operations):
             raise failed("read", off, error) from None
         finally:
             traffic.in_flight -= 1
+            traffic.reads += 1  # with its bytes: whoever looks in between finds both or neither
 
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         """A flush follows if the file was opened for that. pyfuse3 does not say what a single write asks for."""
@@ -136,7 +136,6 @@ class Handlers(pyfuse3.Operations):
         if self._record is not None:
             self._record(OP_WRITE, off, len(buf), buf)
         traffic = self._traffic
-        traffic.writes += 1
         traffic.in_flight += 1
         try:
             if self._lock.locked():
@@ -149,6 +148,7 @@ class Handlers(pyfuse3.Operations):
             raise failed("write", off, error) from None
         finally:
             traffic.in_flight -= 1
+            traffic.writes += 1
         if fh == DURABLE:
             await self._flush()
         return written
