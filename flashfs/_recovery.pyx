@@ -436,7 +436,8 @@ cdef class Worker(Scanner):
 
     cdef mend(self, why):
         """What is left of the mapping after damage: translation pages that are gone are made again from the live pages,
-        LPAs that name no live page, or another LPA's, hold nothing, and pages that no LPA names are dead. CorruptError if even that makes no sense."""
+        LPAs that name no live page, or another LPA's, hold nothing, and pages that no LPA names are dead. CorruptError
+        if even that makes no sense."""
         cdef uint32_t lpa, ppa, block
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
