@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flashfs import _ranges, _recovery
-from flashfs._fsck import cross_check
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.cases import Case, Failure
 from flashfs.crash.events import Met, never_without_damage
 from flashfs.crash.judge import Judge
 from flashfs.crash.words import Step, parse_program
 from flashfs.device import ENGINE_OOB, build_ssd, check_dram
+from flashfs.engine import ranges, recovery
+from flashfs.engine.fsck import cross_check
 from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut, Geometry, PowerCut, memory_image
 from nandimg._chip import Chip
@@ -225,11 +225,11 @@ class Bench:
         """Power is there: recover, and check everything."""
         self.met.take(self.ssd)
         self.ssd = self.build(dict(self.options))
-        recovery = _recovery.Recovery(self.ssd)
+        worker = recovery.Recovery(self.ssd)
         try:
-            report = recovery.run()
+            report = worker.run()
         finally:  # a recovery that was cut has raised its alarms as well
-            self.heard(recovery.work.alarms)
+            self.heard(worker.work.alarms)
         self.spend()
         if self.tell is not None:
             self.say(f"mounted {report.summary()}")
@@ -250,7 +250,7 @@ class Bench:
         judge, page = self.judge, self.geometry.page_bytes
         if operation == "w":
             data = b"".join([judge.will_write(x) for x in range(lpa, lpa + n)])
-            _ranges.write_range(self.ssd, lpa * page, data)
+            ranges.write_range(self.ssd, lpa * page, data)
             if self.case.plp:
                 self.protected(range(lpa, lpa + n))
         elif operation == "t":
@@ -273,17 +273,17 @@ class Bench:
         judge, page = self.judge, self.geometry.page_bytes
         for offset, size in step.spans(page):
             if step.operation == "w":
-                _ranges.write_range(self.ssd, offset, judge.will_write_bytes(offset, size))
+                ranges.write_range(self.ssd, offset, judge.will_write_bytes(offset, size))
                 if self.case.plp:
                     self.protected(range(offset // page, -(-(offset + size) // page)))
             elif step.operation == "t":
                 judge.will_trim_bytes(offset, size)
-                _ranges.trim_range(self.ssd, offset, size)
+                ranges.trim_range(self.ssd, offset, size)
                 self.met.trimmed(self.ssd)
             else:
                 target = step.target(page)
                 judge.will_copy(offset, target, size)
-                _ranges.copy_range(self.ssd, offset, target, size)
+                ranges.copy_range(self.ssd, offset, target, size)
 
     def flush(self) -> None:
         self.ssd.sync_now()
@@ -298,7 +298,7 @@ class Bench:
 
     def read_all(self) -> bytearray:
         into = bytearray(self.geometry.logical_bytes)
-        _ranges.read_range(self.ssd, 0, into)
+        ranges.read_range(self.ssd, 0, into)
         return into
 
     def examine(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs import _metalog
+from flashfs.engine import metalog
 from flashfs.errors import CorruptError
 from flashfs.inspect._page import _no_trims
 from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE, Spare, View, opened
@@ -16,7 +16,7 @@ from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE
 def log(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     """The metadata log: checkpoints and trim records that are still in flash, boot hints, NVRAM slots."""
     with opened(path, trust) as view:
-        hints = _metalog.boot_hints([view.chip.boot_slot(0), view.chip.boot_slot(1)])
+        hints = metalog.boot_hints([view.chip.boot_slot(0), view.chip.boot_slot(1)])
         out: dict[str, Any] = {"note": view.note} if view.note else {}
         out["boot_hints"] = [{"checkpoint": identity, "ppa": ppa} for identity, ppa in hints]
         out["checkpoints"] = _checkpoints(view)
@@ -36,7 +36,7 @@ def _trims(view: View) -> list[dict[str, Any]]:
         status, data, _ = view.chip.read_page(*view.at(ppa))
         if status != WHOLE or _no_trims(data) is not None:
             continue
-        for first, n, seq in _metalog.trim_records(data):
+        for first, n, seq in metalog.trim_records(data):
             rows.append({"seq": seq, "lpa": first, "pages": n, "ppa": ppa, "in_checkpoint": seq <= floor})
     return sorted(rows, key=lambda row: row["seq"])
 
@@ -58,7 +58,7 @@ def _checkpoints(view: View) -> list[dict[str, Any]]:
             continue
         try:
             page_bytes = view.header.geometry.page_bytes
-            found = _metalog.LoadedCheckpoint(view.meta_page, ppa, page_bytes, view.checkpoint_most)
+            found = metalog.LoadedCheckpoint(view.meta_page, ppa, page_bytes, view.checkpoint_most)
         except CorruptError as error:
             rows.append({"checkpoint": spare.seq, "ppa": ppa, "whole": False, "note": str(error)})
             continue
