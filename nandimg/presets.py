@@ -82,6 +82,7 @@ _ALL = [
     Preset("tiny-8", "8 blocks of 4 pages of 512 B", "the smallest chip: every power cut by brute force",
            _tiny(8, 4, 8)),
     Preset("tiny-16", "16 blocks of 8 pages of 512 B", "small enough to enumerate", _tiny(16, 8, 56)),
+    Preset("tiny-32", "32 blocks of 8 pages of 512 B", "small, with room for translation pages", _tiny(32, 8, 150)),
     Preset("tiny-96", "96 blocks of 4 pages: neighbours outnumber their candidates' pages, so SlimFTL shares blocks",
            "for what a hash can run into", _tiny(96, 4, 300)),
     Preset("tiny-96q", "96 blocks of 4 pages on four dies: streams as wide as the chip, and always cleaning",

@@ -93,6 +93,7 @@ cdef class Mover:
         cdef int before = self.ssd.stopped
         cdef int64_t end = self.ssd.now_ns
         cdef uint32_t live = self.ssd.validity.count(block)
+        self.ssd.map_ns = self.ssd.now_ns
         self.with_data = self.ssd.nand.keeps_data
         self.kind = self.kind_in(block)
         if self.kind != KIND_USER:

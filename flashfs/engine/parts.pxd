@@ -42,13 +42,14 @@ cdef class Engine:
     cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
     cdef readonly int64_t now_ns
     cdef int64_t map_ns                    # when what the mapping reads next may begin; then when it is there
-    cdef void*[8] owner_at                 # of each page kind, an Owner; NULL: pages of that kind are never moved
+    cdef void* owner_at[8]                 # of each page kind, an Owner; NULL: pages of that kind are never moved
     cdef list owners                       # the same, which keeps them
     cdef readonly uint64_t seq             # the newest sequence number that was given
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
     cdef readonly object failed            # None, or why the device takes no more changes
     cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
+    cdef int lose(self, int kind, uint32_t ppa) except -1
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
@@ -69,12 +70,12 @@ cdef class Mapping(Owner):
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
     cdef readonly uint32_t translation_ids  # its translation pages have ids below this; 0: it has none
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
-    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, int64_t* ready) except? 0xFFFFFFFF nogil
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
     cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
-    cdef bint holds(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil
+    cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
     cdef int moves_end(self) except -1 nogil

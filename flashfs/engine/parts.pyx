@@ -50,6 +50,12 @@ cdef class Engine:
         self.owners[kind] = owner
         self.owner_at[kind] = <void*> owner
 
+    cdef int lose(self, int kind, uint32_t ppa) except -1:
+        """A page of that kind is gone, and its owner is to manage without."""
+        if self.owner_at[kind] != NULL:
+            (<Owner> self.owner_at[kind]).page_lost(ppa)
+        return 0
+
     def why_stopped(self):
         """None, or why the device takes no more changes."""
         return self.failed or UNFINISHED[self.stopped]
@@ -119,9 +125,10 @@ cdef class Mapping(Owner):
     A mapping that keeps parts of itself in flash has translation pages (translation.pyx). To a recovery, page
     ``id`` is LPA ``lpas + id``: ``locate`` and ``recovered`` are asked for those too, before any other."""
 
-    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, int64_t* ready) except? 0xFFFFFFFF nogil:
-        """The host is about to read or write these LPAs. Returns for how many of them, from the first on, ``lookup``
-        and ``bind`` will read nothing until the next ``prepare``: 1 at least. ``ready`` says when each may begin, and
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil:
+        """The host is about to read, or is ``writing``, these LPAs. Returns how many of them, from the first on, are at
+        hand until the next ``prepare``, 1 at least: ``lookup`` reads nothing for those, and ``bind`` nothing that may
+        write. ``ready`` says when each may begin, and
         then when its place is known: independent reads of the map run side by side, dependent ones one by one."""
         return n
 
@@ -143,7 +150,7 @@ cdef class Mapping(Owner):
         """As ``lookup``, for whoever is not the host (is it mapped? a dump): it counts nowhere and changes no cache."""
         return self.lookup(lpas, n, ppas)
 
-    cdef bint holds(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
+    cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
         """Whether the page read at ``ppa``, whose OOB says it is LPA ``said``'s, is what ``lpa`` is to read. A page that
         several LPAs share says only one of them."""
         return said == lpa

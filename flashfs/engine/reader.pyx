@@ -105,7 +105,7 @@ cdef class Reader:
             for k in range(n - i):
                 self.ready[k] = t_ns
             self.ssd.map_ns = t_ns
-            part = self.ssd.mapping.prepare(lpas + i, n - i, self.ready)
+            part = self.ssd.mapping.prepare(lpas + i, n - i, False, self.ready)
             self.ssd.mapping.lookup(lpas + i, part, self.ppas)
             end = max(end, self.read_known(lpas + i, part,
                                            <uint8_t*> NULL if data == NULL else data + <uint64_t> i * self.page_bytes))
@@ -212,7 +212,7 @@ cdef class Reader:
         """What a page that was read for an LPA is: HERE, OTHER, UNREADABLE or LOST."""
         if status != PAGE_OK:
             return UNREADABLE
-        if oob.kind != KIND_USER or not self.ssd.mapping.holds(lpa, ppa, oob.lpa):
+        if oob.kind != KIND_USER or not self.ssd.mapping.accepts(lpa, ppa, oob.lpa):
             return OTHER
         return LOST if oob.flags & FLAG_LOST else HERE
 

@@ -19,6 +19,7 @@ from flashfs.engine.pool cimport (
     FLAG_LAST,
     FLAG_MOVED,
     KIND_CHECKPOINT,
+    KIND_TRANSLATION,
     KIND_USER,
     MOVES_MASK,
     MOVES_SHIFT,
@@ -444,7 +445,7 @@ cdef class Worker(Scanner):
         ssd.mapping.manages()
         for ppa in ssd.mapping.translation_pages():
             if not ssd.validity.is_live(ppa):
-                ssd.mapping.page_lost(ppa)
+                ssd.lose(KIND_TRANSLATION, ppa)
         if not ssd.mapping.is_exact():
             self.ask_pages()
         owners = {}
@@ -481,7 +482,7 @@ cdef class Worker(Scanner):
                     continue
                 found = (oob.seq, block * ssd.pages_per_block + page, bytes(ssd.read_oobs[OOB_ENGINE:ssd.oob_bytes]))
                 lpa = oob.lpa
-                ssd.mapping.lookup(&lpa, 1, &ppa)
+                ssd.mapping.peek(&lpa, 1, &ppa)
                 if ppa == NONE or found < newest.get(lpa, (0,)):
                     ssd.olds[0] = found[1]
                 else:

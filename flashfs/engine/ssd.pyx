@@ -412,7 +412,7 @@ cdef class Ssd(Engine):
             self.placement.make_ready(stream)
             if at_hand <= done:
                 self.map_ns = t_ns
-                at_hand = done + self.mapping.prepare(lpas + done, n - done, self.known + done)
+                at_hand = done + self.mapping.prepare(lpas + done, n - done, True, self.known + done)
                 if self.mapping.demand:
                     self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
             self.placement.take(stream, lpas + done, at_hand - done, &ext)

@@ -16,7 +16,7 @@ from typing import Any
 
 from flashfs.errors import UsageError
 
-_MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slimftl", "flashfs.ftl.leaftl")
+_MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slimftl", "flashfs.ftl.leaftl", "flashfs.ftl.dftl")
 GROUP = "flashfs.ftl"  #: of entry points
 BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants another
 

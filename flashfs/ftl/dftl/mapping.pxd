@@ -1,0 +1,14 @@
+# DFTL's mapping; see mapping.pyx.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from flashfs.engine.entries cimport EntryMapping
+from flashfs.ftl.dftl.cmt cimport Cmt
+
+
+cdef class CachedMap(EntryMapping):
+    cdef readonly Cmt cmt
+    cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
+    cdef readonly uint64_t lookups, hits, evictions, dirty_evictions
+    cdef readonly uint32_t protected_share
+    cdef int64_t make_slot(self, int64_t t_ns) except -1 nogil
+    cdef uint32_t together(self, uint32_t lpa, uint32_t end) noexcept nogil
