@@ -57,6 +57,8 @@ def build_ssd(
         buffer_in_order=of.buffer_in_order, durable=durable, wear_spread=options["wear_spread"], gc_reserve=reserve,
         checkpoint_every=options["checkpoint_every"],
     )  # fmt: skip
+    if readonly:
+        ssd.freeze()
     ssd.plan_meta(saved_bytes(of, geometry))
     options.update(of.derive(ssd, options))
     ssd.install(*of.build(ssd, options))

@@ -200,19 +200,19 @@ class Bench:
 
     def survive(self) -> None:
         """The power went. Switch it on until a recovery gets through, then judge what it found."""
-        self.recovering = True
         while True:
+            self.recovering = True
             self.outcome.operations.append(self.nand.operations)
             self.outcome.cuts_hit += 1
             self.say("power cut")
             self.power_on()
             try:
                 self.mount()
+                self.recovering = False
+                self.examine()  # where the map is in flash, reading may write
             except PowerCut:
                 continue
             break
-        self.recovering = False
-        self.examine()
 
     def power_on(self) -> None:
         self.nand.power_on()

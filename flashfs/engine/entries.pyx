@@ -161,6 +161,7 @@ cdef class EntryMapping(Mapping):
     cdef int write_back(self, uint32_t page) except -1 nogil:
         """Write a page when there is time to clean for it first, which may change what is cached and pending."""
         cdef int64_t start = self.ssd.map_ns
+        self.ssd.will_change()
         self.store.ensure(1)
         self.ssd.map_ns = start
         return self.write_page(page)

@@ -48,9 +48,11 @@ cdef class Engine:
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
     cdef readonly object failed            # None, or why the device takes no more changes
+    cdef readonly bint frozen              # the image is not to be changed: it was opened to be read
     cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
     cdef int lose(self, int kind, uint32_t ppa) except -1
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
+    cdef int will_change(self) except -1 nogil
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef bint affords_more(self) except -1 nogil

@@ -65,6 +65,16 @@ cdef class Engine:
         does."""
         return 0
 
+    def freeze(self):
+        """The image is opened to be read: nothing may be programmed from now on."""
+        self.frozen = True
+
+    cdef int will_change(self) except -1 nogil:
+        """Before anything is programmed that no request for a change has announced: a read may do that, where the map
+        is in flash. DeviceFailedError if the device takes no changes."""
+        with gil:
+            raise NotImplementedError
+
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
         """A fresh, erased block; forces a sync when only pending ones are left. DeviceFullError if there is none."""
         with gil:

@@ -183,7 +183,7 @@ cdef class Ssd(Engine):
     cdef int refuse(self) except -1 nogil:
         """A request for a change, of a device that takes none any more."""
         with gil:
-            self.fail(self.why_stopped())
+            self.fail(self.why_stopped() or "the image was opened read-only")
             raise DeviceFailedError(self.failed)
 
     # --- host requests
@@ -573,6 +573,13 @@ cdef class Ssd(Engine):
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
+        return 0
+
+    cdef int will_change(self) except -1 nogil:
+        if self.stopped or self.frozen:
+            self.refuse()
+        if self.mount_due:
+            self.leave_clean()
         return 0
 
     cdef int leave_clean(self) except -1 nogil:

@@ -10,5 +10,6 @@ cdef class CachedMap(EntryMapping):
     cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
     cdef readonly uint64_t lookups, hits, evictions, dirty_evictions
     cdef readonly uint32_t protected_share
-    cdef int64_t make_slot(self, int64_t t_ns) except -1 nogil
+    cdef int make_slot(self) except -1 nogil
+    cdef bint could_make_slot(self) except -1 nogil
     cdef uint32_t together(self, uint32_t lpa, uint32_t end) noexcept nogil

@@ -13,7 +13,7 @@ from flashfs.ftl.dftl.cmt cimport ENTRY_BYTES, Cmt
 
 import numpy
 
-from flashfs.errors import BindError
+from flashfs.errors import BindError, DeviceFullError
 
 SLOTS_LEAST = 8  #: entries: fewer leave no room for two segments
 BATCH_MOST = 256
@@ -49,17 +49,37 @@ cdef class CachedMap(EntryMapping):
                 self.hits += 1
                 self.cmt.touch(slot)
                 continue
-            self.ssd.map_ns = self.make_slot(ready[i])
+            self.ssd.map_ns = ready[i]
+            if writing:
+                self.make_slot()
+            elif self.cmt.used == self.cmt.slots and not self.could_make_slot():
+                self.look(self.page_of(lpas[i]))
+                ready[i] = self.ssd.map_ns
+                continue
             ppa = self.entry(lpas[i], &dirty)
             self.cmt.insert(lpas[i], ppa, dirty)
             ready[i] = self.ssd.map_ns
         return n
 
-    cdef int64_t make_slot(self, int64_t t_ns) except -1 nogil:
-        """A free slot of the CMT; returns from when on. A dirty entry takes all dirty ones of its translation page with
+    cdef bint could_make_slot(self) except -1 nogil:
+        """As ``make_slot``, for a read. If the image takes no more, or is not to be changed, the read goes past the cache:
+        what can be read must not fail for what cannot be written."""
+        if not self.cmt.is_dirty(self.cmt.victim()):
+            self.make_slot()
+            return True
+        if self.ssd.stopped or self.ssd.frozen:
+            return False
+        with gil:
+            try:
+                self.make_slot()
+            except (OSError, DeviceFullError):
+                return False
+        return True
+
+    cdef int make_slot(self) except -1 nogil:
+        """A free slot of the CMT; the map's clock goes on to when there is one. A dirty entry takes all dirty ones of its translation page with
         it to flash (batch update, 3.4 of the paper); they stay, clean."""
         cdef uint32_t slot
-        self.ssd.map_ns = t_ns
         while self.cmt.used == self.cmt.slots:
             slot = self.cmt.victim()
             if self.cmt.is_dirty(slot):
@@ -68,7 +88,7 @@ cdef class CachedMap(EntryMapping):
                 continue
             self.cmt.remove(slot)
             self.evictions += 1
-        return self.ssd.map_ns
+        return 0
 
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
         cdef uint32_t i, slot
