@@ -240,7 +240,7 @@ cdef class EntryMapping(Mapping):
             if self.pending.find(first + i) >= 0:
                 self.pending.settle(<uint64_t> self.pending.find(first + i))
         self.rebuilds += 1
-        self.exact = self.exact and nobody == NONE
+        self.exact = False                  # what the page named was not counted
         self.set_home(page, NONE)
         return 0
 
