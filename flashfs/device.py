@@ -16,6 +16,7 @@ from flashfs.engine.fsck import cross_check
 from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES, STREAM_NAMES
 from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
+from flashfs.shape import DEFAULT_FTL
 from nandimg import Geometry, Image
 
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
@@ -124,7 +125,7 @@ class Device:
 
     @classmethod
     def memory(
-        cls, geometry: Geometry, ftl: str = "pagemap", options: dict[str, Any] | None = None, *,
+        cls, geometry: Geometry, ftl: str = DEFAULT_FTL, options: dict[str, Any] | None = None, *,
         backend: str = "file", plp: bool = False, dram: int | None = None,
     ) -> Device:  # fmt: skip
         """A device that lives and dies with this process."""
@@ -137,7 +138,7 @@ class Device:
         """Bind if the image is blank, then build, format or recover."""
         fresh = not image.header.ftl
         if fresh:
-            cls._bind(image, ftl or "pagemap", given, settings)
+            cls._bind(image, ftl or DEFAULT_FTL, given, settings)
         of, options = cls._bound(image, ftl, given, fresh or bool(settings.get("trust")))
         device = cls(image, front(image.chip) if front else image.chip, of, options, **settings)
         device._fit_dram(settings.get("dram"))

@@ -64,7 +64,7 @@ CAMPAIGNS = (
     ("--every", "--length", "1", "--depth", "2"),
 )
 CUTS = 500  #: of each tier and FTL
-TESTS = ("tests/engine", "tests/crash", "tests/spec", "tests/nandimg", "tests/fuzz/test_images.py")
+TESTS = ("tests/engine", "tests/ftl", "tests/crash", "tests/spec", "tests/nandimg", "tests/fuzz/test_images.py")
 #: the first is more campaigns; the others compile sources or mount file systems
 LEFT_OUT = ("tests/crash/test_sweep.py", "tests/crash/test_planted.py", "tests/crash/test_kill.py",
             "tests/crash/test_kill_databases.py", "tests/crash/test_kill_files.py")  # fmt: skip

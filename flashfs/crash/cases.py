@@ -13,6 +13,7 @@ from typing import Any
 from flashfs.crash.words import SPOILS, parse_program
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
+from flashfs.shape import DEFAULT_FTL
 from nandimg import PRESETS, Cut, Fault
 
 __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
@@ -70,7 +71,7 @@ class Case:
     @classmethod
     def parse(cls, line: str) -> Case:
         """The inverse of ``line``; UsageError names the word that does not fit."""
-        case = cls(ftl="pagemap", program="")
+        case = cls(ftl=DEFAULT_FTL, program="")
         try:
             words = shlex.split(line)
         except ValueError as error:

@@ -18,6 +18,7 @@ from flashfs.crash.programs import (
     LARGE,
     STRIPED,
     TINY,
+    large_for,
     presets_for,
     random_program,
     random_setting,
@@ -53,7 +54,7 @@ WIDE_CUTS = 10  #: of a unit, about
 
 def wide_base(ftl: str, seed: int, unit: int) -> Case:
     """The program of a unit of tier wide."""
-    presets = presets_for(ftl, tuple(LARGE))
+    presets = presets_for(ftl, large_for(ftl))
     return random_setting(random.Random(f"wide {ftl} {seed} {unit}"), ftl, presets[unit % len(presets)])
 
 
@@ -66,7 +67,7 @@ def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
         tally.add(whole, 1)
         return tally
     left = whole.operations[-1] - PRESETS[base.preset].geometry.lpas
-    filled = max(1, len(LARGE[base.preset]))
+    filled = max(1, len(LARGE.get(base.preset, ())))
     return Forks(base, TAIL, first=filled + 1, depth=depth, apart=max(2, left // WIDE_CUTS)).run()
 
 

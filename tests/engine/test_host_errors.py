@@ -17,6 +17,7 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import DeviceFailedError
+from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 from nandimg._menu import HostCalls
 
@@ -270,7 +271,7 @@ def test_failed_checkpoints_take_no_block() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs of its own")
-@pytest.mark.parametrize("ftl", ["pagemap", "slimftl", "leaftl"])
+@pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_discards_on_a_full_disk(tmp_path: Path, ftl: str) -> None:
     """The whole story, on a real file system that is full while the host discards."""
     where = tmp_path / "small"

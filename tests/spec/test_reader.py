@@ -21,7 +21,7 @@ from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Cut, checksum, create, page_checksum
 from nandimg._faults import SHAPES
 
-FTLS = ("pagemap", "slimftl", "leaftl")
+FTLS = ("pagemap", "slimftl", "leaftl")  #: whose own bytes SPEC.md describes
 CHIPS = ("tiny-16", "tiny-24d")
 STATUS = ("erased", "whole", "torn")
 

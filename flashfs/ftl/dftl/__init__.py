@@ -111,4 +111,7 @@ SCHEME = Scheme(
     events=_EVENTS,
     damage_events={"a translation page was made again": lambda ssd: ssd.mapping.rebuilds},
     tight={"cmt_bytes": (200, 500, 2_000)},
+    varied={"cmt_bytes": (0, 300, 1_500)},
+    year=2009,
+    manual="docs/ftl/dftl.md",
 )  # fmt: skip
