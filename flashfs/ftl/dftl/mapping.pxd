@@ -8,7 +8,7 @@ from flashfs.ftl.dftl.cmt cimport Cmt
 cdef class CachedMap(EntryMapping):
     cdef readonly Cmt cmt
     cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
-    cdef readonly uint64_t lookups, hits, evictions, dirty_evictions
+    cdef readonly uint64_t lookups, hits, loads, evictions, dirty_evictions, evicted_entries
     cdef readonly uint32_t protected_share
     cdef int make_slot(self) except -1 nogil
     cdef bint could_make_slot(self) except -1 nogil

@@ -40,6 +40,7 @@ cdef class CachedMap(EntryMapping):
         """The entries of the first LPAs are cached. A miss waits for the write-back of the dirty entry that it pushes
         out, then for its own translation page; misses do not wait for each other."""
         cdef uint32_t i, slot, ppa
+        cdef uint64_t reads
         cdef bint dirty = False
         n = min(n, self.batch)
         for i in range(n):
@@ -56,7 +57,9 @@ cdef class CachedMap(EntryMapping):
                 self.look(self.page_of(lpas[i]))
                 ready[i] = self.ssd.map_ns
                 continue
+            reads = self.store.reads
             ppa = self.entry(lpas[i], &dirty)
+            self.loads += self.store.reads != reads
             self.cmt.insert(lpas[i], ppa, dirty)
             ready[i] = self.ssd.map_ns
         return n
@@ -80,11 +83,14 @@ cdef class CachedMap(EntryMapping):
         """A free slot of the CMT; the map's clock goes on to when there is one. A dirty entry takes all dirty ones of its translation page with
         it to flash (batch update, 3.4 of the paper); they stay, clean."""
         cdef uint32_t slot
+        cdef uint64_t entries
         while self.cmt.used == self.cmt.slots:
             slot = self.cmt.victim()
             if self.cmt.is_dirty(slot):
                 self.dirty_evictions += 1
+                entries = self.entries_written
                 self.write_back(self.page_of(self.cmt.lpa[slot]))
+                self.evicted_entries += self.entries_written - entries
                 continue
             self.cmt.remove(slot)
             self.evictions += 1
@@ -203,13 +209,15 @@ cdef class CachedMap(EntryMapping):
             "hits": self.hits,
             "misses": self.lookups - self.hits,
             "hit_ratio": round(float(self.hits) / self.lookups, 6) if self.lookups else None,
+            "loads": self.loads,
             "evictions": self.evictions,
             "dirty_evictions": self.dirty_evictions,
+            "evicted_entries": self.evicted_entries,
             **super().figures(),
         }
 
     def forget_counts(self):
-        self.lookups = self.hits = self.evictions = self.dirty_evictions = 0
+        self.lookups = self.hits = self.loads = self.evictions = self.dirty_evictions = self.evicted_entries = 0
         super().forget_counts()
 
     def check(self):
