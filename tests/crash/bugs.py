@@ -211,9 +211,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a stream that opens a block without making room": Bug(
         "placement",
-        Patch("flashfs/engine/defaults", "                self.ssd.make_room()\n            elif",
-              "                pass\n            elif"),
-        ("pagemap", "leaftl"),
+        Patch("flashfs/engine/defaults", "return self.ssd.make_room() if slot[0] == NONE else 0", "return 0"),
+        ("pagemap", "leaftl", "dftl"),
     ),
     "a page table that loads one entry too few": Bug(
         "pagemap", Patch("flashfs/engine/defaults", "memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))",
@@ -259,8 +258,8 @@ BUGS: dict[str, Bug] = {
                         "        self.ssd.validity.dead(&ppa, 1)\n        return 0"), ("leaftl",)
     ),
     "a superseded translation page that is lost when it moves": Bug(
-        "leaftl", Patch("flashfs/engine/translation", "            self.kept.insert(new)\n            return True",
-                        "            return True"), ("leaftl",)
+        "leaftl", Patch("flashfs/engine/translation", "                self.kept.insert(news[i])\n                continue",
+                        "                continue"), ("leaftl", "dftl")
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
         "leaftl", Patch("flashfs/engine/scan", "self.base is not None and oob.seq <= self.base.seq and oob.lpa <",
@@ -269,6 +268,30 @@ BUGS: dict[str, Bug] = {
     "a change that leaves its leaf clean": Bug(
         "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "        leaf.clean = False\n        self.written -= 1",
                         "        self.written -= 1"), ("leaftl",)
+    ),
+    "an entry that cleaning changes and leaves clean": Bug(
+        "dftl", Patch("flashfs/ftl/dftl/mapping", "            return False\n        self.cmt.put(slot, ppa)\n",
+                      "            return False\n        self.cmt.ppa[slot] = ppa\n"), ("dftl",)
+    ),
+    "an eviction that writes back half of the dirty entries and calls all clean": Bug(
+        "dftl", Patch("flashfs/engine/entries", "self.entries_written += self.dirty_of(first, n, self.image)",
+                      "self.entries_written += self.dirty_of(first, n // 2, self.image)"), ("dftl",)
+    ),
+    "a checkpoint without the last dirty entry of the cache": Bug(
+        "dftl", Patch("flashfs/engine/entries", "(numpy.asarray(array, numpy.uint32) for array in self.dirty_entries())",
+                      "(numpy.asarray(array, numpy.uint32)[:-1] for array in self.dirty_entries())"), ("dftl",)
+    ),
+    "a trim of a whole translation page that leaves its entries cached": Bug(
+        "dftl", Patch("flashfs/engine/entries", "            self.uncache(lpa, n)\n", ""), ("dftl",)
+    ),
+    "a translation page that is written though the mount has left no mark": Bug(
+        "dftl", Patch("flashfs/engine/entries", "        self.ssd.will_change()\n", ""), ("dftl",)
+    ),
+    "a pending trim that is forgotten when its page is written": Bug(
+        "dftl", Patch("flashfs/engine/entries",
+                      "            self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n",
+                      "            if self.pending.ppa[at] != NONE:\n"
+                      "                self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n"), ("dftl",)
     ),
     "a short write that zeroes the sector behind it": Bug(
         "ranges",

@@ -48,7 +48,7 @@ def caught_by(ftl: str) -> str | None:
 @pytest.mark.parametrize("bug", PLANTS)
 def test_is_caught(monkeypatch: pytest.MonkeyPatch, ftl: str, bug: str) -> None:
     tiers.presets_for(ftl)  # before anything is spoilt
-    tiers.presets_for(ftl, ("tiny-8", "tiny-16"))
+    tiers.presets_for(ftl, tiers.SMALLEST)
     how = PLANTS[bug].how
     assert not isinstance(how, bugs.Patch)
     how(monkeypatch)
