@@ -4,8 +4,8 @@
     python tools/import_graph.py --at v0.1   # of a commit
     python tools/import_graph.py --circles   # files that need each other, one circle a line; exit code 1 if any
 
-An arrow goes from who imports to what is imported, with the number of files that do; a dotted one if each does so only
-when it is called. Folders in a folder count as it, but for those of schemes. Modules of flashfs itself (device.py ...)
+An arrow goes from who imports to what is imported; a dotted one if that happens only inside functions. Folders in a
+folder count as it; those of schemes are one, ftl/NAME. Modules of flashfs itself (device.py ...)
 are the folder `flashfs`; what everybody may need (errors.py ...) is left out.
 """
 
@@ -90,25 +90,28 @@ def read(root: Path) -> tuple[dict[str, set[Need]], set[str]]:
     return dict(out), {name_of(path.relative_to(root)) for path in paths if path.stem == "__init__"}
 
 
-def arrows(modules: dict[str, set[Need]], packages: set[str]) -> dict[tuple[str, str], tuple[int, bool]]:
-    """{(from folder, to folder): (files, whether all of them import late)}."""
+def arrows(modules: dict[str, set[Need]], packages: set[str]) -> dict[tuple[str, str], bool]:
+    """{(from folder, to folder): whether all imports are inside functions}."""
     users: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
     for name, needs in modules.items():
         for need in needs:
             one, two = folder_of(name, packages), folder_of(need.module, packages)
             if one != two and need.module not in SMALL:
                 users[one, two][name] = users[one, two].get(name, True) and need.late
-    return {pair: (len(files), all(files.values())) for pair, files in users.items()}
+    return {pair: all(files.values()) for pair, files in users.items()}
 
 
 def mermaid(modules: dict[str, set[Need]], packages: set[str]) -> str:
-    found = arrows(modules, packages)
+    found: dict[tuple[str, str], bool] = {}
+    for pair, late in arrows(modules, packages).items():
+        one, two = ("flashfs/ftl/NAME" if name.startswith("flashfs/ftl/") else name for name in pair)
+        found[one, two] = found.get((one, two), True) and late
     names = sorted({name for pair in found for name in pair})
     ids = {name: f"n{i}" for i, name in enumerate(names)}
     lines = ["```mermaid", "graph TD"]
     lines += [f'    {ids[name]}["{name.removeprefix("flashfs/")}"]' for name in names]
-    for (one, two), (files, late) in sorted(found.items()):
-        lines.append(f"    {ids[one]} {'-.->' if late else '-->'}|{files}| {ids[two]}")
+    for (one, two), late in sorted(found.items()):
+        lines.append(f"    {ids[one]} {'-.->' if late else '-->'} {ids[two]}")
     return "\n".join([*lines, "```"])
 
 
