@@ -327,15 +327,3 @@ class Bench:
         self.power_on()
         self.mount()
         self.examine()
-
-
-def run_case(case: Case, tell: Tell | None = None) -> Outcome:
-    """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
-    from flashfs.crash.host import HostBench
-    from flashfs.crash.hurt import HurtBench
-
-    bench = (HostBench if case.on_disk else HurtBench if case.hurts else Bench)(case, tell)
-    try:
-        return bench.play()
-    finally:
-        bench.release()

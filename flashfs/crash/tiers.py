@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from flashfs.crash.bench import run_case
 from flashfs.crash.cases import SPOILS, Case
 from flashfs.crash.forks import Forks, Tally
 from flashfs.crash.host import HostBench
@@ -23,6 +22,7 @@ from flashfs.crash.programs import (
     random_program,
     random_setting,
 )
+from flashfs.crash.run import run_case
 from nandimg import PRESETS, Cut, Fault
 from nandimg._faults import SHAPES
 

@@ -425,18 +425,3 @@ def _ftl_code(name: str) -> str | None:
     if file is None:
         raise FlashfsError(f"FTL {name}: {module} is in no file")
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-
-
-def saved_row(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sweep keeps of a point, as a row: its result, or what it was with the error in its place."""
-    from flashfs.replay.results import row
-
-    if "result" in saved:
-        return {**row(saved["result"]), "key": saved["key"], "config.code": saved["code"], "error": None}
-    point = dict(saved["point"])
-    source = point.pop("source")
-    config = {f"config.{name}": value for name, value in row(point).items()}
-    return {
-        "ftl": point["ftl"], "source": source, **config, "key": saved["key"], "config.code": saved["code"],
-        "error": saved["error"],
-    }  # fmt: skip

@@ -71,7 +71,7 @@ def test_a_compiled_one_builds_and_passes(checkout: Path) -> None:
 def test_one_in_python_passes(tmp_path: Path) -> None:
     flashfs = [sys.executable, "-m", "flashfs.cli"]
     run([*flashfs, "new-ftl", "an_idea", "--python", "--folder", str(tmp_path)], ROOT)
-    assert os.listdir(tmp_path) == ["an_idea.py"]
+    assert [path.name for path in tmp_path.iterdir()] == ["an_idea.py"]
     path = f"{ROOT}{os.pathsep}{tmp_path}"
     report, = json.loads(run([*flashfs, "check", "an_idea:AnIdea", "--only", "names,rules,content,clean", "--json"],
                              ROOT, PYTHONPATH=path))  # fmt: skip
