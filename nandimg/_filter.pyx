@@ -80,11 +80,18 @@ cdef class NandFilter(Nand):
     cdef int retire(self, uint32_t block) except -1 nogil:
         return self.inner.retire(block)
 
-    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
-        return self.inner.nvram_write(offset, data, n)
+    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
+                             int64_t t_ns) except -1 nogil:
+        return self.inner.nvram_store(offset, data, n, cause, t_ns)
 
-    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
-        return self.inner.nvram_read(offset, data, n)
+    cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil:
+        return self.inner.nvram_load(offset, data, n, cause, t_ns)
+
+    cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
+        return self.inner.nvram_at(offset, n)
+
+    def region(self, name):
+        return self.inner.region(name)
 
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
         return self.inner.boot_write(slot, data)

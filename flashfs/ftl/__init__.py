@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import UsageError
+from nandimg import Feature
 
 _MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slim", "flashfs.ftl.leaf")
 GROUP = "flashfs.ftl"  #: of entry points
@@ -69,6 +70,12 @@ class Scheme:
     depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise, and is
     emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
 
+    ``features`` are what its images have and programs before it did not know, by names "scheme.what": they go into the
+    header when it is bound or upgraded. ``nvram(geometry, options)`` are the regions of NVRAM that it wants, {name:
+    bytes}; they are laid out when it is bound, and found again by ``nand.region(name)``. What is stored there survives
+    the power and the process, but not always the host: no durable byte of it may be overwritten or freed before a sync
+    has made durable what replaced it.
+
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page,
     ``describe_translation(number, bytes)`` a translation page of it, and ``views`` are its own tables by name, each a
     function of the open device that returns plain dicts and lists; those of ``numbered`` are a function of the device
@@ -102,6 +109,8 @@ class Scheme:
     events: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     damage_events: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     tight: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+    features: tuple[Feature, ...] = ()
+    nvram: Callable[[Any, dict[str, Any]], dict[str, int]] = field(default=lambda geometry, options: {})
     origin: str = "flashfs"
     interpreted: bool = False  # its requests need the interpreter anyway
 
