@@ -4,8 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py $(wildcard nandimg/*.pyx nandimg/*.pxd nandimg/*.h flashfs/*.pyx flashfs/*.pxd \
-	flashfs/*/*.pyx flashfs/*/*.pxd flashfs/*/*.h)
+SOURCES := setup.py $(shell find nandimg flashfs -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 WORKERS ?= 2
 CAMPAIGN_CUTS ?= 1000000
 CAMPAIGN_STATE ?= campaign.json

@@ -1,75 +1,40 @@
-"""Declares the compiled modules; everything else about the project is in pyproject.toml."""
+"""Finds the compiled modules; everything else about the project is in pyproject.toml."""
 
 import os
 import subprocess
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 TRACED = os.environ.get("FLASHFS_TRACE") == "1"  # line tracing for coverage of the compiled modules
+ONLY = os.environ.get("FLASHFS_ONLY", "").split()  # paths of .pyx files: build these alone
 BARE = os.environ.get("FLASHFS_BARE") == "1"  # an editable install would compile everything again: `make setup` builds
-
-MODULES = [
-    "nandimg._nand",
-    "nandimg._chip",
-    "nandimg._tears",
-    "nandimg._filter",
-    "nandimg._faults",
-    "nandimg._menu",
-    "flashfs._pool",
-    "flashfs._parts",
-    "flashfs._defaults",
-    "flashfs._mover",
-    "flashfs._wear",
-    "flashfs._buffer",
-    "flashfs._cache",
-    "flashfs._reader",
-    "flashfs._metalog",
-    "flashfs._core",
-    "flashfs._ranges",
-    "flashfs._views",
-    "flashfs._scan",
-    "flashfs._recovery",
-    "flashfs._fsck",
-    "flashfs._block_map",
-    "flashfs._bridge",
-    "flashfs._bridge_map",
-    "flashfs.ftl.slimftl",
-    "flashfs._learn",
-    "flashfs._slabs",
-    "flashfs._group",
-    "flashfs._segments",
-    "flashfs._translation",
-    "flashfs._table_pages",
-    "flashfs.ftl._leaf_found",
-    "flashfs.ftl.leaftl",
-    "flashfs.crash._watched",
-    "flashfs.fuse._late",
-    "flashfs.fuse._native",
-    "flashfs.replay._record",
-    "flashfs.replay._player",
-]
-
-#: C of their own that modules have beside them: (compiled into them, included by them).
-BESIDE = {"flashfs.replay._record": (["flashfs/replay/content_hash_avx2.c"], ["flashfs/replay/content_hash.h"])}
-
-#: What a module needs of the system: names that pkg-config knows.
-LIBRARIES = {"flashfs.fuse._late": "fuse3", "flashfs.fuse._native": "fuse3"}
-
 
 def pkg_config(what: str, library: str) -> list[str]:
     """The words that the compiler or the linker is to be given; the build ends here if there is no such library."""
     return subprocess.run(["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
 
 
-def extension(name: str) -> Extension:
-    sources, headers = BESIDE.get(name, ([], []))
-    library = LIBRARIES.get(name)
+def needs(source: Path) -> str | None:
+    """The library that a module says it needs, in a line ``# pkg-config: NAME`` at its top."""
+    for line in source.read_text().splitlines():
+        if not line.startswith("#"):
+            return None
+        if line.startswith("# pkg-config: "):
+            return line.removeprefix("# pkg-config: ").strip()
+    return None
+
+
+def extension(source: Path) -> Extension:
+    """A module is named by its place. What else it needs stands at its top: ``# distutils:`` for its language or for C
+    beside it, ``# pkg-config:`` for a library of the system."""
+    library = needs(source)
     return Extension(
-        name,
-        [name.replace(".", "/") + ".pyx", *sources],
-        include_dirs=["nandimg", "flashfs", "flashfs/replay"],
-        depends=["nandimg/crc32c.h", "nandimg/guard.h", "nandimg/huge.h", "flashfs/ftl/md5.h", *headers],
+        ".".join(source.with_suffix("").parts),
+        [str(source)],
+        include_dirs=["nandimg", str(source.parent)],
+        depends=[str(header) for folder in (Path("nandimg"), source.parent) for header in sorted(folder.glob("*.h"))],
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"]
         + (pkg_config("--cflags", library) if library else []),
         extra_link_args=pkg_config("--libs", library) if library else [],
@@ -77,9 +42,17 @@ def extension(name: str) -> Extension:
     )
 
 
+def sources() -> list[Path]:
+    """Every .pyx in the two packages, or those that were asked for."""
+    if BARE:
+        return []
+    found = [source for package in ("nandimg", "flashfs") for source in sorted(Path(package).rglob("*.pyx"))]
+    return [source for source in found if not ONLY or str(source) in ONLY]
+
+
 setup(
     ext_modules=cythonize(
-        [] if BARE else [extension(name) for name in MODULES],
+        [extension(source) for source in sources()],
         compiler_directives={
             "language_level": "3",
             "boundscheck": False,

@@ -1,63 +1,11 @@
-# The door to the engine: what a scheme or a server cimports.
-cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-
-from flashfs._buffer cimport WriteBuffer
-from flashfs._cache cimport DataCache
-from flashfs._metalog cimport MetaLog
-from flashfs._mover cimport Mover
-from flashfs._parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
-from flashfs._pool cimport BlockPool
-from flashfs._reader cimport Reader
-from flashfs._wear cimport WearLevel
+# The door to the engine: what a scheme or a server of somebody else's cimports. What is behind it may move.
+from flashfs.engine.buffer cimport WriteBuffer
+from flashfs.engine.cache cimport DataCache
+from flashfs.engine.metalog cimport MetaLog
+from flashfs.engine.mover cimport Mover
+from flashfs.engine.parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
+from flashfs.engine.pool cimport BlockPool
+from flashfs.engine.reader cimport Reader
+from flashfs.engine.ssd cimport RUN, Ssd
+from flashfs.engine.wear cimport WearLevel
 from nandimg._nand cimport Nand
-
-cdef enum:
-    RUN = 256                # pages that one step of a run handles at most
-
-
-@cython.final
-cdef class Ssd(Engine):
-    cdef readonly WriteBuffer buffer
-    cdef readonly DataCache cache
-    cdef readonly Reader reader
-    cdef readonly MetaLog meta
-    cdef readonly Mover mover
-    cdef readonly uint64_t host_read, host_write, host_trim, mounts
-    cdef readonly uint64_t syncs
-    cdef readonly uint64_t budget          # bytes of DRAM, of which the cache gets what is left; 0: no budget
-    cdef uint64_t refit_at                 # pages written by then: the tables may have grown
-    cdef readonly bint durable, ready
-    cdef readonly WearLevel wear
-    cdef bint mount_due, dirty
-    cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
-    cdef uint32_t appended                 # pages of the last ``append`` that are bound
-    cdef uint64_t checkpoint_every
-    cdef uint32_t oob_bytes, page_bytes, pages_per_block
-    cdef uint8_t* oobs                     # RUN pages' OOB to program
-    cdef uint8_t* read_oobs                # a block's OOB read
-    cdef uint32_t* olds
-    cdef uint64_t* seqs
-    cdef uint8_t* edge                     # one page: the ragged end of a request
-    cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
-                                int64_t t_ns) except -1 nogil
-    cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil
-    cdef int flush(self, int64_t t_ns) except -1 nogil
-    cdef int drain(self) except -1 nogil
-    cdef int drain_in_order(self) except -1 nogil
-    cdef int barrier(self) except -1 nogil
-    cdef int pad_pairs(self) except -1 nogil
-    cdef int pad_blocks(self) except -1 nogil
-    cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil
-    cdef int sync_image(self) except -1 nogil
-    cdef int refuse(self) except -1 nogil
-    cdef int require_agreement(self) except -1
-    cdef int chores(self) except -1 nogil
-    cdef int leave_clean(self) except -1 nogil
-    cdef int retire_doomed(self) except -1 nogil
-    cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
-                        const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil
-    cdef bint is_mapped(self, uint32_t lpa) except -1 nogil

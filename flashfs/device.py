@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import nandimg
-from flashfs import _block_map, _ranges, _recovery
-from flashfs._buffer import nvram_bytes, nvram_slots
 from flashfs._core import Ssd
-from flashfs._fsck import cross_check
-from flashfs._pool import SAVED_BYTES, STATE_NAMES, STREAM_NAMES
+from flashfs.engine import block_map, ranges, recovery
+from flashfs.engine.buffer import nvram_bytes, nvram_slots
+from flashfs.engine.fsck import cross_check
+from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES, STREAM_NAMES
 from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
 from nandimg import Feature, Geometry, Image
@@ -96,7 +96,7 @@ class Device:
         self.nand = nand
         self.page_bytes: int = nand.page_bytes
         self.size: int = nand.geometry.logical_bytes
-        self.recovery = _recovery.Report()
+        self.recovery = recovery.Report()
         self.now_ns = 0  #: the virtual time at which requests arrive; whoever wants time to pass sets it before each
         self.end_ns = 0  #: the virtual end of the last one
 
@@ -165,7 +165,7 @@ class Device:
         if need > image.header.geometry.oob_bytes:
             have = image.header.geometry.oob_bytes
             raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")
-        asked = {"features": of.features, "nvram": of.nvram(image.header.geometry, options)}
+        asked = {"features": (*FEATURES, *of.features), "nvram": of.nvram(image.header.geometry, options)}
         image.chip.plan_regions(image.bound(name, {}, need, **asked).layout)
         trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False))
         check_dram(trial, settings.get("dram"), name)
@@ -201,7 +201,7 @@ class Device:
 
     def recover(self) -> None:
         """From the image alone to a working device."""
-        self.recovery = _recovery.Recovery(self.ssd, self.readonly, self._settings.get("repair", False)).run()
+        self.recovery = recovery.Recovery(self.ssd, self.readonly, self._settings.get("repair", False)).run()
 
     # --- what a host does
 
@@ -231,21 +231,21 @@ class Device:
     def read_into(self, offset: int, into: bytearray) -> bytearray:
         """Fill ``into``."""
         self._span(offset, len(into))
-        self.end_ns = _ranges.read_range(self.ssd, offset, into, self.now_ns)
+        self.end_ns = ranges.read_range(self.ssd, offset, into, self.now_ns)
         return into
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> int:
         """All of ``data`` at ``offset``; durable after the next flush. Returns how many bytes."""
         self._span(offset, len(data))
         self._writable()
-        self.end_ns = _ranges.write_range(self.ssd, offset, data, self.now_ns)
+        self.end_ns = ranges.write_range(self.ssd, offset, data, self.now_ns)
         return len(data)
 
     def trim(self, offset: int, length: int) -> None:
         """The range reads zeros; whole pages are given back to the chip, ragged ends are overwritten."""
         self._span(offset, length)
         self._writable()
-        self.end_ns = _ranges.trim_range(self.ssd, offset, length, self.now_ns)
+        self.end_ns = ranges.trim_range(self.ssd, offset, length, self.now_ns)
 
     def copy(self, source: int, target: int, length: int) -> None:
         """The bytes at ``source`` are at ``target`` too; UsageError if the ranges overlap."""
@@ -254,12 +254,12 @@ class Device:
         self._writable()
         if abs(source - target) < length:
             raise UsageError(f"copy of {length} bytes from {source} to {target}: the ranges overlap")
-        self.end_ns = _ranges.copy_range(self.ssd, source, target, length, self.now_ns)
+        self.end_ns = ranges.copy_range(self.ssd, source, target, length, self.now_ns)
 
     def extent(self, offset: int, *, mapped: bool) -> int:
         """The first byte from ``offset`` on whose page is ``mapped`` (or is not); the size if there is none."""
         self._span(offset, 0)
-        return offset + _ranges.next_mapped(self.ssd, offset, self.size - offset, mapped)
+        return offset + ranges.next_mapped(self.ssd, offset, self.size - offset, mapped)
 
     def flush(self) -> None:
         """Everything acknowledged before survives every later crash."""
@@ -328,7 +328,7 @@ class Device:
         tables = self.ssd.dram()
         dram = {name: packed for name, (packed, _) in tables.items()}
         heap = {name: allocated for name, (_, allocated) in tables.items()}
-        states = np.bincount(_block_map.block_map(self.ssd)["state"], minlength=len(STATE_NAMES)).tolist()
+        states = np.bincount(block_map.block_map(self.ssd)["state"], minlength=len(STATE_NAMES)).tolist()
         clock = self._image.chip.clock()
         return {
             "ftl": self.ftl,
@@ -351,7 +351,7 @@ class Device:
 
     def smart(self) -> dict[str, Any]:
         """The chip's health: wear and bad blocks."""
-        blocks = _block_map.block_map(self.ssd)
+        blocks = block_map.block_map(self.ssd)
         health, wear = blocks["health"], blocks["erases"][blocks["health"] == 0]
         least, most = (int(wear.min()), int(wear.max())) if len(wear) else (0, 0)
         return {
@@ -378,7 +378,7 @@ class Device:
         """What each block is doing: arrays with an item a block, the block's number being its place. ``state`` and
         ``stream`` are places in ``states`` and ``streams`` ("none": a block that takes no pages); ``valid`` is in
         pages, as is ``next_page``, which those that were programmed lie before; ``erases`` is the chip's count."""
-        blocks = _block_map.block_map(self.ssd)
+        blocks = block_map.block_map(self.ssd)
         return {
             "blocks": self.nand.blocks,
             "pages_per_block": self.nand.pages_per_block,
@@ -415,6 +415,20 @@ def check_trust(path: str | Path | None, name: str) -> None:
             f"{path}: its header names {name}, which nobody registered: to import it as the FTL, say "
             f"--ftl {shlex.quote(name)}, or --trust for whatever an image names"
         )
+
+
+def upgrade(path: str | Path) -> nandimg.Upgrade:
+    """Make an image one of the newest format version, with the features that engine and scheme give to new ones; nothing
+    but its header changes. A scheme that nobody registered is not asked. ImageError for what is no usable image, is in
+    use, or is newer than this program."""
+    image = nandimg.open_image(path)
+    try:
+        name = image.header.ftl
+        features = (*FEATURES, *scheme(name).features) if is_registered(name) else FEATURES
+        image.header.refuse_unknown(path, [feature.name for feature in features], readonly=False)
+        return image.upgrade(features if name else ())
+    finally:
+        image.close()
 
 
 def check_features(image: Image, of: Scheme, *, readonly: bool) -> None:

@@ -11,7 +11,7 @@ from nandimg.errors import GeometryError, ImageError, NandError, NandimgError, P
 from nandimg.faults import Fault, dress
 from nandimg.geometry import Geometry
 from nandimg.header import Feature, Header, Region, layout_of
-from nandimg.image import Image, create, inspect, memory_image, open_image
+from nandimg.image import Image, Upgrade, create, inspect, memory_image, open_image
 from nandimg.presets import PRESETS, Preset
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "PowerCut",
     "Preset",
     "Region",
+    "Upgrade",
     "checksum",
     "create",
     "dress",

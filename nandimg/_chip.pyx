@@ -772,6 +772,9 @@ cdef class Chip(Nand):
 
     cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil:
         memcpy(data, self.nvram_at(offset, n), n)
+        return self.charge_load(offset, n, cause, t_ns)
+
+    cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
         return self.charge_nvram(OP_NVRAM_READ, nvram_lines(offset, n), cause, t_ns) if n else t_ns
 
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:

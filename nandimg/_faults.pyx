@@ -102,6 +102,10 @@ cdef class FaultyNand(NandFilter):
         """Remember the NVRAM stores, whatever the cut of this life is: so that ``stored_words`` can be asked."""
         self.logging = True
 
+    def forget_stores(self):
+        """Whoever waited for what was stored so far was told that it is safe: no cut may take it back any more."""
+        self.stored.clear()
+
     @property
     def stored_words(self):
         """Words stored in the NVRAM since the last flash operation began, if they are remembered."""

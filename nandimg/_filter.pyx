@@ -9,10 +9,14 @@ cdef class NandFilter(Nand):
     """Passes every operation to ``inner``, a Chip or another filter. Subclasses change what they are about."""
 
     def __init__(self, Nand inner not None):
-        self.inner = inner
-        self.chip = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
+        self._stand_before(inner)
         if self.chip.unsummed:
             raise ValueError("a chip in memory without data has no checksums, so no fault would show: backend file")
+
+    def _stand_before(self, Nand inner not None):
+        """All of ``__init__`` but for what it refuses: for filters whose faults show without checksums too."""
+        self.inner = inner
+        self.chip = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
         self.geometry = inner.geometry
         self.blocks = inner.blocks
         self.pages_per_block = inner.pages_per_block
@@ -86,6 +90,9 @@ cdef class NandFilter(Nand):
 
     cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil:
         return self.inner.nvram_load(offset, data, n, cause, t_ns)
+
+    cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
+        return self.inner.charge_load(offset, n, cause, t_ns)
 
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
         return self.inner.nvram_at(offset, n)

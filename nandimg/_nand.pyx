@@ -95,8 +95,12 @@ cdef class Nand:
         with gil:
             raise NotImplementedError
 
+    cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
+        """What a load of ``n`` bytes costs, for whoever reads them where they are (``nvram_at``)."""
+        return t_ns
+
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
-        """Where those ``n`` bytes are in memory, until the chip is closed: to be read there, at nobody's expense."""
+        """Where those ``n`` bytes are in memory, until the chip is closed: to be read there. ``charge_load`` charges."""
         with gil:
             raise NotImplementedError
 
@@ -220,7 +224,8 @@ cdef class Nand:
         self.require_open()
         out = bytearray(n)
         cdef uint8_t[::1] view = out
-        return bytes(out), self.nvram_load(offset, &view[0] if n else NULL, n, cause, t_ns)
+        t_ns = self.nvram_load(offset, &view[0] if n else NULL, n, cause, t_ns)
+        return bytes(out), t_ns
 
     def store_nvram(self, uint64_t offset, const uint8_t[::1] data not None, int cause=0, int64_t t_ns=0):
         """Store whole words in the NVRAM; returns the virtual end in ns."""

@@ -22,8 +22,8 @@ import bench_common
 import numpy as np
 from numpy.typing import NDArray
 
-from flashfs._learn import fit
-from flashfs._segments import SegmentTable
+from flashfs.ftl.leaftl.learn import fit
+from flashfs.ftl.leaftl.segments import SegmentTable
 
 GAMMAS = (0, 1, 4, 16)
 EXHAUSTIVE = {0: 11_622, 1: 1_318, 4: 431, 16: 395}  # greedy longest segments over every half and every intercept

@@ -41,15 +41,15 @@ EVERYTHING = "*"
 
 #: the recovery paths: what of each module belongs to them
 PATHS: dict[str, tuple[str, ...]] = {
-    "flashfs/_scan.pyx": (EVERYTHING,),
-    "flashfs/_recovery.pyx": (EVERYTHING,),
-    "flashfs/_metalog.pyx": (EVERYTHING,),
-    "flashfs/_fsck.pyx": (EVERYTHING,),
-    "flashfs/_buffer.pyx": ("survivors", "_sum"),
-    "flashfs/_mover.pyx": ("relocate", "collect", "is_readable", "entomb"),
-    "flashfs/_pool.pyx": ("allocate", "set_bad", "rebuild_free", "load"),
-    "flashfs/_defaults.pyx": ("load", "reset", "recovered", "forget", "attach"),
-    "flashfs/ftl/slimftl.pyx": (
+    "flashfs/engine/scan.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery.pyx": (EVERYTHING,),
+    "flashfs/engine/metalog.pyx": (EVERYTHING,),
+    "flashfs/engine/fsck.pyx": (EVERYTHING,),
+    "flashfs/engine/buffer.pyx": ("survivors", "_sum"),
+    "flashfs/engine/mover.pyx": ("relocate", "collect", "is_readable", "entomb"),
+    "flashfs/engine/pool.pyx": ("allocate", "set_bad", "rebuild_free", "load"),
+    "flashfs/engine/defaults.pyx": ("load", "reset", "recovered", "forget", "attach"),
+    "flashfs/ftl/slimftl/mapping.pyx": (
         "next_live", "after_miss", "locate", "owner_of", "recovered", "blocks_with_pages", "recovery_conflicts",
         "recovery_erased", "recovery_exact", "recovery_reopens", "recovery_ends", "reset", "load",
     ),
@@ -358,7 +358,7 @@ def compile_marked(into: Path, name: str) -> None:
     target = into / Path(name).with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
     target.unlink(missing_ok=True)
     compiler = "g++" if source.suffix == ".cpp" else "gcc"
-    include = [f"-I{sysconfig.get_paths()['include']}", "-Inandimg", "-Iflashfs"]
+    include = [f"-I{sysconfig.get_paths()['include']}", "-Inandimg", f"-I{Path(name).parent}"]
     options = ["-O1", "-w", "-DCYTHON_PROFILE=0", "-DCYTHON_TRACE=0", "-shared", "-fPIC", "-fno-strict-aliasing"]
     run([compiler, *options, *include, str(source), "-o", str(target)], into)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from flashfs import _block_map
 from flashfs.check.host import Host
 from flashfs.check.setting import Counts, Setting, need
+from flashfs.engine import block_map
 from nandimg import Geometry
 
 #: more LPAs than any table of a thousand entries holds, and no whole number of anything
@@ -52,11 +52,11 @@ def _change(host: Host, rnd: random.Random) -> None:
 def _same_behind_a_mount(host: Host, when: str) -> int:
     """Unmount, mount: each LPA is where it was, and reads as it did. Returns how many are holes."""
     host.flush()
-    before = _block_map.locations(host.device.ssd)
+    before = block_map.locations(host.device.ssd)
     host.close(clean=True)
     host.open()
     host.look(when)
-    after = _block_map.locations(host.device.ssd)
+    after = block_map.locations(host.device.ssd)
     moved = (before != after).nonzero()[0]
     need(len(moved) == 0, f"{when}: LPA {moved[0] if len(moved) else 0} is not where it was")
     return int((after == NOWHERE).sum())

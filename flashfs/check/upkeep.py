@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from flashfs._pool import CAUSE_NAMES
 from flashfs.check.host import Host
 from flashfs.check.setting import ROOMY, Broken, Counts, Setting, Skipped, need, same
 from flashfs.device import Device
+from flashfs.engine.pool import CAUSE_NAMES
 from nandimg import Geometry
 from nandimg._menu import Failures
 
@@ -266,7 +266,7 @@ def _tables(device: Device) -> Counts:
 def in_python(device: Device) -> bool:
     """Whether the map is a class in Python. What its objects take is no figure of a controller: such an FTL says
     what one would hold, and that is all there is to go by."""
-    return type(device.ssd.mapping).__module__.startswith("flashfs._bridge")
+    return type(device.ssd.mapping).__module__.startswith("flashfs.engine.bridge")
 
 
 class _Mallinfo(ctypes.Structure):

@@ -34,9 +34,16 @@ cdef class WatchedNand(FaultyNand):
         self.watcher = watcher
 
     def inherit(self, FaultyNand other not None):
-        """What a cut of ``other`` left beside its chip is left here too: erases that did not hold."""
+        """What a cut of ``other`` left beside its chip is left here too: erases that did not hold; and what it stored."""
         self.unstable = {block: set(pages) for block, pages in other.unstable.items()}
         self.any_unstable = other.any_unstable
+
+        self.stored = list(other.stored)
+
+    @property
+    def pending_words(self):
+        """Words that the operation which is about to happen stores in the NVRAM."""
+        return self.n // NVRAM_WORD if self.pending == NVRAM_STORE else 0
 
     @property
     def still_failing(self):

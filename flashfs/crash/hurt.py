@@ -13,12 +13,12 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flashfs import _ranges, _recovery
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
 from flashfs.crash.words import Step
 from flashfs.device import build_ssd
+from flashfs.engine import ranges, recovery
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandFilter, dress
 from nandimg._menu import HostErrors, Misdirection
@@ -82,7 +82,7 @@ class HurtBench(Bench):
     def power_up(self, watcher: Any) -> WatchedNand:
         from flashfs.crash.bench import RACK
 
-        chip = RACK.take(self.geometry, self.oob_bytes)
+        chip = RACK.take(self.mold)
         front = dress(chip, self.case.faults, self.case.line())
         return WatchedNand(front, self.case.cuts, self.case.fail, watcher=watcher)
 
@@ -171,7 +171,7 @@ class HurtBench(Bench):
         self.worn_out = True
         self.nand.power_on()
         self.ssd = build_ssd(self.scheme, dict(self.options), self.nand, readonly=True)
-        self.heard(_recovery.Recovery(self.ssd, True).run().alarms)
+        self.heard(recovery.Recovery(self.ssd, True).run().alarms)
         self.look("worn out", crashed=True)
         self.phase = len(self.steps) + 1
 
@@ -200,7 +200,7 @@ class HurtBench(Bench):
         """None: EIO."""
         page = bytearray(self.geometry.page_bytes)
         try:
-            _ranges.read_range(self.ssd, lpa * self.geometry.page_bytes, page)
+            ranges.read_range(self.ssd, lpa * self.geometry.page_bytes, page)
         except UncorrectableError:
             return None
         return bytes(page)

@@ -1,4 +1,4 @@
-"""The schemes by name. To add one: a module in this folder, and a line in ``_MODULES``; nothing else knows names.
+"""The schemes by name. To add one: a folder in this one, and a line in ``_MODULES``; nothing else knows names.
 
 Others bring theirs in two ways: as an entry point of the group ``flashfs.ftl``, under a name of its own, or as
 ``package.module:Class`` on the command line. Either names a class in Python, or a Scheme of compiled parts.
@@ -17,7 +17,7 @@ from typing import Any
 from flashfs.errors import UsageError
 from nandimg import Feature
 
-_MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slim", "flashfs.ftl.leaf")
+_MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slimftl", "flashfs.ftl.leaftl")
 GROUP = "flashfs.ftl"  #: of entry points
 BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants another
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs._defaults import Streams
+from flashfs.engine.defaults import Streams
 from flashfs.errors import BindError
 from flashfs.ftl import Option
 

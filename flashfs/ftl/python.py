@@ -12,10 +12,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
-from flashfs import _block_map
-from flashfs._bridge import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
-from flashfs._bridge_map import build
-from flashfs._defaults import Greedy, PageBitmap, Streams
+from flashfs.engine import block_map
+from flashfs.engine.bridge import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
+from flashfs.engine.bridge_map import build
+from flashfs.engine.defaults import Greedy, PageBitmap, Streams
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import SEARCHED, Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
@@ -245,7 +245,7 @@ def _map(device: Any) -> dict[str, Any]:
 
 def _charts(device: Any) -> list[dict[str, Any]]:
     """What can be drawn of any map; the class's own figures beside it."""
-    where = _block_map.locations(device.ssd)
+    where = block_map.locations(device.ssd)
     mapping = device.ssd.mapping
     own = {f"{structure}_bytes": held for structure, held in mapping.plugin.dram().items()}
     return [charts.facts({**own, **mapping.figures()}), charts.picture(device, where), charts.runs(device, where)]

@@ -1,3 +1,4 @@
+# pkg-config: fuse3
 """Replies that wait until the virtual end of what they answer, so that the host feels the chip: ``--realtime``.
 
 A heap by due time. What it holds is the requests' data too, because the next request uses the buffer they were read to.

@@ -1,3 +1,4 @@
+# pkg-config: fuse3
 """The native server's session: libfuse's low-level interface, answered by the engine without the interpreter.
 
 A thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare
@@ -39,8 +40,8 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.types cimport dev_t, mode_t, off_t
 
 from flashfs._core cimport RUN, Ssd
-from flashfs._ranges cimport copy_bytes, read_bytes, seek_mapped, trim_bytes, write_bytes
-from flashfs._views cimport Views
+from flashfs.engine.ranges cimport copy_bytes, read_bytes, seek_mapped, trim_bytes, write_bytes
+from flashfs.engine.views cimport Views
 from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer
 from flashfs.fuse.includes.libfuse cimport *
 from flashfs.replay cimport _record

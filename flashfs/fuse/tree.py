@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flashfs._block_map import joined
+from flashfs.engine.block_map import joined
 
 if TYPE_CHECKING:
     from flashfs.device import Device

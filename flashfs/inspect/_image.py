@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs._pool import KIND_NAMES, STREAM_NAMES
+from flashfs.engine.pool import KIND_NAMES, STREAM_NAMES
 from flashfs.inspect._view import BLANK, HEALTH_NAMES, TORN, WHOLE, View, _name, opened
 
 

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs import _metalog
+from flashfs.engine import metalog
 from flashfs.errors import CorruptError
 from flashfs.inspect._page import _no_trims
 from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE, Spare, View, opened
+from nandimg.header import WRITE_BUFFER
 
 
 def log(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     """The metadata log: checkpoints and trim records that are still in flash, boot hints, NVRAM slots."""
     with opened(path, trust) as view:
-        hints = _metalog.boot_hints([view.chip.boot_slot(0), view.chip.boot_slot(1)])
+        hints = metalog.boot_hints([view.chip.boot_slot(0), view.chip.boot_slot(1)])
         out: dict[str, Any] = {"note": view.note} if view.note else {}
         out["boot_hints"] = [{"checkpoint": identity, "ppa": ppa} for identity, ppa in hints]
         out["checkpoints"] = _checkpoints(view)
@@ -36,7 +37,7 @@ def _trims(view: View) -> list[dict[str, Any]]:
         status, data, _ = view.chip.read_page(*view.at(ppa))
         if status != WHOLE or _no_trims(data) is not None:
             continue
-        for first, n, seq in _metalog.trim_records(data):
+        for first, n, seq in metalog.trim_records(data):
             rows.append({"seq": seq, "lpa": first, "pages": n, "ppa": ppa, "in_checkpoint": seq <= floor})
     return sorted(rows, key=lambda row: row["seq"])
 
@@ -58,7 +59,7 @@ def _checkpoints(view: View) -> list[dict[str, Any]]:
             continue
         try:
             page_bytes = view.header.geometry.page_bytes
-            found = _metalog.LoadedCheckpoint(view.meta_page, ppa, page_bytes, view.checkpoint_most)
+            found = metalog.LoadedCheckpoint(view.meta_page, ppa, page_bytes, view.checkpoint_most)
         except CorruptError as error:
             rows.append({"checkpoint": spare.seq, "ppa": ppa, "whole": False, "note": str(error)})
             continue
@@ -77,9 +78,10 @@ def _saved(view: View) -> list[dict[str, Any]]:
     rows = []
     if not view.chip.keeps_data or not view.header.ftl:
         return []
-    floor = _floor(view) if view.header.geometry.nvram_bytes >= size else 0
-    for slot in range(view.header.geometry.nvram_bytes // size):
-        raw = view.chip.nvram(slot * size, size)
+    at, room = view.chip.region(WRITE_BUFFER) or (0, 0)
+    floor = _floor(view) if room >= size else 0
+    for slot in range(room // size):
+        raw = view.chip.nvram(at + slot * size, size)
         crc, lpa, seq = struct.unpack_from("<IIQ", raw)
         if crc == nandimg.checksum(raw[4:]) and (crc or seq):
             rows.append({"slot": slot, "lpa": lpa, "seq": seq, "counts": seq > floor})

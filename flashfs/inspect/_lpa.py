@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flashfs._pool import STREAM_NAMES
+from flashfs.engine.pool import STREAM_NAMES
 from flashfs.inspect._log import _saved, _trims
 from flashfs.inspect._page import _why_dead
 from flashfs.inspect._view import STATUS_NAMES, TORN, WHOLE, Copy, View, _name, _within, opened

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs import _metalog
-from flashfs._pool import KIND_NAMES, STREAM_NAMES
+from flashfs.engine import metalog
+from flashfs.engine.pool import KIND_NAMES, STREAM_NAMES
 from flashfs.errors import CorruptError
 from flashfs.inspect._view import (
     ERASED,
@@ -134,11 +134,11 @@ def _content(spare: Spare, data: bytes) -> dict[str, Any]:
     if spare.kind == KIND_TRIM:
         if (why := _no_trims(data)) is not None:
             return {"trims": why}
-        return {"trims": [{"lpa": lpa, "pages": n, "seq": seq} for lpa, n, seq in _metalog.trim_records(data)]}
-    if spare.flags & 2 and (found := _metalog.parse_descriptor(data)) is not None:
+        return {"trims": [{"lpa": lpa, "pages": n, "seq": seq} for lpa, n, seq in metalog.trim_records(data)]}
+    if spare.flags & 2 and (found := metalog.parse_descriptor(data)) is not None:
         return _descriptor(data, *found)
-    if _metalog.parse_index(data) is not None and _metalog.is_sealed(data):
-        _, _, n, previous = _metalog.INDEX.unpack_from(data)
+    if metalog.parse_index(data) is not None and metalog.is_sealed(data):
+        _, _, n, previous = metalog.INDEX.unpack_from(data)
         return {"index": "extents of a checkpoint", "extents": n, "previous": None if previous == NO_PAGE else previous}
     return {"stream": f"page {spare.lpa} of checkpoint {spare.seq}"}
 
@@ -146,7 +146,7 @@ def _content(spare: Spare, data: bytes) -> dict[str, Any]:
 def _no_trims(data: bytes) -> str | None:
     """Why a page of the kind holds no trim records, or None if it does."""
     try:
-        _metalog.trim_records(data)
+        metalog.trim_records(data)
     except CorruptError as error:
         return str(error)
     return None
@@ -157,7 +157,7 @@ def _descriptor(
 ) -> dict[str, Any]:
     identity, seq, order, size, flags, _, _, previous, mounts = head
     return {
-        "checkpoint": identity, "whole": bool(_metalog.is_sealed(data)), "clean": bool(flags & 4), "seq": seq,
+        "checkpoint": identity, "whole": bool(metalog.is_sealed(data)), "clean": bool(flags & 4), "seq": seq,
         "order": order, "mounts": mounts, "stream_bytes": size, "index": None if previous == NO_PAGE else previous,
         "sections": [
             {"section": name.rstrip(b"\0").decode(errors="replace"), "bytes": n, "checksum": crc}

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flashfs import _block_map
-from flashfs._pool import KIND_NAMES, STATE_NAMES, STREAM_NAMES
+from flashfs.engine import block_map
+from flashfs.engine.pool import KIND_NAMES, STATE_NAMES, STREAM_NAMES
 from flashfs.inspect._image import header
 from flashfs.inspect._log import _checkpoints, _saved, _trims
 from flashfs.inspect._view import HEALTH_NAMES, View, opened
@@ -32,7 +32,7 @@ def report(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     head = header(path)
     with opened(path, trust) as view:
         ssd = view.device.ssd if view.device else None
-        survey, pages = _block_map.survey(view.chip, ssd)
+        survey, pages = block_map.survey(view.chip, ssd)
         blocks, log = _blocks(view, survey), _log(view)
         return {
             "name": Path(path).name,
@@ -51,7 +51,7 @@ def report(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
 def _blocks(view: View, survey: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Arrays with an item a block; ``state`` is an index of STATE_NAMES and COLD_STATES together."""
     if view.device:
-        found = _block_map.block_map(view.device.ssd)
+        found = block_map.block_map(view.device.ssd)
     else:
         numbers = range(view.chip.blocks)
         bare = len(STATE_NAMES) + COLD_STATES.index("unknown" if view.header.ftl else "blank")

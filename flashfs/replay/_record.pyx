@@ -1,3 +1,4 @@
+# distutils: sources = flashfs/replay/content_hash_avx2.c
 """The part of a recorder that a request meets: it takes the time, hashes what is written, and puts both into memory.
 
 A request costs one uncontended lock, one reading of the clock, a few stores, and for writes a hash of each 4 KiB. No

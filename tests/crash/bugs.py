@@ -7,7 +7,6 @@ Python can reach while the process runs.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from flashfs import _recovery, _scan
 from flashfs.crash.bench import Bench
+from flashfs.engine import recovery, scan
 from flashfs.ftl import SCHEMES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,9 +34,9 @@ def skip_step(name: str) -> Plant:
     """A recovery that leaves one of its steps out."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        steps = tuple(step for step in _recovery.Recovery.STEPS if step[0] != name)
-        assert len(steps) == len(_recovery.Recovery.STEPS) - 1
-        patch.setattr(_recovery.Recovery, "STEPS", steps)
+        steps = tuple(step for step in recovery.Recovery.STEPS if step[0] != name)
+        assert len(steps) == len(recovery.Recovery.STEPS) - 1
+        patch.setattr(recovery.Recovery, "STEPS", steps)
 
     return plant
 
@@ -46,7 +45,7 @@ def after_recovery(change: Callable[[Any, Any], None]) -> Plant:
     """A recovery that spoils one thing once it is done: ``change(ssd, report)``."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        class Planted(_recovery.Recovery):  # type: ignore[misc, name-defined]
+        class Planted(recovery.Recovery):  # type: ignore[misc, name-defined]
             def __init__(self, ssd: Any, readonly: bool = False, repairs: bool = False) -> None:
                 super().__init__(ssd, readonly, repairs)
                 self.ssd = ssd
@@ -56,7 +55,7 @@ def after_recovery(change: Callable[[Any, Any], None]) -> Plant:
                 change(self.ssd, report)
                 return report
 
-        patch.setattr(_recovery, "Recovery", Planted)
+        patch.setattr(recovery, "Recovery", Planted)
 
     return plant
 
@@ -79,8 +78,8 @@ def empty_flush(patch: pytest.MonkeyPatch) -> None:
 
 def lost_newest_trim(patch: pytest.MonkeyPatch) -> None:
     """The last record of each trim page is overlooked."""
-    records = _scan.trim_records
-    patch.setattr(_scan, "trim_records", lambda raw: records(raw)[:-1])
+    records = scan.trim_records
+    patch.setattr(scan, "trim_records", lambda raw: records(raw)[:-1])
 
 
 def trimmed_pages_come_back(patch: pytest.MonkeyPatch) -> None:
@@ -114,8 +113,6 @@ class Patch:
         for package in ("nandimg", "flashfs"):
             shutil.copytree(ROOT / package, into / package, ignore=shutil.ignore_patterns("__pycache__"))
         setup = (ROOT / "setup.py").read_text()
-        only = f"MODULES = [{self.module.replace('/', '.')!r}]"
-        setup = re.sub(r"MODULES = \[.*?\]", only, setup, count=1, flags=re.DOTALL)
         (into / "setup.py").write_text(setup.replace('"-O3"', '"-O1"'))  # half the time; bugs need no speed
         source = into / f"{self.module}.pyx"
         text = source.read_text()
@@ -124,7 +121,8 @@ class Patch:
         for stale in into.glob(f"{self.module}.cpython-*.so"):
             stale.unlink()
         build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-        done = subprocess.run(build, cwd=into, env=environment(into), capture_output=True, text=True, timeout=BUILD_S)
+        alone = {**environment(into), "FLASHFS_ONLY": f"{self.module}.pyx"}
+        done = subprocess.run(build, cwd=into, env=alone, capture_output=True, text=True, timeout=BUILD_S)
         assert done.returncode == 0, done.stderr[-2000:]
         return into
 
@@ -157,89 +155,90 @@ BUGS: dict[str, Bug] = {
     "sequence numbers that begin again": Bug("core", after_recovery(restart_sequence)),
     "a recovery that does not compare sequence numbers": Bug(
         "recovery",
-        Patch("flashfs/_recovery", "    if a.seq != b.seq:\n        return a.seq < b.seq\n", ""),
+        Patch("flashfs/engine/recovery", "    if a.seq != b.seq:\n        return a.seq < b.seq\n", ""),
     ),
     "a recovery that believes a torn last page": Bug(
-        "recovery", Patch("flashfs/_scan", "if last != NONE and last == page - 1:", "if False:")
+        "recovery", Patch("flashfs/engine/scan", "if last != NONE and last == page - 1:", "if False:")
     ),
     "a recovery that lets the original win over its copy": Bug(
-        "recovery", Patch("flashfs/_recovery", "return a.order < b.order", "return a.order > b.order")
+        "recovery", Patch("flashfs/engine/recovery", "return a.order < b.order", "return a.order > b.order")
     ),
     "a block with a torn page that is opened again": Bug(
-        "recovery", Patch("flashfs/_recovery", "and block not in self.torn_in\n", "\n"), ("slimftl",)
+        "recovery", Patch("flashfs/engine/recovery", "and block not in self.torn_in\n", "\n"), ("slimftl",)
     ),
     "a flush that leaves the write buffer": Bug(
         "core",
-        Patch("flashfs/_core",
+        Patch("flashfs/engine/ssd",
               "            self.drain()\n            if self.placement.pads:", "            if self.placement.pads:"),
     ),
     "a barrier that logs no trims": Bug(
         "core",
-        Patch("flashfs/_core",
+        Patch("flashfs/engine/ssd",
               "        self.meta.log_trims()\n        self.pad_pairs()\n        self.sync_image()\n        self.syncs",
               "        self.pad_pairs()\n        self.sync_image()\n        self.syncs"),
     ),
     "a sync that leaves groups of paired pages half filled": Bug(
         "core",
-        Patch("flashfs/_core", "        self.pad_pairs()\n        self.sync_image()\n        self.syncs += 1",
+        Patch("flashfs/engine/ssd", "        self.pad_pairs()\n        self.sync_image()\n        self.syncs += 1",
               "        self.sync_image()\n        self.syncs += 1"),
     ),
     "a checkpoint that is not synced before the last one is given up": Bug(
-        "core", Patch("flashfs/_core", "self.mounts, clean)\n            self.sync_image()\n",
+        "core", Patch("flashfs/engine/ssd", "self.mounts, clean)\n            self.sync_image()\n",
                       "self.mounts, clean)\n")
     ),
     "a dead block that is free before the next sync": Bug(
         "pool",
-        Patch("flashfs/_pool",
+        Patch("flashfs/engine/pool",
               "        self.state[block] = STATE_PENDING\n        self.ready_ns[block] = ready_ns\n"
               "        self.pending[self.pending_n] = block\n        self.pending_n += 1\n        return 0",
               "        self.ready_ns[block] = ready_ns\n        self.push(block)\n        return 0"),
     ),
     "a block that failed and is not marked bad": Bug(
-        "pool", Patch("flashfs/_pool", "        self.nand.retire(block)\n        self.state[block] = STATE_BAD",
+        "pool", Patch("flashfs/engine/pool", "        self.nand.retire(block)\n        self.state[block] = STATE_BAD",
                       "        self.state[block] = STATE_BAD")
     ),
     "a protected slot that is written over": Bug(
         "write buffer",
-        Patch("flashfs/_buffer", "                if not self.in_nvram:\n", "                if True:\n"),
+        Patch("flashfs/engine/buffer", "                if not self.in_nvram:\n", "                if True:\n"),
     ),
     "an NVRAM slot whose checksum is not asked": Bug(
         "write buffer",
-        Patch("flashfs/_buffer", 'if self._sum(raw[4:]) == int.from_bytes(raw[:4], "little"):', "if any(raw):"),
+        Patch("flashfs/engine/buffer", 'if self._sum(raw[4:]) == int.from_bytes(raw[:4], "little"):', "if any(raw):"),
     ),
     "copies that bear the order of the block they came from": Bug(
-        "mover", Patch("flashfs/_mover", "order = self.ssd.pool.order[ext.block]",
+        "mover", Patch("flashfs/engine/mover", "order = self.ssd.pool.order[ext.block]",
                        "order = self.ssd.pool.order[self.olds[0] // self.pages_per_block]")
     ),
     "a stream that opens a block without making room": Bug(
         "placement",
-        Patch("flashfs/_defaults", "                self.ssd.make_room()\n            elif",
+        Patch("flashfs/engine/defaults", "                self.ssd.make_room()\n            elif",
               "                pass\n            elif"),
         ("pagemap", "leaftl"),
     ),
     "a page table that loads one entry too few": Bug(
-        "pagemap", Patch("flashfs/_defaults", "memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))",
+        "pagemap", Patch("flashfs/engine/defaults", "memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))",
                          "memcpy(self.table, &saved[0], (self.ssd.lpas - 1) * sizeof(uint32_t))"), ("pagemap",)
     ),
     "a copy that is stamped with another HID": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl", "oob[4] = <uint8_t> hid",
+        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "oob[4] = <uint8_t> hid",
                          "oob[4] = <uint8_t> (hid % HIDS + 1 if moving else hid)"), ("slimftl",)
     ),
     "a VBT that is not repointed after cleaning": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl", "        self.slim.set_block(vba, fresh)\n        return 0",
+        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "        self.slim.set_block(vba, fresh)\n        return 0",
                          "        return 0"), ("slimftl",)
     ),
     "a PPID that is not renewed after cleaning": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl", "news[i] % self.ssd.nand.pages_per_block)",
+        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "news[i] % self.ssd.nand.pages_per_block)",
                          "olds[i] % self.ssd.nand.pages_per_block)"), ("slimftl",)
     ),
     "a CRB entry that a newer segment does not take": Bug(
-        "leaftl", Patch("flashfs/_group", "    if new.slope & APPROXIMATE:\n        claim(group, members)\n", ""),
+        "leaftl",
+        Patch("flashfs/ftl/leaftl/group", "    if new.slope & APPROXIMATE:\n        claim(group, members)\n", ""),
         ("leaftl",)
     ),
     "a compaction that leaves the oldest segments on top": Bug(
         "leaftl",
-        Patch("flashfs/_group", "    drop_hidden(group)\n    memset(under,",
+        Patch("flashfs/ftl/leaftl/group", "    drop_hidden(group)\n    memset(under,",
               "    drop_hidden(group)\n    for i in range(group.n // 2):\n"
               "        x = group.n - 1 - i\n"
               "        group.segments[i], group.segments[x] = group.segments[x], group.segments[i]\n"
@@ -248,57 +247,58 @@ BUGS: dict[str, Bug] = {
         ("leaftl",)
     ),
     "a list of neighbours that is off by one": Bug(
-        "leaftl", Patch("flashfs/ftl/leaftl", "memcpy(oob + 4 * gamma, lpas + i + 1, 4 * right)",
+        "leaftl", Patch("flashfs/ftl/leaftl/mapping", "memcpy(oob + 4 * gamma, lpas + i + 1, 4 * right)",
                         "memcpy(oob + 4 * gamma, lpas + i, 4 * right)"), ("leaftl",)
     ),
     "a block older than the checkpoint that is learned again": Bug(
-        "leaftl", Patch("flashfs/_scan", "self.scan_block(block, self.ssd.pool.next_page[block])",
+        "leaftl", Patch("flashfs/engine/scan", "self.scan_block(block, self.ssd.pool.next_page[block])",
                         "self.scan_block(block, 0)"), ("leaftl",)
     ),
     "a translation page that dies though the checkpoint stands on it": Bug(
-        "leaftl", Patch("flashfs/_translation", "        self.kept.insert(ppa)\n        return 0",
+        "leaftl", Patch("flashfs/engine/translation", "        self.kept.insert(ppa)\n        return 0",
                         "        self.ssd.validity.dead(&ppa, 1)\n        return 0"), ("leaftl",)
     ),
     "a superseded translation page that is lost when it moves": Bug(
-        "leaftl", Patch("flashfs/_translation", "            self.kept.insert(new)\n            return True",
+        "leaftl", Patch("flashfs/engine/translation", "            self.kept.insert(new)\n            return True",
                         "            return True"), ("leaftl",)
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
-        "leaftl", Patch("flashfs/_scan", "self.base is not None and oob.seq <= self.base.seq and oob.lpa <",
+        "leaftl", Patch("flashfs/engine/scan", "self.base is not None and oob.seq <= self.base.seq and oob.lpa <",
                         "self.base is not None and oob.lpa <"), ("leaftl",)
     ),
     "a change that leaves its leaf clean": Bug(
-        "leaftl", Patch("flashfs/_table_pages", "        leaf.clean = False\n        self.written -= 1",
+        "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "        leaf.clean = False\n        self.written -= 1",
                         "        self.written -= 1"), ("leaftl",)
     ),
     "a short write that zeroes the sector behind it": Bug(
-        "ranges", Patch("flashfs/_ranges", "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n",
-                        "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n"
-                        "                if (offset + take) % 512 == 0 and (offset + take) % ssd.page_bytes:\n"
-                        "                    memset(ssd.edge + offset % ssd.page_bytes + take, 0, 512)\n")
+        "ranges",
+        Patch("flashfs/engine/ranges", "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n",
+              "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n"
+              "                if (offset + take) % 512 == 0 and (offset + take) % ssd.page_bytes:\n"
+              "                    memset(ssd.edge + offset % ssd.page_bytes + take, 0, 512)\n")
     ),
     "a trim that gives a page back of which it takes a part": Bug(
-        "ranges", Patch("flashfs/_ranges", "whole = 0 if offset % ssd.page_bytes else size // ssd.page_bytes\n",
+        "ranges", Patch("flashfs/engine/ranges", "whole = 0 if offset % ssd.page_bytes else size // ssd.page_bytes\n",
                         "whole = 0 if offset % ssd.page_bytes else (size + ssd.page_bytes - 1) // ssd.page_bytes\n"
                         "        size = max(size, whole * ssd.page_bytes)\n")
     ),
     "a copy of a hole that leaves what was at its target": Bug(
-        "ranges", Patch("flashfs/_ranges", "            if seek_mapped(ssd, source, part, True) < part or "
+        "ranges", Patch("flashfs/engine/ranges", "            if seek_mapped(ssd, source, part, True) < part or "
                         "ssd.is_mapped(<uint32_t> (target // ssd.page_bytes)):\n",
                         "            if seek_mapped(ssd, source, part, True) < part:\n")
     ),
     "a data cache that keeps the last page of a short trim": Bug(
-        "data cache", Patch("flashfs/_core", "                for i in range(part):\n"
+        "data cache", Patch("flashfs/engine/ssd", "                for i in range(part):\n"
                             "                    self.cache.drop(lpa + i)\n",
                             "                for i in range(part - (1 < part < 8)):\n"
                             "                    self.cache.drop(lpa + i)\n")
     ),
     "a data cache that files a page under its neighbour": Bug(
-        "data cache", Patch("flashfs/_reader", "self.cache.put_run(lpas + i, run, into)",
+        "data cache", Patch("flashfs/engine/reader", "self.cache.put_run(lpas + i, run, into)",
                             "self.cache.put_run(lpas + i - (i > 0), run, into)")
     ),
     "a data cache that keeps what is written past the buffer": Bug(
-        "data cache", Patch("flashfs/_core", "            if self.cache.slots:\n"
+        "data cache", Patch("flashfs/engine/ssd", "            if self.cache.slots:\n"
                             "                self.cache.put_run(lpas + done, part, data)\n",
                             "            if self.cache.slots:\n"
                             "                self.cache.put_run(lpas + done, part - (part > 1), data)\n"
@@ -306,7 +306,7 @@ BUGS: dict[str, Bug] = {
                             "                    self.cache.put(lpas[done + part - 1])\n")
     ),
     "a full list of trims whose last one is replaced": Bug(
-        "metadata log", Patch("flashfs/_core",
+        "metadata log", Patch("flashfs/engine/ssd",
                               "                self.meta.log_trims()  # before anything is changed: it may fail\n",
                               "                if self.meta.pending_room == 255:\n"
                               "                    self.meta.pending_n -= 1\n"
@@ -314,29 +314,29 @@ BUGS: dict[str, Bug] = {
                               "                    self.meta.log_trims()\n")
     ),
     "a trim record that grows over a write in between": Bug(
-        "metadata log", Patch("flashfs/_metalog", "return last.seq == seq and last.lpa + last.n == lpa",
+        "metadata log", Patch("flashfs/engine/metalog", "return last.seq == seq and last.lpa + last.n == lpa",
                               "return last.lpa + last.n == lpa")
     ),
     "a trim page that says one record less": Bug(
-        "metadata log", Patch("flashfs/_metalog", "        memcpy(self.page + 4, &self.pending_n, 4)\n",
+        "metadata log", Patch("flashfs/engine/metalog", "        memcpy(self.page + 4, &self.pending_n, 4)\n",
                               "        if self.pending_n > 31:\n            self.pending_n -= 1\n"
                               "        memcpy(self.page + 4, &self.pending_n, 4)\n")
     ),
     "a trim of what is in the NVRAM, off the record": Bug(
-        "write buffer", Patch("flashfs/_core", "any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram",
+        "write buffer", Patch("flashfs/engine/ssd", "any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram",
                               "self.buffer.drop(lpa + i)")
     ),
     "NVRAM slots that are used again before the next sync": Bug(
-        "write buffer", Patch("flashfs/_core",
+        "write buffer", Patch("flashfs/engine/ssd",
                               "        if self.buffer.in_nvram:\n            self.barrier()  # from here",
                               "        if False:\n            self.barrier()  # from here")
     ),
     "a checkpoint that names pages that were not synced": Bug(
-        "core", Patch("flashfs/_core", "self.sync_image()  # a checkpoint may only name what",
+        "core", Patch("flashfs/engine/ssd", "self.sync_image()  # a checkpoint may only name what",
                       "pass  # a checkpoint may only name what")
     ),
     "a mount mark that is not synced": Bug(
-        "core", Patch("flashfs/_core", "            self.meta.mark_mounted()\n        self.pad_pairs()\n"
+        "core", Patch("flashfs/engine/ssd", "            self.meta.mark_mounted()\n        self.pad_pairs()\n"
                       "        self.sync_image()\n", "            self.meta.mark_mounted()\n        self.pad_pairs()\n")
     ),
     "marks of a sync that are made before it": Bug(
@@ -347,38 +347,38 @@ BUGS: dict[str, Bug] = {
                       "        if self.path is not None and fdatasync(self.fd) != 0:\n")
     ),
     "a page that was lost and is moved as if it were whole": Bug(
-        "mover", Patch("flashfs/_mover", "        oob.flags |= FLAG_LOST\n", "")
+        "mover", Patch("flashfs/engine/mover", "        oob.flags |= FLAG_LOST\n", "")
     ),
     "a leaf that is one group short after a split": Bug(
-        "leaftl", Patch("flashfs/_table_pages", "leaf.n = <uint16_t> (old.first + old.n - end)\n",
+        "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "leaf.n = <uint16_t> (old.first + old.n - end)\n",
                         "leaf.n = <uint16_t> (old.first + old.n - end - 1)\n"), ("leaftl",)
     ),
     "a leaf in flash that says one group less": Bug(
-        "leaftl", Patch("flashfs/_table_pages", "        word = <uint16_t> (group - first)\n",
+        "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "        word = <uint16_t> (group - first)\n",
                         "        word = <uint16_t> (group - first - (first > 0 and group - first > 1))\n"), ("leaftl",)
     ),
     "a leaf that swallows only one of those it replaces": Bug(
-        "leaftl", Patch("flashfs/_table_pages",
+        "leaftl", Patch("flashfs/ftl/leaftl/table_pages",
                         "        while gone < region.n and <uint32_t> region.leaves[gone].first + ",
                         "        if gone < region.n and <uint32_t> region.leaves[gone].first + "), ("leaftl",)
     ),
     "a changed leaf that is evicted": Bug(
-        "leaftl", Patch("flashfs/_table_pages", "if leaf.clean and leaf.here and not self.was_used",
+        "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "if leaf.clean and leaf.here and not self.was_used",
                         "if leaf.here and not self.was_used"), ("leaftl",)
     ),
     "a leaf of which only the first page is superseded": Bug(
-        "leaftl", Patch("flashfs/_table_pages",
+        "leaftl", Patch("flashfs/ftl/leaftl/table_pages",
                         "                self.store.supersede(region.homes[at * self.span + k])\n"
                         "                region.homes[at", "                if k == 0:\n"
                         "                    self.store.supersede(region.homes[at * self.span])\n"
                         "                region.homes[at"), ("leaftl",)
     ),
     "a count of pages elsewhere that does not stick": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl", "        if count != SHARED_MOST:\n", "        if True:\n"),
+        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "        if count != SHARED_MOST:\n", "        if True:\n"),
         ("slimftl",)
     ),
     "a page elsewhere that is not counted off": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl", "                self.count_shared(home, -1)\n",
+        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "                self.count_shared(home, -1)\n",
                          "                self.count_shared(home, -2 if self.shared_from(home) > 100 else -1)\n"),
         ("slimftl",)
     ),

@@ -20,11 +20,12 @@ import numpy as np
 import pytest
 
 import nandimg
-from flashfs import _recovery, cli
-from flashfs._defaults import Greedy, PageBitmap, PageTable, Streams
+from flashfs import cli
 from flashfs.check import CHECKS, Check, Outcome, Setting, Skipped, power, run, suite, upkeep
 from flashfs.crash import Case, run_case
 from flashfs.device import Device
+from flashfs.engine import recovery
+from flashfs.engine.defaults import Greedy, PageBitmap, PageTable, Streams
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import streams_for
@@ -245,9 +246,9 @@ def stats_with(change: Callable[[dict[str, Any]], Any]) -> bugs.Plant:
 
 def writing_when_read_only(patch: pytest.MonkeyPatch) -> None:
     """A read-only mount that recovers like any other, and leaves the outcome in the image."""
-    opened, recovery = nandimg.open_image, _recovery.Recovery
+    opened, whole = nandimg.open_image, recovery.Recovery
     patch.setattr(nandimg, "open_image", lambda path, readonly=False: opened(path))
-    patch.setattr(_recovery, "Recovery", lambda ssd, readonly=False, repairs=False: recovery(ssd))
+    patch.setattr(recovery, "Recovery", lambda ssd, readonly=False, repairs=False: whole(ssd))
 
 
 def changes_in_silence(patch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ import pytest
 
 import nandimg
 from flashfs import inspect
-from flashfs._fsck import cross_check
-from flashfs._metalog import BOOT, MAGIC_BOOT, sealed
 from flashfs.device import Device
+from flashfs.engine.fsck import cross_check
+from flashfs.engine.metalog import BOOT, MAGIC_BOOT, sealed
 from flashfs.errors import CorruptError, UncorrectableError
 from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, Fault, dress
@@ -406,14 +406,14 @@ def test_a_checkpoint_of_another_device(rig: Rig, monkeypatch: pytest.MonkeyPatc
     """Whole, but its sections do not fit: refused, by name."""
     rig.write(1)
     rig.device.close()
-    from flashfs import _metalog, _recovery
+    from flashfs.engine import metalog, recovery
 
-    class Less(_metalog.LoadedCheckpoint):
+    class Less(metalog.LoadedCheckpoint):
         def __init__(self, *how: Any) -> None:
             super().__init__(*how)
             del self.sections["pool"]
 
-    monkeypatch.setattr(_recovery, "LoadedCheckpoint", Less)
+    monkeypatch.setattr(recovery, "LoadedCheckpoint", Less)
     with pytest.raises(CorruptError, match="does not fit this device"):
         rig.open()
 

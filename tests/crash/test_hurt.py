@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flashfs import _recovery
 from flashfs.crash import Case, campaign, run_case
 from flashfs.crash.cases import SPOILS
 from flashfs.crash.hurt import HurtBench, HurtJudge
 from flashfs.crash.tiers import FAULT_KINDS, hurt
+from flashfs.engine import recovery
 from flashfs.ftl import SCHEMES
 
 CUTS = 500  #: a scheme; some thousand operations of the flash each
@@ -106,13 +106,13 @@ def test_the_judge_knows_older_versions_from_others() -> None:
 def silent(patch: pytest.MonkeyPatch) -> None:
     """A recovery that tells nobody what it found."""
 
-    class Planted(_recovery.Recovery):  # type: ignore[misc, name-defined]
+    class Planted(recovery.Recovery):  # type: ignore[misc, name-defined]
         def run(self) -> Any:
             report = super().run()
             self.work.alarms.clear()
             return report
 
-    patch.setattr(_recovery, "Recovery", Planted)
+    patch.setattr(recovery, "Recovery", Planted)
 
 
 def zeros(patch: pytest.MonkeyPatch) -> None:

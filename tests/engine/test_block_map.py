@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from flashfs import _block_map
 from flashfs.device import Device
+from flashfs.engine import block_map
 from flashfs.ftl import SCHEMES
 from flashfs.fuse.tree import encoded
 from nandimg import Geometry
@@ -72,7 +72,7 @@ def test_smart_is_what_the_chip_says_of_each_block(ftl: str) -> None:
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_survey_and_locations(ftl: str) -> None:
     device = used(ftl)
-    arrays, pages = _block_map.survey(device.nand, device.ssd)
+    arrays, pages = block_map.survey(device.nand, device.ssd)
     live = sum(len(device.ssd.validity.live_in(block)) for block in range(GEOMETRY.blocks))
     assert sum(pages.values()) == GEOMETRY.pages
     assert (pages["live"], pages["torn"], pages["unknown"]) == (live, 0, 0)
@@ -83,13 +83,13 @@ def test_survey_and_locations(ftl: str) -> None:
         assert arrays["programmed"][block] == sum(status != 0 for status in statuses)
         if statuses[0] and device.ssd.pool.describe(block)["state"] in ("open", "closed", "meta"):
             assert arrays["order"][block] == device.ssd.pool.describe(block)["order"]
-    where = _block_map.locations(device.ssd)
+    where = block_map.locations(device.ssd)
     assert np.count_nonzero(where != 2**32 - 1) == live
     for lpa in range(0, 700, 7):
         raw = None if where[lpa] == 2**32 - 1 else device.nand.read_spare_area(*divmod(int(where[lpa]), 16))[1]
         assert device.ssd.mapped(lpa) == (raw is not None)
         assert raw is None or int.from_bytes(raw[8:12], "little") == lpa
-    bare, without = _block_map.survey(device.nand)
+    bare, without = block_map.survey(device.nand)
     assert without["live"] == 0
     assert without["superseded"] == pages["live"] + pages["superseded"]
     assert np.array_equal(bare["programmed"], arrays["programmed"])
@@ -97,7 +97,7 @@ def test_survey_and_locations(ftl: str) -> None:
 
 def test_joined() -> None:
     for numbers in ([], [0], [7, 10, 4294967295, 0], list(range(3000))):
-        assert _block_map.joined(np.array(numbers, np.uint32)) == ",".join(map(str, numbers)).encode()
+        assert block_map.joined(np.array(numbers, np.uint32)) == ",".join(map(str, numbers)).encode()
     assert encoded({"a": [1], "b": np.array([1, 2], np.uint8)}) == b'{\n  "a": [\n    1\n  ],\n  "b": [1,2]\n}\n'
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import nandimg
 from flashfs import inspect
-from flashfs._ranges import next_mapped
 from flashfs.crash.cases import Case
 from flashfs.crash.forks import Forks
 from flashfs.device import Device
+from flashfs.engine.ranges import next_mapped
 from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, Geometry

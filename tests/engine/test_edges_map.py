@@ -15,7 +15,7 @@ from flashfs import inspect
 from flashfs.device import Device, Front
 from flashfs.errors import CorruptError, UncorrectableError
 from flashfs.ftl import SCHEMES
-from flashfs.ftl.slimftl import hash_vba
+from flashfs.ftl.slimftl.mapping import hash_vba
 from nandimg import Geometry
 from nandimg._chip import checksum, page_checksum
 from nandimg._menu import BitErrors, HostErrors

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import nandimg
-from flashfs._metalog import (
+from flashfs.device import Device
+from flashfs.engine.metalog import (
     DESCRIPTOR,
     EXTENT,
     INDEX,
@@ -25,7 +26,6 @@ from flashfs._metalog import (
     parse_index,
     sealed,
 )
-from flashfs.device import Device
 from flashfs.errors import CorruptError, DeviceFailedError
 from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare

@@ -18,7 +18,8 @@ from flashfs.crash.cases import Case
 from flashfs.crash.forks import Forks
 from flashfs.device import ENGINE_OOB, Device, default_buffer
 from flashfs.errors import BindError, UncorrectableError
-from flashfs.ftl import SCHEMES, leaftl
+from flashfs.ftl import SCHEMES
+from flashfs.ftl.leaftl.mapping import saved_bytes
 from nandimg import PRESETS, Fault, Geometry
 from nandimg._tears import spoil
 from nandimg.faults import dress
@@ -322,7 +323,7 @@ def test_a_checkpoint_never_exceeds_its_room() -> None:
         for _ in range(1_500):
             run = sorted(rnd.sample(range(lpas), min(lpas, rnd.choice((1, 1, 2, 3)))))
             device.ssd.write_pages(pages_of(run), bytes(len(run) * PAGE))
-        assert sum(len(part) for part in device.ssd.mapping.save().values()) <= leaftl.saved_bytes(lpas)
+        assert sum(len(part) for part in device.ssd.mapping.save().values()) <= saved_bytes(lpas)
         assert device.problems() == []
 
 

@@ -13,10 +13,10 @@ import pytest
 
 import nandimg
 from flashfs import inspect
-from flashfs._fsck import admit
-from flashfs._metalog import MAGIC_INDEX
-from flashfs._pool import SAVED_BYTES
 from flashfs.device import Device
+from flashfs.engine.fsck import admit
+from flashfs.engine.metalog import MAGIC_INDEX
+from flashfs.engine.pool import SAVED_BYTES
 from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, Geometry
 

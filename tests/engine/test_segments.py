@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from leaftl_reference import Group, insert
 
-from flashfs._segments import SegmentTable
+from flashfs.ftl.leaftl.segments import SegmentTable
 
 NONE = 0xFFFFFFFF
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from flashfs import _metalog
+from flashfs.engine import metalog
 from nandimg import Header, checksum, page_checksum
 from nandimg.header import HEADER_BYTES, unpack
 
@@ -113,9 +113,9 @@ class Picture:
 
     def put_boot(self, slot: int, identity: int, ppa: int) -> None:
         """A sealed boot hint."""
-        raw = _metalog.BOOT.pack(b"FFBT", 0, identity & (2**64 - 1), ppa & NONE).ljust(64, b"\0")
+        raw = metalog.BOOT.pack(b"FFBT", 0, identity & (2**64 - 1), ppa & NONE).ljust(64, b"\0")
         at = self.layout.boot_at + 2048 * (slot & 1)
-        self.raw[at : at + 64] = _metalog.sealed(raw)
+        self.raw[at : at + 64] = metalog.sealed(raw)
 
     def put_nvram(self, slot: int, lpa: int, seq: int, data: bytes) -> None:
         """A whole slot of the protected write buffer."""
@@ -142,16 +142,16 @@ class Picture:
             )  # fmt: skip
             if 64 + 20 * n_sections + 8 * n_extents > len(raw):
                 continue
-            sections = [_metalog.SECTION.unpack_from(raw, 64 + 20 * i) for i in range(n_sections)]
+            sections = [metalog.SECTION.unpack_from(raw, 64 + 20 * i) for i in range(n_sections)]
             at = 64 + 20 * n_sections
-            extents = [_metalog.EXTENT.unpack_from(raw, at + 8 * i) for i in range(n_extents)]
+            extents = [metalog.EXTENT.unpack_from(raw, at + 8 * i) for i in range(n_extents)]
             if all(first + n <= self.pages for first, n in extents):
                 found.append((identity, Checkpoint(ppa, sections, extents)))
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
     def put_descriptor(self, ppa: int, raw: bytes) -> None:
         """A descriptor (or index page) with its seal and its page's checksums made right."""
-        self.put_data(ppa, _metalog.sealed(raw))
+        self.put_data(ppa, metalog.sealed(raw))
 
     def stream(self, checkpoint: Checkpoint) -> bytearray:
         return bytearray(b"".join(self.data(ppa) for ppa in checkpoint.pages()))

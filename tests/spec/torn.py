@@ -10,9 +10,9 @@ from typing import Any
 
 import reader
 
-from flashfs import _ranges, _recovery
 from flashfs.crash.cases import Case, parse_program
 from flashfs.device import ENGINE_OOB, Device, build_ssd
+from flashfs.engine import ranges, recovery
 from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut, FaultyNand, PowerCut, create, open_image
 
@@ -34,7 +34,7 @@ def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
 
         def mount() -> Any:
             ssd = build_ssd(of, dict(given), nand)
-            _recovery.Recovery(ssd).run()
+            recovery.Recovery(ssd).run()
             return ssd
 
         left = len(cuts)
@@ -59,7 +59,7 @@ def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
 def _step(ssd: Any, mount: Any, operation: str, lpa: int, n: int, page: int) -> Any:
     if operation == "w":  # the sequence number tells one version from another
         data = b"".join(struct.pack("<QQ", x, ssd.seq) * (page // 16) for x in range(lpa, lpa + n))
-        _ranges.write_range(ssd, lpa * page, data)
+        ranges.write_range(ssd, lpa * page, data)
     elif operation == "t":
         ssd.trim_pages(lpa, n)
     elif operation == "f":

@@ -1,6 +1,6 @@
 """Mutation testing of the compiled modules: what do the checks, the crash tiers and the fast tests not notice?
 
-    python tools/mutants [--module _core ...] [--count 48] [--seed 1] [--limit 60] [--jobs 1] [--again] [--json]
+    python tools/mutants [--module ssd ...] [--count 48] [--seed 1] [--limit 60] [--jobs 1] [--again] [--json]
     python tools/mutants --mutant 2049     # that one alone, once more
     python tools/mutants --list            # the mutants and what is known of them; nothing is run
     python tools/mutants --show 2049       # the difference that one makes
@@ -60,7 +60,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--module", nargs="+", default=[], help="some of them alone: _core, slimftl, ...")
+    parser.add_argument("--module", nargs="+", default=[], help="some of them alone: ssd, slimftl, ...")
     parser.add_argument("--mutant", type=int, nargs="+", default=[], help="these alone, once more")
     parser.add_argument("--count", type=at_least_one, default=48, help="mutants of each module (48)")
     parser.add_argument("--seed", type=int, default=1, help="what draws them (1)")
@@ -84,9 +84,15 @@ def at_least_one(text: str) -> int:
 
 def full_name(name: str) -> str:
     for module in MODULES:
-        if name in (module, module.removesuffix(".pyx"), Path(module).stem, Path(module).stem.removeprefix("_")):
+        if name in (module, module.removesuffix(".pyx"), short_name(module)):
             return module
-    raise NotBuilt(f"{name}: one of {', '.join(Path(module).stem for module in MODULES)} would do")
+    raise NotBuilt(f"{name}: one of {', '.join(map(short_name, MODULES))} would do")
+
+
+def short_name(module: str) -> str:
+    """A scheme's mapping goes by the name of the scheme."""
+    path = Path(module)
+    return path.parent.name if path.stem == "mapping" else path.stem.removeprefix("_")
 
 
 def meet(modules: list[Module], folder: Path, given: argparse.Namespace) -> int:

@@ -25,9 +25,10 @@ EACH = 2048  #: numbers of one module
 #: what is drawn from, in this order: the order gives each its numbers
 MODULES = tuple(
     f"{name}.pyx" for name in (
-        "flashfs/_core", "flashfs/_mover", "flashfs/_buffer", "flashfs/_cache", "flashfs/_ranges", "flashfs/_metalog",
-        "flashfs/_scan", "flashfs/_recovery", "flashfs/_translation", "flashfs/_table_pages", "flashfs/_segments",
-        "flashfs/ftl/slimftl", "flashfs/ftl/leaftl", "nandimg/_chip",
+        "flashfs/engine/ssd", "flashfs/engine/mover", "flashfs/engine/buffer", "flashfs/engine/cache",
+        "flashfs/engine/ranges", "flashfs/engine/metalog", "flashfs/engine/scan", "flashfs/engine/recovery",
+        "flashfs/engine/translation", "flashfs/ftl/leaftl/table_pages", "flashfs/ftl/leaftl/segments",
+        "flashfs/ftl/slimftl/mapping", "flashfs/ftl/leaftl/mapping", "nandimg/_chip",
     )
 )  # fmt: skip
 COPIED = ("flashfs", "nandimg", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",
@@ -155,7 +156,7 @@ def compile_with(into: Path, name: str, chosen: dict[Site, int]) -> str | None:
         return done.stdout + done.stderr
     depth = len(Path(name).parts) - 1
     origin = "$ORIGIN" + "/.." * depth
-    include = [f"-I{sysconfig.get_paths()['include']}", f"-I{HERE}", "-Inandimg", "-Iflashfs"]
+    include = [f"-I{sysconfig.get_paths()['include']}", f"-I{HERE}", "-Inandimg", f"-I{Path(name).parent}"]
     ends = ["-o", shared(name), LIBRARY, f"-Wl,-rpath,{origin}"]
     done = attempt(["g++" if plus else "gcc", *OPTIONS, *include, str(source), *ends], into)
     return done.stdout + done.stderr if done.returncode else None

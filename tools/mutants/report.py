@@ -18,21 +18,21 @@ COUNTS = (
 )  #: say figures, nothing else
 #: what has to be right for a promise about power loss to hold: functions of each module, or all of them
 DURABLE: dict[str, str] = {
-    "flashfs/_core.pyx": """sync_image refuse write write_buffered trim flush drain drain_in_order append program_failed
-        open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean retire_doomed checkpoint
-        resume restore sync_now""",
-    "flashfs/_mover.pyx": ALL,
-    "flashfs/_buffer.pyx": "find add settle drop clear sort gather gathered survivors _sum",
-    "flashfs/_metalog.pyx": ALL,
-    "flashfs/_scan.pyx": ALL,
-    "flashfs/_recovery.pyx": ALL,
-    "flashfs/_translation.pyx": ALL,
-    "flashfs/_table_pages.pyx": """replace need changes settled load parse plausible rebuild take_witnesses load_all
-        evict write_back write_one gather program home_of set_home holds lost saved_leaves take_leaves""",
-    "flashfs/ftl/slimftl.pyx": """set_entry owner_of let_go bind moved confirm unbind stamp recovered blocks_with_pages
-        recovery_conflicts recovery_reopens recovery_ends reset load attach""",
-    "flashfs/ftl/leaftl.pyx": """owner_of claimed bind insert_unsorted moved confirm unbind stamp recovered relearn
-        recovery_ends reset save load misfit""",
+    "flashfs/engine/ssd.pyx": """sync_image refuse write write_buffered trim flush drain drain_in_order append
+        program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean retire_doomed
+        checkpoint resume restore sync_now""",
+    "flashfs/engine/mover.pyx": ALL,
+    "flashfs/engine/buffer.pyx": "find add settle drop clear sort gather gathered survivors _sum",
+    "flashfs/engine/metalog.pyx": ALL,
+    "flashfs/engine/scan.pyx": ALL,
+    "flashfs/engine/recovery.pyx": ALL,
+    "flashfs/engine/translation.pyx": ALL,
+    "flashfs/ftl/leaftl/table_pages.pyx": """replace need changes settled load parse plausible rebuild take_witnesses
+        load_all evict write_back write_one gather program home_of set_home holds lost saved_leaves take_leaves""",
+    "flashfs/ftl/slimftl/mapping.pyx": """set_entry owner_of let_go bind moved confirm unbind stamp recovered
+        blocks_with_pages recovery_conflicts recovery_reopens recovery_ends reset load attach""",
+    "flashfs/ftl/leaftl/mapping.pyx": """owner_of claimed bind insert_unsorted moved confirm unbind stamp recovered
+        relearn recovery_ends reset save load misfit""",
     "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced vouch find_next judge_spare
         write_data program take_page take_again erase erases_after sync retire nvram_write nvram_read boot_write
         boot_read block_table_problem spare_is_blank entry_check""",

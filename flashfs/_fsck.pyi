@@ -1,6 +1,0 @@
-from collections.abc import Iterable
-
-from flashfs._core import Ssd
-
-def admit(ssd: Ssd, log: Iterable[int]) -> None: ...
-def cross_check(ssd: Ssd, most: int = 100) -> list[str]: ...

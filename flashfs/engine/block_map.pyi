@@ -1,0 +1,13 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+from flashfs.engine.ssd import Ssd
+from nandimg import Nand
+
+PAGE_CLASSES: tuple[str, ...]
+
+def block_map(ssd: Ssd) -> dict[str, NDArray[Any]]: ...
+def joined(numbers: NDArray[Any]) -> bytes: ...
+def survey(nand: Nand, ssd: Ssd | None = None) -> tuple[dict[str, NDArray[Any]], dict[str, int]]: ...
+def locations(ssd: Ssd) -> NDArray[Any]: ...

@@ -1,0 +1,19 @@
+from collections.abc import Mapping as Dict
+from typing import Any
+
+from _typeshed import ReadableBuffer
+
+from flashfs.engine.bridge import Plugin
+from flashfs.engine.parts import Mapping
+from flashfs.engine.ssd import Ssd
+
+class PyMapping(Mapping):
+    def __init__(self, plugin: Plugin, scheme_oob: int, save_most: int, rebuilds: bool) -> None: ...
+    @property
+    def plugin(self) -> Plugin: ...
+    def audit(self) -> bytearray: ...
+    def prove(self, raw: bytes, table: ReadableBuffer) -> None: ...
+
+def build(
+    ssd: Ssd, name: str, cls: type, options: Dict[str, Any], scheme_oob: int, save_most: int
+) -> tuple[Plugin, PyMapping]: ...

@@ -1,0 +1,6 @@
+from collections.abc import Iterable
+
+from flashfs.engine.ssd import Ssd
+
+def admit(ssd: Ssd, log: Iterable[int]) -> None: ...
+def cross_check(ssd: Ssd, most: int = 100) -> list[str]: ...

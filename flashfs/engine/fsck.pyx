@@ -1,0 +1,93 @@
+# cython: wraparound=True
+"""The invariants between map, OOB and validity, checked page by page: what `flashfs fsck` and the tests ask."""
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
+
+from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.pool cimport (
+    CAUSE_RECOVERY,
+    FLAG_LOST,
+    KIND_TRANSLATION,
+    KIND_USER,
+    NONE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_OPEN,
+    Oob,
+    oob_unpack,
+)
+from nandimg._nand cimport PAGE_OK
+
+
+def admit(Ssd ssd, log):
+    """A loaded checkpoint, before anything leans on it: mapping, validity and pool against each other, and against the
+    blocks ``log`` that hold the checkpoint itself. It was whole, but whoever wrote it need not have been us. Reads no
+    flash. ValueError names the first thing that cannot be."""
+    cdef uint32_t block, n
+    cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
+    if pages == NULL:
+        raise MemoryError
+    try:
+        for block in range(ssd.nand.blocks):
+            n = ssd.validity.pages(block, pages)
+            if n == 0:
+                continue
+            if (ssd.pool.state[block] != STATE_OPEN and ssd.pool.state[block] != STATE_CLOSED
+                    and ssd.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
+                raise ValueError(f"block {block} holds {n} live pages and is neither open nor closed")
+            if ssd.pool.state[block] == STATE_OPEN and pages[n - 1] >= ssd.pool.next_page[block]:
+                raise ValueError(f"block {block}: page {pages[n - 1]} is live and not programmed yet")
+    finally:
+        free(pages)
+    for block in log:
+        if ssd.validity.count(block) or ssd.pool.state[block] == STATE_OPEN:
+            raise ValueError(f"block {block} holds the checkpoint, and the checkpoint says it is in use")
+    ssd.mapping.verify()
+
+
+def cross_check(Ssd ssd, uint32_t most=100):
+    """Lines about what is broken (at most ``most``): every live page is whole, is a user page of an LPA that exists,
+    is older than the device's sequence number, and is where the mapping says its LPA is; and the mapping names no
+    page that is not live. Reads the spare area of every live page."""
+    cdef uint32_t block, i, n, ppa, lpa, live = 0, mapped = 0
+    cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
+    cdef uint8_t status = 0
+    cdef Oob oob
+    problems = []
+    if pages == NULL:
+        raise MemoryError
+    try:
+        for block in range(ssd.nand.blocks):
+            n = ssd.validity.pages(block, pages)
+            live += n
+            for i in range(n):
+                if len(problems) >= most:
+                    return [*problems, "more was not looked for"]
+                ppa = block * ssd.pages_per_block + pages[i]
+                ssd.nand.read_spare(block, pages[i], 1, ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
+                oob_unpack(ssd.read_oobs, &oob)
+                if status != PAGE_OK:
+                    problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
+                elif oob.kind == KIND_TRANSLATION and oob.lpa < ssd.mapping.translation_ids:
+                    ssd.mapping.confirm(&oob.kind, &oob.lpa, &ppa, 1, &status)
+                    if not status:
+                        problems.append(f"PPA {ppa}: live as translation page {oob.lpa}, unknown to the mapping")
+                elif oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                    problems.append(f"PPA {ppa}: live but kind {oob.kind}, LPA {oob.lpa}")
+                elif oob.flags & FLAG_LOST:
+                    problems.append(f"LPA {oob.lpa}: lost; its page could not be read when it was moved")
+                elif oob.seq > ssd.seq:
+                    problems.append(f"PPA {ppa}: sequence number {oob.seq} is ahead of the device's {ssd.seq}")
+                else:
+                    found = ssd.mapping.locate(oob.lpa)
+                    if found != ppa:
+                        where = "nowhere" if found == NONE else f"at PPA {found}"
+                        problems.append(f"PPA {ppa}: live with LPA {oob.lpa}, which the mapping has {where}")
+    finally:
+        free(pages)
+    for lpa in range(ssd.lpas):
+        mapped += ssd.mapping.locate(lpa) != NONE
+    mapped += len(ssd.mapping.translation_pages())
+    if mapped != live:
+        problems.append(f"the mapping holds {mapped} LPAs and translation pages, validity {live} live pages")
+    return problems

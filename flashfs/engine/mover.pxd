@@ -1,0 +1,39 @@
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.parts cimport Engine, Extent
+
+
+@cython.final
+cdef class Mover:
+    cdef readonly Engine ssd
+    cdef readonly uint64_t lost_pages      # live pages that could not be read when they were to move
+    cdef uint32_t oob_bytes, page_bytes, pages_per_block
+    cdef uint8_t* read_oobs                # the victim's, in page order
+    cdef uint8_t* oobs                     # those of the run being programmed
+    cdef uint8_t* status
+    cdef uint8_t* confirmed
+    cdef uint8_t* kinds                    # from here on in LPA order
+    cdef uint32_t* pages
+    cdef uint32_t* lpas
+    cdef uint32_t* olds
+    cdef uint32_t* news
+    cdef uint32_t* gone                    # PPAs of translation pages that cannot be read
+    cdef uint32_t gone_n
+    cdef uint64_t* keys                    # LPA << 16 | index in page order
+    cdef uint64_t* sorted
+    cdef int64_t* ready                    # when each page was read, in page order
+    cdef bint with_data                    # of the move under way: the chip keeps what these pages hold
+    cdef uint8_t* data
+    cdef uint8_t* gather
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
+    cdef int confirm(self, uint32_t block, uint32_t first, uint32_t n) except -1 nogil
+    cdef int hold_data(self) except -1 nogil
+    cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
+    cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order, int cause) except -1 nogil
+    cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil
+    cdef int sort_keys(self, uint32_t n) noexcept nogil
+    cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil
+    cdef uint32_t copy_run(self, uint32_t first, Extent* ext, uint32_t before, uint32_t behind, int stream, int cause,
+                           int64_t* end) except? 0xFFFFFFFE nogil
+    cdef int commit_move(self, uint32_t n) except -1 nogil

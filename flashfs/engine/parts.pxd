@@ -1,0 +1,99 @@
+# The four parts of an FTL as compiled interfaces; flashfs.engine.defaults has the engine's own.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.pool cimport BlockPool
+from nandimg._nand cimport Nand
+
+
+cdef struct Extent:
+    uint32_t block, page, n
+
+
+cdef enum:                   # Engine.stopped: what was being changed, and did not come to its end
+    GOING = 0
+    IN_SYNC = 1
+    IN_BIND = 2
+    IN_TRIM = 3
+    IN_MOVE = 4
+    IN_TABLE = 5
+    IN_CHECKPOINT = 6
+    FAILED = 7               # Engine.fail said why
+
+
+cdef class Engine:
+    """What a part may ask of the device it is part of; flashfs.engine.ssd.Ssd is the device."""
+    cdef readonly Nand nand
+    cdef readonly BlockPool pool
+    cdef readonly Mapping mapping
+    cdef readonly Validity validity
+    cdef readonly Placement placement
+    cdef readonly Cleaning cleaning
+    cdef readonly uint32_t lpas
+    cdef readonly uint32_t meta_floor      # free blocks that belong to the next checkpoint and its log
+    cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
+    cdef readonly int64_t now_ns
+    cdef readonly uint64_t seq             # the newest sequence number that was given
+    cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
+    cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
+    cdef readonly object failed            # None, or why the device takes no more changes
+    cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
+    cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
+    cdef int make_room(self) except -1 nogil
+    cdef bint affords_more(self) except -1 nogil
+    cdef int program_failed(self, uint32_t block) except -1 nogil
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
+
+
+cdef class Mapping:
+    cdef readonly Engine ssd
+    cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
+    cdef readonly uint32_t translation_ids  # its translation pages have ids below this; 0: it has none
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
+    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
+                   uint32_t n) except -1 nogil
+    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                     uint8_t* yes) except -1 nogil
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
+    cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil
+    cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
+                   uint32_t before, uint32_t behind) except -1 nogil
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
+    cdef int tend(self) except -1 nogil
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil
+    cdef int checkpoint_begins(self) except -1
+    cdef int checkpoint_ended(self, bint whole) except -1
+    cdef int64_t pages_named(self) except -2 nogil
+
+
+cdef class Validity:
+    cdef readonly Engine ssd
+    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil
+    cdef bint is_live(self, uint32_t ppa) noexcept nogil
+    cdef uint32_t count(self, uint32_t block) noexcept nogil
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil
+    cdef int candidate(self, uint32_t block) noexcept nogil
+    cdef int not_candidate(self, uint32_t block) noexcept nogil
+    cdef uint32_t fewest(self) noexcept nogil
+    cdef int forget(self, uint32_t block) noexcept nogil
+
+
+cdef class Placement:
+    cdef readonly Engine ssd
+    cdef readonly bint pads                # a flush fills up the host's open blocks
+    cdef uint32_t run_room(self, int stream) noexcept nogil
+    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil
+    cdef int failed(self, uint32_t block) except -1 nogil
+    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil
+    cdef int finish(self, int stream) except -1 nogil
+
+
+cdef class Cleaning:
+    cdef readonly Engine ssd
+    cdef readonly bint open_blocks_rest    # an open block may lie still for long: wear levelling looks at it too
+    cdef int clean(self) except -1 nogil
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil

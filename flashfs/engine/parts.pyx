@@ -1,0 +1,360 @@
+"""The four parts of an FTL as interfaces. The engine's defaults are in flashfs.engine.defaults.
+
+    part        question it answers                         default
+    mapping     where is LPA x?                             PageTable: 4 bytes an LPA
+    validity    which pages of block b are live?            PageBitmap: a bit a page, a count a block
+    placement   where may these pages be programmed?        Streams: append, open blocks striped over the dies
+    cleaning    which block next, how do its pages move?    Greedy: fewest live pages, sorted by LPA
+
+A scheme replaces those that its paper changes. Methods work on runs (arrays), hold no GIL and allocate nothing.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
+
+from flashfs.engine.pool cimport KIND_USER, NONE
+
+#: why a device takes no more changes, by ``Engine.stopped``
+UNFINISHED = (
+    None,
+    "a sync of the image failed, and what it was to write may be lost",
+    "pages were programmed, and entering them into the map failed",
+    "entering a TRIM into the map failed",
+    "pages were moved, and telling the map failed",
+    "a table of the map was being changed, and that failed",
+    "a checkpoint was written, and taking it up failed",
+    "the device failed",
+)
+
+
+cdef class Engine:
+    """The device, as far as its parts may lean on it.
+
+    Two structures that have to agree are changed in one go: whatever can fail for a reason that passes (a full disk, a
+    block that is to be cleaned first, a record that is to be logged) comes before, and changes neither. Should the
+    change itself fail all the same, because memory ran out or flash could not be read, then ``stopped`` still says
+    which it was, and no other change begins: nothing more is written, a checkpoint least of all, and the next mount
+    recovers from what flash says. Whoever changes sets ``stopped`` before, and puts back after what it found there."""
+
+    def fail(self, why):
+        """Something went wrong that further changes could only make worse: refuse them all from now on, saying
+        ``why`` (the first reason counts). Nothing is written any more, a checkpoint least of all, so the next mount
+        recovers from what flash says."""
+        if self.failed is None:
+            self.failed = str(why)
+        self.stopped = FAILED
+
+    def why_stopped(self):
+        """None, or why the device takes no more changes."""
+        return self.failed or UNFINISHED[self.stopped]
+
+    cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
+        """A sequence number that no version of ``lpa`` in flash exceeds, and each version still to be programmed
+        does."""
+        return 0
+
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
+        """A fresh, erased block; forces a sync when only pending ones are left. DeviceFullError if there is none."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int make_room(self) except -1 nogil:
+        """Clean until a block may be opened for the host."""
+        with gil:
+            raise NotImplementedError
+
+    cdef bint affords_more(self) except -1 nogil:
+        """Whether a stream of cleaning may open a block beside one that it has open already."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int program_failed(self, uint32_t block) except -1 nogil:
+        """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
+        """Move a block's live pages to where placement puts them and release it. The mapping hears of it when all
+        are copied. Returns 1; or 0, with nothing changed, if placement broke the move off (an extent of 0 pages)."""
+        with gil:
+            raise NotImplementedError
+
+
+cdef class Mapping:
+    """Where is LPA x? The engine programs a page first and binds it after, so a mapping never points at nothing.
+
+    A mapping that keeps parts of itself in flash has translation pages (translation.pyx). To a recovery, page
+    ``id`` is LPA ``lpas + id``: ``locate`` and ``recovered`` are asked for those too, before any other."""
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        """PPAs of ``n`` LPAs; NONE for one that is not mapped. A PPA may be a guess: the reader checks the OOB."""
+        with gil:
+            raise NotImplementedError
+
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
+        """Where to look when ``ppa`` turned out to hold another LPA; NONE when there is nowhere left. ``oob`` is what
+        was read there, the engine's bytes first, or NULL if the page cannot be read."""
+        return NONE
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+        """The host's pages ``lpas`` lie at ``ppa``, ``ppa + 1``, ... now. ``olds`` gets where exactly each lay before
+        (NONE if nowhere): those pages die."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
+                   uint32_t n) except -1 nogil:
+        """Cleaning copied each page from ``olds`` to ``news``. All are of one ``kind`` that this part owns: the mapping
+        owns user and translation pages, and for the latter ``lpas`` are what their OOBs say."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                     uint8_t* yes) except -1 nogil:
+        """Whether each page of ``ppas`` is where the mapping has what its OOB says it is. Cleaning asks before it
+        moves: a page that lies about its LPA would take that LPA's place."""
+        cdef uint32_t i
+        for i in range(n):
+            yes[i] = kinds[i] == KIND_USER and lpas[i] < self.ssd.lpas and self.locate(lpas[i]) == ppas[i]
+        return 0
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``. Returns more than 0 if there were some that
+        were mapped though nobody can say where any more: that they are trimmed has to be on record too."""
+        with gil:
+            raise NotImplementedError
+
+    cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """Where exactly ``lpa`` lies, or NONE; a scheme whose lookup guesses reads what it must to be sure."""
+        cdef uint32_t ppa = NONE
+        self.lookup(&lpa, 1, &ppa)
+        return ppa
+
+    cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """The LPA that lies at ``ppa``, or NONE: asked when that page cannot be read, so the answer may take a look at
+        every LPA."""
+        cdef uint32_t lpa
+        for lpa in range(self.ssd.lpas):
+            if self.locate(lpa) == ppa:
+                return lpa
+        return NONE
+
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
+                   uint32_t before, uint32_t behind) except -1 nogil:
+        """Fill the scheme's own OOB bytes of ``n`` pages about to be programmed; ``oob`` points at the first page's,
+        the next page's are ``oob_bytes`` further. They are part of a run: ``before`` pages of it were programmed right
+        in front of them and ``behind`` are to follow in this block, and ``lpas`` reaches as far either way."""
+        return 0
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        """Recovery found that ``lpa`` is at ``ppa`` (NONE: trimmed). ``scheme_oob`` is what was stamped there."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int tend(self) except -1 nogil:
+        """Between requests: what the mapping has to do now and then, such as writing back translation pages. It may
+        clean."""
+        return 0
+
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
+        """A live translation page that is to be moved cannot be read, and its block is about to be given up."""
+        return 0
+
+    cdef int checkpoint_begins(self) except -1:
+        """A checkpoint is about to save mapping and validity: what it needs no more is dead from here on."""
+        return 0
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        """It is durable; or else the last one counts on, and all that that stands on is live again."""
+        return 0
+
+    cdef int64_t pages_named(self) except -2 nogil:
+        """How many pages are live if the mapping is right: the LPAs that are mapped, and its translation pages. -1 if
+        nobody can say without reading flash. Asked before each checkpoint, so a pass through the table at most."""
+        return -1
+
+    def opens(self):
+        """Mapping and validity are final, and agree: the device is ready."""
+
+    def limit_tables(self, uint64_t share):
+        """``share`` bytes of DRAM are left for tables that can be kept in flash; BindError if that is too little."""
+
+    def translation_pages(self):
+        """The PPAs of the translation pages that are live."""
+        return []
+
+    def recovery_conflicts(self):
+        """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
+        without them. Only a host that died with writes lost can cause one."""
+        return ()
+
+    def recovery_erased(self):
+        """Blocks that turned out to be half erased when ``locate`` read them; the recovery is redone without what the
+        checkpoint says of them."""
+        return ()
+
+    def recovery_reopens(self):
+        """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
+        return False
+
+    def recovery_ends(self):
+        """The pool's states are final now."""
+
+    def manages(self):
+        """From now on the mapping has to manage with what there is: what it reads of itself and finds damaged it makes
+        anew from the pages, if it can, instead of raising MapLostError."""
+
+    def reset(self):
+        """Nothing is mapped: a recovery that found no checkpoint starts here."""
+        raise NotImplementedError
+
+    def save(self):
+        """{section: buffer} for a checkpoint; names take 8 bytes at most."""
+        raise NotImplementedError
+
+    def load(self, sections):
+        """The inverse of ``save``."""
+        raise NotImplementedError
+
+    def verify(self):
+        """After a load, and again after a recovery: what the tables say, checked against validity, as far as that needs
+        no flash read. ValueError names the first thing that no power cut leaves."""
+
+    def doubt(self):
+        """None, or what does not fit though it may come of damaged pages alone, where a mapping guesses: a recovery
+        then asks every live page whose it is."""
+        return None
+
+    def tables(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
+        raise NotImplementedError
+
+    def is_exact(self):
+        """Whether look-ups hardly ever guess. If they do, nothing looks at a page before it is read: a look counts."""
+        return True
+
+    def from_kernel(self):
+        """Bytes of its tables that did not come from malloc."""
+        return 0
+
+    def figures(self):
+        """The scheme's own statistics."""
+        return {}
+
+    def forget_counts(self):
+        """What ``figures`` counts is counted from now on."""
+
+    def explain(self, uint32_t lpa):
+        """What the mapping's structures say of one LPA, for ``dump``; has no side effect and reads no flash."""
+        cdef uint32_t ppa = NONE
+        self.lookup(&lpa, 1, &ppa)
+        return {"ppa": None if ppa == NONE else ppa}
+
+    def check(self):
+        """Invariants of the mapping's own structures, each a line when broken."""
+        return []
+
+
+cdef class Validity:
+    """Which pages are live? Live is a question, and a store may answer it as it likes; the default is sure."""
+
+    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil:
+        return 0
+
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+        """These pages died; NONE entries are skipped."""
+        return 0
+
+    cdef bint is_live(self, uint32_t ppa) noexcept nogil:
+        return False
+
+    cdef uint32_t count(self, uint32_t block) noexcept nogil:
+        return 0
+
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil:
+        """Page numbers of the block's live pages, ascending; returns how many."""
+        return 0
+
+    cdef int candidate(self, uint32_t block) noexcept nogil:
+        """From now on ``fewest`` may name this block."""
+        return 0
+
+    cdef int not_candidate(self, uint32_t block) noexcept nogil:
+        return 0
+
+    cdef uint32_t fewest(self) noexcept nogil:
+        """The candidate with the fewest live pages, NONE if there is no candidate."""
+        return NONE
+
+    def save(self):
+        raise NotImplementedError
+
+    def load(self, sections):
+        raise NotImplementedError
+
+    def reset(self):
+        raise NotImplementedError
+
+    def tables(self):
+        raise NotImplementedError
+
+    cdef int forget(self, uint32_t block) noexcept nogil:
+        """The block holds nothing any more (recovery: it was erased after the checkpoint that says otherwise)."""
+        return 0
+
+    def live_in(self, uint32_t block):
+        """Page numbers of the live pages of a block."""
+        cdef uint32_t* out = <uint32_t*> malloc(self.ssd.nand.pages_per_block * sizeof(uint32_t))
+        if out == NULL:
+            raise MemoryError
+        try:
+            n = self.pages(block, out)
+            return [out[i] for i in range(n)]
+        finally:
+            free(out)
+
+    def check(self):
+        return []
+
+
+cdef class Placement:
+    """Where may these pages be programmed?"""
+
+    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
+        """A place for the first ``out.n`` (1..n) of these pages: consecutive pages of one block, the block's next
+        ones. 0 breaks a move off."""
+        with gil:
+            raise NotImplementedError
+
+    cdef uint32_t run_room(self, int stream) noexcept nogil:
+        """How many pages of that stream the next ``take`` can have in one block, if that is known: else 0. Whoever has
+        more cuts there, so that what lies in one block is one run."""
+        return 0
+
+    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
+        """``n`` pages of what ``take`` gave were programmed."""
+        return 0
+
+    cdef int failed(self, uint32_t block) except -1 nogil:
+        """Offer this block no more: a program failed in it, or padding has filled it."""
+        return 0
+
+    cdef int finish(self, int stream) except -1 nogil:
+        """Nothing more comes for this stream for a while: give up a half-filled block that is not worth keeping."""
+        return 0
+
+    def attach(self):
+        """Take up the blocks that the pool says are open: after a format, a load or a recovery."""
+
+
+cdef class Cleaning:
+    """Which block next, and where do its pages go?"""
+
+    cdef int clean(self) except -1 nogil:
+        """Free space in one block, somehow; DeviceFullError if none can be gained."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
+        """Empty this very block: static wear levelling and retirement ask for it."""
+        with gil:
+            raise NotImplementedError

@@ -1,0 +1,721 @@
+# distutils: language = c++
+"""The device engine that all FTLs share: host requests in, runs of flash operations out.
+
+The order of things in a write: the page is programmed, then bound, then its old place dies. In a move: all live pages
+of the victim are copied, then the mapping hears of it, then the victim is released; it is erased only after a sync
+(the host may die) and only when it is opened again. So whatever power does, one whole version of a page is in flash.
+"""
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from flashfs.engine.buffer cimport WriteBuffer
+from flashfs.engine.cache cimport DataCache
+from flashfs.engine.metalog cimport MetaLog
+from flashfs.engine.mover cimport Mover
+from flashfs.engine.parts cimport (
+    GOING,
+    IN_BIND,
+    IN_CHECKPOINT,
+    IN_SYNC,
+    IN_TRIM,
+    Cleaning,
+    Engine,
+    Extent,
+    Mapping,
+    Placement,
+    Validity,
+)
+from flashfs.engine.pool cimport (
+    CAUSE_HOST,
+    CAUSE_PAD,
+    CAUSE_RECOVERY,
+    CAUSE_RETIRE,
+    KIND_PAD,
+    KIND_USER,
+    NONE,
+    OOB_ENGINE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_META,
+    STATE_OPEN,
+    STREAM_HOST,
+    STREAM_META,
+    BlockPool,
+    Oob,
+    oob_pack,
+)
+from flashfs.engine.reader cimport Reader
+from flashfs.engine.wear cimport WearLevel
+from nandimg._nand cimport CAUSES, Nand
+
+from flashfs.engine.cache import SLOT_BYTES
+from flashfs.engine.pool import CAUSE_NAMES
+from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
+from nandimg._nand import COUNTED
+
+cdef enum:
+    BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
+    TRIM_CHUNK = 4096
+    REFIT_PAGES = 4096       # written between two looks at what the tables leave of the budget
+
+
+@cython.final
+cdef class Ssd(Engine):
+    """One device: a chip, four parts, a write buffer and a metadata log.
+
+    ``build(ssd)`` of the scheme returns the parts; see flashfs.ftl. Addresses are LPAs, times are virtual ns.
+    """
+
+    def __cinit__(self, Nand nand, uint32_t lpas, scheme_oob=0, *, uint32_t buffer_pages=0, bint plp=False,
+                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t gc_reserve=0,
+                  uint64_t checkpoint_every=0):
+        cdef uint32_t block_pages = nand.pages_per_block
+        self.nand = nand
+        self.lpas = lpas
+        self.oob_bytes = nand.oob_bytes
+        self.page_bytes = nand.page_bytes
+        self.pages_per_block = block_pages
+        if OOB_ENGINE + scheme_oob > nand.oob_bytes:
+            raise BindError(
+                f"the scheme needs {OOB_ENGINE + scheme_oob} bytes of OOB a page: this chip has {nand.oob_bytes}")
+        self.durable = durable
+        self.checkpoint_every = checkpoint_every
+        self.gc_need = 1
+        self.gc_reserve = gc_reserve or (1 if nand.blocks < 64 else 2)
+        self.pool = BlockPool(nand)
+        self.buffer = WriteBuffer(nand, buffer_pages, plp, RUN if buffer_in_order else 0)
+        self.cache = DataCache(nand)
+        self.reader = Reader(self, self.buffer, self.cache)
+        self.meta = MetaLog(self)
+        self.mover = Mover(self)
+        self.wear = WearLevel(self, wear_spread)
+        self._allocate()
+
+    def _allocate(self):
+        cdef uint32_t pages = max(self.pages_per_block, RUN)
+        self.oobs = <uint8_t*> malloc(RUN * self.oob_bytes)
+        self.read_oobs = <uint8_t*> malloc(pages * self.oob_bytes)
+        self.olds = <uint32_t*> malloc(TRIM_CHUNK * 4)
+        self.seqs = <uint64_t*> malloc(RUN * 8)
+        self.edge = <uint8_t*> malloc(self.page_bytes)
+        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.edge):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.oobs)
+        free(self.read_oobs)
+        free(self.olds)
+        free(self.seqs)
+        free(self.edge)
+
+    # --- putting it together
+
+    def install(self, Mapping mapping, Validity validity, Placement placement, Cleaning cleaning):
+        """The four parts, once."""
+        self.mapping = mapping
+        self.validity = validity
+        self.placement = placement
+        self.cleaning = cleaning
+
+    def plan_meta(self, uint64_t saved_bytes):
+        """Fix what a checkpoint of ``saved_bytes`` needs, before the parts are sized by what is left."""
+        self.meta.plan(saved_bytes)
+        self.meta_floor = self.meta.checkpoint_blocks + self.meta.log_blocks_most
+        if not self.checkpoint_every:  # checkpoints then cost under half a per cent of all programs
+            self.checkpoint_every = max(256 * self.meta.checkpoint_pages, 2 * self.pages_per_block)
+
+    def shrink_reserve(self, uint32_t most):
+        """No more than ``most`` free blocks are kept for cleaning; returns how many are."""
+        self.gc_reserve = min(self.gc_reserve, most)
+        return self.gc_reserve
+
+    def reserve_for(self, uint32_t width):
+        """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
+        self.gc_need = width
+        self.gc_reserve = max(self.gc_reserve, width)
+
+    def set_budget(self, uint64_t dram):
+        """``dram`` bytes are all there is: the data cache gets what the tables leave of it, now and as they change."""
+        self.budget = dram
+        self.cache.reserve(<uint32_t> min(dram // (self.page_bytes + SLOT_BYTES), self.lpas))
+        self.fit_cache()
+
+    def fit_cache(self):
+        """Give the cache what the tables leave."""
+        if not self.budget:
+            return
+        fixed = sum(packed for name, (packed, _) in self.dram().items() if name != "data_cache")
+        self.refit_at = self.host_write + REFIT_PAGES
+        self.cache.limit(max(0, self.budget - fixed) // (self.page_bytes + SLOT_BYTES))
+
+    def forget_counts(self):
+        """Requests and what came of them are counted from now on; the chip has counters of its own."""
+        self.host_read = self.host_write = self.host_trim = self.syncs = 0
+        self.refit_at = 0
+        self.reader.forget_counts()
+        self.cache.forget_counts()
+        self.mapping.forget_counts()
+
+    def format(self):
+        """A blank chip becomes an empty device: its first checkpoint says so."""
+        self.pool.format()
+        self.placement.attach()
+        self.mapping.opens()
+        self.ready = True
+        self.checkpoint()
+
+    # --- what must not be gone on with
+
+    cdef int sync_image(self) except -1 nogil:
+        """The chip's sync. One that fails may have dropped what it was to write, and the next would not say so again:
+        whoever comes after finds the device stopped."""
+        cdef int before = self.stopped
+        self.stopped = IN_SYNC
+        self.nand.sync(self.durable)
+        self.stopped = before
+        return 0
+
+    cdef int refuse(self) except -1 nogil:
+        """A request for a change, of a device that takes none any more."""
+        with gil:
+            self.fail(self.why_stopped())
+            raise DeviceFailedError(self.failed)
+
+    # --- host requests
+
+    cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
+        """``n`` pages, data end to end (<uint8_t*> NULL if the chip keeps none). Returns when they are acknowledged."""
+        cdef uint32_t done = 0, part, i
+        cdef int64_t end = t_ns, one
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        if not self.nand.keeps_data:
+            data = NULL
+        while done < n:
+            part = min(n - done, <uint32_t> RUN)
+            self.chores()
+            self.dirty = True
+            if self.cache.held:
+                for i in range(part):  # what it holds is old from now on, however far the write gets
+                    self.cache.drop(lpas[done + i])
+            if self.buffer.slots and (part < BYPASS or self.buffer.in_nvram or self.buffer.in_order):
+                one = self.write_buffered(lpas + done, part, data, t_ns)
+            else:
+                for i in range(part):
+                    self.seq += 1
+                    self.seqs[i] = self.seq
+                one = self.write_past(lpas + done, part, data, t_ns)
+            if self.cache.slots:
+                self.cache.put_run(lpas + done, part, data)
+            end = max(end, one)
+            self.host_write += part
+            done += part
+            if data != NULL:
+                data += <uint64_t> part * self.page_bytes
+        return end
+
+    cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
+        """Past the buffer, which holds an older version of none of them then: of as many as were bound, if it fails."""
+        cdef uint32_t i
+        self.in_flight = n
+        self.appended = 0
+        try:
+            return self.append(STREAM_HOST, KIND_USER, lpas, self.seqs, n, data, CAUSE_HOST, t_ns, NULL)
+        finally:
+            self.in_flight = 0
+            if self.buffer.held:
+                for i in range(self.appended):
+                    self.buffer.drop(lpas[i])
+
+    cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
+                                int64_t t_ns) except -1 nogil:
+        """Into the buffer; a page is acknowledged when the slot's last program has ended."""
+        cdef uint32_t i, slot
+        cdef int64_t end = t_ns
+        for i in range(n):
+            if self.buffer.used == self.buffer.slots:
+                self.drain()
+            self.seq += 1
+            slot = self.buffer.add(lpas[i], self.seq)
+            if data != NULL and self.buffer.data != NULL:
+                memcpy(self.buffer.page(slot), data + <uint64_t> i * self.page_bytes, self.page_bytes)
+            elif self.buffer.data != NULL:
+                memset(self.buffer.page(slot), 0, self.page_bytes)
+            end = max(end, self.buffer.settle(slot, CAUSE_HOST, max(t_ns, self.buffer.ready_ns[slot])))
+        return end
+
+    cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
+        """``n`` pages into ``data`` (may be NULL). UncorrectableError names the first LPA that cannot be read. Returns
+        the virtual end of the last page."""
+        self.now_ns = t_ns
+        t_ns = self.reader.read(lpas, n, data, t_ns)
+        self.host_read += n
+        return t_ns
+
+    cdef bint is_mapped(self, uint32_t lpa) except -1 nogil:
+        """Whether the host would read anything but a hole."""
+        cdef uint32_t ppa = NONE
+        if self.buffer.held and self.buffer.find(lpa) != NONE:
+            return True
+        self.mapping.lookup(&lpa, 1, &ppa)
+        return ppa != NONE
+
+    cdef int trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
+        """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
+        nothing: no record is kept of it."""
+        cdef uint32_t part, i
+        cdef bint any_lived
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        self.host_trim += n
+        while n:
+            self.chores()
+            self.dirty = True
+            part = min(n, <uint32_t> TRIM_CHUNK)
+            if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
+                self.meta.log_trims()  # before anything is changed: it may fail
+            self.stopped = IN_TRIM
+            any_lived = False
+            if self.buffer.held:
+                for i in range(part):  # what NVRAM saved outlives a crash, so its trim must be on record
+                    any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram
+            if self.cache.held:
+                for i in range(part):
+                    self.cache.drop(lpa + i)
+            any_lived |= self.mapping.unbind(lpa, part, self.olds) > 0
+            for i in range(part):
+                any_lived |= self.olds[i] != NONE
+            if any_lived:
+                if not self.meta.extends_trim(lpa, self.seq):
+                    self.seq += 1
+                self.meta.note_trim(lpa, part, self.seq)
+                self.validity.dead(self.olds, part)
+            self.stopped = GOING
+            lpa += part
+            n -= part
+        return 0
+
+    cdef int flush(self, int64_t t_ns) except -1 nogil:
+        """What was acknowledged before survives every crash from now on."""
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        if not self.dirty:
+            return 0
+        self.chores()
+        if not self.buffer.in_nvram:
+            self.drain()
+            if self.placement.pads:
+                self.pad_blocks()
+        if self.checkpoint_due:
+            with gil:
+                self.checkpoint()
+        self.barrier()
+        self.dirty = False
+        return 0
+
+    # --- writing to flash
+
+    cdef int drain(self) except -1 nogil:
+        """Program the whole buffer, in the order of arrival or of LPAs. A slot holds its page until that is bound, and
+        is used again when all are: what fails midway leaves those that are not bound where they are."""
+        cdef uint32_t i = 0, run
+        if self.buffer.in_order:
+            self.drain_in_order()
+            i = self.buffer.used
+        while i < self.buffer.used:
+            if self.buffer.lpa_of[i] == NONE:
+                i += 1
+                continue
+            run = 1
+            while i + run < self.buffer.used and run < RUN and self.buffer.lpa_of[i + run] != NONE:
+                run += 1
+            self.appended = 0
+            try:
+                self.append(STREAM_HOST, KIND_USER, self.buffer.lpa_of + i, self.buffer.seq_of + i, run,
+                            self.buffer.page(i) if self.buffer.data != NULL else <uint8_t*> NULL, CAUSE_HOST,
+                            self.now_ns, self.buffer.ready_ns + i)
+            finally:
+                self.buffer.let_go(i, self.appended)
+            self.mapping.tend()
+            i += run
+        if self.buffer.in_nvram:
+            self.barrier()  # from here on flash alone holds what was in the slots, and the trim log what was dropped
+        self.buffer.clear()
+        return 0
+
+    cdef int drain_in_order(self) except -1 nogil:
+        """As many pages at a time as have room in one block: a run cut elsewhere is two to whoever learns it."""
+        cdef uint32_t i = 0, n = self.buffer.sort(), run, room
+        while i < n:
+            room = self.placement.run_room(STREAM_HOST)
+            run = min(n - i, <uint32_t> RUN)
+            if room:
+                run = min(run, room)
+            self.buffer.gather(i, run)
+            self.appended = 0
+            try:
+                self.append(STREAM_HOST, KIND_USER, self.buffer.run_lpas, self.buffer.run_seqs, run,
+                            self.buffer.run_data, CAUSE_HOST, self.now_ns, self.buffer.run_ready)
+            finally:
+                self.buffer.gathered(i, self.appended)
+            self.mapping.tend()
+            i += run
+        return 0
+
+    cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
+                        const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
+        """Program ``n`` (up to RUN) pages where placement says and bind them; a failed program is tried elsewhere.
+        ``ready`` (or NULL) gets the virtual end of each page's program. If it raises, ``appended`` of them were."""
+        cdef Extent ext
+        cdef uint32_t done = 0, i, ok, ppa
+        cdef int before = self.stopped
+        cdef int64_t end = t_ns, one
+        cdef Oob oob
+        oob.kind = <uint8_t> kind
+        oob.flags = 0
+        oob.stream = <uint8_t> stream
+        while done < n:
+            self.placement.take(stream, lpas + done, n - done, &ext)
+            oob.order = self.pool.order[ext.block]
+            for i in range(ext.n):
+                oob.seq = seqs[done + i]
+                oob.lpa = lpas[done + i]
+                oob_pack(self.oobs + i * self.oob_bytes, &oob)
+            if self.mapping.scheme_oob:
+                self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, ext.n, ext.block, ext.page, 0, 0)
+            one = self.nand.program(ext.block, ext.page, ext.n, data, self.oobs, cause, t_ns, &ok)
+            if ok:
+                end = max(end, one)
+                ppa = ext.block * self.pages_per_block + ext.page
+                self.pool.advance(ext.block, ok)
+                self.since_checkpoint += ok
+                self.stopped = IN_BIND
+                self.mapping.bind(lpas + done, ok, ppa, self.olds)
+                self.validity.live_run(ppa, ok)
+                self.validity.dead(self.olds, ok)
+                self.placement.used(ext.block, ok)
+                self.stopped = before
+                if ready != NULL:
+                    for i in range(ok):
+                        ready[done + i] = one
+                if data != NULL:
+                    data += <uint64_t> ok * self.page_bytes
+                done += ok
+                self.appended = done
+            if ok < ext.n:
+                self.program_failed(ext.block)
+        return end
+
+    cdef int program_failed(self, uint32_t block) except -1 nogil:
+        """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
+        self.pool.next_page[block] = self.pages_per_block
+        self.placement.failed(block)
+        self.pool.doom(block)
+        return 0
+
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
+        cdef int64_t block
+        # A host that dies takes every move since the last sync with it, so the blocks those moves freed are no
+        # reserve: what recovery will need, and cleaning after it, must be among the blocks that are free already.
+        cdef uint32_t floor = 0 if stream == STREAM_META else self.meta_floor
+        if stream == STREAM_HOST:
+            floor += self.gc_need
+        if self.pool.free_n <= floor and self.pool.pending_n:
+            self.barrier()
+        block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
+        if block < 0:
+            self.barrier()
+            block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
+        if block < 0:
+            with gil:
+                raise DeviceFullError("no free block is left: too many blocks have gone bad")
+        return block
+
+    cdef int barrier(self) except -1 nogil:
+        """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose
+        trim is lost must not come back as something older than what the trim erased."""
+        self.meta.log_trims()
+        self.pad_pairs()
+        self.sync_image()
+        self.syncs += 1
+        self.pool.release_pending()
+        return 0
+
+    cdef int pad_pairs(self) except -1 nogil:
+        """Before a sync, where pages are paired: no page that it makes durable may be the lower one of a page still to
+        be programmed, which a power cut would spoil with it. So every group that was begun is filled."""
+        cdef uint32_t group = 2 * self.nand.paired_pages, block, over
+        if group == 0:
+            return 0
+        for block in range(self.pool.blocks):
+            over = self.pool.next_page[block] % group
+            if over and (self.pool.state[block] == STATE_OPEN or block == self.meta.block):
+                self.pad(block, group - over)
+        return 0
+
+    cdef int pad_blocks(self) except -1 nogil:
+        """Fill up the blocks that are open for the host: so a scheme has it that leaves none half filled."""
+        cdef uint32_t block
+        for block in range(self.pool.blocks):
+            if (self.pool.state[block] == STATE_OPEN and self.pool.stream[block] == STREAM_HOST
+                    and self.pool.next_page[block]):
+                self.pad(block, self.pages_per_block - self.pool.next_page[block])
+        return 0
+
+    cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil:
+        cdef Oob oob
+        cdef uint32_t _, ok
+        if not self.pool.takes_more(block, CAUSE_PAD, self.now_ns):
+            n = 0
+        oob.seq = self.seq
+        oob.order = self.pool.order[block]
+        oob.lpa = NONE
+        oob.kind = KIND_PAD
+        oob.flags = 0
+        oob.stream = self.pool.stream[block]
+        memset(self.oobs, 0xFF, self.oob_bytes)
+        oob_pack(self.oobs, &oob)
+        for _ in range(n):
+            self.nand.program(block, self.pool.next_page[block], 1, NULL, self.oobs, CAUSE_PAD, self.now_ns, &ok)
+            if not ok:
+                self.pool.next_page[block] = self.pages_per_block
+                self.pool.doom(block)
+                break
+            self.pool.advance(block, 1)
+        if self.pool.next_page[block] == self.pages_per_block and block != self.meta.block:
+            self.placement.failed(block)
+        return 0
+
+    cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
+        cdef uint32_t slot = self.buffer.find(lpa) if self.buffer.held else NONE
+        return self.buffer.seq_of[slot] - 1 if slot != NONE else self.seq - self.in_flight
+
+    # --- cleaning
+
+    cdef int make_room(self) except -1 nogil:
+        cdef uint32_t tries = 0
+        while self.pool.free_n + self.pool.pending_n <= self.meta_floor + self.gc_reserve:
+            self.cleaning.clean()
+            tries += 1
+            if tries > 4 * self.pool.blocks + 64:
+                with gil:
+                    raise DeviceFullError("cleaning gains nothing: too few healthy blocks for the pages in use")
+        return 0
+
+    cdef bint affords_more(self) except -1 nogil:
+        """A crash closes half-filled blocks. One of them is made good by its victim, or is dead; were more than one
+        taken from what the next checkpoint needs, each crash would leave less, until none can be recovered from."""
+        if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:
+            self.barrier()
+        return self.pool.free_n > self.meta_floor + 1
+
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
+        return self.mover.relocate(block, stream, cause)
+
+    # --- chores: between requests, never inside one
+
+    cdef int chores(self) except -1 nogil:
+        if self.mount_due:
+            self.leave_clean()
+        if self.pool.retiring_n:
+            self.retire_doomed()
+        self.wear.level()
+        self.mapping.tend()
+        if self.budget and self.host_write >= self.refit_at:
+            with gil:
+                self.fit_cache()
+        if (self.checkpoint_due or self.since_checkpoint >= self.checkpoint_every
+                or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
+            with gil:
+                self.checkpoint()
+        return 0
+
+    cdef int leave_clean(self) except -1 nogil:
+        """The first change after a clean mount: the mark that says so is durable before anything else happens."""
+        with gil:
+            self.meta.mark_mounted()
+        self.pad_pairs()
+        self.sync_image()
+        self.mount_due = False  # only now: if the mark could not be made, whoever comes next must try again
+        return 0
+
+    cdef int retire_doomed(self) except -1 nogil:
+        """Move what is live out of blocks in which a program failed; the next sync marks them bad."""
+        cdef uint32_t block
+        for block in range(self.pool.blocks):
+            if self.pool.retiring[block] and self.pool.state[block] == STATE_CLOSED:
+                self.cleaning.evacuate(block, CAUSE_RETIRE)
+        return 0
+
+    def checkpoint(self, bint clean=False):
+        """Write everything that a mount needs; what came before it is dead afterwards."""
+        if self.stopped:
+            self.refuse()
+        if self.mount_due:
+            self.leave_clean()
+        self.drain()
+        self.meta.log_trims()
+        self.pad_pairs()
+        self.sync_image()  # a checkpoint may only name what the host's death cannot take
+        self.mapping.checkpoint_begins()
+        try:
+            self.require_agreement()
+            sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
+            old = self.meta.write(sections, self.seq, self.mounts, clean)
+            self.sync_image()
+        except BaseException:
+            self.mapping.checkpoint_ended(False)
+            raise
+        self.stopped = IN_CHECKPOINT
+        self.mapping.checkpoint_ended(True)
+        self.meta.point_boot()
+        if clean:
+            self.sync_image()
+            self.mount_due = True
+        for block in old:
+            self.pool.release(block, self.now_ns)
+            self.nand.let_go(block)
+        self.pool.release_pending()
+        self.since_checkpoint = 0
+        self.checkpoint_due = False
+        self.dirty = False
+        self.stopped = GOING
+
+    cdef int require_agreement(self) except -1:
+        """What a mount asks of a checkpoint, as far as it can be asked cheaply, before there is one: pages live only in
+        open and closed blocks, and as many as the mapping names. A device that does not agree with itself stops here,
+        and the last checkpoint counts on: no recovery could mend a newer one."""
+        cdef uint32_t block, n
+        cdef uint64_t live = 0
+        cdef int64_t named = self.mapping.pages_named()
+        why = None
+        for block in range(self.pool.blocks):
+            n = self.validity.count(block)
+            live += n
+            if (n and self.pool.state[block] != STATE_OPEN and self.pool.state[block] != STATE_CLOSED
+                    and self.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
+                why = f"block {block} has {n} live pages and is {self.pool.describe(block)['state']}"
+        if named >= 0 and <uint64_t> named != live:
+            why = f"{live} pages are live, and the map names {named}"
+        if why is not None:
+            self.fail(f"no checkpoint was written, because the device does not agree with itself: {why}")
+            raise DeviceFailedError(self.failed)
+        return 0
+
+    def saved_bytes(self):
+        """Size of a checkpoint's sections."""
+        return sum(len(memoryview(b)) for b in (*self.mapping.save().values(), *self.validity.save().values(),
+                                                self.pool.save()))
+
+    def unchanged_since_clean(self):
+        """Whether the device still stands on the clean checkpoint it was mounted from."""
+        return self.mount_due
+
+    # --- what recovery sets
+
+    def resume(self, uint64_t seq, uint64_t mounts, bint clean, uint64_t since_checkpoint=0):
+        """The device is ready: counters as found, and whether it stands on a clean checkpoint."""
+        self.seq = seq
+        self.mounts = mounts + 1
+        self.mount_due = clean
+        self.since_checkpoint = since_checkpoint
+        self.mapping.opens()
+        self.ready = True
+
+    def restore(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page not None, bint in_memory):
+        """A page that the NVRAM saved: into flash, under its own sequence number, so that a cut meanwhile finds it in
+        either place; or, for a device that must not change, into the buffer."""
+        cdef uint32_t slot
+        if in_memory:
+            slot = self.buffer.add(lpa, seq)
+            memcpy(self.buffer.page(slot), &page[0], self.page_bytes)
+        else:
+            self.append(STREAM_HOST, KIND_USER, &lpa, &seq, 1, &page[0], CAUSE_RECOVERY, self.now_ns, NULL)
+
+    # --- the same for Python
+
+    def write_pages(self, const uint32_t[::1] lpas not None, const uint8_t[::1] data=None, int64_t t_ns=0):
+        """Write a batch of pages; returns the virtual time of the last acknowledgement."""
+        cdef uint32_t n = lpas.shape[0]
+        cdef const uint8_t* at = &data[0] if data is not None and data.shape[0] else <const uint8_t*> NULL
+        cdef int64_t end
+        if n == 0:
+            return t_ns
+        with nogil:
+            end = self.write(&lpas[0], n, at, t_ns)
+        return end
+
+    def read_pages(self, const uint32_t[::1] lpas not None, uint8_t[::1] data=None, int64_t t_ns=0):
+        """Read a batch of pages into ``data``; returns the virtual time at which the last one is there."""
+        cdef uint32_t n = lpas.shape[0]
+        cdef uint8_t* at = &data[0] if data is not None and data.shape[0] else <uint8_t*> NULL
+        cdef int64_t end
+        if n == 0:
+            return t_ns
+        with nogil:
+            end = self.read(&lpas[0], n, at, t_ns)
+        return end
+
+    def trim_pages(self, uint32_t lpa, uint32_t n, int64_t t_ns=0):
+        with nogil:
+            self.trim(lpa, n, t_ns)
+
+    def sync_now(self, int64_t t_ns=0):
+        """Flush."""
+        with nogil:
+            self.flush(t_ns)
+
+    def idle(self, int64_t t_ns=0):
+        """The host is quiet: housekeeping that is due may run."""
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        with nogil:
+            self.chores()
+
+    def mapped(self, uint32_t lpa):
+        """Whether the host would read anything but a hole at ``lpa``."""
+        return self.is_mapped(lpa)
+
+    def operations(self):
+        """{operation: {cause: n}} of the chip, and the totals. Reads and writes of the NVRAM are in lines."""
+        by_cause = {}
+        totals = {}
+        for op, name in enumerate(COUNTED):
+            row = {CAUSE_NAMES[c] if c < len(CAUSE_NAMES) else str(c): self.nand.count(op, c) for c in range(CAUSES)}
+            by_cause[name] = {cause: n for cause, n in row.items() if n}
+            totals[name] = sum(row.values())
+        return totals, by_cause
+
+    def dram(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
+        tables = dict(self.mapping.tables())
+        tables.update(self.validity.tables())
+        tables["blocks"] = self.pool.table_bytes()
+        tables["write_buffer"] = self.buffer.tables()
+        tables["trim_log"] = self.meta.tables()
+        tables["gc_buffer"] = self.mover.tables()
+        if self.cache.room:
+            tables["data_cache"] = self.cache.tables()
+        return tables
+
+    def check(self):
+        """Every structure's own invariants, and those between pool and validity: only open and closed blocks hold
+        live pages, and none beyond what was programmed."""
+        problems = self.pool.check() + self.validity.check() + self.mapping.check() + self.buffer.check()
+        problems += self.cache.check()
+        for block in range(self.pool.blocks):
+            live = self.validity.live_in(block)
+            state = self.pool.state[block]
+            if live and state != STATE_OPEN and state != STATE_CLOSED:
+                problems.append(f"block {block}: {len(live)} live pages but {self.pool.describe(block)['state']}")
+            if live and state == STATE_OPEN and max(live) >= self.pool.next_page[block]:
+                problems.append(f"block {block}: page {max(live)} is live but not programmed yet")
+            if state == STATE_META and block not in self.meta.blocks:
+                problems.append(f"block {block}: a metadata block that the log does not know")
+        return problems

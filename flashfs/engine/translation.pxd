@@ -1,0 +1,24 @@
+# Pages of a mapping in flash; see translation.pyx.
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libcpp.unordered_set cimport unordered_set
+
+from flashfs.engine.parts cimport Engine
+
+
+cdef class TranslationPages:
+    cdef readonly Engine ssd
+    cdef readonly uint64_t programs, reads, unreadable
+    cdef unordered_set[uint32_t] fresh     # PPAs programmed since the last checkpoint
+    cdef unordered_set[uint32_t] kept      # PPAs superseded that the last checkpoint stands on
+    cdef uint8_t* oob
+    cdef int ensure(self, uint32_t pages) except -1 nogil
+    cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil
+    cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil
+    cdef int supersede(self, uint32_t ppa) except -1 nogil
+    cdef bint keeps(self, uint32_t ppa) noexcept nogil
+    cdef bint moved(self, uint32_t old, uint32_t new) except -1 nogil
+    cdef int lost(self, uint32_t ppa) except -1 nogil
+    cdef uint64_t known(self) noexcept nogil
+    cdef int reset(self) except -1
+    cdef int checkpoint_begins(self) except -1
+    cdef int checkpoint_ended(self, bint whole) except -1

@@ -1,0 +1,161 @@
+# distutils: language = c++
+"""Translation pages: parts of a mapping in flash, in blocks of their own that cleaning cares for like any others.
+
+What a page holds is its owner's business; here is what every owner needs. A page has an id, which its OOB says in
+place of an LPA, and one home at a time. The checkpoint says where the home of each id is, and a recovery starts from
+there: what was programmed since counts for nothing (the mapping is made again from the user pages that are newer), and
+what was superseded since still counts. So a page that the last checkpoint stands on lives until the next one is
+durable, and cleaning moves it meanwhile; one that is newer dies as soon as it is superseded.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from flashfs.engine.parts cimport IN_TABLE, Engine, Extent
+from flashfs.engine.pool cimport (
+    CAUSE_MAP,
+    KIND_TRANSLATION,
+    STREAM_MAP,
+    Oob,
+    oob_kind,
+    oob_lpa,
+    oob_pack,
+)
+from nandimg._nand cimport PAGE_OK
+
+
+cdef class TranslationPages:
+    """The translation pages of one mapping."""
+
+    def __cinit__(self, Engine ssd not None):
+        self.ssd = ssd
+        self.oob = <uint8_t*> malloc(ssd.nand.oob_bytes)
+        if self.oob == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.oob)
+
+    cdef int ensure(self, uint32_t pages) except -1 nogil:
+        """Before ``pages`` are programmed together: clean now, not between them. Cleaning may change the mapping."""
+        cdef uint32_t room = self.ssd.placement.run_room(STREAM_MAP)
+        if room < pages or room == self.ssd.nand.pages_per_block:
+            self.ssd.make_room()
+        return 0
+
+    cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil:
+        """A new version of a page; returns its PPA. The caller supersedes the old one."""
+        cdef Extent ext
+        cdef Oob oob
+        cdef uint32_t ppa, done = 0
+        cdef int before = self.ssd.stopped
+        self.ssd.seq += 1
+        oob.seq = self.ssd.seq
+        oob.lpa = id
+        oob.kind = KIND_TRANSLATION
+        oob.flags = 0
+        oob.stream = STREAM_MAP
+        while True:
+            self.ssd.placement.take(STREAM_MAP, &id, 1, &ext)
+            oob.order = self.ssd.pool.order[ext.block]
+            memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
+            oob_pack(self.oob, &oob)
+            self.ssd.nand.program(ext.block, ext.page, 1, data, self.oob, CAUSE_MAP, self.ssd.now_ns, &done)
+            if done:
+                break
+            self.ssd.program_failed(ext.block)
+        ppa = ext.block * self.ssd.nand.pages_per_block + ext.page
+        self.ssd.pool.advance(ext.block, 1)
+        self.ssd.since_checkpoint += 1
+        self.ssd.stopped = IN_TABLE
+        self.ssd.validity.live_run(ppa, 1)
+        self.ssd.placement.used(ext.block, 1)
+        self.fresh.insert(ppa)
+        self.ssd.stopped = before
+        self.programs += 1
+        return ppa
+
+    cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil:
+        """The data of page ``id`` at its home; the device's time goes on to where they are there. False if they cannot
+        be read, or are not that page's."""
+        cdef uint8_t status = 0
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        cdef int64_t end
+        cdef int _
+        for _ in range(2):  # a page that fails once may read at the second try
+            end = self.ssd.nand.read(block, ppa - block * self.ssd.nand.pages_per_block, 1, into, self.oob, &status,
+                                     CAUSE_MAP, self.ssd.now_ns)
+            self.ssd.now_ns = max(self.ssd.now_ns, end)
+            self.reads += 1
+            if status == PAGE_OK:
+                break
+        if status == PAGE_OK and oob_kind(self.oob) == KIND_TRANSLATION and oob_lpa(self.oob) == id:
+            return True
+        self.unreadable += 1
+        return False
+
+    cdef int supersede(self, uint32_t ppa) except -1 nogil:
+        """That version is not the page's home any more."""
+        if self.fresh.erase(ppa):
+            self.ssd.validity.dead(&ppa, 1)
+            return 0
+        self.kept.insert(ppa)
+        return 0
+
+    cdef bint keeps(self, uint32_t ppa) noexcept nogil:
+        """Whether a superseded page lives on there."""
+        return self.kept.count(ppa) != 0
+
+    cdef bint moved(self, uint32_t old, uint32_t new) except -1 nogil:
+        """Cleaning copied a page. True if that was a superseded one, and nobody else needs to hear of it."""
+        if self.kept.erase(old):
+            self.kept.insert(new)
+            return True
+        if self.fresh.erase(old):
+            self.fresh.insert(new)
+        return False
+
+    cdef int lost(self, uint32_t ppa) except -1 nogil:
+        """Nothing of that page is left, and its block is about to be given up."""
+        self.fresh.erase(ppa)
+        self.kept.erase(ppa)
+        return 0
+
+    def kept_ppas(self):
+        """Where superseded pages live."""
+        return [ppa for ppa in self.kept]
+
+    cdef uint64_t known(self) noexcept nogil:
+        """Pages that are kept account of: programmed or superseded since the last checkpoint."""
+        return self.fresh.size() + self.kept.size()
+
+    cdef int reset(self) except -1:
+        """A load or a recovery begins."""
+        self.fresh.clear()
+        self.kept.clear()
+        return 0
+
+    cdef int checkpoint_begins(self) except -1:
+        """What the next checkpoint says of validity is that superseded pages are dead."""
+        cdef uint32_t ppa
+        for ppa in self.kept:
+            self.ssd.validity.dead(&ppa, 1)
+        return 0
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        """It is durable; or it is not, and the last one still stands on them."""
+        cdef uint32_t ppa
+        if not whole:
+            for ppa in self.kept:
+                self.ssd.validity.live_run(ppa, 1)
+            return 0
+        return self.reset()
+
+    def forget_counts(self):
+        self.programs = self.reads = self.unreadable = 0
+
+    def tables(self):
+        """(as a controller packs it, as allocated): 4 bytes for each page programmed or superseded since the last
+        checkpoint; the sets here take about 40."""
+        n = self.known()
+        return 4 * n, 40 * n

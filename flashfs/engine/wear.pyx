@@ -1,0 +1,57 @@
+"""Static wear levelling: blocks whose pages nobody rewrites give up their place to the most worn ones."""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.parts cimport Engine
+from flashfs.engine.pool cimport CAUSE_WEAR, NONE, STATE_BAD, STATE_CLOSED, STATE_META, STATE_OPEN
+
+cdef enum:
+    QUEUE = 64
+
+
+cdef class WearLevel:
+    """The block that rests longest is emptied when the most worn one is more than ``spread`` erases ahead of it."""
+
+    def __cinit__(self, Engine ssd, uint32_t spread):
+        self.ssd = ssd
+        self.spread = spread
+
+    cdef int level(self) except -1 nogil:
+        """Empty one block that lags, if there is one and room to do it in."""
+        cdef uint32_t block
+        if self.queued == 0:
+            if self.ssd.pool.erases_n < self.scan_at:
+                return 0
+            self.scan()
+        if self.queued == 0 or self.ssd.pool.free_n + self.ssd.pool.pending_n <= self.ssd.meta_floor + 1:
+            return 0
+        self.queued -= 1
+        block = self.queue[self.queued]
+        if self.may_rest(block) and self.ssd.nand.erases(block) + self.spread < self.ssd.pool.erases_most:
+            self.ssd.cleaning.evacuate(block, CAUSE_WEAR)
+        return 0
+
+    cdef bint may_rest(self, uint32_t block) noexcept nogil:
+        cdef uint8_t state = self.ssd.pool.state[block]
+        return state == STATE_CLOSED or (state == STATE_OPEN and self.ssd.cleaning.open_blocks_rest)
+
+    cdef int scan(self) noexcept nogil:
+        """Queue the closed blocks that lag; next scan when one could lag (the least erase count never falls). The log's
+        blocks rest until the next checkpoint: if one lags, that is due, but not before the chip was written over."""
+        cdef uint32_t block, wear, least = NONE
+        for block in range(self.ssd.pool.blocks):
+            if self.ssd.pool.state[block] == STATE_BAD:
+                continue
+            wear = self.ssd.nand.erases(block)
+            least = min(least, wear)
+            if self.may_rest(block) and self.queued < QUEUE and wear + self.spread < self.ssd.pool.erases_most:
+                self.queue[self.queued] = block
+                self.queued += 1
+            elif (self.ssd.pool.state[block] == STATE_META and wear + self.spread < self.ssd.pool.erases_most
+                    and self.ssd.since_checkpoint >= <uint64_t> self.ssd.pool.blocks * self.ssd.pool.pages_per_block):
+                self.ssd.checkpoint_due = True
+        # in so many erases, whichever blocks they hit, the most worn block can be one step further ahead
+        self.scan_at = self.ssd.pool.erases_n + max(4, self.ssd.pool.blocks // 64)
+        if least != NONE and least + self.spread >= self.ssd.pool.erases_most:
+            self.scan_at = max(self.scan_at,
+                               self.ssd.pool.erases_n + (least + self.spread - self.ssd.pool.erases_most))
+        return 0

@@ -1,0 +1,686 @@
+"""LeaFTL's log-structured mapping table (ASPLOS'23, 3.4 and 3.7): segments in levels, in groups of 256 LPAs.
+
+Each group is one packed block of memory (group.pyx has its bytes and the paper's algorithms), or none if nothing
+of it is mapped. A directory of 4 bytes a group names the blocks; they lie in slabs (slabs.pyx), so a group of one
+segment, the least that a sequentially written one needs, takes 12 bytes and its 4 in the directory.
+
+What is modelled, byte for byte: 8 a segment, the CRBs with their nulls, 1 a level and 3 a group that has a block, 4 a
+group in the directory. The paper counts the first two.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from flashfs.ftl.leaftl.group cimport (
+    BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, LEVELS_MOST, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Scratch, Segment, View,
+    at_or_before, block_bytes, compact, crb_bytes, fault_of, look_up, members_of, pack_block, segment_at, slope_at,
+    unmap, unpack_block, update, view, without, write_head,
+)
+from flashfs.ftl.leaftl.learn cimport APPROXIMATE, Piece, check_run, half_value, learn, make_rules
+from flashfs.ftl.leaftl.slabs cimport Slabs, block_at
+
+cdef extern from * nogil:
+    void prefetch "__builtin_prefetch" (const void* address)
+
+cdef enum:
+    AHEAD = 12                   # look-ups of a batch whose memory is on its way
+    PART = 1024                  # points of a run that are learned at once, or somewhat more
+
+
+cdef void splice(uint8_t* out, const uint8_t* old, uint32_t width, uint32_t first, uint32_t last, uint32_t kept,
+                 uint32_t n) noexcept nogil:
+    """A column of ``n`` fields, with room for ``kept`` others instead of those from ``first`` to ``last``."""
+    memcpy(out, old, first * width)
+    memcpy(out + (first + kept) * width, old + last * width, (n - last) * width)
+
+
+cdef uint32_t what_stays(const View* block, uint32_t first, uint32_t last, const Segment* segment,
+                         Segment* left) noexcept nogil:
+    """``segment``, and in front of it and behind it what it leaves of the segments ``first`` to ``last`` that it
+    overlaps: how many in all. 0 if any of them is approximate, or still overlaps."""
+    cdef Segment met
+    cdef Bits members, rest
+    cdef uint32_t i, kept = 0
+    cdef bint placed = False
+    members_of(segment, &rest, &members)
+    for i in range(first, last):
+        segment_at(block, i, &met)
+        if met.slope & APPROXIMATE:
+            return 0
+        if not without(&met, &rest, &members):
+            continue
+        if met.start > <uint32_t> segment.start + segment.length:
+            left[kept] = segment[0]
+            kept += 1
+            placed = True
+        elif <uint32_t> met.start + met.length >= segment.start:
+            return 0
+        left[kept] = met
+        kept += 1
+    if not placed:
+        left[kept] = segment[0]
+        kept += 1
+    return kept
+
+
+cdef class Pager:
+    """Whoever keeps groups elsewhere: it puts ABSENT into the directory where it took one away."""
+
+    cdef int need(self, uint32_t group) except -1 nogil:
+        """The group, which is absent, is wanted: bring it back."""
+        return 0
+
+    cdef int changes(self, uint32_t group) except -1 nogil:
+        """The group, which is here, is about to be changed."""
+        return 0
+
+    cdef bint settled(self, uint32_t group) noexcept nogil:
+        """Whether the group is elsewhere as it is here: what need not be changed should not be."""
+        return False
+
+
+cdef class SegmentTable:
+    """The map of ``lpas`` pages, empty. See learn.pyx for ``gamma``, ``pages_per_block`` and ``objective``. Two
+    points more than ``pair_most`` LPAs apart are not made one accurate segment."""
+
+    def __cinit__(self, uint32_t lpas, gamma=0, *, pages_per_block=0, objective="smallest", uint32_t pair_most=GROUP):
+        self.rules = make_rules(gamma, GROUP, pages_per_block, objective)
+        self.lpas = lpas
+        self.pair_most = pair_most
+        self.groups = (lpas + GROUP - 1) // GROUP
+        self.slabs = Slabs(BLOCK_MOST)
+        self.directory = <uint32_t*> calloc(max(1, self.groups), 4)
+        self.scratch = <Scratch*> malloc(sizeof(Scratch))
+        self.pieces_room = GROUP
+        self.pieces = <Piece*> malloc(self.pieces_room * sizeof(Piece))
+        if not (self.directory and self.scratch and self.pieces):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.directory)
+        free(self.scratch)
+        free(self.pieces)
+
+    # --- blocks
+
+    cdef uint8_t* block_of(self, uint32_t group) noexcept nogil:
+        """NULL if nothing of the group is mapped, or it is absent."""
+        cdef uint32_t handle = self.directory[group]
+        return block_at(self.slabs, handle) if handle != 0 and handle != ABSENT else NULL
+
+    cdef int tally(self, const uint8_t* block, int64_t sign) noexcept nogil:
+        cdef uint32_t bytes = crb_bytes(block)
+        self.segments += sign * ((block_bytes(block) - HEAD - block[0] - bytes) // SEGMENT_BYTES)
+        self.crb_bytes += sign * bytes
+        self.levels += sign * block[0]
+        self.mapped_groups += sign
+        return 0
+
+    cdef int drop_group(self, uint32_t group) noexcept nogil:
+        """Nothing of the group is mapped, or not here."""
+        cdef uint8_t* block = self.block_of(group)
+        if block != NULL:
+            self.tally(block, -1)
+            self.slabs.give(self.directory[group], block_bytes(block))
+            self.directory[group] = 0
+        return 0
+
+    cdef uint8_t* resized(self, uint32_t group, uint32_t bytes) except NULL nogil:
+        """A block of that size for the group, which keeps what it held as far as both reach. The caller has taken the
+        old one out of the tally, and makes this one sound at once."""
+        cdef uint32_t old = self.directory[group], old_bytes = 0, new
+        if old:
+            old_bytes = block_bytes(block_at(self.slabs, old))
+            if self.slabs.same_slot(old_bytes, bytes):
+                self.slabs.resize(old_bytes, bytes)
+                return block_at(self.slabs, old)
+        new = self.slabs.take(bytes)
+        if new == 0:
+            with gil:
+                raise MemoryError
+        if old:
+            memcpy(block_at(self.slabs, new), block_at(self.slabs, old), min(old_bytes, bytes))
+            self.slabs.give(old, old_bytes)
+        self.directory[group] = new
+        return block_at(self.slabs, new)
+
+    cdef int unpack(self, uint32_t group) noexcept nogil:
+        cdef uint8_t* block = self.block_of(group)
+        if block == NULL:
+            self.scratch.levels = self.scratch.n = self.scratch.approximate = 0
+        else:
+            unpack_block(block, self.scratch)
+        return 0
+
+    cdef int pack(self, uint32_t group) except -1 nogil:
+        """The scratch becomes the group's block."""
+        cdef uint8_t[BLOCK_MOST] packed
+        cdef uint8_t* block
+        cdef uint32_t bytes
+        if self.scratch.n == 0:
+            return self.drop_group(group)
+        if self.scratch.n > SEGMENTS_MOST or self.scratch.levels > LEVELS_MOST:
+            compact(self.scratch)
+            self.crowded += 1
+        bytes = pack_block(self.scratch, packed)
+        if bytes > CROWDED and self.scratch.levels > 1:
+            compact(self.scratch)
+            self.crowded += 1
+            bytes = pack_block(self.scratch, packed)
+        if self.directory[group]:
+            self.tally(self.block_of(group), -1)
+        try:
+            block = self.resized(group, bytes)
+            memcpy(block, packed, bytes)
+        finally:
+            if self.directory[group]:
+                self.tally(self.block_of(group), 1)  # the new one, or the old one if there was no memory
+        return 0
+
+    # --- groups that are elsewhere
+
+    cdef int change(self, uint32_t group) except -1 nogil:
+        """Before a group is changed: it is here, and its pager knows."""
+        if not self.paged:
+            return 0
+        if self.directory[group] == ABSENT:
+            self.pager.need(group)
+        return self.pager.changes(group)
+
+    def put_elsewhere(self, Pager pager not None):
+        """From now on ``pager`` may take groups away, and is asked for them."""
+        self.pager = pager
+        self.used = pager.used
+        self.paged = True
+
+    # --- insert
+
+    cdef int insert_run(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        """Learn a run, sorted by LPA, each LPA once and less than ``lpas``; it is newer than all that is there."""
+        cdef uint32_t at = 0, end
+        while at < n:
+            end = min(n, at + <uint32_t> PART)
+            while end < n and not self.parts(lpas, ppas, end):
+                end += 1
+            self.insert_part(lpas + at, ppas + at, end - at)
+            at = end
+        return self.spread() if self.slabs.wasteful() else 0
+
+    cdef bint parts(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t at) noexcept nogil:
+        """Whether no piece, and no bound on what it may predict, reaches over the front of point ``at``."""
+        if self.rules.pages_per_block:
+            return ppas[at] // self.rules.pages_per_block != ppas[at - 1] // self.rules.pages_per_block
+        return lpas[at] // GROUP != lpas[at - 1] // GROUP
+
+    cdef int insert_part(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        cdef uint32_t count, i = 0, end, group
+        if n > self.pieces_room:
+            free(self.pieces)
+            self.pieces_room = 0
+            self.pieces = <Piece*> malloc(n * sizeof(Piece))
+            if self.pieces == NULL:
+                with gil:
+                    raise MemoryError
+            self.pieces_room = n
+        count = learn(lpas, ppas, n, &self.rules, self.pieces)
+        if self.pair_most < GROUP:
+            count = self.part_pairs(lpas, ppas, count)
+        self.learned += count
+        while i < count:
+            group = lpas[self.pieces[i].first] // GROUP
+            end = i + 1
+            while end < count and lpas[self.pieces[end].first] // GROUP == group:
+                end += 1
+            if end < count:  # most of what an update costs is waiting for a group that nobody touched for long
+                self.fetch(lpas[self.pieces[end].first] // GROUP)
+            self.insert_pieces(group, lpas, self.pieces + i, end - i)
+            i = end
+        return 0
+
+    cdef uint32_t part_pairs(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) noexcept nogil:
+        """Two single points for each pair that is too far apart; how many pieces there are then. Such a pair saves 8
+        bytes, and overlaps whatever lies between its two: pages written at random would pile up in tens of levels."""
+        cdef uint32_t i, k, at, wide = 0
+        cdef Piece pair
+        for i in range(n):
+            wide += self.pieces[i].n == 2 and self.pieces[i].length > self.pair_most
+        at = n + wide
+        i = n
+        while at > i:
+            i -= 1
+            pair = self.pieces[i]
+            if pair.n != 2 or pair.length <= self.pair_most:
+                at -= 1
+                self.pieces[at] = pair
+                continue
+            for k in range(2):
+                at -= 1
+                self.pieces[at].first = pair.first + 1 - k
+                self.pieces[at].n = 1
+                self.pieces[at].start = lpas[pair.first + 1 - k] % GROUP
+                self.pieces[at].length = 0
+                self.pieces[at].slope = 0
+                self.pieces[at].intercept = ppas[pair.first + 1 - k]
+        return n + wide
+
+    cdef void fetch(self, uint32_t group) noexcept nogil:
+        """Ask for the group's block ahead of its use."""
+        cdef const uint8_t* block = block_at(self.slabs, self.directory[group])
+        prefetch(block)
+        prefetch(block + 64)
+        prefetch(block + 128)
+
+    cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
+                           uint32_t n) except -1 nogil:
+        """Pieces of one group, which do not overlap: in the packed block as long as that goes, then in the scratch."""
+        cdef Segment new
+        cdef Bits members
+        cdef uint32_t i, j, x
+        cdef bint unpacked = False
+        self.change(group)
+        for i in range(n):
+            new.start = <uint8_t> pieces[i].start
+            new.length = <uint8_t> pieces[i].length
+            new.slope = pieces[i].slope
+            new.intercept = pieces[i].intercept
+            if not unpacked:
+                if self.insert_in_place(group, &new):
+                    continue
+                self.unpack(group)
+                unpacked = True
+            memset(&members, 0, sizeof(Bits))
+            for j in range(pieces[i].first, pieces[i].first + pieces[i].n):
+                x = lpas[j] % GROUP
+                members.word[x >> 6] |= <uint64_t> 1 << (x & 63)
+            if self.scratch.n == SEGMENTS_MOST:
+                compact(self.scratch)
+                self.crowded += 1
+            update(self.scratch, &new, &members)
+        return self.pack(group) if unpacked else 0
+
+    cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil:
+        """What ``update`` does, for the case that is by far the most frequent: an accurate segment that leaves of
+        those it meets in the top level nothing, or nothing that overlaps it. 0, and nothing done, in any other case."""
+        cdef uint8_t* block = self.block_of(group)
+        cdef Segment[3] left
+        cdef View old
+        cdef uint32_t first, last, kept, bytes, end = <uint32_t> segment.start + segment.length
+        if segment.slope & APPROXIMATE:
+            return 0
+        if block == NULL:
+            return self.first_segment(group, segment)
+        view(block, &old)
+        last = at_or_before(old.starts, <uint32_t> old.counts[0] + 1, end)
+        if (segment.length == 0 and last and old.starts[last - 1] == segment.start and old.lengths[last - 1] == 0
+                and not slope_at(&old, last - 1) & APPROXIMATE):
+            return self.supersede(&old, last - 1, segment)
+        first = at_or_before(old.starts, last, segment.start) if last else 0
+        first -= first > 0 and <uint32_t> old.starts[first - 1] + old.lengths[first - 1] >= segment.start
+        kept = what_stays(&old, first, last, segment, left)
+        bytes = HEAD + old.levels + old.crb_n + (old.n + kept - (last - first)) * SEGMENT_BYTES
+        if kept == 0 or bytes > CROWDED or old.n + kept - (last - first) > SEGMENTS_MOST:
+            return 0
+        if kept == last - first == 1:
+            return self.supersede(&old, first, segment)
+        return self.exchange(group, &old, first, last, left, kept, bytes)
+
+    cdef int supersede(self, const View* old, uint32_t at, const Segment* segment) noexcept nogil:
+        """A newer version of the same page, or pages: where the old segment is."""
+        (<uint8_t*> old.starts)[at] = segment.start
+        (<uint8_t*> old.lengths)[at] = segment.length
+        memcpy(<uint8_t*> old.slopes + 2 * at, &segment.slope, 2)
+        memcpy(<uint8_t*> old.intercepts + 4 * at, &segment.intercept, 4)
+        return 1
+
+    cdef int first_segment(self, uint32_t group, const Segment* segment) except -1 nogil:
+        cdef uint8_t* block = self.resized(group, HEAD + 1 + SEGMENT_BYTES)
+        write_head(block, 1, 0)
+        block[HEAD] = 0
+        block[HEAD + 1] = segment.start
+        block[HEAD + 2] = segment.length
+        memcpy(block + HEAD + 3, &segment.slope, 2)
+        memcpy(block + HEAD + 5, &segment.intercept, 4)
+        self.tally(block, 1)
+        return 1
+
+    cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
+                      uint32_t kept, uint32_t bytes) except -1 nogil:
+        """Segments ``first`` to ``last`` of the top level make place for ``kept`` others."""
+        cdef uint8_t[BLOCK_MOST] packed
+        cdef uint8_t* block
+        cdef uint32_t i, n = old.n + kept - (last - first), at
+        at = <uint32_t> (old.starts - old.counts) + HEAD
+        memcpy(packed, old.counts - HEAD, at)
+        packed[HEAD] = <uint8_t> (packed[HEAD] + kept - (last - first))
+        splice(packed + at, old.starts, 1, first, last, kept, old.n)
+        splice(packed + at + n, old.lengths, 1, first, last, kept, old.n)
+        splice(packed + at + 2 * n, old.slopes, 2, first, last, kept, old.n)
+        splice(packed + at + 4 * n, old.intercepts, 4, first, last, kept, old.n)
+        for i in range(kept):
+            packed[at + first + i] = left[i].start
+            packed[at + n + first + i] = left[i].length
+            memcpy(packed + at + 2 * n + 2 * (first + i), &left[i].slope, 2)
+            memcpy(packed + at + 4 * n + 4 * (first + i), &left[i].intercept, 4)
+        block = self.resized(group, bytes)
+        memcpy(block, packed, bytes)
+        self.segments += <int64_t> n - old.n
+        return 1
+
+    # --- look-up
+
+    cdef int find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) except -1 nogil:
+        """Whether ``lpa``, which is less than ``lpas``, is mapped; where its segment says (if that is approximate,
+        within gamma pages of there), and how many levels were searched, 0 if the group has none."""
+        cdef uint32_t group = lpa // GROUP
+        cdef const uint8_t* block
+        if self.paged:
+            if self.directory[group] == ABSENT:
+                self.pager.need(group)
+            self.used[group >> 3] |= <uint8_t> (1 << (group & 7))
+        block = self.block_of(group)
+        levels[0] = 0
+        approximate[0] = False
+        return block != NULL and look_up(block, lpa % GROUP, ppa, levels, approximate)
+
+    cdef int find_many(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas, uint8_t* levels,
+                       uint8_t* approximate) except -1 nogil:
+        """``find`` for each; 0xFFFFFFFF as PPA of what is not mapped. ``levels`` and ``approximate`` may be NULL."""
+        cdef uint32_t i, searched, ppa = 0
+        cdef bint about
+        for i in range(n):
+            if i + 2 * AHEAD < n:
+                prefetch(&self.directory[lpas[i + 2 * AHEAD] // GROUP])
+            if i + AHEAD < n:
+                prefetch(block_at(self.slabs, self.directory[lpas[i + AHEAD] // GROUP]))
+            ppas[i] = ppa if self.find(lpas[i], &ppa, &searched, &about) else 0xFFFFFFFF
+            if levels != NULL:
+                levels[i] = <uint8_t> searched
+            if approximate != NULL:
+                approximate[i] = about
+        return 0
+
+    # --- trim
+
+    cdef int unmap_run(self, const uint32_t* lpas, uint32_t n) except -1 nogil:
+        """Those LPAs, sorted, are not mapped any more."""
+        cdef Bits gone
+        cdef uint32_t i = 0, group, x
+        while i < n:
+            group = lpas[i] // GROUP
+            memset(&gone, 0, sizeof(gone))
+            while i < n and lpas[i] // GROUP == group:
+                x = lpas[i] % GROUP
+                gone.word[x >> 6] |= <uint64_t> 1 << (x & 63)
+                i += 1
+            if self.directory[group] == 0:
+                continue
+            self.change(group)
+            if gone.word[0] & gone.word[1] & gone.word[2] & gone.word[3] == <uint64_t> -1:
+                self.drop_group(group)
+                continue
+            self.unpack(group)
+            unmap(self.scratch, &gone)
+            self.pack(group)
+        return self.spread() if self.slabs.wasteful() else 0
+
+    # --- compaction
+
+    cdef int compact_group(self, uint32_t group) except -1 nogil:
+        """Nothing that newer segments hide is left in the group, and its levels are as few as can be. One that is
+        settled elsewhere stays as it is."""
+        cdef const uint8_t* block = self.block_of(group)
+        cdef View parts
+        cdef uint32_t i
+        if block == NULL or (self.paged and self.pager.settled(group)):
+            return 0
+        if block[0] == 1:  # only a hole could go, and it has nothing to hide
+            view(block, &parts)
+            for i in range(parts.n):
+                if slope_at(&parts, i) & HOLE:
+                    break
+            else:
+                return 0
+        self.unpack(group)
+        compact(self.scratch)
+        return self.pack(group)
+
+    cdef int compact_all(self) except -1 nogil:
+        """Every group; then blocks move together, if the slabs are far from full."""
+        cdef uint32_t group
+        for group in range(self.groups):
+            self.compact_group(group)
+        return self.spread() if self.slabs.wasteful() else 0
+
+    cdef int spread(self) except -1 nogil:
+        """Take the blocks out of sparse slabs."""
+        cdef uint32_t group, old, new, bytes
+        if self.slabs.evacuate_sparse() == 0:
+            return self.slabs.evacuated()
+        for group in range(self.groups):
+            old = self.directory[group]
+            if old and old != ABSENT and self.slabs.sparse(old):
+                bytes = block_bytes(block_at(self.slabs, old))
+                new = self.slabs.take(bytes)
+                if new == 0:
+                    with gil:
+                        raise MemoryError
+                memcpy(block_at(self.slabs, new), block_at(self.slabs, old), bytes)
+                self.slabs.give(old, bytes)
+                self.directory[group] = new
+        return self.slabs.evacuated()
+
+    # --- in and out
+
+    cdef uint32_t group_bytes(self, uint32_t group) noexcept nogil:
+        """What ``save_group`` writes; 0 if nothing of the group is mapped."""
+        cdef const uint8_t* block = self.block_of(group)
+        return block_bytes(block) if block != NULL else 0
+
+    cdef uint32_t save_group(self, uint32_t group, uint8_t* out) noexcept nogil:
+        """The group's block, as it is; its bytes."""
+        cdef uint32_t bytes = self.group_bytes(group)
+        if bytes:
+            memcpy(out, self.block_of(group), bytes)
+        return bytes
+
+    cdef const char* load_group(self, uint32_t group, const uint8_t* block, uint32_t n) except? NULL nogil:
+        """A group's block from somewhere: the group is that from now on. NULL, or what is wrong with it."""
+        cdef const char* fault
+        cdef uint8_t* own
+        if n == 0:
+            self.drop_group(group)
+            return NULL
+        fault = fault_of(block, n)
+        if fault != NULL:
+            return fault
+        self.drop_group(group)
+        own = self.resized(group, n)
+        memcpy(own, block, n)
+        self.tally(own, 1)
+        return NULL
+
+    cdef uint64_t modelled_bytes(self) noexcept nogil:
+        """What a controller that packs as tightly would need: see the top of this file."""
+        return (self.segments * SEGMENT_BYTES + self.crb_bytes + self.levels + self.mapped_groups * HEAD
+                + <uint64_t> self.groups * 4)
+
+    # --- for Python
+
+    @property
+    def gamma(self):
+        """Pages by which an approximate segment may be wrong."""
+        return self.rules.gamma
+
+    def insert(self, lpas, ppas):
+        """Learn a run: LPAs that rise, and their PPAs. It is newer than all that is there. ValueError says what is
+        wrong with it."""
+        cdef const uint32_t[::1] xs = np.ascontiguousarray(lpas, np.uint32)
+        cdef const uint32_t[::1] ys = np.ascontiguousarray(ppas, np.uint32)
+        check_run(xs, ys)
+        if xs.shape[0]:
+            self.known(xs[xs.shape[0] - 1])
+            with nogil:
+                self.insert_run(&xs[0], &ys[0], <uint32_t> xs.shape[0])
+
+    def lookup(self, lpa):
+        """(PPA, levels searched, whether approximate), or None if it is not mapped. IndexError for an LPA that there is
+        not."""
+        cdef uint32_t ppa = 0, levels = 0
+        cdef bint approximate = False
+        return (ppa, levels, approximate) if self.find(self.known(lpa), &ppa, &levels, &approximate) else None
+
+    def lookup_many(self, lpas):
+        """Three arrays: PPAs (0xFFFFFFFF: not mapped), levels searched, whether approximate."""
+        cdef const uint32_t[::1] xs = np.ascontiguousarray(lpas, np.uint32)
+        cdef uint32_t n = <uint32_t> xs.shape[0]
+        ppas, levels, approximate = np.empty(n, np.uint32), np.empty(n, np.uint8), np.empty(n, np.uint8)
+        cdef uint32_t[::1] to_ppas = ppas
+        cdef uint8_t[::1] to_levels = levels
+        cdef uint8_t[::1] to_approximate = approximate
+        if n:
+            self.known(np.max(xs))
+            with nogil:
+                self.find_many(&xs[0], n, &to_ppas[0], &to_levels[0], &to_approximate[0])
+        return ppas, levels, approximate.astype(bool)
+
+    def remove(self, lpas):
+        """Those LPAs are not mapped any more; sorted, IndexError if there is not such an LPA."""
+        cdef const uint32_t[::1] xs = np.ascontiguousarray(lpas, np.uint32)
+        if xs.shape[0]:
+            if np.any(np.diff(np.asarray(xs).astype(np.int64)) <= 0):
+                raise ValueError("LPAs to remove: rising LPAs would do")
+            self.known(xs[xs.shape[0] - 1])
+            with nogil:
+                self.unmap_run(&xs[0], <uint32_t> xs.shape[0])
+
+    def compact(self, group=None):
+        """Compact one group, or all."""
+        cdef uint32_t which = self.known_group(group) if group is not None else 0
+        cdef bint every = group is None
+        with nogil:
+            if every:
+                self.compact_all()
+            else:
+                self.compact_group(which)
+
+    def save(self, group):
+        """The group's bytes, none if nothing of it is mapped."""
+        cdef uint8_t[BLOCK_MOST] block
+        cdef uint32_t n = self.save_group(self.known_group(group), block)
+        return (<char*> block)[:n]
+
+    def load(self, group, const uint8_t[::1] block not None):
+        """The group is what those bytes say from now on; ValueError if they cannot be a group's."""
+        cdef const uint8_t* raw = &block[0] if block.shape[0] else NULL
+        cdef uint32_t which = self.known_group(group)
+        cdef const char* fault
+        if block.shape[0] > BLOCK_MOST:
+            raise ValueError(f"group {group}: {block.shape[0]} bytes, none has more than {BLOCK_MOST}")
+        fault = self.load_group(which, raw, <uint32_t> block.shape[0])
+        if fault != NULL:
+            raise ValueError(f"group {group}: {(<bytes> fault).decode()}")
+
+    def drop(self, group):
+        """Forget the group: nothing of it is mapped here."""
+        self.drop_group(self.known_group(group))
+
+    def dump(self, group):
+        """A group for the eye: {"levels": [[segment, ...], ...], "crb": [[LPA, ...], ...], "bytes": n}, from the top
+        level down. A segment is {"kind", "start", "end", "slope", "intercept", "lpas"}; LPAs are offsets in the
+        group."""
+        cdef uint8_t* block = self.block_of(self.known_group(group))
+        cdef View parts
+        cdef uint32_t i, at = 0
+        if block == NULL:
+            return {"levels": [], "crb": [], "bytes": 0}
+        self.unpack(group)
+        levels = []
+        for i in range(self.scratch.levels):
+            levels.append([self.shown(j) for j in range(at, at + self.scratch.counts[i])])
+            at += self.scratch.counts[i]
+        runs = []
+        view(block, &parts)
+        for i, x in enumerate((<char*> parts.crb)[:parts.crb_n]):
+            if i == 0 or x == 0:
+                runs.append([])
+            if i == 0 or x != 0:
+                runs[len(runs) - 1].append(x)
+        return {"levels": levels, "crb": runs, "bytes": block_bytes(block)}
+
+    def shown(self, uint32_t i):
+        """Segment ``i`` of the group in the scratch, for ``dump``."""
+        cdef Segment* segment = &self.scratch.segments[i]
+        cdef Bits members
+        members_of(segment, &self.scratch.members[i], &members)
+        kind = "approximate" if segment.slope & APPROXIMATE else "accurate"
+        return {
+            "kind": "hole" if segment.slope & HOLE else kind,
+            "start": segment.start,
+            "end": segment.start + segment.length,
+            "slope": half_value(segment.slope),
+            "intercept": segment.intercept,
+            "lpas": [x for x in range(GROUP) if members.word[x >> 6] >> (x & 63) & 1],
+        }
+
+    def sizes(self):
+        """Bytes: ``segments`` (8 each), ``crb``, ``levels``, ``heads``, ``directory`` and their sum, ``modelled``;
+        ``paper``, the first two; ``allocated``, the memory that the table really has, ``from_kernel`` of it without
+        malloc."""
+        return {
+            "segments": self.segments * SEGMENT_BYTES,
+            "crb": self.crb_bytes,
+            "levels": self.levels,
+            "heads": self.mapped_groups * HEAD,
+            "directory": self.groups * 4,
+            "modelled": self.modelled_bytes(),
+            "paper": self.segments * SEGMENT_BYTES + self.crb_bytes,
+            "from_kernel": self.slabs.from_kernel(),
+            "allocated": self.slabs.allocated() + self.groups * 4 + sizeof(Scratch)
+            + self.pieces_room * sizeof(Piece),
+        }
+
+    def check(self):
+        """Each block is a sound one (``group.fault_of`` says what that means) and lies in its slab as it should; no
+        segment holds LPAs that there are not; what is counted in all groups is what all groups have."""
+        problems = self.slabs.check()
+        segments = levels = crb = groups = taken = 0
+        for group in range(self.groups):
+            block = self.save(group)
+            if not block:
+                continue
+            fault = self.fault(block)
+            if fault:
+                problems.append(f"group {group}: {fault}")
+                continue
+            groups += 1
+            taken += len(block)
+            levels += block[0]
+            crb += block[1] | block[2] << 8
+            segments += (len(block) - HEAD - block[0] - (block[1] | block[2] << 8)) // SEGMENT_BYTES
+            if group == self.groups - 1:
+                ends = [piece["end"] for level in self.dump(group)["levels"] for piece in level]
+                if group * GROUP + max(ends) >= self.lpas:
+                    problems.append(f"group {group}: a segment ends at offset {max(ends)}, beyond the last LPA")
+        counted = (self.segments, self.levels, self.crb_bytes, self.mapped_groups, self.slabs.taken_bytes)
+        if counted != (segments, levels, crb, groups, taken):
+            problems.append(f"segments, levels, CRB bytes, groups, bytes counted {counted}, "
+                            f"there are {(segments, levels, crb, groups, taken)}")
+        return problems
+
+    @staticmethod
+    def fault(const uint8_t[::1] block not None):
+        """What is wrong with the bytes of a group, or None."""
+        cdef const char* fault = fault_of(&block[0], <uint32_t> block.shape[0]) if block.shape[0] else NULL
+        return None if fault == NULL else (<bytes> fault).decode()
+
+    cdef uint32_t known(self, lpa) except? 0xFFFFFFFF:
+        if not 0 <= lpa < self.lpas:
+            raise IndexError(f"LPA {lpa}: 0 to {self.lpas - 1} would do")
+        return lpa
+
+    cdef uint32_t known_group(self, group) except? 0xFFFFFFFF:
+        if not 0 <= group < self.groups:
+            raise IndexError(f"group {group}: 0 to {self.groups - 1} would do")
+        return group

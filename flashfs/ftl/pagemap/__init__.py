@@ -1,0 +1,51 @@
+"""The plain page map (PFTL): every part is the engine's default. The reference for all the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flashfs.engine import block_map
+from flashfs.engine.defaults import Greedy, PageBitmap, PageTable
+from flashfs.ftl import Scheme, charts
+from flashfs.ftl.common import STRIPE, streams_for
+
+NO_PAGE = 2**32 - 1  #: in the page table: nothing is mapped
+
+
+def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    return PageTable(ssd), PageBitmap(ssd), streams_for(ssd, options, "pagemap"), Greedy(ssd)
+
+
+def _map(device: Any) -> dict[str, Any]:
+    """How full the page table is."""
+    table = np.frombuffer(device.ssd.mapping.save()["map"], dtype="<u4")
+    mapped = int(np.count_nonzero(table != NO_PAGE))
+    return {
+        "entries": len(table),
+        "entry_bits": 32,
+        "mapped": mapped,
+        "fill": round(mapped / len(table), 6),
+        "table_bytes": table.nbytes,
+    }
+
+
+def _charts(device: Any) -> list[dict[str, Any]]:
+    where = block_map.locations(device.ssd)
+    return [charts.facts(_map(device)), charts.picture(device, where), charts.runs(device, where)]
+
+
+SCHEME = Scheme(
+    name="pagemap",
+    title="page map",
+    paper="the textbook's; PFTL in the papers",
+    about="one 4-byte PPA per LPA in DRAM; a page may go anywhere",
+    replaces=(),
+    scheme_oob=0,
+    saved_bytes=lambda geometry: 4 * geometry.lpas,
+    build=_build,
+    options=(STRIPE,),
+    views={"map": _map},
+    charts=_charts,
+)

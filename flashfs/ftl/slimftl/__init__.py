@@ -1,0 +1,148 @@
+"""SlimFTL's line in the registry; the scheme itself is compiled, in mapping.pyx."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from flashfs.engine import block_map
+from flashfs.engine.defaults import PageBitmap
+from flashfs.ftl import Option, Scheme, charts
+from flashfs.ftl.slimftl.mapping import OOB_BYTES, build, virtual_blocks_for
+
+SHARED_MOST = 255  #: pages of a virtual block that lie in others: more are not counted
+
+
+def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    validity = PageBitmap(ssd)
+    mapping, placement, cleaning = build(ssd, options)
+    return mapping, validity, placement, cleaning
+
+
+def _saved_bytes(geometry: Any) -> int:
+    bits = 6 + (geometry.pages_per_block - 1).bit_length()
+    return (geometry.lpas * bits + 7) // 8 + 4 * geometry.blocks
+
+
+def _describe_oob(raw: bytes) -> dict[str, Any]:
+    """The stamp of a page: its block's VBA, the HID of its LPA, and whether that HID names another VBA."""
+    vba, hid, shared = struct.unpack_from("<IBB", raw)
+    return {"vba": vba, "hid": hid, "shared": bool(shared)}
+
+
+def _hids(slim: Any, lpas: int) -> Any:
+    """How many LPAs have each HID, 0..63, from the bit-packed primary table."""
+    table = np.frombuffer(slim.save()["primary"], dtype=np.uint8)
+    table = np.concatenate([table, np.zeros(8, dtype=np.uint8)]).astype(np.uint32)
+    bit = np.arange(lpas, dtype=np.uint64) * np.uint64(slim.entry_bits) + np.uint64(slim.ppid_bits)
+    at = (bit >> np.uint64(3)).astype(np.int64)
+    word = table[at] | table[at + 1] << 8
+    return np.bincount((word >> (bit & np.uint64(7)).astype(np.uint32)) & 63, minlength=64)
+
+
+def _map(device: Any) -> dict[str, Any]:
+    """Both tables in figures."""
+    slim = device.ssd.mapping
+    counts = _hids(slim, device.ssd.lpas)
+    lines = _vbt(device)
+    return {
+        "entries": device.ssd.lpas,
+        "entry_bits": slim.entry_bits,
+        "ppid_bits": slim.ppid_bits,
+        "mapped": int(counts[1:].sum()),
+        "fill": round(int(counts[1:].sum()) / device.ssd.lpas, 6),
+        "table_bytes": slim.table_bytes,
+        "virtual_blocks": slim.virtual_blocks,
+        "standing": sum(line["pba"] is not None for line in lines),
+        "vbt_bytes": 4 * slim.virtual_blocks,
+        "shared_from": sum(line["shared"] > 0 for line in lines),
+        "shift": slim.shift,
+        "hash": "md5" if slim.md5 else "mix",
+    }
+
+
+def _histogram(device: Any) -> list[dict[str, Any]]:
+    """HIDs in use, 0 standing for LPAs that hold nothing."""
+    lpas = device.ssd.lpas
+    counts = enumerate(_hids(device.ssd.mapping, lpas))
+    return [{"hid": hid, "lpas": int(n), "share": round(int(n) / lpas, 6)} for hid, n in counts if n]
+
+
+def _vbt(device: Any) -> list[dict[str, Any]]:
+    """The virtual block table, a line each."""
+    return [device.ssd.mapping.virtual_block(vba) for vba in range(device.ssd.mapping.virtual_blocks)]
+
+
+def _charts(device: Any) -> list[dict[str, Any]]:
+    where = block_map.locations(device.ssd)
+    hids = _hids(device.ssd.mapping, device.ssd.lpas)
+    lines = _vbt(device)
+    shared = [line["shared"] for line in lines if line["shared"]]
+    return [
+        charts.facts({**_map(device), "shared_pages_now": sum(shared), "hid_mean": _mean_hid(hids)}),
+        charts.picture(device, where),
+        charts.bars(
+            "Hash functions in use", "HID", "LPAs", [[str(hid), int(n)] for hid, n in enumerate(hids) if hid],
+            "How many LPAs were placed by which of the 63 hash functions: the first whose virtual block had room.",
+        ),
+        charts.counted(
+            "Sharing", "pages of it in other virtual blocks", "virtual blocks", shared,
+            "Virtual blocks with pages that had to be placed elsewhere, every candidate being full; 255: or more.",
+        ),
+        _vbt_map(device, lines),
+    ]  # fmt: skip
+
+
+def _mean_hid(hids: Any) -> float | None:
+    """How many hash functions a placement tried on average, as far as can be seen: None while nothing is mapped."""
+    mapped = int(hids[1:].sum())
+    return round(float((np.arange(64) * hids)[1:].sum() / mapped), 3) if mapped else None
+
+
+def _vbt_map(device: Any, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The virtual block table as a map: which block stands for each virtual block, and how valid that is."""
+    valid = block_map.block_map(device.ssd)["valid"]
+    fields = [
+        {"name": "valid", "unit": "pages", "top": device.ssd.nand.pages_per_block,
+         "values": [None if line["pba"] is None else int(valid[line["pba"]]) for line in lines]},
+        {"name": "block", "values": [line["pba"] for line in lines]},
+        {"name": "shared", "unit": "pages elsewhere", "values": [line["shared"] for line in lines]},
+    ]  # fmt: skip
+    about = "A cell a virtual block, by the valid pages of the block that stands for it."
+    views = [{"label": "valid pages", "field": "valid"}, {"label": "shared", "field": "shared"}]
+    return charts.cells("Virtual block table", "VBA", fields, views, about)
+
+
+def _stuck(ssd: Any) -> int:
+    """Virtual blocks whose count of pages elsewhere has come to its end, and says no more than "some"."""
+    slim = ssd.mapping
+    return sum(slim.virtual_block(vba)["shared"] == SHARED_MOST for vba in range(slim.virtual_blocks))
+
+
+SCHEME = Scheme(
+    name="slimftl",
+    title="SlimFTL",
+    paper="J. Shin, SlimFTL: a Small and Fast Page-level FTL using Hash Functions, SNU 2020",
+    about="14 bits per LPA: a hash names the virtual block, a small table the physical one",
+    replaces=("mapping", "placement", "cleaning"),
+    scheme_oob=OOB_BYTES,
+    saved_bytes=_saved_bytes,
+    build=_build,
+    options=(
+        Option("shift", 8, "low bits of an LPA that the hasher drops: 2^shift neighbours share candidates", high=8,
+               fixed=True),
+        Option("hash", "mix", "128-bit hash function", choices=("mix", "md5"), fixed=True),
+        Option("virtual_blocks", 0, "virtual blocks; 0: as many as the chip can stand for", high=2**24 - 2, fixed=True),
+    ),
+    describe_oob=_describe_oob,
+    views={"map": _map, "hids": _histogram, "vbt": _vbt},
+    charts=_charts,
+    events={
+        "pages placed elsewhere": lambda ssd: ssd.mapping.shared_pages,
+        "probes for a page placed elsewhere": lambda ssd: ssd.mapping.probes,
+        "counts of pages elsewhere that stick": _stuck,
+    },
+    derive=lambda ssd, options: {"virtual_blocks": options["virtual_blocks"] or virtual_blocks_for(ssd)},
+)  # fmt: skip

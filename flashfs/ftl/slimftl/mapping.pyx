@@ -1,0 +1,756 @@
+# cython: wraparound=True
+"""SlimFTL: a page map of 14 bits an entry, by hashing LPAs to virtual blocks (J. Shin, SNU thesis, 2020).
+
+Where LPA x lies is told by which of 63 hash functions chose its block (HID) and the page within it (PPID). The hash
+names a virtual block (VBA); the virtual block table says which physical block stands for it, so cleaning can move a
+block without touching its pages' HIDs. The hasher drops the low bits of an LPA, so neighbours share a block.
+
+What the thesis replaces: mapping (3.2), placement (3.2 to 3.4), cleaning (3.5). Recovery is ours: docs/ftl/slimftl.md.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from flashfs.engine.parts cimport Cleaning, Engine, Extent, Mapping, Placement
+from flashfs.engine.pool cimport (
+    CAUSE_GC,
+    CAUSE_HOST,
+    CAUSE_MAP,
+    CAUSE_WEAR,
+    KIND_USER,
+    NONE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_OPEN,
+    STREAM_GC,
+    STREAM_HOST,
+    STREAM_WEAR,
+    Oob,
+    oob_unpack,
+)
+from nandimg._nand cimport PAGE_ERASED, PAGE_OK
+
+from flashfs.errors import BindError, CorruptError, DeviceFullError
+
+cdef extern from "md5.h" nogil:
+    void md5_of_u64(uint64_t message, uint64_t* out)
+    void mix_of_u64(uint64_t message, uint64_t* out)
+    uint32_t shifted_mod(const uint64_t* digest, int hid, uint32_t n)
+    void shifted_mods(const uint64_t* digest, int most, uint32_t n, uint32_t* out)
+
+cdef enum:
+    HIDS = 63                # 1..63; 0 says that the LPA was never written
+    HID_BITS = 6
+    NO_BLOCK = 0xFFFFFF      # in the 24 bits that a VBT entry has for a physical block
+    SHARED_MOST = 255        # ... and in its other 8, how many pages were placed elsewhere for this VBA: sticks here
+
+cdef uint32_t NOWHERE = NONE - 1  # a mapped page whose virtual block has no block: beyond every chip
+
+OOB_BYTES = 8  #: u32 VBA of the block, u8 HID, u8 1 if the HID names another VBA (shared), u16 zero
+
+
+cdef class SlimMapping(Mapping):
+    """The primary table, bit-packed, and the virtual block table."""
+    cdef readonly uint32_t virtual_blocks, entry_bits, ppid_bits, shift
+    cdef readonly bint md5
+    cdef readonly uint64_t probes, probe_reads, shared_pages, table_bytes
+    cdef uint8_t* table
+    cdef uint32_t* vbt                     # PBA in the low 24 bits, shared count in the high 8
+    cdef uint64_t digest_key
+    cdef uint64_t[2] digest
+    cdef uint64_t candidates_key
+    cdef uint32_t[64] candidates           # [1..63]
+    cdef uint32_t place_vba                # what placement chose for the run being written
+    cdef int place_hid
+    cdef bint place_shared
+    cdef uint32_t move_vba                 # the virtual block being cleaned
+    cdef dict found                        # recovery: VBA -> blocks with pages of it
+    cdef dict found_in                     # ... and block -> VBA
+    cdef set found_shared
+    cdef bint recovering, from_nothing     # ... without a checkpoint
+    cdef set half_erased                   # blocks with a live page that is gone: their erase had begun
+    cdef bint exact                        # no LPA was lost to damage: as many pages are live as LPAs are mapped
+
+    def __cinit__(self, Engine ssd, uint32_t virtual_blocks, uint32_t shift, bint md5):
+        self.ssd = ssd
+        self.scheme_oob = OOB_BYTES
+        self.virtual_blocks = virtual_blocks
+        self.shift = shift
+        self.md5 = md5
+        self.ppid_bits = (ssd.nand.pages_per_block - 1).bit_length()
+        self.entry_bits = HID_BITS + self.ppid_bits
+        self.table_bytes = (<uint64_t> ssd.lpas * self.entry_bits + 7) // 8
+        self.table = <uint8_t*> calloc(self.table_bytes + 8, 1)  # + 8: an entry is read as part of eight bytes
+        self.vbt = <uint32_t*> malloc(virtual_blocks * 4)
+        if not (self.table and self.vbt):
+            raise MemoryError
+        self.found = {}
+        self.found_in = {}
+        self.found_shared = set()
+        self.reset()
+        self.recovering = False
+
+    def __dealloc__(self):
+        free(self.table)
+        free(self.vbt)
+
+    # --- the two tables
+
+    cdef uint32_t entry(self, uint32_t lpa) noexcept nogil:
+        """HID << ppid_bits | PPID."""
+        cdef uint64_t bit = <uint64_t> lpa * self.entry_bits, word
+        memcpy(&word, self.table + (bit >> 3), 8)
+        return <uint32_t> (word >> (bit & 7)) & ((<uint32_t> 1 << self.entry_bits) - 1)
+
+    cdef int set_entry(self, uint32_t lpa, uint32_t hid, uint32_t ppid) noexcept nogil:
+        cdef uint64_t bit = <uint64_t> lpa * self.entry_bits, word
+        cdef uint64_t mask = ((<uint64_t> 1 << self.entry_bits) - 1) << (bit & 7)
+        memcpy(&word, self.table + (bit >> 3), 8)
+        word = (word & ~mask) | (<uint64_t> (hid << self.ppid_bits | ppid) << (bit & 7))
+        memcpy(self.table + (bit >> 3), &word, 8)
+        return 0
+
+    cdef uint32_t block_of(self, uint32_t vba) noexcept nogil:
+        cdef uint32_t block = self.vbt[vba] & NO_BLOCK
+        return NONE if block == NO_BLOCK else block
+
+    cdef int set_block(self, uint32_t vba, uint32_t block) noexcept nogil:
+        self.vbt[vba] = (self.vbt[vba] & ~<uint32_t> NO_BLOCK) | (block & NO_BLOCK)
+        return 0
+
+    cdef uint32_t shared_from(self, uint32_t vba) noexcept nogil:
+        return self.vbt[vba] >> 24
+
+    cdef int count_shared(self, uint32_t vba, int change) noexcept nogil:
+        """A count that once reached SHARED_MOST says nothing but "some" for ever after."""
+        cdef uint32_t count = self.vbt[vba] >> 24
+        if count != SHARED_MOST:
+            self.vbt[vba] = (self.vbt[vba] & NO_BLOCK) | ((count + change) << 24)
+        return 0
+
+    # --- the sequentiality-aware hasher (3.3)
+
+    cdef uint32_t vba_of(self, uint32_t lpa, int hid) noexcept nogil:
+        self.find_digest(lpa >> self.shift)
+        return shifted_mod(self.digest, hid, self.virtual_blocks)
+
+    cdef int find_digest(self, uint64_t key) noexcept nogil:
+        if key != self.digest_key:
+            self.digest_key = key
+            if self.md5:
+                md5_of_u64(key, self.digest)
+            else:
+                mix_of_u64(key, self.digest)
+        return 0
+
+    cdef int find_candidates(self, uint32_t lpa) noexcept nogil:
+        cdef uint64_t key = lpa >> self.shift
+        if key != self.candidates_key:
+            self.find_digest(key)
+            shifted_mods(self.digest, HIDS, self.virtual_blocks, self.candidates)
+            self.candidates_key = key
+        return 0
+
+    # --- where is an LPA?
+
+    cdef uint32_t next_live(self, uint32_t home, uint32_t from_distance, uint32_t ppid) noexcept nogil:
+        """The first live page ``ppid`` in the virtual blocks from ``home + from_distance`` on; NONE if there is none.
+        A page that is not live is passed over without a read: it may well hold an older version of this LPA."""
+        cdef uint32_t k, block, ppa
+        for k in range(from_distance, self.virtual_blocks):
+            block = self.block_of((home + k) % self.virtual_blocks)
+            if block == NONE:
+                continue
+            ppa = block * self.ssd.nand.pages_per_block + ppid
+            if self.ssd.validity.is_live(ppa):
+                return ppa
+        return NONE
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i, entry, hid, home, ppid
+        for i in range(n):
+            entry = self.entry(lpas[i])
+            hid = entry >> self.ppid_bits
+            if hid == 0:
+                ppas[i] = NONE
+                continue
+            home = self.vba_of(lpas[i], hid)
+            ppid = entry & ((<uint32_t> 1 << self.ppid_bits) - 1)
+            if self.block_of(home) == NONE and self.shared_from(home) == 0:
+                ppas[i] = NOWHERE
+            elif self.shared_from(home) == 0:
+                ppas[i] = self.block_of(home) * self.ssd.nand.pages_per_block + ppid
+            else:
+                ppas[i] = self.next_live(home, 0, ppid)
+        return 0
+
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
+        """Linear probing (3.4): the page of the same number in the next virtual block."""
+        cdef uint32_t entry = self.entry(lpa), home, k, block
+        home = self.vba_of(lpa, entry >> self.ppid_bits)
+        if self.shared_from(home) == 0:
+            return NONE                    # the first guess was none
+        self.probes += 1
+        for k in range(self.virtual_blocks):
+            block = self.block_of((home + k) % self.virtual_blocks)
+            if block == ppa // self.ssd.nand.pages_per_block:
+                return self.next_live(home, k + 1, entry & ((<uint32_t> 1 << self.ppid_bits) - 1))
+        return NONE
+
+    cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """As lookup, but sure: where pages were shared, live pages' spare areas are read until one names the LPA."""
+        cdef uint32_t ppa = NONE, home, block
+        cdef uint8_t[2048] raw
+        cdef uint8_t status
+        cdef Oob oob
+        self.lookup(&lpa, 1, &ppa)
+        if ppa == NONE or ppa == NOWHERE:
+            return NONE
+        home = self.vba_of(lpa, self.entry(lpa) >> self.ppid_bits)
+        if self.shared_from(home) == 0:
+            return ppa
+        while ppa != NONE:
+            block = ppa // self.ssd.nand.pages_per_block
+            self.probe_reads += 1
+            self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw, &status, CAUSE_MAP,
+                                     self.ssd.now_ns)
+            oob_unpack(raw, &oob)
+            if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
+                return ppa
+            if status == PAGE_ERASED and self.recovering:
+                with gil:
+                    self.half_erased.add(block)
+            ppa = self.after_miss(lpa, ppa, raw)
+        return NONE
+
+    cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """As for any mapping; but a page that was shared out is only found by reading it, and this one cannot be read.
+        It is then that of an LPA with its page number that is found nowhere."""
+        cdef uint32_t lpa, found, lost = NONE
+        for lpa in range(self.ssd.lpas):
+            if (self.entry(lpa) >> self.ppid_bits == 0 or (self.entry(lpa) & ((<uint32_t> 1 << self.ppid_bits) - 1))
+                    != ppa % self.ssd.nand.pages_per_block):
+                continue
+            found = self.locate(lpa)
+            if found == ppa:
+                return lpa
+            if found == NONE:
+                lost = lpa
+        if lost == NONE:
+            self.exact = False
+        return lost
+
+    cdef uint32_t let_go(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """Where ``lpa`` lies, its share in its home's count given up."""
+        cdef uint32_t ppa = self.locate(lpa), home
+        if ppa == NONE and self.entry(lpa) >> self.ppid_bits:
+            self.exact = False
+        if ppa != NONE:
+            home = self.vba_of(lpa, self.entry(lpa) >> self.ppid_bits)
+            if self.block_of(home) != ppa // self.ssd.nand.pages_per_block and self.shared_from(home):
+                self.count_shared(home, -1)
+        return ppa
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+        cdef uint32_t i, page = ppa % self.ssd.nand.pages_per_block
+        for i in range(n):
+            olds[i] = self.let_go(lpas[i])
+            self.set_entry(lpas[i], self.place_hid, page + i)
+            if self.place_shared:
+                self.count_shared(self.vba_of(lpas[i], self.place_hid), 1)
+                self.shared_pages += 1
+        return 0
+
+    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
+                   uint32_t n) except -1 nogil:
+        """HIDs stay, PPIDs are renewed; the VBT is repointed once when the block is done (3.5)."""
+        cdef uint32_t i
+        for i in range(n):
+            self.set_entry(lpas[i], self.entry(lpas[i]) >> self.ppid_bits, news[i] % self.ssd.nand.pages_per_block)
+        return 0
+
+    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                     uint8_t* yes) except -1 nogil:
+        """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case."""
+        cdef uint32_t i, entry, home, block_pages = self.ssd.nand.pages_per_block
+        for i in range(n):
+            yes[i] = 0
+            if kinds[i] != KIND_USER or lpas[i] >= self.ssd.lpas:
+                continue
+            entry = self.entry(lpas[i])
+            if entry >> self.ppid_bits == 0 or entry & ((1 << self.ppid_bits) - 1) != ppas[i] % block_pages:
+                continue
+            home = self.vba_of(lpas[i], entry >> self.ppid_bits)
+            yes[i] = self.shared_from(home) != 0 or self.block_of(home) == ppas[i] // block_pages
+        return 0
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        cdef uint32_t i
+        cdef int missing = 0
+        for i in range(n):
+            olds[i] = NONE
+            if self.entry(lpa + i) >> self.ppid_bits:
+                olds[i] = self.let_go(lpa + i)
+                missing |= olds[i] == NONE
+                self.set_entry(lpa + i, 0, 0)
+        return missing
+
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
+                   uint32_t before, uint32_t behind) except -1 nogil:
+        cdef uint32_t i, vba, hid
+        cdef bint moving = self.move_vba != NONE
+        for i in range(n):
+            vba = self.move_vba if moving else self.place_vba
+            hid = self.entry(lpas[i]) >> self.ppid_bits if moving else <uint32_t> self.place_hid
+            memcpy(oob, &vba, 4)
+            oob[4] = <uint8_t> hid
+            oob[5] = 1 if self.vba_of(lpas[i], hid) != vba else 0
+            oob[6] = oob[7] = 0
+            oob += self.ssd.nand.oob_bytes
+        return 0
+
+    # --- recovery: the VBT stands as the checkpoint left it until every LPA is settled
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        cdef uint32_t vba, hid = scheme_oob[4]
+        memcpy(&vba, scheme_oob, 4)
+        if (hid == 0 or hid > HIDS or vba >= self.virtual_blocks
+                or (self.vba_of(lpa, hid) != vba) != (scheme_oob[5] == 1)):
+            with gil:
+                raise CorruptError(f"PPA {ppa}: LPA {lpa} is stamped with HID {hid} and VBA {vba}: they do not agree")
+        self.set_entry(lpa, hid, ppa % self.ssd.nand.pages_per_block)
+        with gil:
+            self.found.setdefault(vba, set()).add(ppa // self.ssd.nand.pages_per_block)
+            self.found_in[ppa // self.ssd.nand.pages_per_block] = vba
+            if scheme_oob[5] and lpa not in self.found_shared:
+                self.found_shared.add(lpa)
+                self.count_shared(self.vba_of(lpa, hid), 1)
+        return 0
+
+    cdef blocks_with_pages(self, uint32_t vba):
+        """Blocks that hold live pages of ``vba``, oldest first. The one that the checkpoint names may have become
+        another virtual block's since."""
+        blocks = set(self.found.get(vba, ()))
+        base = self.block_of(vba)
+        if base != NONE and self.found_in.get(base, vba) == vba:
+            blocks.add(base)
+        live = [block for block in blocks if self.ssd.validity.count(block)]
+        return sorted(live, key=lambda block: self.ssd.pool.describe(block)["order"])
+
+    def recovery_conflicts(self):
+        """Two blocks of one VBA with live pages: a move lost pages with the host, and was written behind. The newer
+        block goes: nothing in it was ever flushed. Without a checkpoint it is the older one that goes: what lives in
+        it was trimmed, and nobody knows any more."""
+        out = []
+        for vba in self.found:
+            blocks = self.blocks_with_pages(vba)
+            out += blocks[:-1] if self.from_nothing else blocks[1:]
+        return out
+
+    def recovery_erased(self):
+        """A block of which a live page reads as erased was being erased when the power went: all in it had been
+        superseded. Only a scheme that must read flash to know where a page was can stumble on one."""
+        return self.half_erased
+
+    def recovery_reopens(self):
+        return True
+
+    def recovery_ends(self):
+        cdef uint32_t vba, block
+        fresh = []
+        for vba in range(self.virtual_blocks):
+            if self.found:
+                blocks = self.blocks_with_pages(vba)
+                fresh.append(blocks[0] if blocks else NONE)
+            else:
+                fresh.append(self.block_of(vba))
+        standing = set()
+        for vba, block in enumerate(fresh):
+            if block != NONE and self.ssd.pool.state[block] not in (STATE_OPEN, STATE_CLOSED):
+                if self.ssd.validity.count(block):
+                    raise CorruptError(f"block {block}: it holds pages of VBA {vba}, and is bad or metadata")
+                block = NONE
+            if block in standing:
+                raise CorruptError(f"block {block}: its pages are stamped with VBA {vba} and with another")
+            standing |= {block} - {NONE}
+            self.set_block(vba, block)
+        self.recovering = False
+        self.found = {}
+        self.found_in = {}
+        self.found_shared = set()
+
+    # --- the rest of the interface
+
+    def reset(self):
+        cdef uint32_t vba
+        memset(self.table, 0, self.table_bytes + 8)
+        for vba in range(self.virtual_blocks):
+            self.vbt[vba] = NO_BLOCK
+        self.digest_key = self.candidates_key = <uint64_t> -1
+        self.move_vba = NONE
+        self.recovering = True
+        self.from_nothing = True
+        self.half_erased = set()
+        self.found = {}
+        self.found_in = {}
+        self.found_shared = set()
+
+    def save(self):
+        return {
+            "primary": <const uint8_t[:self.table_bytes]> self.table,
+            "vbt": <const uint8_t[:self.virtual_blocks * 4]> <uint8_t*> self.vbt,
+        }
+
+    def load(self, sections):
+        cdef const uint8_t[::1] primary = sections["primary"]
+        cdef const uint8_t[::1] vbt = sections["vbt"]
+        if <uint64_t> primary.shape[0] != self.table_bytes or vbt.shape[0] != self.virtual_blocks * 4:
+            raise ValueError("primary table or VBT of another size")
+        self.reset()
+        self.from_nothing = False
+        memcpy(self.table, &primary[0], self.table_bytes)
+        memcpy(self.vbt, &vbt[0], self.virtual_blocks * 4)
+        self.require_range()
+
+    cdef int require_range(self) except -1:
+        """Every block that the VBT names exists and stands for one VBA; every PPID is a page of a block."""
+        cdef uint32_t vba, block, lpa, entry
+        standing = bytearray(self.ssd.nand.blocks)
+        cdef uint8_t[::1] seen = standing
+        for vba in range(self.virtual_blocks):
+            block = self.block_of(vba)
+            if block == NONE:
+                continue
+            if block >= self.ssd.nand.blocks or seen[block]:
+                raise ValueError(f"VBA {vba} has block {block}, which does not exist or stands for another VBA")
+            seen[block] = 1
+        for lpa in range(self.ssd.lpas):
+            entry = self.entry(lpa)
+            if entry & ((1 << self.ppid_bits) - 1) >= self.ssd.nand.pages_per_block:
+                raise ValueError(f"LPA {lpa} has PPID {entry & ((1 << self.ppid_bits) - 1)}, beyond its block")
+        return 0
+
+    cdef int require_standing(self) except -1:
+        """A block that stands for a VBA and is free, or the log's, would be cleaned and given away a second time."""
+        cdef uint32_t vba, block
+        for vba in range(self.virtual_blocks):
+            block = self.block_of(vba)
+            if block != NONE and self.ssd.pool.state[block] not in (STATE_OPEN, STATE_CLOSED, STATE_BAD):
+                raise ValueError(f"VBA {vba} has block {block}, which is {self.ssd.pool.describe(block)['state']}")
+        return 0
+
+    def verify(self):
+        """Each block that the VBT names is in use, as the pool has it; each LPA names a live page, and no two name one.
+        Where pages were shared, an LPA's place is known only by
+        reading OOBs, which then decide. An entry that names a dead page is not left alone: once its virtual block is
+        cleaned, it would name another LPA's page, and the next write would kill that."""
+        cdef uint32_t lpa, hid, home, ppa, block
+        cdef uint64_t mapped = 0, live = 0, shared = 0
+        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
+        cdef uint64_t* seen
+        self.require_standing()
+        seen = <uint64_t*> calloc(pages // 64 + 1, 8)
+        if seen == NULL:
+            raise MemoryError
+        try:
+            for lpa in range(self.ssd.lpas):
+                hid = self.entry(lpa) >> self.ppid_bits
+                if hid == 0:
+                    continue
+                mapped += 1
+                home = self.vba_of(lpa, hid)
+                block = self.block_of(home)
+                if self.shared_from(home):
+                    shared += 1
+                    continue
+                if block == NONE:
+                    raise ValueError(f"LPA {lpa} is in VBA {home}, for which no block stands")
+                ppa = block * self.ssd.nand.pages_per_block + (self.entry(lpa) & ((1 << self.ppid_bits) - 1))
+                if seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
+                    raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
+                seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+        finally:
+            free(seen)
+        for block in range(self.ssd.nand.blocks):
+            live += self.ssd.validity.count(block)
+        if live != mapped and not shared:
+            raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
+
+    cdef uint64_t count_mapped(self) noexcept nogil:
+        cdef uint32_t lpa
+        cdef uint64_t n = 0
+        for lpa in range(self.ssd.lpas):
+            n += self.entry(lpa) >> self.ppid_bits != 0
+        return n
+
+    def opens(self):
+        """Where pages were shared, damage may have left an LPA without a page, or a page without an LPA."""
+        cdef uint32_t block
+        cdef uint64_t live = 0
+        for block in range(self.ssd.nand.blocks):
+            live += self.ssd.validity.count(block)
+        self.exact = live == self.count_mapped()
+
+    cdef int64_t pages_named(self) except -2 nogil:
+        return <int64_t> self.count_mapped() if self.exact else -1
+
+    def tables(self):
+        return {
+            "primary_table": (self.table_bytes, self.table_bytes + 8),
+            "virtual_block_table": (self.virtual_blocks * 4, self.virtual_blocks * 4),
+        }
+
+    def figures(self):
+        return {
+            "entry_bits": self.entry_bits,
+            "virtual_blocks": self.virtual_blocks,
+            "shared_pages": self.shared_pages,
+            "probes": self.probes,
+            "probe_spare_reads": self.probe_reads,
+        }
+
+    def forget_counts(self):
+        self.probes = self.probe_reads = 0
+
+    def explain(self, uint32_t lpa):
+        cdef uint32_t entry = self.entry(lpa), ppa = NONE, hid = entry >> self.ppid_bits
+        if hid == 0:
+            return {"hid": 0, "ppid": None, "vba": None, "pba": None, "shared_from": None, "ppa": None}
+        home = self.vba_of(lpa, hid)
+        self.lookup(&lpa, 1, &ppa)
+        return {
+            "hid": hid,
+            "ppid": entry & ((1 << self.ppid_bits) - 1),
+            "vba": home,
+            "pba": None if self.block_of(home) == NONE else self.block_of(home),
+            "shared_from": self.shared_from(home),
+            "ppa": None if ppa == NONE or ppa == NOWHERE else ppa,
+        }
+
+    def virtual_block(self, uint32_t vba):
+        """One line of the VBT."""
+        block = self.block_of(vba)
+        return {"vba": vba, "pba": None if block == NONE else block, "shared": self.shared_from(vba)}
+
+    def check(self):
+        """No block stands for two VBAs; each stands open or closed; every block with live pages stands for one."""
+        cdef uint32_t vba, block
+        problems = []
+        owner = {}
+        for vba in range(self.virtual_blocks):
+            block = self.block_of(vba)
+            if block == NONE:
+                continue
+            if block in owner:
+                problems.append(f"block {block}: stands for VBA {owner[block]} and for VBA {vba}")
+            owner[block] = vba
+            if self.ssd.pool.state[block] not in (STATE_OPEN, STATE_CLOSED):
+                problems.append(f"VBA {vba}: block {block} is {self.ssd.pool.describe(block)['state']}")
+        for block in range(self.ssd.pool.blocks):
+            if self.ssd.validity.count(block) and block not in owner:
+                problems.append(f"block {block}: holds live pages but stands for no VBA")
+        return problems
+
+    cdef uint32_t vba_standing(self, uint32_t block) noexcept nogil:
+        """The VBA that a block stands for: a linear look through the VBT, for wear levelling and retirement only."""
+        cdef uint32_t vba
+        for vba in range(self.virtual_blocks):
+            if (self.vbt[vba] & NO_BLOCK) == block:
+                return vba
+        return NONE
+
+
+cdef class SlimPlacement(Placement):
+    """The hash dictates the virtual block; cleaning dictates its successor."""
+    cdef SlimMapping slim
+    cdef SlimCleaning cleaner
+    cdef uint32_t target                   # the block that takes the pages of the one being cleaned
+    cdef bint broken                       # a program in it failed
+
+    def __cinit__(self, SlimMapping slim, SlimCleaning cleaner):
+        self.ssd = slim.ssd
+        self.slim = slim
+        self.cleaner = cleaner
+        self.target = NONE
+
+    cdef uint32_t room(self, uint32_t vba) noexcept nogil:
+        """Pages that may still be programmed for this VBA; a VBA without a block has a block's worth."""
+        cdef uint32_t block = self.slim.block_of(vba)
+        if block == NONE:
+            return self.ssd.nand.pages_per_block
+        if self.ssd.pool.state[block] != STATE_OPEN:
+            return 0
+        return self.ssd.nand.pages_per_block - self.ssd.pool.next_page[block]
+
+    cdef uint32_t reclaimable(self, uint32_t vba) noexcept nogil:
+        """Pages that cleaning this VBA would make available."""
+        return self.ssd.nand.pages_per_block - self.ssd.validity.count(self.slim.block_of(vba))
+
+    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
+        cdef uint32_t vba, run
+        if stream != STREAM_HOST:
+            out.n = 0 if self.broken else n
+            out.block = self.target
+            out.page = self.ssd.pool.next_page[self.target]
+            return 0
+        vba = self.choose(lpas[0])
+        while (self.slim.block_of(vba) != NONE
+                and not self.ssd.pool.takes_more(self.slim.block_of(vba), CAUSE_HOST, self.ssd.now_ns)):
+            self.ssd.pool.close(self.slim.block_of(vba))
+            vba = self.choose(lpas[0])
+        self.slim.place_vba = vba
+        if self.slim.block_of(vba) == NONE:
+            self.slim.set_block(vba, <uint32_t> self.ssd.open_block(-1, STREAM_HOST, False, CAUSE_HOST))
+        run = 1
+        while run < n and lpas[run] >> self.slim.shift == lpas[0] >> self.slim.shift:
+            run += 1
+        out.block = self.slim.block_of(vba)
+        out.page = self.ssd.pool.next_page[out.block]
+        out.n = min(run, self.ssd.nand.pages_per_block - out.page)
+        if self.slim.place_shared or self.slim.shared_from(vba):
+            out.n = 1  # a run that names an LPA twice could not be told apart by liveness
+        return 0
+
+    cdef uint32_t choose(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """The VBA for the next version of ``lpa``, with room, and its HID in the mapping."""
+        cdef int hid, best = 0
+        cdef uint32_t vba, gain, most = 0
+        self.slim.place_shared = False
+        self.slim.find_candidates(lpa)
+        for hid in range(1, HIDS + 1):
+            if self.room(self.slim.candidates[hid]):
+                self.slim.place_hid = hid
+                return self.slim.candidates[hid]
+        for hid in range(1, HIDS + 1):
+            gain = self.reclaimable(self.slim.candidates[hid])
+            if gain > most:
+                most = gain
+                best = hid
+        if most:
+            vba = self.slim.candidates[best]
+            self.cleaner.clean_virtual(vba, CAUSE_GC, False)
+            self.slim.place_hid = best
+            return vba
+        return self.share(self.slim.candidates[1])
+
+    cdef uint32_t share(self, uint32_t home) except? 0xFFFFFFFE nogil:
+        """Every candidate is full of valid pages: the next virtual block that has room, or can get some (3.4)."""
+        cdef uint32_t k, vba
+        self.slim.place_hid = 1
+        self.slim.place_shared = True
+        for k in range(1, self.slim.virtual_blocks):
+            vba = (home + k) % self.slim.virtual_blocks
+            if self.room(vba) == 0 and self.reclaimable(vba):
+                self.cleaner.clean_virtual(vba, CAUSE_GC, False)
+            if self.room(vba):
+                return vba
+        with gil:
+            raise DeviceFullError("every virtual block is full of valid pages")
+
+    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
+        if self.ssd.pool.next_page[block] >= self.ssd.nand.pages_per_block:
+            self.ssd.pool.close(block)
+        return 0
+
+    cdef int failed(self, uint32_t block) except -1 nogil:
+        self.ssd.pool.close(block)
+        if block == self.target:
+            self.broken = True
+        return 0
+
+
+cdef class SlimCleaning(Cleaning):
+    """Clean one of the candidates: its valid pages move in order to a free block, which then stands for its VBA."""
+    cdef SlimMapping slim
+    cdef SlimPlacement place
+    cdef readonly uint64_t cleaned
+
+    def __cinit__(self, SlimMapping slim):
+        self.ssd = slim.ssd
+        self.slim = slim
+        self.open_blocks_rest = True
+
+    def attach(self, SlimPlacement place):
+        self.place = place
+
+    cdef int clean_virtual(self, uint32_t vba, int cause, bint worn) except -1 nogil:
+        cdef uint32_t old = self.slim.block_of(vba), fresh
+        cdef int stream = STREAM_WEAR if worn else STREAM_GC
+        cdef int done = 0
+        self.cleaned += 1
+        if self.ssd.validity.count(old) == 0:
+            self.ssd.relocate(old, stream, cause)
+            self.slim.set_block(vba, NO_BLOCK)
+            return 0
+        while not done:
+            fresh = <uint32_t> self.ssd.open_block(-1, stream, worn, cause)
+            self.place.target = fresh
+            self.place.broken = False
+            self.slim.move_vba = vba
+            try:
+                done = self.ssd.relocate(old, stream, cause)
+            finally:
+                self.slim.move_vba = NONE
+                self.place.target = NONE
+                if not done:
+                    self.ssd.pool.release(fresh, self.ssd.now_ns)  # nothing of it was ever bound
+        self.slim.set_block(vba, fresh)
+        return 0
+
+    cdef int clean(self) except -1 nogil:
+        """Nobody asks while there are virtual blocks to clean by need; kept whole for those who would."""
+        cdef uint32_t vba, best = NONE, gain, most = 0
+        for vba in range(self.slim.virtual_blocks):
+            if self.slim.block_of(vba) != NONE:
+                gain = self.place.reclaimable(vba)
+                if gain > most:
+                    most = gain
+                    best = vba
+        if best == NONE:
+            with gil:
+                raise DeviceFullError("no virtual block has a dead page")
+        return self.clean_virtual(best, CAUSE_GC, False)
+
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
+        cdef uint32_t vba = self.slim.vba_standing(block)
+        if vba == NONE:
+            if self.ssd.validity.count(block) == 0:
+                self.ssd.relocate(block, STREAM_GC, cause)
+            return 0                       # else: what lives there could not be found again elsewhere
+        return self.clean_virtual(vba, cause, cause == CAUSE_WEAR)
+
+
+def virtual_blocks_for(ssd):
+    """How many virtual blocks the chip can stand for: its good blocks less two checkpoints, the log, the blocks that
+    cleaning turns over, and one and one in 256 kept for blocks that go bad (and for fewer forced syncs)."""
+    good = sum(ssd.nand.block_health(block) == 0 for block in range(ssd.nand.blocks))
+    kept = 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve + good // 256 + (good >= 16)
+    count = good - kept
+    if count <= 0 or count * ssd.nand.pages_per_block <= ssd.lpas:
+        raise BindError(
+            f"slimftl: {ssd.lpas} logical pages need more than {-(-ssd.lpas // ssd.nand.pages_per_block)} virtual "
+            f"blocks; {good} good blocks leave {max(count, 0)}: a larger --op would do")
+    return count
+
+
+def build(ssd, options):
+    """(mapping, placement, cleaning) for ``options`` {shift, hash, virtual_blocks}."""
+    if ssd.nand.blocks >= NO_BLOCK:
+        raise BindError(f"slimftl: {ssd.nand.blocks} blocks; a VBT entry has room for {NO_BLOCK - 1}")
+    if options["virtual_blocks"] > ssd.nand.blocks:
+        raise BindError(f"slimftl: {options['virtual_blocks']} virtual blocks: the chip has {ssd.nand.blocks} blocks")
+    slim = SlimMapping(ssd, options["virtual_blocks"], options["shift"], options["hash"] == "md5")
+    cleaning = SlimCleaning(slim)
+    placement = SlimPlacement(slim, cleaning)
+    cleaning.attach(placement)
+    return slim, placement, cleaning
+
+
+def hash_vba(uint64_t key, int hid, uint32_t virtual_blocks, bint md5):
+    """The hasher by itself: the VBA of a shifted LPA. For tests and for drawing how it spreads."""
+    cdef uint64_t[2] digest
+    if md5:
+        md5_of_u64(key, digest)
+    else:
+        mix_of_u64(key, digest)
+    return shifted_mod(digest, hid, virtual_blocks)
