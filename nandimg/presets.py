@@ -56,7 +56,8 @@ def _learnedftl() -> Geometry:
 def _remapssd() -> Geometry:
     return Geometry.sized(
         32 * GIB, op=4 / 32, page_bytes=4096, pages_per_block=1024, channels=16, dies=16, oob_bytes=128,
-        nvram_bytes=80 * 2**20, read_ns=50_000, program_ns=500_000, erase_ns=5_000_000,
+        nvram_bytes=80 * 2**20, read_ns=50_000, program_ns=500_000, erase_ns=5_000_000, nvram_read_ns=50,
+        nvram_write_ns=500,
     )  # fmt: skip
 
 

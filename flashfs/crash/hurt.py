@@ -80,7 +80,7 @@ class HurtBench(Bench):
         self.shut = False  #: not even a mount is
 
     def power_up(self, watcher: Any) -> WatchedNand:
-        chip = RACK.take(self.geometry, self.oob_bytes)
+        chip = RACK.take(self.mold)
         front = dress(chip, self.case.faults, self.case.line())
         return WatchedNand(front, self.case.cuts, self.case.fail, watcher=watcher)
 

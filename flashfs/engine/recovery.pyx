@@ -15,6 +15,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from flashfs.engine.ssd cimport Ssd
 from flashfs.engine.scan cimport Entry, Scanner
 from flashfs.engine.pool cimport (
+    CAUSE_RECOVERY,
     FLAG_CLEAN,
     FLAG_LAST,
     FLAG_MOVED,
@@ -378,7 +379,7 @@ cdef class Worker(Scanner):
         """Slots newer than the checkpoint (which empties the buffer) and than what flash holds."""
         floor = self.base.seq if self.base is not None else 0
         back = {}
-        saved = self.ssd.buffer.survivors()
+        saved = self.ssd.buffer.survivors(CAUSE_RECOVERY)
         trimmed = self.paint_trims([lpa for lpa, _, _ in saved])
         for lpa, seq, page in saved:
             newest = max(floor, self.winners.get(lpa, 0), trimmed.get(lpa, 0))

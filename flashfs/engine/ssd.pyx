@@ -48,11 +48,12 @@ from flashfs.engine.pool cimport (
 )
 from flashfs.engine.reader cimport Reader
 from flashfs.engine.wear cimport WearLevel
-from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, Nand
+from nandimg._nand cimport CAUSES, Nand
 
 from flashfs.engine.cache import SLOT_BYTES
 from flashfs.engine.pool import CAUSE_NAMES
 from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
+from nandimg._nand import COUNTED
 
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
@@ -247,8 +248,7 @@ cdef class Ssd(Engine):
                 memcpy(self.buffer.page(slot), data + <uint64_t> i * self.page_bytes, self.page_bytes)
             elif self.buffer.data != NULL:
                 memset(self.buffer.page(slot), 0, self.page_bytes)
-            self.buffer.settle(slot)
-            end = max(end, self.buffer.ready_ns[slot])
+            end = max(end, self.buffer.settle(slot, CAUSE_HOST, max(t_ns, self.buffer.ready_ns[slot])))
         return end
 
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
@@ -727,10 +727,10 @@ cdef class Ssd(Engine):
         return self.is_mapped(lpa)
 
     def operations(self):
-        """{operation: {cause: n}} of the chip, and the totals."""
+        """{operation: {cause: n}} of the chip, and the totals. Reads and writes of the NVRAM are in lines."""
         by_cause = {}
         totals = {}
-        for op, name in ((OP_READ, "read"), (OP_PROGRAM, "program"), (OP_ERASE, "erase"), (OP_SPARE, "spare_read")):
+        for op, name in enumerate(COUNTED):
             row = {CAUSE_NAMES[c] if c < len(CAUSE_NAMES) else str(c): self.nand.count(op, c) for c in range(CAUSES)}
             by_cause[name] = {cause: n for cause, n in row.items() if n}
             totals[name] = sum(row.values())

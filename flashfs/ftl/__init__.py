@@ -17,6 +17,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
+from nandimg import Feature
 
 GROUP = "flashfs.ftl"  #: of entry points
 CI_CUTS = 6_400  #: of power, for a scheme that asks for no more: thirteen of them take the tests some minutes
@@ -71,6 +72,12 @@ class Scheme:
     depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise, and is
     emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
 
+    ``features`` are what its images have and programs before it did not know, by names "scheme.what": they go into the
+    header when it is bound or upgraded. ``nvram(geometry, options)`` are the regions of NVRAM that it wants, {name:
+    bytes}; they are laid out when it is bound, and found again by ``nand.region(name)``. What is stored there survives
+    the power and the process, but not always the host: no durable byte of it may be overwritten or freed before a sync
+    has made durable what replaced it.
+
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page,
     ``describe_translation(number, bytes)`` a translation page of it, and ``views`` are its own tables by name, each a
     function of the open device that returns plain dicts and lists; those of ``numbered`` are a function of the device
@@ -114,6 +121,8 @@ class Scheme:
     year: int = 0
     manual: str = ""
     ci_cuts: int = CI_CUTS
+    features: tuple[Feature, ...] = ()
+    nvram: Callable[[Any, dict[str, Any]], dict[str, int]] = field(default=lambda geometry, options: {})
     origin: str = "flashfs"
     interpreted: bool = False  # its requests need the interpreter anyway
 

@@ -106,7 +106,7 @@ def test_every_header_byte(tmp_path: Path) -> None:
     """In one copy it does not matter; in both it is refused in one line, unless the other copy was not read."""
     base = NAMED["pagemap/tiny-8/file/clean"]
     path = tmp_path / "chip"
-    sound = nandimg.image._unpack(base.raw[:4096], "base")
+    sound = nandimg.header.unpack(base.raw[:4096], "base")
     for at in range(4096):
         for copies in ((0,), (1,), (0, 1)):
             raw = bytearray(base.raw[:8192])

@@ -104,7 +104,8 @@ def test_checksums() -> None:
 
 def test_header_and_layout(image: Path, spec: reader.Image) -> None:
     dump = inspect.header(image)
-    for field in ("version", "generation", "uuid", "backend", "ftl", "oob_used", "geometry", "options"):
+    for field in ("version", "generation", "uuid", "backend", "ftl", "oob_used", "geometry", "options", "features",
+                  "nvram"):
         assert spec.header[field] == dump[field], field
     for region in ("nvram_at", "spare_at", "data_at", "stride"):
         assert getattr(spec, region) == dump["layout"][region], region
