@@ -35,6 +35,7 @@ cdef class Engine:
     cdef readonly uint64_t seq             # the newest sequence number that was given
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
+    cdef readonly list alarms              # since the mount; None: nothing was found that no power cut can leave
     cdef readonly object failed            # None, or why the device takes no more changes
     cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
@@ -48,6 +49,7 @@ cdef class Engine:
 cdef class Mapping:
     cdef readonly Engine ssd
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
+    cdef readonly bint shares_pages        # several LPAs may be at one page: a recovery asks ``needs``
     cdef readonly uint32_t translation_ids  # its translation pages have ids below this; 0: it has none
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil
@@ -67,6 +69,7 @@ cdef class Mapping:
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1
     cdef int64_t pages_named(self) except -2 nogil
+    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil
 
 
 cdef class Validity:

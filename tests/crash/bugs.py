@@ -155,16 +155,20 @@ BUGS: dict[str, Bug] = {
     "sequence numbers that begin again": Bug("core", after_recovery(restart_sequence)),
     "a recovery that does not compare sequence numbers": Bug(
         "recovery",
-        Patch("flashfs/engine/recovery", "    if a.seq != b.seq:\n        return a.seq < b.seq\n", ""),
+        Patch("flashfs/engine/entries",
+              "    if entry_seq(a) != entry_seq(b):\n        return entry_seq(a) < entry_seq(b)\n", ""),
     ),
     "a recovery that believes a torn last page": Bug(
-        "recovery", Patch("flashfs/engine/scan", "if last != NONE and last == page - 1:", "if False:")
+        "recovery", Patch(
+            "flashfs/engine/scan", "if last != NONE and last == page - 1 and self.full_read", "if False and self.full_read"
+        ),
     ),
     "a recovery that lets the original win over its copy": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "return a.order < b.order", "return a.order > b.order")
+        "recovery", Patch("flashfs/engine/entries", "return order_a < order_b", "return order_a > order_b")
     ),
     "a block with a torn page that is opened again": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "and block not in self.torn_in\n", "\n"), ("slimftl",)
+        "recovery", Patch("flashfs/engine/recovery", "and not self.marks[block] & TORN_IN and", "and"),
+        ("slimftl",),
     ),
     "a flush that leaves the write buffer": Bug(
         "core",
@@ -263,8 +267,8 @@ BUGS: dict[str, Bug] = {
                         "            return True"), ("leaftl",)
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
-        "leaftl", Patch("flashfs/engine/scan", "self.base is not None and oob.seq <= self.base.seq and oob.lpa <",
-                        "self.base is not None and oob.lpa <"), ("leaftl",)
+        "leaftl", Patch("flashfs/engine/scan", "not self.based or oob.seq > self.floor or oob.lpa", "not self.based or oob.lpa"),
+        ("leaftl",),
     ),
     "a change that leaves its leaf clean": Bug(
         "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "        leaf.clean = False\n        self.written -= 1",
