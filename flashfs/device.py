@@ -29,10 +29,10 @@ SYNC_MODES = ("flush", "none")
 Front = Callable[[nandimg.Chip], nandimg.Nand]  #: puts something in front of a chip that an engine takes for the chip
 
 
-def saved_bytes(of: Scheme, geometry: Geometry) -> int:
-    """Bytes of a checkpoint: the scheme's sections, the PVB and the block pool."""
-    words = -(-geometry.pages_per_block // 64)
-    return of.saved_bytes(geometry) + geometry.blocks * (8 * words + SAVED_BYTES)
+def saved_bytes(of: Scheme, geometry: Geometry, options: dict[str, Any] | None = None, dram: int | None = None) -> int:
+    """The most bytes that a checkpoint takes: what the parts of the scheme ask for, and the block pool."""
+    parts = of.checkpoint_sections(geometry, of.resolve({}) if options is None else options, dram)
+    return sum(parts.values()) + geometry.blocks * SAVED_BYTES
 
 
 def default_buffer(of: Scheme, geometry: Geometry) -> int:
@@ -45,9 +45,10 @@ def default_buffer(of: Scheme, geometry: Geometry) -> int:
 
 def build_ssd(
     of: Scheme, options: dict[str, Any], nand: nandimg.Nand, *, durable: bool = True, plp: bool = False,
-    readonly: bool = False,
+    readonly: bool = False, dram: int | None = None,
 ) -> Ssd:  # fmt: skip
-    """An Ssd of this scheme over that chip, neither formatted nor recovered yet. ``options`` are complete."""
+    """An Ssd of this scheme over that chip, neither formatted nor recovered yet. ``options`` are complete; ``dram`` is
+    the budget, if there is one."""
     geometry = nand.geometry
     buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(of, geometry)
     if readonly:  # what the NVRAM saved must be held somewhere
@@ -64,7 +65,7 @@ def build_ssd(
     )  # fmt: skip
     if readonly:
         ssd.freeze()
-    ssd.plan_meta(saved_bytes(of, geometry))
+    ssd.plan_meta(saved_bytes(of, geometry, options, dram))
     options.update(of.derive(ssd, options))
     ssd.install(*of.build(ssd, options))
     return ssd
@@ -95,7 +96,7 @@ class Device:
         self.options = options
         self.readonly: bool = settings.get("readonly", False)
         self.ssd = build_ssd(of, options, nand, durable=settings.get("sync") != "none", plp=settings.get("plp", False),
-                             readonly=self.readonly)
+                             readonly=self.readonly, dram=settings.get("dram"))
         self.nand = nand
         self.page_bytes: int = nand.page_bytes
         self.size: int = nand.geometry.logical_bytes
@@ -170,7 +171,7 @@ class Device:
             raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")
         asked = {"features": (*FEATURES, *of.features), "nvram": of.nvram(image.header.geometry, options)}
         image.chip.plan_regions(image.bound(name, {}, need, **asked).layout)
-        trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False))
+        trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False), dram=settings.get("dram"))
         check_dram(trial, settings.get("dram"), name)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
         image.bind(name, fixed, need, **asked)
@@ -372,7 +373,7 @@ class Device:
             "unreadable": self.ssd.reader.unreadable,
             "lost": self.ssd.mover.lost_pages,
             "corrected": self.nand.corrected(),
-            "alarms": list(self.recovery.alarms),
+            "alarms": [*self.recovery.alarms, *(self.ssd.alarms or ())],
             "spoilt_blocks": self.ssd.pool.spoilt_n,
             "failed": self.ssd.why_stopped() or self._image.chip.lost,
         }

@@ -42,6 +42,8 @@ EVERYTHING = "*"
 #: the recovery paths: what of each module belongs to them
 PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/scan.pyx": (EVERYTHING,),
+    "flashfs/engine/entries.pyx": (EVERYTHING,),
+    "flashfs/engine/trims.pyx": (EVERYTHING,),
     "flashfs/engine/recovery.pyx": (EVERYTHING,),
     "flashfs/engine/metalog.pyx": (EVERYTHING,),
     "flashfs/engine/fsck.pyx": (EVERYTHING,),
@@ -51,7 +53,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/defaults.pyx": ("load", "reset", "recovered", "forget", "attach"),
     "flashfs/ftl/slimftl/mapping.pyx": (
         "next_live", "after_miss", "locate", "owner_of", "recovered", "blocks_with_pages", "recovery_conflicts",
-        "recovery_erased", "recovery_exact", "recovery_reopens", "recovery_ends", "reset", "load",
+        "recovery_erased", "recovery_exact", "recovery_reopens", "recovery_ends", "point_vbt", "reset", "load",
     ),
     "nandimg/image.py": (
         "_unpack", "_read_header", "_reserve", "_lock", "_holder", "_open_fd", "inspect", "bind", "open_image",

@@ -89,6 +89,10 @@ class HurtBench(Bench):
             super().heard(alarms)
         self.alarms += alarms
 
+    def listen(self) -> None:
+        """Alarms that the device raised after its mount."""
+        self.alarms += [alarm for alarm in self.ssd.alarms or () if alarm not in self.alarms]
+
     def play(self, *, forked: bool = False) -> Outcome:
         outcome = super().play(forked=forked)
         if self.shut:  # damage, and the device says so instead of opening: that is loud, and nothing is left to judge
@@ -135,6 +139,7 @@ class HurtBench(Bench):
 
     def may_be_older(self) -> bool:
         """Whether an LPA may read as it was once."""
+        self.listen()
         return self.damaging and bool(self.alarms or any(self.hidden_strikes()))
 
     def hidden_strikes(self) -> Iterator[int]:
@@ -144,6 +149,7 @@ class HurtBench(Bench):
                 yield from (at for at, block, _, *place in one.struck if place and place[0] == block)
 
     def mount(self) -> None:
+        self.listen()
         try:
             super().mount()
         except OSError as error:

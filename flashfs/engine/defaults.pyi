@@ -1,10 +1,13 @@
 from flashfs.engine.parts import Cleaning, Engine, Mapping, Placement, Validity
+from nandimg import Geometry
 
 class PageTable(Mapping):
     def __init__(self, ssd: Engine) -> None: ...
 
 class PageBitmap(Validity):
     def __init__(self, ssd: Engine) -> None: ...
+    @staticmethod
+    def section_bytes(geometry: Geometry) -> dict[str, int]: ...
 
 class Streams(Placement):
     def __init__(

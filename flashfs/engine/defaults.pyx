@@ -109,30 +109,66 @@ cdef class PageTable(Mapping):
                 raise ValueError(f"LPA {lpa} is at PPA {self.table[lpa]}: the chip has {pages} pages")
         return 0
 
-    def verify(self):
+    def verify(self, bint whole=True):
         """Each mapped page is live, no two LPAs share one, and no other page is live: cleaning would carry it along,
         and a recovery then take it for the newest."""
-        cdef uint32_t lpa, ppa, block
-        cdef uint64_t mapped = 0, live = 0
         cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
         cdef uint64_t* seen = <uint64_t*> calloc(pages // 64 + 1, 8)
-        if seen == NULL:
-            raise MemoryError
+        cdef uint32_t* of_block = <uint32_t*> malloc(self.ssd.nand.pages_per_block * sizeof(uint32_t))
+        want_huge_pages(seen, pages // 8)
         try:
-            for lpa in range(self.ssd.lpas):
-                ppa = self.table[lpa]
-                if ppa == NONE:
-                    continue
-                if seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
-                    raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
-                seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
-                mapped += 1
+            if seen == NULL or of_block == NULL:
+                raise MemoryError
+            if self.names_what_lives(seen, of_block):
+                return
+            memset(seen, 0, (pages // 64 + 1) * 8)
+            self.require_agreement(seen)
         finally:
             free(seen)
+            free(of_block)
+
+    cdef bint names_what_lives(self, uint64_t* seen, uint32_t* of_block) noexcept nogil:
+        """Whether the table names each live page once, and nothing else. It is gone through once, and so is validity:
+        a look at validity for each LPA would wait for memory each time. ``seen`` is a bit a page, all 0."""
+        cdef uint32_t lpa, ppa, block, i, n, first
+        cdef uint64_t mapped = 0, live = 0
+        for lpa in range(self.ssd.lpas):
+            if lpa + AHEAD < self.ssd.lpas and self.table[lpa + AHEAD] != NONE:
+                prefetch(seen + (self.table[lpa + AHEAD] >> 6), 1)
+            ppa = self.table[lpa]
+            if ppa == NONE:
+                continue
+            if seen[ppa >> 6] >> (ppa & 63) & 1:
+                return False
+            seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+            mapped += 1
+        for block in range(self.ssd.nand.blocks):
+            n = self.ssd.validity.pages(block, of_block)
+            first = block * self.ssd.nand.pages_per_block
+            live += n
+            for i in range(n):
+                ppa = first + of_block[i]
+                if not seen[ppa >> 6] >> (ppa & 63) & 1:
+                    return False
+        return live == mapped
+
+    cdef int require_agreement(self, uint64_t* seen) except -1:
+        """As ``verify``; ValueError names the first LPA that is not where it could be."""
+        cdef uint32_t lpa, ppa, block
+        cdef uint64_t mapped = 0, live = 0
+        for lpa in range(self.ssd.lpas):
+            ppa = self.table[lpa]
+            if ppa == NONE:
+                continue
+            if seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
+                raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
+            seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+            mapped += 1
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
         if live != mapped:
             raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
+        return 0
 
     cdef int64_t pages_named(self) except -2 nogil:
         cdef uint32_t lpa, n = 0
@@ -281,6 +317,11 @@ cdef class PageBitmap(Validity):
             self.lowest += 1
         self.lowest = self.pages_per_block
         return NONE
+
+    @staticmethod
+    def section_bytes(geometry):
+        """{section: bytes} of a checkpoint."""
+        return {"pvb": geometry.blocks * 8 * -(-geometry.pages_per_block // 64)}
 
     def save(self):
         return {"pvb": <const uint8_t[:self.n_words * 8]> <uint8_t*> self.bits}

@@ -42,7 +42,7 @@ def admit(Ssd ssd, log):
     for block in log:
         if ssd.validity.count(block) or ssd.pool.state[block] == STATE_OPEN:
             raise ValueError(f"block {block} holds the checkpoint, and the checkpoint says it is in use")
-    ssd.mapping.verify()
+    ssd.mapping.verify(False)
 
 
 def cross_check(Ssd ssd, uint32_t most=100):
@@ -53,7 +53,7 @@ def cross_check(Ssd ssd, uint32_t most=100):
     cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
     cdef uint8_t status = 0
     cdef Oob oob
-    problems = []
+    problems = ssd.mapping.problems_in_flash()  # first: to ask where an LPA is may mend them
     if pages == NULL:
         raise MemoryError
     try:

@@ -69,9 +69,10 @@ class LoadedCheckpoint:
     descriptor_ppa: int
     index_ppas: list[int]
     extents: list[tuple[int, int]]
-    sections: dict[str, bytes]
+    sections: dict[str, bytearray]
     def __init__(
-        self, read_page: Callable[[int], bytes | None], descriptor_ppa: int, page_bytes: int, pages_most: int
+        self, read_page: Callable[[int], bytes | None], descriptor_ppa: int, page_bytes: int, pages_most: int,
+        read_run: Callable[[int, memoryview], int] | None = None,
     ) -> None: ...
     def blocks(self, pages_per_block: int) -> list[int]: ...
 

@@ -265,23 +265,28 @@ cdef class MetaLog:
 
     def _write_stream(self, buffers, identity):
         """The sections end to end, cut into pages; returns the extents they went to."""
-        page_bytes = self.ssd.nand.page_bytes
+        cdef const uint8_t[::1] view
+        cdef uint32_t page_bytes = self.ssd.nand.page_bytes, index = 0, ppa
+        cdef uint64_t at, n, take, filled = 0, number = identity
         extents = []
-        piece = bytearray()
-        index = 0
         for data in buffers:
-            view = memoryview(data)
+            view = memoryview(data).cast("B")
             at = 0
-            while at < len(view):
-                take = min(page_bytes - len(piece), len(view) - at)
-                piece += view[at : at + take]
+            n = view.shape[0]
+            while at < n:
+                take = min(page_bytes - filled, n - at)
+                memcpy(self.page + filled, &view[at], take)
                 at += take
-                if len(piece) == page_bytes:
-                    self._extend(extents, self.put(bytes(piece), index, identity, 0))
+                filled += take
+                if filled == page_bytes:
+                    with nogil:
+                        ppa = self.append(KIND_CHECKPOINT, index, number, 0, self.page, CAUSE_CHECKPOINT)
+                    self._extend(extents, ppa)
                     index += 1
-                    piece.clear()
-        if piece:
-            self._extend(extents, self.put(bytes(piece), index, identity, 0))
+                    filled = 0
+        if filled:
+            memset(self.page + filled, 0, page_bytes - filled)
+            self._extend(extents, self.append(KIND_CHECKPOINT, index, number, 0, self.page, CAUSE_CHECKPOINT))
         return extents
 
     @staticmethod
@@ -324,10 +329,11 @@ cdef class MetaLog:
 
 class LoadedCheckpoint:
     """A checkpoint read back and verified; ``sections`` maps names to buffers. ``read_page(ppa)`` gives the data of a
-    metadata page or None. It is refused if it takes more than ``pages_most`` pages, before they are read: what a
-    descriptor claims may be anything. CorruptError says what does not fit."""
+    metadata page or None; ``read_run(ppa, into)``, if whoever reads has such a thing, fills a buffer from pages one
+    behind the other and says how many bytes it got. It is refused if it takes more than ``pages_most`` pages, before
+    they are read: what a descriptor claims may be anything. CorruptError says what does not fit."""
 
-    def __init__(self, read_page, descriptor_ppa, page_bytes, pages_most):
+    def __init__(self, read_page, descriptor_ppa, page_bytes, pages_most, read_run=None):
         raw = read_page(descriptor_ppa)
         self.descriptor_ppa = descriptor_ppa
         found = parse_descriptor(raw) if raw is not None else None
@@ -344,7 +350,7 @@ class LoadedCheckpoint:
         while previous != NONE:
             previous = self._read_index(read_page, previous)
             self._check_extents(pages_most)
-        self._read_sections(read_page, table, page_bytes)
+        self._read_sections(read_run or _by_page(read_page, page_bytes), table, page_bytes)
 
     def _check_extents(self, pages_most):
         total = sum(n for _, n in self.extents) + len(self.index_ppas)
@@ -361,25 +367,21 @@ class LoadedCheckpoint:
         self.index_ppas.append(ppa)
         return INDEX.unpack_from(raw)[3]
 
-    def _read_sections(self, read_page, table, page_bytes):
+    def _read_sections(self, read_run, table, page_bytes):
+        """Each section into a buffer of its own, so that a table of gigabytes is in memory once."""
         if sum(n for _, n in self.extents) != -(-self.stream_bytes // page_bytes):
             raise CorruptError(f"checkpoint {self.identity}: its extents do not hold {self.stream_bytes} bytes")
-        stream = bytearray()
-        for ppa, n in self.extents:
-            for i in range(n):
-                raw = read_page(ppa + i)
-                if raw is None:
-                    raise CorruptError(f"checkpoint {self.identity}: page at PPA {ppa + i} is not whole")
-                stream += raw
+        stream = _Stream(read_run, self.extents, page_bytes, self.identity)
         self.sections = {}
-        at = 0
+        left = self.stream_bytes
         for name, size, expected in table:
             key = name.rstrip(b"\0").decode(errors="replace")
-            part = bytes(memoryview(stream)[at : at + size]) if size <= self.stream_bytes - at else b""
-            at += len(part)
+            part = stream.take(size) if size <= left else b""
+            left -= len(part)
             if len(part) != size or checksum(part) != expected:
                 raise CorruptError(f"checkpoint {self.identity}: section {key!r} fails its checksum")
             self.sections[key] = part
+        stream.take(left)
 
     def blocks(self, pages_per_block):
         """The blocks that hold it, in the order of its pages."""
@@ -388,12 +390,66 @@ class LoadedCheckpoint:
         return list(dict.fromkeys(ppa // pages_per_block for ppa in ppas))
 
 
+class _Stream:
+    """What the pages of some extents hold, end to end."""
+
+    def __init__(self, read_run, extents, page_bytes, identity):
+        self.read_run = read_run
+        self.page_bytes = page_bytes
+        self.identity = identity
+        self.extents = iter(extents)
+        self.ppa = self.pages = 0          # what is left of an extent
+        self.rest = b""                    # ... and of its page before
+
+    def take(self, size):
+        """The next ``size`` bytes; there are as many."""
+        part = bytearray(size)
+        view = memoryview(part)
+        at = min(size, len(self.rest))
+        view[:at] = self.rest[:at]
+        self.rest = self.rest[at:]
+        while at < size:
+            if self.pages == 0:
+                self.ppa, self.pages = next(self.extents)
+            n = min(self.pages, (size - at) // self.page_bytes)
+            if n:
+                self._fill(view[at : at + n * self.page_bytes])
+                at += n * self.page_bytes
+            else:
+                page = memoryview(bytearray(self.page_bytes))
+                self._fill(page)
+                view[at:] = page[: size - at]
+                self.rest = page[size - at :]
+                at = size
+        return part
+
+    def _fill(self, into):
+        got = self.read_run(self.ppa, into)
+        if got < len(into):
+            raise CorruptError(f"checkpoint {self.identity}: page at PPA {self.ppa + got // self.page_bytes} is not "
+                               "whole")
+        self.ppa += len(into) // self.page_bytes
+        self.pages -= len(into) // self.page_bytes
+
+
+def _by_page(read_page, page_bytes):
+    """``read_run`` of whoever has only ``read_page``."""
+    def read_run(ppa, into):
+        for at in range(0, len(into), page_bytes):
+            raw = read_page(ppa + at // page_bytes)
+            if raw is None:
+                return at
+            into[at : at + page_bytes] = raw
+        return len(into)
+    return read_run
+
+
 def trim_records(raw):
     """[(LPA, pages, seq)] of a trim page; CorruptError if it is none."""
     magic, n = TRIM_HEAD.unpack_from(raw)
     if magic != MAGIC_TRIM or n > (len(raw) - TRIM_HEAD.size) // 16:
         raise CorruptError("trim page: its head is not that of a trim page")
-    return [struct.unpack_from("<IIQ", raw, TRIM_HEAD.size + 16 * i) for i in range(n)]
+    return list(struct.iter_unpack("<IIQ", memoryview(raw)[TRIM_HEAD.size : TRIM_HEAD.size + 16 * n]))
 
 
 def boot_hints(slots):

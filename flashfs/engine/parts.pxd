@@ -47,6 +47,7 @@ cdef class Engine:
     cdef readonly uint64_t seq             # the newest sequence number that was given
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
+    cdef readonly list alarms              # since the mount; None: nothing was found that no power cut can leave
     cdef readonly object failed            # None, or why the device takes no more changes
     cdef readonly bint frozen              # the image is not to be changed: it was opened to be read
     cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
@@ -70,6 +71,7 @@ cdef class Owner:
 
 cdef class Mapping(Owner):
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
+    cdef readonly bint shares_pages        # several LPAs may be at one page: a recovery asks ``needs``
     cdef readonly uint32_t translation_ids  # its translation pages have ids below this; 0: it has none
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
@@ -91,6 +93,7 @@ cdef class Mapping(Owner):
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1
     cdef int64_t pages_named(self) except -2 nogil
+    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil
 
 
 cdef class Validity:

@@ -13,6 +13,8 @@ from libc.stdlib cimport free, malloc
 
 from flashfs.engine.pool cimport NONE
 
+ALARMS_MOST = 50  #: lines kept; a chip that fails altogether would have one a page
+
 #: why a device takes no more changes, by ``Engine.stopped``
 UNFINISHED = (
     None,
@@ -55,6 +57,13 @@ cdef class Engine:
         if self.owner_at[kind] != NULL:
             (<Owner> self.owner_at[kind]).page_lost(ppa)
         return 0
+
+    def alarm(self, text):
+        """Since the mount somebody found what no power cut can have left: a line for whoever asks."""
+        if self.alarms is None:
+            self.alarms = []
+        if len(self.alarms) < ALARMS_MOST and text not in self.alarms:
+            self.alarms.append(text)
 
     def why_stopped(self):
         """None, or why the device takes no more changes."""
@@ -249,6 +258,17 @@ cdef class Mapping(Owner):
         """The PPAs of the translation pages that are live."""
         return []
 
+    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
+        """A recovery asks, of a mapping that ``shares_pages``: whether any LPA but ``lpa``, which has a newer page or
+        was trimmed, is at ``ppa`` still."""
+        return False
+
+    def recovery_steps(self):
+        """[(name, after, about, function)]: what else is to be done in a recovery of this part, behind the engine's
+        step ``after``. The function returns a line about what it did; what it raises as ValueError or MapLostError is
+        held against the mapping in the step `fit`. Not called where a clean checkpoint spares a recovery."""
+        return ()
+
     def recovery_conflicts(self):
         """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
         without them. Only a host that died with writes lost can cause one."""
@@ -264,7 +284,7 @@ cdef class Mapping(Owner):
         return False
 
     def recovery_ends(self):
-        """The pool's states are final now."""
+        """The pool's states are final now, and so is what ``recovered`` said."""
 
     def manages(self):
         """From now on the mapping has to manage with what there is: what it reads of itself and finds damaged it makes
@@ -282,11 +302,16 @@ cdef class Mapping(Owner):
         """The inverse of ``save``."""
         raise NotImplementedError
 
-    def verify(self):
-        """After a load, and again after a recovery: what the tables say, checked against validity, as far as that needs
-        no flash read. ValueError names the first thing that no power cut leaves."""
+    def verify(self, bint whole=True):
+        """After a load, and again after a recovery: what the tables say, checked against validity. What lies in flash
+        is read only if ``whole``: not by a clean mount. ValueError names the first thing that no power cut leaves."""
 
-    def doubt(self):
+    def problems_in_flash(self):
+        """Lines about parts of the mapping in flash that cannot be read, or are not what they should be. Reads them
+        all: `flashfs fsck` asks."""
+        return []
+
+    def doubt(self, bint whole=True):
         """None, or what does not fit though it may come of damaged pages alone, where a mapping guesses: a recovery
         then asks every live page whose it is."""
         return None
@@ -364,6 +389,10 @@ cdef class Validity:
     def tables(self):
         raise NotImplementedError
 
+    def recovery_steps(self):
+        """As Mapping.recovery_steps."""
+        return ()
+
     cdef int forget(self, uint32_t block) noexcept nogil:
         """The block holds nothing any more (recovery: it was erased after the checkpoint that says otherwise)."""
         return 0
@@ -412,6 +441,20 @@ cdef class Placement:
     cdef int finish(self, int stream) except -1 nogil:
         """Nothing more comes for this stream for a while: give up a half-filled block that is not worth keeping."""
         return 0
+
+    def save(self):
+        """{section: buffer} for a checkpoint, if it has something to keep."""
+        return {}
+
+    def load(self, sections):
+        """The inverse."""
+
+    def reset(self):
+        """A recovery found no checkpoint."""
+
+    def recovery_steps(self):
+        """As Mapping.recovery_steps."""
+        return ()
 
     def attach(self):
         """Take up the blocks that the pool says are open: after a format, a load or a recovery."""

@@ -1,6 +1,8 @@
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from flashfs.engine.parts import Mapping, Placement, Validity
 from flashfs.engine.ssd import Ssd
 
 @dataclass(slots=True)
@@ -13,6 +15,7 @@ class Step:
     programs: int = 0
     virtual_us: float = 0.0
     wall_ms: float = 0.0
+    part: str = "engine"
 
 @dataclass(slots=True)
 class Report:
@@ -29,4 +32,6 @@ class Recovery:
     report: Report
     work: Any
     def __init__(self, ssd: Ssd, readonly: bool = False, repairs: bool = False) -> None: ...
+    parts: dict[str, Mapping | Validity | Placement]
+    def table(self) -> list[tuple[str, str, str, Callable[[], str | None]]]: ...
     def run(self) -> Report: ...

@@ -1,5 +1,5 @@
 # distutils: language = c++
-# cython: wraparound=True, boundscheck=True
+# cython: wraparound=True
 """Recovery: from an image alone to a device on which every check holds, as a table of named steps.
 
 It only reads until the last step, so it can be cut anywhere and done again with the same outcome; the last step
@@ -9,11 +9,15 @@ Who wins. Of the copies of an LPA the one with the highest sequence number count
 copies with the same number are an original and what cleaning made of it: the copy counts, unless the move was not
 finished, which shows in the original's block still having live pages that were not copied. Then that block's pages
 all count where they are and the copies are dead, so that an interrupted move costs no space.
-"""
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.ssd cimport Ssd
-from flashfs.engine.scan cimport Entry, Scanner
+The pages found lie in one array in the order of LPAs (flashfs.engine.entries), and everything else that grows with
+them in others like it: no object of Python stands for a page.
+"""
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from flashfs.engine.entries cimport Entry, entry_flags, entry_seq
 from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
     FLAG_CLEAN,
@@ -22,8 +26,6 @@ from flashfs.engine.pool cimport (
     KIND_CHECKPOINT,
     KIND_TRANSLATION,
     KIND_USER,
-    MOVES_MASK,
-    MOVES_SHIFT,
     NONE,
     OOB_ENGINE,
     STATE_BAD,
@@ -35,38 +37,37 @@ from flashfs.engine.pool cimport (
     Oob,
     runs_out,
 )
+from flashfs.engine.records cimport Records
+from flashfs.engine.scan cimport (
+    EXCLUDED,
+    HEADED,
+    IN_LOG,
+    ORIGIN,
+    REOPENED,
+    SCANNED,
+    TORN_IN,
+    UNFINISHED,
+    Scanner,
+)
+from flashfs.engine.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 from dataclasses import dataclass, field
 
-import numpy
-
 from flashfs.engine.metalog import LoadedCheckpoint, boot_hints
 from flashfs.errors import CorruptError, MapLostError
 
-cdef extern from "<algorithm>" namespace "std" nogil:
-    void stable_sort(Entry* first, Entry* last, bint (*less)(const Entry&, const Entry&) noexcept nogil)
+cdef enum:
+    MOVES_MOST = 1 << 29     # bytes of them in memory
+    TRIM_PART = 4096         # LPAs that are unbound at once
 
-cdef bint entry_less(const Entry& a, const Entry& b) noexcept nogil:
-    """The newest last. Of two pages with one sequence number, one is a copy of the other: the one that was moved more
-    often. The order of their blocks does not tell: cleaning may have had its block open for longer."""
-    cdef uint8_t ahead = (b.flags >> MOVES_SHIFT) - (a.flags >> MOVES_SHIFT) & MOVES_MASK
-    if a.lpa != b.lpa:
-        return a.lpa < b.lpa
-    if a.seq != b.seq:
-        return a.seq < b.seq
-    if (a.flags ^ b.flags) & FLAG_MOVED:
-        return not a.flags & FLAG_MOVED
-    if ahead:
-        return ahead <= MOVES_MASK // 2
-    if a.order != b.order:
-        return a.order < b.order
-    return a.ppa < b.ppa
+cdef struct Move:
+    uint32_t key, old, new
 
 
 @dataclass(slots=True)
 class Step:
-    """What one step did and what it cost."""
+    """What one step did and what it cost. ``part`` says whose it is: the engine's, or the mapping's, ..."""
 
     name: str
     about: str
@@ -76,6 +77,7 @@ class Step:
     programs: int = 0
     virtual_us: float = 0.0
     wall_ms: float = 0.0
+    part: str = "engine"
 
 
 @dataclass(slots=True)
@@ -102,7 +104,8 @@ class Report:
 
 
 class Recovery:
-    """One recovery of one device; ``run`` performs STEPS in order. ``readonly`` leaves the last one out. ``repairs``
+    """One recovery of one device; ``run`` performs STEPS in order, and behind each those that the parts of the FTL
+    want done then (``recovery_steps`` in flashfs.engine.parts). ``readonly`` leaves the last one out. ``repairs``
     passes over a checkpoint that is whole and does not fit the device, which is refused otherwise."""
 
     STEPS = (
@@ -115,22 +118,39 @@ class Recovery:
         ("resolve", "let the newest copy of each page win"),
         ("nvram", "put back what the protected write buffer saved"),
         ("blocks", "tell free, open and closed blocks apart"),
+        ("fit", "hold mapping and pages against each other"),
         ("commit", "write a checkpoint of what was found"),
     )
 
     def __init__(self, ssd, readonly=False, repairs=False):
         self.work = Worker(ssd, repairs)
+        self.parts = {"mapping": ssd.mapping, "validity": ssd.validity, "placement": ssd.placement}
         self.readonly = readonly
         self.report = Report()
 
+    def table(self):
+        """[(whose, name, about, what does it)] of all steps in order."""
+        own = {name for name, _ in self.STEPS}
+        asked = [(part, *step) for part, one in self.parts.items() for step in one.recovery_steps()]
+        for part, name, after, _, _ in asked:
+            if after not in own or name in own:
+                raise ValueError(f"{part}: a step {name!r} behind {after!r}: it needs a name of its own, and to follow "
+                                 f"one of {', '.join(own)}")
+        table = []
+        for name, about in self.STEPS:
+            table.append(("engine", name, about, getattr(self.work, name)))
+            table += [(part, step, what, self.work.guarded(run)) for part, step, after, what, run in asked
+                      if after == name]
+        return table
+
     def run(self):
         """Leave the device ready; returns the Report. CorruptError if the image holds what no power cut leaves."""
-        for name, about in self.STEPS:
+        for part, name, about, run in self.table():
             if self.readonly and name == "commit":
                 continue
-            step = Step(name, about)
+            step = Step(name, about, part=part)
             before = self.work.meter()
-            step.note = getattr(self.work, name)() or ""
+            step.note = run() or ""
             after = self.work.meter()
             step.spare_reads, step.reads, step.programs = (after[i] - before[i] for i in range(3))
             step.virtual_us = (after[3] - before[3]) / 1000
@@ -147,19 +167,33 @@ class Recovery:
         return self.report
 
 
+@cython.final
 cdef class Worker(Scanner):
     """The steps that follow the reading: who wins, and what that makes of the device."""
     cdef readonly bint clean
-    cdef set excluded
-    cdef dict trimmed                      # LPA -> newest trim since the checkpoint, of the LPAs that were scanned
-    cdef dict winners                      # LPA -> newest sequence number found in flash since the checkpoint
+    cdef uint64_t winners, undone
+    cdef Records moves                     # of the settling that is under way
+    cdef object doubted                    # what a step of a part found that cannot be
+    cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
-        self.excluded = set()
-        self.winners = {}
-        self.trimmed = {}
+        self.moves = Records(sizeof(Move), MOVES_MOST)
         self.back = []
+        while 2 << self.shift <= ssd.pages_per_block:
+            self.shift += 1
+        if 1 << self.shift != ssd.pages_per_block:
+            self.shift = 0
+
+    def guarded(self, run):
+        """A step of a part. What it finds to be impossible is held against the mapping in the step ``fit``."""
+        def step():
+            try:
+                return run()
+            except (ValueError, MapLostError) as error:
+                self.doubted = self.doubted or error
+                return f"given up: {error}"
+        return step
 
     def boot(self):
         """A clean checkpoint proves itself: the page behind its descriptor is still erased, and whoever mounts it
@@ -174,33 +208,38 @@ cdef class Worker(Scanner):
         # The newest hint or none: an erase that was cut short may have taken the mount mark from an older checkpoint
         # and left its descriptor, but never before a newer hint was written.
         identity, ppa = hints[0]
-        status, _ = self.full_read(ppa, &oob)
+        status = self.full_read(ppa, &oob)
         if (status != PAGE_OK or oob.kind != KIND_CHECKPOINT or oob.seq != identity
                 or oob.flags != (FLAG_LAST | FLAG_CLEAN) or runs_out(oob.order) or not self.untouched_since(ppa)):
             return f"checkpoint {identity} is not clean"
         try:
-            self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
+            self.stand_on(LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most(),
+                                           self.read_meta_run))
         except CorruptError:
             return f"checkpoint {identity} is not whole"
         self.load_base()
         log = self.take_pool(oob.order)
         self.ssd.pool.doubt_open()
-        doubt = self.misfit()
+        doubt = self.misfit(False)
         if doubt:
-            self.base = None
+            self.stand_on(None)
             return f"checkpoint {identity} is clean, but {doubt}"
         self.ssd.meta.adopt(self.base, log)
         self.ssd.placement.attach()
         self.ssd.resume(self.base.seq, self.base.mounts, True)
         self.clean = True
+        self.let_go()
         return f"checkpoint {identity} is clean"
 
-    cdef misfit(self):
-        """What is wrong with the mapping now that it is loaded as far as it is going to be, or None."""
+    cdef misfit(self, bint whole):
+        """What is wrong with the mapping now that it is loaded as far as it is going to be, or None. ``whole``: what it
+        keeps in flash is read as well."""
+        if self.doubted is not None:
+            return self.doubted
         try:
             self.ssd.mapping.recovery_ends()
-            self.ssd.mapping.verify()
-            doubt = self.ssd.mapping.doubt()
+            self.ssd.mapping.verify(whole)
+            doubt = self.ssd.mapping.doubt(whole)
         except (ValueError, MapLostError) as error:
             return error
         self.ssd.mapping.manages()
@@ -210,7 +249,7 @@ cdef class Worker(Scanner):
         cdef Oob oob
         if (ppa + 1) % self.ssd.pages_per_block == 0:
             return False
-        status, _ = self.full_read(ppa + 1, &oob)
+        status = self.full_read(ppa + 1, &oob)
         if status == PAGE_ERASED and self.ssd.nand.synced(ppa // self.ssd.pages_per_block) > (
                 (ppa + 1) % self.ssd.pages_per_block):
             self.alarm(f"PPA {ppa + 1}: the mark of a mount was flushed and is not there")
@@ -235,154 +274,188 @@ cdef class Worker(Scanner):
         ssd.pool.rebuild_free()
         return log
 
+    # --- who wins
+
     def resolve(self):
         try:
             return self.resolve_all()
         except MapLostError as error:
             self.alarm(f"{error}: all pages are read and the newest of each LPA counts, so trimmed pages may be back")
-        self.base = None
-        self.n_entries = 0
-        self.next_page.clear()
-        self.whole.clear()
-        self.torn_in.clear()
+        self.stand_on(None)
+        self.forget_scan()
         self.load_base()
         self.scan()
         return self.resolve_all()
 
     cdef resolve_all(self):
-        cdef uint32_t i
-        if self.n_entries:
-            stable_sort(self.entries, self.entries + self.n_entries, entry_less)
-            self.trimmed = self.paint_trims([self.entries[i].lpa for i in range(self.n_entries)])
+        with nogil:
+            self.entries.sort(<uint64_t> self.ssd.lpas + self.ssd.mapping.translation_ids)
         while True:
-            self.resolve_once()
-            erased = set(self.ssd.mapping.recovery_erased()) - self.reopened
-            conflicts = set(self.ssd.mapping.recovery_conflicts()) - self.excluded if not erased else set()
-            if not erased and not conflicts:
+            with nogil:
+                self.resolve_once()
+            erased = self.newly(self.ssd.mapping.recovery_erased(), REOPENED)
+            if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(), EXCLUDED):
                 break
-            self.reopened |= erased
-            self.excluded |= conflicts
             self.load_base()
-        return f"{len(self.winners)} pages changed place, {self.figures['undone_moves']} moves undone"
+        self.figures["undone_moves"] = self.undone
+        return f"{self.winners} pages changed place, {self.undone} moves undone"
 
-    cdef resolve_once(self):
-        cdef uint32_t block, translations = self.n_entries
-        cdef Ssd ssd = self.ssd
-        cdef const uint8_t[::1] stamps = bytes(self.stamps) + b"\0"
-        self.winners = {}
-        for block in self.reopened:
-            ssd.validity.forget(block)
-        while translations and self.entries[translations - 1].lpa >= ssd.lpas:
-            translations -= 1
-        self.settle_all(translations, self.n_entries, &stamps[0])  # first: whoever asks where an LPA was reads them
+    cdef bint newly(self, blocks, uint8_t mark) except -1:
+        """Whether any of the blocks gets that mark now."""
+        cdef uint32_t block
+        cdef bint any_new = False
+        for block in blocks:
+            any_new |= not self.marks[block] & mark
+            self.marks[block] |= mark
+        return any_new
+
+    cdef int resolve_once(self) except -1 nogil:
+        cdef uint32_t block
+        cdef uint64_t users = self.entries.first_of(self.ssd.lpas)
+        self.winners = 0
+        for block in range(self.ssd.nand.blocks):
+            if self.marks[block] & REOPENED:
+                self.ssd.validity.forget(block)
+        # translation pages first: whoever asks where an LPA was reads them
+        self.settle_all(users, self.entries.count())
         self.apply_trims()
-        self.settle_all(0, translations, &stamps[0])
+        self.settle_all(0, users)
+        return 0
 
-    cdef settle_all(self, uint32_t first, uint32_t end, const uint8_t* stamps):
-        """Entries from ``first`` up to ``end``, an LPA at a time."""
-        cdef uint32_t i = first, k
-        moves = []
+    cdef int settle_all(self, uint64_t first, uint64_t end) except -1 nogil:
+        """Entries from ``first`` up to ``end``, an LPA at a time, in ascending order."""
+        cdef uint64_t i = first, n
+        cdef Entry* at = self.entries.entry(0)
+        self.moves.n = 0
+        self.cut.begin()
         while i < end:
-            k = i
-            while k + 1 < end and self.entries[k + 1].lpa == self.entries[i].lpa:
-                k += 1
-            self.settle(i, k, stamps, moves)
-            i = k + 1
-        self.undo(moves, stamps)
+            n = 1
+            while i + n < end and at[i + n].key == at[i].key:
+                n += 1
+            self.settle(at + i, n)
+            i += n
+        return self.undo()
 
-    cdef apply_trims(self):
+    cdef int apply_trims(self) except -1 nogil:
         """Every trim since the checkpoint unbinds what the checkpoint says; newer pages are bound after. In a block
         that was opened again nothing of that is left, and a translation page may live there by now."""
         cdef uint32_t lpa, n, part, i
-        for _, lpa, n in self.records:
+        cdef uint64_t k
+        cdef uint32_t* olds = self.ssd.olds
+        for k in range(self.cut.count()):
+            lpa = self.cut.record(k).lpa
+            n = self.cut.record(k).n
             while n:
-                part = min(n, <uint32_t> 4096)
-                self.ssd.mapping.unbind(lpa, part, self.ssd.olds)
+                part = min(n, <uint32_t> TRIM_PART)
+                self.ssd.mapping.unbind(lpa, part, olds)
                 for i in range(part):
-                    if self.ssd.olds[i] != NONE and self.ssd.olds[i] // self.ssd.pages_per_block in self.reopened:
-                        self.ssd.olds[i] = NONE
+                    if olds[i] != NONE and self.is_marked(olds[i], REOPENED):
+                        olds[i] = NONE
                 self.kill_olds(part)
                 lpa += part
                 n -= part
+        return 0
 
-    cdef kill_olds(self, uint32_t n):
+    cdef bint is_marked(self, uint32_t ppa, uint8_t mark) noexcept nogil:
+        """Whether the page's block is."""
+        return self.marks[ppa >> self.shift if self.shift else ppa // self.ssd.pages_per_block] & mark
+
+    cdef int kill_olds(self, uint32_t n) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
             if self.ssd.olds[i] != NONE and not self.ssd.validity.is_live(self.ssd.olds[i]):
                 self.ssd.olds[i] = NONE
-        self.ssd.validity.dead(self.ssd.olds, n)
+        return self.ssd.validity.dead(self.ssd.olds, n)
 
-    cdef paint_trims(self, lpas):
-        """{LPA: seq of its newest trim since the checkpoint} for those of ``lpas`` that have one: each record is laid
-        over the sorted LPAs, later ones over earlier ones."""
-        painted = {}
-        if self.records and len(lpas):
-            order = numpy.unique(numpy.asarray(lpas, dtype=numpy.uint32))
-            newest = numpy.zeros(len(order), dtype=numpy.uint64)
-            for seq, first, n in self.records:
-                a, b = numpy.searchsorted(order, (first, first + n))
-                newest[a:b] = seq
-            hit = newest.nonzero()[0]
-            painted = dict(zip(order[hit].tolist(), newest[hit].tolist(), strict=True))
-        return painted
-
-    cdef settle(self, uint32_t i, uint32_t k, const uint8_t* stamps, list moves):
-        """Entries i..k are all of one LPA, oldest first: bind the winner."""
-        cdef Entry* best
-        cdef Ssd ssd = self.ssd
+    cdef int settle(self, const Entry* of, uint64_t n) except -1 nogil:
+        """``n`` entries, all of one LPA, oldest first: bind the winner."""
+        cdef const Entry* best
         cdef uint32_t old, before
-        cdef uint64_t floor = self.base.seq if self.base is not None else 0
-        while (self.entries[k].ppa // ssd.pages_per_block) in self.excluded:
-            if k == i:
-                return
-            k -= 1
-        best = self.entries + k
-        if self.trimmed and self.trimmed.get(best.lpa, 0) > best.seq:
-            return
-        old = ssd.mapping.locate(best.lpa)
-        if best.lpa >= ssd.lpas and old == NONE:
-            return  # a translation page that the checkpoint does not know
-        if old != NONE and old // ssd.pages_per_block in self.reopened:
+        while self.is_marked(of[n - 1].ppa, EXCLUDED):
+            n -= 1
+            if n == 0:
+                return 0
+        best = of + n - 1
+        if self.cut.count() and best.key < self.ssd.lpas and self.cut.newest(best.key) > entry_seq(best):
+            return self.superseded(of, n, 0)
+        old = self.ssd.mapping.locate(best.key)
+        if best.key >= self.ssd.lpas and old == NONE:
+            return 0  # a translation page that the checkpoint does not know
+        if old != NONE and self.is_marked(old, REOPENED):
             old = NONE  # what the checkpoint means is gone; another LPA's page may live there by now
         before = old
         if old != NONE:
-            ssd.olds[0] = old
+            self.ssd.olds[0] = old
+            if self.ssd.mapping.shares_pages and self.ssd.mapping.needs(old, best.key):
+                self.ssd.olds[0] = NONE
             self.kill_olds(1)
-            before = ssd.olds[0]
-            if best.seq > floor:
+            before = self.ssd.olds[0]
+            if entry_seq(best) > self.floor:
                 before = NONE  # an older version: the original of a copy this new was not in the checkpoint
-        if k > i and self.entries[k - 1].seq == best.seq:
-            before = self.entries[k - 1].ppa
-            if before // ssd.pages_per_block in self.excluded:
+        if n > 1 and entry_seq(of + n - 2) == entry_seq(best):
+            before = of[n - 2].ppa
+            if self.is_marked(before, EXCLUDED):
                 before = NONE
-        ssd.mapping.recovered(best.lpa, best.ppa, stamps + best.stamp)
-        ssd.validity.live_run(best.ppa, 1)
-        self.winners[best.lpa] = best.seq
-        if best.flags & FLAG_MOVED and before != NONE:
-            moves.append((best.lpa, before, best.ppa, best.stamp))
+        self.ssd.mapping.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
+        self.ssd.validity.live_run(best.ppa, 1)
+        self.winners += 1
+        if entry_flags(best) & FLAG_MOVED and before != NONE:
+            self.note_move(best, before)
+        return self.superseded(of, n - 1, entry_seq(best)) if self.ssd.mapping.shares_pages else 0
 
-    cdef undo(self, list moves, const uint8_t* stamps):
+    cdef int superseded(self, const Entry* of, uint64_t n, uint64_t seq) except -1 nogil:
+        """``n`` entries count no more for the LPA that they name; those of number ``seq`` are originals of the one that
+        does. Where a page may be that of several LPAs, the mapping knows whether it lives on."""
+        cdef uint64_t i
+        for i in range(n if self.ssd.mapping.shares_pages else 0):
+            if (entry_seq(of + i) != seq and not self.is_marked(of[i].ppa, EXCLUDED)
+                    and self.ssd.mapping.needs(of[i].ppa, of[i].key)):
+                self.ssd.validity.live_run(of[i].ppa, 1)
+        return 0
+
+    cdef int note_move(self, const Entry* best, uint32_t old) except -1 nogil:
+        cdef Move* move = <Move*> self.moves.add()
+        move.key = best.key
+        move.old = old
+        move.new = best.ppa
+        return 0
+
+    cdef int undo(self) except -1 nogil:
         """A victim that still has live pages of its own was not finished: its copied pages count where they were."""
-        cdef uint32_t lpa, old, new, stamp
-        cdef Ssd ssd = self.ssd
-        unfinished = {old // ssd.pages_per_block for _, old, _, _ in moves}
-        unfinished = {block for block in unfinished if ssd.validity.count(block)}
-        for lpa, old, new, stamp in moves:
-            if old // ssd.pages_per_block in unfinished:
-                ssd.olds[0] = new
-                ssd.validity.dead(ssd.olds, 1)
-                ssd.mapping.recovered(lpa, old, stamps + stamp)
-                ssd.validity.live_run(old, 1)
-                self.figures["undone_moves"] += 1
+        cdef Move* move
+        cdef uint32_t block, unfinished = 0
+        cdef uint64_t i
+        for i in range(self.moves.n):
+            move = <Move*> self.moves.at + i
+            self.marks[move.old // self.ssd.pages_per_block] |= ORIGIN
+        for block in range(self.ssd.nand.blocks if self.moves.n else 0):
+            if self.marks[block] & ORIGIN:
+                self.marks[block] &= ~(ORIGIN | UNFINISHED)
+                if self.ssd.validity.count(block):
+                    self.marks[block] |= UNFINISHED
+                    unfinished += 1
+        for i in range(self.moves.n if unfinished else 0):
+            move = <Move*> self.moves.at + i
+            if self.is_marked(move.old, UNFINISHED):
+                self.ssd.olds[0] = move.new
+                self.ssd.validity.dead(self.ssd.olds, 1)
+                self.ssd.mapping.recovered(move.key, move.old, self.stamp_of(move.new))
+                self.ssd.validity.live_run(move.old, 1)
+                self.undone += 1
+        for block in range(self.ssd.nand.blocks if unfinished else 0):
+            self.marks[block] &= ~UNFINISHED
+        return 0
+
+    # --- what the write buffer saved
 
     def nvram(self):
         """Slots newer than the checkpoint (which empties the buffer) and than what flash holds."""
-        floor = self.base.seq if self.base is not None else 0
+        cdef uint64_t newest
         back = {}
         saved = self.ssd.buffer.survivors(CAUSE_RECOVERY)
-        trimmed = self.paint_trims([lpa for lpa, _, _ in saved])
-        for lpa, seq, page in saved:
-            newest = max(floor, self.winners.get(lpa, 0), trimmed.get(lpa, 0))
+        self.cut.begin()
+        for lpa, seq, page in sorted(saved, key=lambda slot: slot[0]):
+            newest = max(self.floor, self.found_seq(lpa), self.cut.newest(lpa))
             if runs_out(seq):
                 raise CorruptError(f"NVRAM: a page of LPA {lpa} with sequence number {seq}")
             if lpa < self.ssd.lpas and seq > newest and seq > back.get(lpa, (0,))[0]:
@@ -392,40 +465,74 @@ cdef class Worker(Scanner):
         self.back = sorted((seq, lpa, page) for lpa, (seq, page) in back.items())
         return f"{len(back)} pages"
 
+    cdef uint64_t found_seq(self, uint32_t lpa) noexcept nogil:
+        """The newest sequence number that was found in flash, 0 if there is no page of that LPA."""
+        cdef uint64_t i, newest = 0
+        if lpa >= self.ssd.lpas:
+            return 0
+        i = self.entries.first_of(lpa)
+        while i < self.entries.count() and self.entries.entry(i).key == lpa:
+            if not self.is_marked(self.entries.entry(i).ppa, EXCLUDED):
+                newest = max(newest, entry_seq(self.entries.entry(i)))
+            i += 1
+        return newest
+
+    # --- what that makes of the blocks
+
     def blocks(self):
         """From here on the pool is right: what holds no live page is free, and will be erased before it is used."""
-        cdef uint32_t block
         cdef Ssd ssd = self.ssd
-        cdef Oob oob
-        reopens = ssd.mapping.recovery_reopens()
-        keep = set(self.base.blocks(ssd.pages_per_block)) if self.base is not None else set()
-        for block in range(ssd.pool.blocks):
-            ssd.pool.blank[block] = 0
-            was_open = block in self.next_page and not (self.heads[block] is None)
-            if self.heads[block] is not None:
-                ssd.pool.stream[block] = self.heads[block][2]
-            if block in self.whole:  # but not for a lower page whose upper one is still to come
-                ssd.nand.vouch(block, self.whole[block] - self.whole[block] % max(1, 2 * ssd.nand.paired_pages))
-            if ssd.nand.health(block):
-                ssd.pool.state[block] = STATE_BAD
-            elif block in keep or self.is_log(block):
-                ssd.pool.state[block] = STATE_META
-                ssd.pool.stream[block] = STREAM_META
-                ssd.pool.next_page[block] = ssd.pages_per_block
-            elif ssd.validity.count(block) == 0:
-                ssd.pool.state[block] = STATE_FREE
-            else:
-                ssd.pool.state[block] = STATE_CLOSED
-                ssd.pool.next_page[block] = self.next_page.get(block, ssd.pages_per_block)
-                # nothing may follow a torn page: only as the last of its block is it known to need a full read
-                if (reopens and was_open and block not in self.torn_in
-                        and ssd.pool.next_page[block] < ssd.pages_per_block):
-                    status, _ = self.full_read(block * ssd.pages_per_block + ssd.pool.next_page[block], &oob)
-                    if status == PAGE_ERASED:
-                        ssd.pool.state[block] = STATE_OPEN
+        cdef bint reopens = ssd.mapping.recovery_reopens()
+        self.mark_log()
+        with nogil:
+            self.tell_blocks(reopens)
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
-        doubt = self.misfit()
+        return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
+
+    def mark_log(self):
+        """The blocks of the checkpoint, and those of metadata written after it: their trims count until the next one
+        is durable."""
+        cdef uint32_t block
+        for block in self.base.blocks(self.ssd.pages_per_block) if self.base is not None else ():
+            self.marks[block] |= IN_LOG
+        for seq, ppa in self.trim_pages:
+            if not self.based or seq > self.floor:
+                self.marks[<uint32_t> (ppa // self.ssd.pages_per_block)] |= IN_LOG
+
+    cdef int tell_blocks(self, bint reopens) except -1 nogil:
+        cdef uint32_t block, next_page, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
+        cdef Oob oob
+        for block in range(self.ssd.pool.blocks):
+            self.ssd.pool.blank[block] = 0
+            if self.marks[block] & HEADED:
+                self.ssd.pool.stream[block] = self.streams[block]
+            if self.marks[block] & SCANNED:  # but not for a lower page whose upper one is still to come
+                self.ssd.nand.vouch(block, self.whole[block] - self.whole[block] % group)
+            if self.ssd.nand.health(block):
+                self.ssd.pool.state[block] = STATE_BAD
+            elif self.marks[block] & IN_LOG:
+                self.ssd.pool.state[block] = STATE_META
+                self.ssd.pool.stream[block] = STREAM_META
+                self.ssd.pool.next_page[block] = self.ssd.pages_per_block
+            elif self.ssd.validity.count(block) == 0:
+                self.ssd.pool.state[block] = STATE_FREE
+            else:
+                self.ssd.pool.state[block] = STATE_CLOSED
+                next_page = self.next_page[block] if self.marks[block] & SCANNED else self.ssd.pages_per_block
+                self.ssd.pool.next_page[block] = next_page
+                # nothing may follow a torn page: only as the last of its block is it known to need a full read
+                if (reopens and self.marks[block] & SCANNED and self.marks[block] & HEADED
+                        and not self.marks[block] & TORN_IN and next_page < self.ssd.pages_per_block
+                        and self.full_read(block * self.ssd.pages_per_block + next_page, &oob) == PAGE_ERASED):
+                    self.ssd.pool.state[block] = STATE_OPEN
+        return 0
+
+    def fit(self):
+        """Mapping, validity and pool agree, or are made to; then the device is ready."""
+        cdef uint32_t block
+        cdef Ssd ssd = self.ssd
+        doubt = self.misfit(True)
         if doubt:
             self.mend(doubt)
         ssd.placement.attach()
@@ -433,14 +540,23 @@ cdef class Worker(Scanner):
         ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]
         ssd.meta.block = NONE
         ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False)
-        census = ssd.pool.census()
-        return ", ".join(f"{n} {state}" for state, n in census.items() if n)
+        self.let_go()
+        return "mended" if doubt else ""
+
+    def let_go(self):
+        """Give back what only the recovery needed: a checkpoint is about to be written, and takes memory too."""
+        self.entries.release()
+        self.stamps.release()
+        self.moves.release()
+        self.cut.release()
+        if self.base is not None:
+            self.base.sections = {}
 
     cdef mend(self, why):
         """What is left of the mapping after damage: translation pages that are gone are made again from the live pages,
         LPAs that name no live page, or another LPA's, hold nothing, and pages that no LPA names are dead. CorruptError
         if even that makes no sense."""
-        cdef uint32_t lpa, ppa, block
+        cdef uint32_t ppa
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
         ssd.mapping.manages()
@@ -449,26 +565,40 @@ cdef class Worker(Scanner):
                 ssd.lose(KIND_TRANSLATION, ppa)
         if not ssd.mapping.is_exact():
             self.ask_pages()
-        owners = {}
-        for lpa in range(ssd.lpas):
-            ppa = ssd.mapping.locate(lpa)
-            if ppa == NONE or ppa in owners or not ssd.validity.is_live(ppa):
-                ssd.mapping.unbind(lpa, 1, ssd.olds)
-            else:
-                owners[ppa] = lpa
-        owners.update(dict.fromkeys(ssd.mapping.translation_pages()))
-        for block in range(ssd.pool.blocks):
-            for page in ssd.validity.live_in(block):
-                ssd.olds[0] = block * ssd.pages_per_block + page
-                if ssd.olds[0] not in owners:
-                    ssd.validity.dead(ssd.olds, 1)
+        self.keep_owned()
         try:
-            ssd.mapping.verify()
-            doubt = ssd.mapping.doubt()
+            ssd.mapping.verify(True)
+            doubt = ssd.mapping.doubt(True)
         except ValueError as error:
             doubt = error
         if doubt:
             raise CorruptError(f"the recovered mapping cannot be: {doubt}")
+
+    cdef int keep_owned(self) except -1:
+        """An LPA keeps a live page that is no other's, a live page that nobody has dies."""
+        cdef uint32_t lpa, ppa, block
+        cdef Ssd ssd = self.ssd
+        cdef uint64_t pages = <uint64_t> ssd.nand.blocks * ssd.pages_per_block
+        cdef uint8_t* owned = <uint8_t*> calloc(pages // 8 + 1, 1)
+        if owned == NULL:
+            raise MemoryError
+        try:
+            for lpa in range(ssd.lpas):
+                ppa = ssd.mapping.locate(lpa)
+                if ppa == NONE or owned[ppa >> 3] >> (ppa & 7) & 1 or not ssd.validity.is_live(ppa):
+                    ssd.mapping.unbind(lpa, 1, ssd.olds)
+                else:
+                    owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
+            for ppa in ssd.mapping.translation_pages():
+                owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
+            for block in range(ssd.pool.blocks):
+                for page in ssd.validity.live_in(block) if ssd.validity.count(block) else ():
+                    ssd.olds[0] = block * ssd.pages_per_block + page
+                    if not owned[ssd.olds[0] >> 3] >> (ssd.olds[0] & 7) & 1:
+                        ssd.validity.dead(ssd.olds, 1)
+        finally:
+            free(owned)
+        return 0
 
     cdef ask_pages(self):
         """Each LPA is where the newest live page says that is one of it; the older ones die. Pages that cannot be read
@@ -494,10 +624,7 @@ cdef class Worker(Scanner):
             ssd.mapping.recovered(lpa, at, stamp)
         ssd.mapping.recovery_ends()
 
-    cdef bint is_log(self, uint32_t block):
-        """Metadata written after the checkpoint that counts: its trims count until the next one is durable."""
-        return any(ppa // self.ssd.pages_per_block == block and
-                   (self.base is None or seq > self.base.seq) for seq, ppa in self.trim_pages)
+    # --- the end
 
     def keep_in_memory(self):
         """Nothing may be written: what the NVRAM saved stays in the buffer, which was made to hold it."""

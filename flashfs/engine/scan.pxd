@@ -1,12 +1,21 @@
+# The first half of a recovery; see scan.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.entries cimport Entries
 from flashfs.engine.pool cimport Oob
+from flashfs.engine.records cimport Records
+from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.trims cimport Trims
 
-cdef struct Entry:
-    uint64_t seq, order
-    uint32_t lpa, ppa, stamp               # stamp: index of the scheme's OOB bytes
-    uint8_t flags
+cdef enum:                   # what is known of a block
+    HEADED = 1               # a page of it says what it is
+    SCANNED = 2
+    TORN_IN = 4              # a page that was scanned cannot be read
+    REOPENED = 8             # nothing that the checkpoint says of it holds
+    EXCLUDED = 16            # its pages are left out, as the mapping asked
+    ORIGIN = 32              # pages of it were moved elsewhere
+    UNFINISHED = 64          # ... and others were not
+    IN_LOG = 128             # it holds the checkpoint, or metadata that is newer
 
 
 cdef class Scanner:
@@ -14,25 +23,38 @@ cdef class Scanner:
     cdef readonly object figures
     cdef readonly list alarms
     cdef object base                       # LoadedCheckpoint or None
+    cdef bint based                        # there is one
+    cdef uint64_t floor                    # its sequence number, 0 if there is none
     cdef readonly bint repairs             # a whole checkpoint that does not fit is passed over
-    cdef list heads                        # per block: None or (kind, order, stream, scheme bytes)
-    cdef list descriptors, trim_pages, records, meta_blocks
+    cdef list descriptors, trim_pages, meta_blocks
     cdef list gaps                         # (block, page) of the metadata log: whole at a sync, and not any more
-    cdef dict whole                        # of the blocks that were scanned: pages from the first that can be read
-    cdef dict next_page                    # of the blocks that were scanned
-    cdef set reopened, torn_in
-    cdef Entry* entries
-    cdef uint32_t n_entries, room
-    cdef bytearray stamps
+    cdef uint8_t* marks                    # of each block, as above
+    cdef uint8_t* streams                  # ... by its pages
+    cdef uint64_t* orders                  # ... when it was opened, 0 if no page says so
+    cdef uint32_t* next_page               # ... the first page that is not programmed, if it was scanned
+    cdef uint32_t* whole                   # ... pages from the first that can be read, likewise
+    cdef int64_t* stamp_at                 # ... where in ``stamps`` that of its page 0 is, or would be
+    cdef Entries entries
+    cdef Records stamps                    # the scheme's OOB bytes of every page that was scanned
+    cdef Trims cut                         # the trims since the checkpoint
     cdef uint64_t seq, order, newest_id, hint_id
+    cdef uint64_t torn
+    cdef uint32_t scanned
     cdef int64_t latest_ns
-    cdef bytearray page
-    cdef object full_read(self, uint32_t ppa, Oob* oob)
-    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1
+    cdef uint8_t* page
+    cdef int stand_on(self, base) except -1
+    cdef int full_read(self, uint32_t ppa, Oob* oob) except -1 nogil
+    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1 nogil
+    cdef const uint8_t* stamp_of(self, uint32_t ppa) noexcept nogil
     cdef load_base(self)
-    cdef head_of(self, uint32_t block)
+    cdef int take_head(self, uint32_t block) except -1 nogil
+    cdef int read_log(self, uint32_t block, uint64_t order) except -1 nogil
+    cdef int take_log_page(self, const Oob* oob, uint32_t ppa) except -1 nogil
+    cdef int log_gap(self, uint32_t block, uint32_t page) except -1 nogil
     cdef missing_metadata(self)
-    cdef scan_block(self, uint32_t block, uint32_t page)
-    cdef miss(self, uint32_t block, uint32_t page, uint32_t durable)
-    cdef missing(self, uint32_t block, uint32_t page)
-    cdef int add_entry(self, const Oob* oob, uint32_t ppa) except -1
+    cdef int scan_all(self) except -1 nogil
+    cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil
+    cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil
+    cdef int forget_scan(self) except -1
+    cdef int miss(self, uint32_t block, uint32_t page, uint32_t durable) except -1 nogil
+    cdef int missing(self, uint32_t block, uint32_t page) except -1 nogil

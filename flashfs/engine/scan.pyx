@@ -1,15 +1,16 @@
 # distutils: language = c++
-# cython: wraparound=True, boundscheck=True
+# cython: wraparound=True
 """The first half of a recovery: what is in flash, as far as a mount needs to know it. It only reads.
 
 What a power cut leaves is taken as it is, in silence. What no power cut can leave is an alarm: a page that was whole at
 a sync and is not any more, in a block with pages that count; a page that belongs to another block; a checkpoint that
 was complete and cannot be read. Then as much as can be read is used, and whoever mounts is told.
 """
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 
-from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.entries cimport Entries
 from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
     FLAG_LAST,
@@ -28,40 +29,66 @@ from flashfs.engine.pool cimport (
     oob_unpack,
     runs_out,
 )
-from nandimg._nand cimport OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK, PAGE_TORN
+from flashfs.engine.records cimport Records
+from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.trims cimport Trims
+from nandimg._nand cimport CAUSES, OP_COUNT, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK, PAGE_TORN
 
 import time
 
 from flashfs.engine.fsck import admit
 from flashfs.engine.metalog import LoadedCheckpoint, trim_records
+from flashfs.engine.parts import ALARMS_MOST
 from flashfs.errors import CorruptError
 
-ALARMS_MOST = 50  #: lines kept; a chip that fails altogether would have one a page
+cdef enum:
+    STAMPS_MOST = 1 << 29    # bytes of them in memory
+    MISPLACED = -1           # the status of a page that was meant for another block
 
 
 cdef class Scanner:
     """The state that the steps share, and those that read the chip."""
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
+        cdef uint32_t n = ssd.nand.blocks
         self.ssd = ssd
         self.repairs = repairs
         self.figures = {"torn": 0, "pages_found": 0, "undone_moves": 0}
         self.alarms = []
-        self.heads = []
         self.descriptors = []
         self.trim_pages = []
-        self.records = []
         self.meta_blocks = []
         self.gaps = []
-        self.next_page = {}
-        self.whole = {}
-        self.reopened = set()
-        self.torn_in = set()
-        self.stamps = bytearray()
-        self.page = bytearray(ssd.nand.page_bytes)
+        self.marks = <uint8_t*> calloc(n, 1)
+        self.streams = <uint8_t*> calloc(n, 1)
+        self.orders = <uint64_t*> calloc(n, 8)
+        self.next_page = <uint32_t*> calloc(n, 4)
+        self.whole = <uint32_t*> calloc(n, 4)
+        self.stamp_at = <int64_t*> calloc(n if ssd.mapping.scheme_oob else 1, 8)
+        self.page = <uint8_t*> calloc(ssd.nand.page_bytes, 1)
+        if not (self.marks and self.streams and self.orders and self.next_page and self.whole and self.stamp_at
+                and self.page):
+            raise MemoryError
+        self.entries = Entries(ssd.pages_per_block)
+        self.entries.orders = self.orders
+        self.stamps = Records(ssd.mapping.scheme_oob, STAMPS_MOST)
+        self.cut = Trims()
 
     def __dealloc__(self):
-        free(self.entries)
+        free(self.marks)
+        free(self.streams)
+        free(self.orders)
+        free(self.next_page)
+        free(self.whole)
+        free(self.stamp_at)
+        free(self.page)
+
+    cdef int stand_on(self, base) except -1:
+        """The checkpoint that counts, or None."""
+        self.base = base
+        self.based = base is not None
+        self.floor = base.seq if base is not None else 0
+        return 0
 
     def alarm(self, text):
         """Something that no power cut leaves behind."""
@@ -72,41 +99,50 @@ cdef class Scanner:
         """(spare reads, reads, programs, virtual ns, wall s) so far. A step's spare reads depend on nothing, so the
         dies serve them side by side: the step ends with the last."""
         self.ssd.now_ns = max(self.ssd.now_ns, self.latest_ns)
-        cdef uint64_t[4] totals
+        self.figures["torn"] = self.torn
+        cdef uint64_t[OP_COUNT] totals
         cdef int op, cause
-        for op in range(4):
+        for op in range(OP_COUNT):
             totals[op] = 0
-            for cause in range(16):
+            for cause in range(CAUSES):
                 totals[op] += self.ssd.nand.count(op, cause)
         return totals[OP_SPARE], totals[OP_READ], totals[OP_PROGRAM], self.ssd.now_ns, time.perf_counter()
 
     # --- reading
 
-    cdef object full_read(self, uint32_t ppa, Oob* oob):
-        """(status, data) of one page."""
+    cdef int full_read(self, uint32_t ppa, Oob* oob) except -1 nogil:
+        """The status of one page, its data in ``page``."""
         cdef uint8_t status = 0
-        cdef uint8_t[::1] view = self.page
         cdef uint32_t block = ppa // self.ssd.pages_per_block
         cdef int _
         for _ in range(2):  # a page that fails once may read at the second try
             self.ssd.now_ns = self.ssd.nand.read(
-                block, ppa - block * self.ssd.pages_per_block, 1, &view[0], self.ssd.read_oobs, &status,
+                block, ppa - block * self.ssd.pages_per_block, 1, self.page, self.ssd.read_oobs, &status,
                 CAUSE_RECOVERY, self.ssd.now_ns)
             if status != PAGE_TORN:
                 break
         oob_unpack(self.ssd.read_oobs, oob)
-        return status, bytes(self.page)
+        return status
 
-    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1:
+    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1 nogil:
         cdef uint8_t status = 0
+        cdef int64_t end
         cdef int _
         for _ in range(2):
-            self.latest_ns = max(self.latest_ns, self.ssd.nand.read_spare(
-                block, page, 1, self.ssd.read_oobs, &status, CAUSE_RECOVERY, self.ssd.now_ns))
+            end = self.ssd.nand.read_spare(
+                block, page, 1, self.ssd.read_oobs, &status, CAUSE_RECOVERY, self.ssd.now_ns)
+            self.latest_ns = max(self.latest_ns, end)
             if status != PAGE_TORN:
                 break
         oob_unpack(self.ssd.read_oobs, oob)
         return status
+
+    cdef const uint8_t* stamp_of(self, uint32_t ppa) noexcept nogil:
+        """The scheme's OOB bytes of a page that was scanned."""
+        cdef uint32_t block = ppa // self.ssd.pages_per_block
+        if self.ssd.mapping.scheme_oob == 0:
+            return self.page               # nobody looks
+        return self.stamps.at + (self.stamp_at[block] + ppa % self.ssd.pages_per_block) * self.stamps.size
 
     def read_meta(self, uint32_t ppa):
         """The data of a whole checkpoint page, or None."""
@@ -115,8 +151,25 @@ cdef class Scanner:
             return None
         if self.ssd.nand.health(ppa // self.ssd.pages_per_block):
             return None  # a bad block holds nothing that counts
-        status, data = self.full_read(ppa, &oob)
-        return data if status == PAGE_OK and oob.kind == KIND_CHECKPOINT else None
+        if self.full_read(ppa, &oob) != PAGE_OK or oob.kind != KIND_CHECKPOINT:
+            return None
+        return <bytes> self.page[:self.ssd.page_bytes]
+
+    def read_meta_run(self, uint32_t ppa, uint8_t[::1] into not None):
+        """As many bytes of whole checkpoint pages from ``ppa`` on as ``into`` takes; how many it got."""
+        cdef Oob oob
+        cdef uint64_t done = 0, n = into.shape[0], part
+        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.pages_per_block
+        with nogil:
+            while done < n:
+                part = min(n - done, <uint64_t> self.ssd.page_bytes)
+                if (ppa >= pages or self.ssd.nand.health(ppa // self.ssd.pages_per_block)
+                        or self.full_read(ppa, &oob) != PAGE_OK or oob.kind != KIND_CHECKPOINT):
+                    break
+                memcpy(&into[done], self.page, part)
+                done += part
+                ppa += 1
+        return done
 
     def checkpoint_most(self):
         """No checkpoint of this device takes more pages, even if bad blocks tore it into many extents."""
@@ -130,80 +183,105 @@ cdef class Scanner:
         if self.base is None:
             self.ssd.mapping.reset()
             self.ssd.validity.reset()
+            self.ssd.placement.reset()
             for block in range(self.ssd.pool.blocks):
                 self.ssd.pool.state[block] = STATE_FREE
             return
         try:
             self.ssd.mapping.load(self.base.sections)
             self.ssd.validity.load(self.base.sections)
+            self.ssd.placement.load(self.base.sections)
             self.ssd.pool.load(self.base.sections["pool"])
             admit(self.ssd, self.base.blocks(self.ssd.pages_per_block))
         except (KeyError, ValueError, IndexError) as error:
             raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}; "
                                "`flashfs fsck --repair` goes on without it") from None
-        for block, head in enumerate(self.heads):  # blocks opened since are newer than it says
-            if head is not None:
-                self.ssd.pool.order[block] = head[1]
+        for block in range(self.ssd.pool.blocks):  # blocks opened since are newer than it says
+            if self.marks[block] & HEADED:
+                self.ssd.pool.order[block] = self.orders[block]
 
     def headers(self):
-        cdef uint32_t block
+        cdef uint32_t block, n = 0
         self.ssd.sync_image()  # what is read from here on must not be lost with the host
-        for block in range(self.ssd.nand.blocks):
-            head = self.head_of(block) if self.ssd.nand.health(block) == 0 else None
-            self.heads.append(head)
-            if head is not None:
-                self.order = max(self.order, head[1])
-                self.ssd.pool.order[block] = head[1]
-                if head[2] == STREAM_META:
-                    self.meta_blocks.append((head[1], block))
+        with nogil:
+            for block in range(self.ssd.nand.blocks):
+                if self.ssd.nand.health(block) == 0:
+                    n += self.take_head(block)
         self.meta_blocks.sort()
-        return f"{sum(head is not None for head in self.heads)} of {self.ssd.nand.blocks} blocks hold pages"
+        return f"{n} of {self.ssd.nand.blocks} blocks hold pages"
 
-    cdef head_of(self, uint32_t block):
-        """(kind, order, stream, scheme bytes) of a block's first page. Where that cannot be read, though the block had
-        pages at a sync, any later one does: all of them say when the block was opened and for what."""
+    cdef int take_head(self, uint32_t block) except -1 nogil:
+        """What a block's first page says of it; 1, or 0 if it holds none. Where that cannot be read, though the block
+        had pages at a sync, any later one does: all of them say when the block was opened and for what."""
         cdef Oob oob
         cdef uint32_t page = 0, durable = 0
         cdef int status = self.spare_read(block, 0, &oob)
         if status != PAGE_OK:
             durable = self.ssd.nand.synced(block)
         if durable:
-            self.alarm(f"block {block}: its first page was flushed and cannot be read")
+            with gil:
+                self.alarm(f"block {block}: its first page was flushed and cannot be read")
         while status != PAGE_OK:
             page += 1
             if page >= durable:
-                return None
+                return 0
             status = self.spare_read(block, page, &oob)
         if oob.stream >= STREAMS or runs_out(oob.order):
-            raise CorruptError(f"block {block}: its pages say stream {oob.stream}, order {oob.order}")
-        return oob.kind, oob.order, oob.stream, bytes(self.ssd.read_oobs[OOB_ENGINE:self.ssd.oob_bytes])
+            with gil:
+                raise CorruptError(f"block {block}: its pages say stream {oob.stream}, order {oob.order}")
+        self.marks[block] |= HEADED
+        self.streams[block] = oob.stream
+        self.orders[block] = oob.order
+        self.order = max(self.order, oob.order)
+        self.ssd.pool.order[block] = oob.order
+        if oob.stream == STREAM_META:
+            with gil:
+                self.meta_blocks.append((oob.order, block))
+        return 1
 
     def metadata(self):
-        cdef Oob oob
-        cdef uint32_t block, page
         for order, block in self.meta_blocks:
-            for page in range(self.ssd.pages_per_block):
-                status = self.spare_read(block, page, &oob)
-                if status == PAGE_ERASED:
-                    if page < self.ssd.nand.synced(block):
-                        self.gaps.append((block, page))
-                    break
-                if status != PAGE_OK or oob.order != order:
-                    self.figures["torn"] += 1
-                    if page < self.ssd.nand.synced(block):
-                        self.gaps.append((block, page))
-                    continue
-                ppa = block * self.ssd.pages_per_block + page
-                if runs_out(oob.seq):
-                    raise CorruptError(f"PPA {ppa}: kind {oob.kind} with sequence number or id {oob.seq}")
-                if oob.kind == KIND_CHECKPOINT:
-                    self.newest_id = max(self.newest_id, oob.seq)
-                    if oob.flags & FLAG_LAST:
-                        self.descriptors.append((oob.seq, ppa))
-                elif oob.kind == KIND_TRIM:
-                    self.trim_pages.append((oob.seq, ppa))
+            self.read_log(block, order)
         self.descriptors.sort(reverse=True)
         return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
+
+    cdef int read_log(self, uint32_t block, uint64_t order) except -1 nogil:
+        """The spare areas of a metadata block."""
+        cdef Oob oob
+        cdef uint32_t page
+        cdef int status
+        for page in range(self.ssd.pages_per_block):
+            status = self.spare_read(block, page, &oob)
+            if status == PAGE_ERASED:
+                self.log_gap(block, page)
+                break
+            if status != PAGE_OK or oob.order != order:
+                self.torn += 1
+                self.log_gap(block, page)
+                continue
+            self.take_log_page(&oob, block * self.ssd.pages_per_block + page)
+        return 0
+
+    cdef int take_log_page(self, const Oob* oob, uint32_t ppa) except -1 nogil:
+        if runs_out(oob.seq):
+            with gil:
+                raise CorruptError(f"PPA {ppa}: kind {oob.kind} with sequence number or id {oob.seq}")
+        if oob.kind == KIND_CHECKPOINT:
+            self.newest_id = max(self.newest_id, oob.seq)
+            if oob.flags & FLAG_LAST:
+                with gil:
+                    self.descriptors.append((oob.seq, ppa))
+        elif oob.kind == KIND_TRIM:
+            with gil:
+                self.trim_pages.append((oob.seq, ppa))
+        return 0
+
+    cdef int log_gap(self, uint32_t block, uint32_t page) except -1 nogil:
+        """A page of the log that cannot be read."""
+        if page < self.ssd.nand.synced(block):
+            with gil:
+                self.gaps.append((block, page))
+        return 0
 
     def checkpoint(self):
         """The newest that is whole; in a repair, that also fits. An older one may stand in for one that the host's
@@ -211,17 +289,17 @@ cdef class Scanner:
         problems = []
         for _, ppa in self.descriptors:
             try:
-                self.base = LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most())
+                self.stand_on(LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most(),
+                                               self.read_meta_run))
                 if self.repairs:
                     self.load_base()
                 break
             except CorruptError as error:
-                self.base = None
+                self.stand_on(None)
                 problems.append(str(error))
         self.newest_id = max(self.newest_id, self.hint_id)
         if self.base is None:
-            # the first checkpoint is whole before anything is written
-            if any(head is not None and head[2] != STREAM_META for head in self.heads):
+            if self.holds_more_than_log():  # the first checkpoint is whole before anything is written
                 why = problems[0] if problems else "no descriptor is left"
                 self.alarm(f"no checkpoint is of use ({why}): all pages are read and the newest of each LPA counts, so "
                            "trimmed pages may be back")
@@ -236,128 +314,156 @@ cdef class Scanner:
         self.load_base()  # one that is whole and does not fit is no damage: whoever wrote it meant something else
         return f"checkpoint {self.base.identity}"
 
+    def holds_more_than_log(self):
+        """Whether any block has pages that are not metadata."""
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if self.marks[block] & HEADED and self.streams[block] != STREAM_META:
+                return True
+        return False
+
     cdef missing_metadata(self):
         """Pages of the metadata log that were whole at a sync; blocks older than the checkpoint do not count."""
-        since = min(self.heads[block][1] for block in self.base.blocks(self.ssd.pages_per_block)
-                    if self.heads[block] is not None)
+        cdef uint32_t block
+        cdef uint64_t since = <uint64_t> -1
+        for block in self.base.blocks(self.ssd.pages_per_block):
+            if self.marks[block] & HEADED:
+                since = min(since, self.orders[block])
         for block, page in self.gaps:
-            if self.heads[block][1] >= since:
+            if self.orders[block] >= since:
                 self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page of the metadata log cannot be read: "
                            "trims that it held may be undone")
         self.gaps = []
 
     def trims(self):
         cdef Oob oob
-        floor = self.base.seq if self.base is not None else 0
-        lost = 0
+        cdef uint32_t lpas = self.ssd.lpas
         for seq, ppa in sorted(self.trim_pages):
-            if seq <= floor:
+            if seq <= self.floor:
                 continue
-            status, data = self.full_read(ppa, &oob)
-            if status != PAGE_OK or oob.kind != KIND_TRIM:
-                lost += 1
+            if self.full_read(ppa, &oob) != PAGE_OK or oob.kind != KIND_TRIM:
+                self.torn += 1
                 if ppa % self.ssd.pages_per_block < self.ssd.nand.synced(ppa // self.ssd.pages_per_block):
                     self.alarm(f"PPA {ppa}: a page of trims cannot be read: what it trimmed may be back")
                 continue
-            for lpa, n, at in trim_records(data):
+            for lpa, n, at in trim_records(<bytes> self.page[:self.ssd.page_bytes]):
                 if runs_out(at):
                     raise CorruptError(f"PPA {ppa}: a trim with sequence number {at}")
-                if at > floor and lpa < self.ssd.lpas:
-                    self.records.append((at, lpa, min(n, self.ssd.lpas - lpa)))
+                if at > self.floor and lpa < lpas:
+                    self.cut.add(at, lpa, min(n, lpas - lpa))
                     self.seq = max(self.seq, at)
-        self.figures["torn"] += lost
-        self.records.sort()
-        return f"{len(self.records)} records"
+        self.cut.sort()
+        return f"{self.cut.count()} records"
 
     def scan(self):
         """Blocks opened after the checkpoint from their first page, blocks open at it from where they stood."""
+        with nogil:
+            self.scan_all()
+        self.figures["blocks_scanned"] = self.scanned
+        self.figures["pages_found"] = self.entries.count()
+        return f"{self.scanned} blocks, {self.entries.count()} pages"
+
+    cdef int scan_all(self) except -1 nogil:
+        cdef uint64_t order = 0
         cdef uint32_t block
-        order = self.base.order if self.base is not None else 0
-        for block, head in enumerate(self.heads):
+        cdef uint8_t state
+        cdef bint headed
+        if self.based:
+            with gil:
+                order = self.base.order
+        for block in range(self.ssd.nand.blocks):
             state = self.ssd.pool.state[block]
-            known = state == STATE_OPEN or state == STATE_CLOSED
-            if head is not None and (head[2] == STREAM_META or head[1] > order):
+            headed = self.marks[block] & HEADED
+            if headed and (self.streams[block] == STREAM_META or self.orders[block] > order):
                 if state != STATE_FREE:
-                    self.reopened.add(block)
-                if head[2] != STREAM_META:
+                    self.marks[block] |= REOPENED
+                if self.streams[block] != STREAM_META:
                     self.scan_block(block, 0)
-            elif known and head is None and (self.ssd.nand.health(block) or self.ssd.nand.synced(block) == 0):
+            elif (not headed and (state == STATE_OPEN or state == STATE_CLOSED)
+                    and (self.ssd.nand.health(block) or self.ssd.nand.synced(block) == 0)):
                 # erased, or its erase was begun, or marked bad, after all in it had been superseded
-                self.reopened.add(block)
+                self.marks[block] |= REOPENED
             elif state == STATE_OPEN:
                 self.scan_block(block, self.ssd.pool.next_page[block])
-        self.figures["blocks_scanned"] = len(self.next_page)
-        self.figures["pages_found"] = self.n_entries
-        return f"{len(self.next_page)} blocks, {self.n_entries} pages"
+        return 0
 
-    cdef scan_block(self, uint32_t block, uint32_t page):
+    cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil:
         """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
         interrupted may have left its spare area in order and its data not."""
         cdef Oob oob
         cdef int status
-        cdef uint32_t last = NONE
+        cdef uint32_t last = NONE, stamp_bytes = self.ssd.mapping.scheme_oob
         cdef uint32_t per_block = self.ssd.pages_per_block, durable = self.ssd.nand.synced(block)
-        cdef uint64_t order = self.heads[block][1] if self.heads[block] is not None else 0
+        cdef uint64_t order = self.orders[block]
+        if stamp_bytes:
+            self.stamp_at[block] = <int64_t> self.stamps.n - page
+        self.marks[block] |= SCANNED
+        self.scanned += 1
+        self.whole[block] = per_block
         while page < per_block:
             status = self.spare_read(block, page, &oob)
             if status == PAGE_ERASED:
                 break
+            if stamp_bytes:
+                memcpy(self.stamps.add(), self.ssd.read_oobs + OOB_ENGINE, stamp_bytes)
             if status == PAGE_OK and order and oob.order != order:
-                self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
-                status = -1
-            if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas:
-                if runs_out(oob.seq):
-                    raise CorruptError(f"PPA {block * per_block + page}: a page with sequence number {oob.seq}")
-                self.add_entry(&oob, block * per_block + page)
-                last = page
-            elif status == PAGE_OK and oob.kind == KIND_TRANSLATION:
-                self.seq = max(self.seq, oob.seq)
-                if self.base is not None and oob.seq <= self.base.seq and oob.lpa < self.ssd.mapping.translation_ids:
-                    oob.lpa += self.ssd.lpas  # a copy of one that the checkpoint stands on; newer ones do not count
-                    self.add_entry(&oob, block * per_block + page)
-                    last = page
-            elif status != PAGE_OK:
-                self.miss(block, page, durable)
-            page += 1
-        if last != NONE and last == page - 1:
-            status, _ = self.full_read(block * per_block + last, &oob)
+                with gil:
+                    self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
+                status = MISPLACED
             if status != PAGE_OK:
-                self.miss(block, last, durable)
-                if last >= durable:
-                    self.n_entries -= 1  # else it was whole once: its LPA gives EIO, not what it held before
+                self.miss(block, page, durable)
+            elif self.take(&oob, block * per_block + page):
+                last = page
+            page += 1
+        if last != NONE and last == page - 1 and self.full_read(block * per_block + last, &oob) != PAGE_OK:
+            self.miss(block, last, durable)
+            if last >= durable:
+                self.entries.drop_last()  # else it was whole once: its LPA gives EIO, not what it held before
         if page < durable:
             self.missing(block, page)
         self.next_page[block] = page
-        self.whole[block] = min(page, self.whole.get(block, page))
+        self.whole[block] = min(page, self.whole[block])
+        return 0
 
-    cdef miss(self, uint32_t block, uint32_t page, uint32_t durable):
-        self.figures["torn"] += 1
-        self.torn_in.add(block)
-        self.whole[block] = min(page, self.whole.get(block, page))
+    cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil:
+        """A whole page, if it may count: one of an LPA; or a copy of a page of another kind that the checkpoint stands
+        on, for of those newer ones do not count. Its key is its id behind the LPAs."""
+        cdef uint32_t key = oob.lpa
+        if oob.kind == KIND_USER and oob.lpa < self.ssd.lpas:
+            if runs_out(oob.seq):
+                with gil:
+                    raise CorruptError(f"PPA {ppa}: a page with sequence number {oob.seq}")
+        elif oob.kind == KIND_TRANSLATION:
+            self.seq = max(self.seq, oob.seq)
+            if not self.based or oob.seq > self.floor or oob.lpa >= self.ssd.mapping.translation_ids:
+                return False
+            key += self.ssd.lpas
+        else:
+            return False
+        self.entries.add(oob.seq | (<uint64_t> oob.kind << 48) | (<uint64_t> oob.flags << 56), key, ppa)
+        self.seq = max(self.seq, oob.seq)
+        return True
+
+    cdef int forget_scan(self) except -1:
+        """Nothing was scanned."""
+        cdef uint32_t block
+        self.entries.clear()
+        self.stamps.n = 0
+        self.scanned = 0
+        for block in range(self.ssd.nand.blocks):
+            self.marks[block] &= ~(SCANNED | TORN_IN)
+        return 0
+
+    cdef int miss(self, uint32_t block, uint32_t page, uint32_t durable) except -1 nogil:
+        self.torn += 1
+        self.marks[block] |= TORN_IN
+        self.whole[block] = min(page, self.whole[block])
         if page < durable:
             self.missing(block, page)
+        return 0
 
-    cdef missing(self, uint32_t block, uint32_t page):
-        self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page that was flushed cannot be read: "
-                   "its LPA may show an older version")
-
-    cdef int add_entry(self, const Oob* oob, uint32_t ppa) except -1:
-        cdef Entry* entry
-        cdef Entry* grown
-        if self.n_entries == self.room:
-            self.room = max(<uint32_t> 1024, 2 * self.room)
-            grown = <Entry*> realloc(self.entries, self.room * sizeof(Entry))
-            if grown == NULL:
-                raise MemoryError
-            self.entries = grown
-        entry = self.entries + self.n_entries
-        self.n_entries += 1
-        entry.seq = oob.seq
-        entry.order = oob.order
-        entry.lpa = oob.lpa
-        entry.ppa = ppa
-        entry.flags = oob.flags
-        entry.stamp = <uint32_t> len(self.stamps)
-        self.stamps += self.ssd.read_oobs[OOB_ENGINE:OOB_ENGINE + self.ssd.mapping.scheme_oob]
-        self.seq = max(self.seq, oob.seq)
+    cdef int missing(self, uint32_t block, uint32_t page) except -1 nogil:
+        with gil:
+            self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page that was flushed cannot be read: "
+                       "its LPA may show an older version")
         return 0

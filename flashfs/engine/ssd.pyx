@@ -59,6 +59,7 @@ cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
     TRIM_CHUNK = 4096
     REFIT_PAGES = 4096       # written between two looks at what the tables leave of the budget
+    CHECKPOINT_EVERY_MOST = 1 << 27  # pages: bounds the memory of a recovery, and its time (docs/performance.md)
 
 
 @cython.final
@@ -128,7 +129,8 @@ cdef class Ssd(Engine):
         self.meta.plan(saved_bytes)
         self.meta_floor = self.meta.checkpoint_blocks + self.meta.log_blocks_most
         if not self.checkpoint_every:  # checkpoints then cost under half a per cent of all programs
-            self.checkpoint_every = max(256 * self.meta.checkpoint_pages, 2 * self.pages_per_block)
+            self.checkpoint_every = min(CHECKPOINT_EVERY_MOST,
+                                        max(256 * self.meta.checkpoint_pages, 2 * self.pages_per_block))
 
     def shrink_reserve(self, uint32_t most):
         """No more than ``most`` free blocks are kept for cleaning; returns how many are."""
@@ -612,7 +614,8 @@ cdef class Ssd(Engine):
         self.mapping.checkpoint_begins()
         try:
             self.require_agreement()
-            sections = {**self.mapping.save(), **self.validity.save(), "pool": self.pool.save()}
+            sections = {**self.mapping.save(), **self.validity.save(), **self.placement.save(),
+                        "pool": self.pool.save()}
             old = self.meta.write(sections, self.seq, self.mounts, clean)
             self.sync_image()
         except BaseException:
@@ -653,6 +656,11 @@ cdef class Ssd(Engine):
             self.fail(f"no checkpoint was written, because the device does not agree with itself: {why}")
             raise DeviceFailedError(self.failed)
         return 0
+
+    def saved_bytes(self):
+        """Size of a checkpoint's sections."""
+        parts = {**self.mapping.save(), **self.validity.save(), **self.placement.save(), "pool": self.pool.save()}
+        return sum(memoryview(section).nbytes for section in parts.values())
 
     def unchanged_since_clean(self):
         """Whether the device still stands on the clean checkpoint it was mounted from."""

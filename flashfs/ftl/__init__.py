@@ -16,6 +16,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+from flashfs.engine.defaults import PageBitmap
 from flashfs.errors import FlashfsError, UsageError
 from nandimg import Feature
 
@@ -66,7 +67,9 @@ ENGINE_OPTIONS = (
 class Scheme:
     """A published FTL: which of the four parts it replaces, and how to build it.
 
-    ``saved_bytes(geometry)`` is the size of its sections in a checkpoint. ``build(ssd, options)`` returns (mapping,
+    ``saved_bytes(geometry)`` is the most that its mapping's sections take in a checkpoint; ``sections(geometry, options,
+    dram)`` says {section: bytes} of all its parts, if that depends on more, or if its validity is not the engine's bitmap
+    (``dram`` is the budget or None). ``build(ssd, options)`` returns (mapping,
     validity, placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are
     stored with it, such as a table's size. ``scheme_oob`` is what it stamps on a page with its default options; if that
     depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise, and is
@@ -103,6 +106,7 @@ class Scheme:
     scheme_oob: int
     saved_bytes: Callable[[Any], int]
     build: Callable[[Any, dict[str, Any]], tuple[Any, Any, Any, Any]]
+    sections: Callable[[Any, dict[str, Any], int | None], dict[str, int]] | None = None
     options: tuple[Option, ...] = ()
     oob_for: Callable[[dict[str, Any]], int] | None = None
     buffer_bytes: int = BUFFER_BYTES
@@ -125,6 +129,12 @@ class Scheme:
     nvram: Callable[[Any, dict[str, Any]], dict[str, int]] = field(default=lambda geometry, options: {})
     origin: str = "flashfs"
     interpreted: bool = False  # its requests need the interpreter anyway
+
+    def checkpoint_sections(self, geometry: Any, options: dict[str, Any], dram: int | None = None) -> dict[str, int]:
+        """{section: most bytes} of what its parts have saved in a checkpoint. The engine adds the block pool."""
+        if self.sections is not None:
+            return self.sections(geometry, options, dram)
+        return {"mapping": self.saved_bytes(geometry), **PageBitmap.section_bytes(geometry)}
 
     def oob_with(self, options: dict[str, Any]) -> int:
         """Bytes of OOB that it stamps on a page, with those options."""

@@ -155,16 +155,20 @@ BUGS: dict[str, Bug] = {
     "sequence numbers that begin again": Bug("core", after_recovery(restart_sequence)),
     "a recovery that does not compare sequence numbers": Bug(
         "recovery",
-        Patch("flashfs/engine/recovery", "    if a.seq != b.seq:\n        return a.seq < b.seq\n", ""),
+        Patch("flashfs/engine/demand",
+              "    if entry_seq(a) != entry_seq(b):\n        return entry_seq(a) < entry_seq(b)\n", ""),
     ),
     "a recovery that believes a torn last page": Bug(
-        "recovery", Patch("flashfs/engine/scan", "if last != NONE and last == page - 1:", "if False:")
+        "recovery", Patch(
+            "flashfs/engine/scan", "if last != NONE and last == page - 1 and self.full_read", "if False and self.full_read"
+        ),
     ),
     "a recovery that lets the original win over its copy": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "return a.order < b.order", "return a.order > b.order")
+        "recovery", Patch("flashfs/engine/demand", "return order_a < order_b", "return order_a > order_b")
     ),
     "a block with a torn page that is opened again": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "and block not in self.torn_in\n", "\n"), ("slimftl",)
+        "recovery", Patch("flashfs/engine/recovery", "and not self.marks[block] & TORN_IN and", "and"),
+        ("slimftl",),
     ),
     "a flush that leaves the write buffer": Bug(
         "core",
@@ -262,8 +266,8 @@ BUGS: dict[str, Bug] = {
                         "                continue"), ("leaftl", "dftl")
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
-        "leaftl", Patch("flashfs/engine/scan", "self.base is not None and oob.seq <= self.base.seq and oob.lpa <",
-                        "self.base is not None and oob.lpa <"), ("leaftl",)
+        "leaftl", Patch("flashfs/engine/scan", "not self.based or oob.seq > self.floor or oob.lpa", "not self.based or oob.lpa"),
+        ("leaftl",),
     ),
     "a change that leaves its leaf clean": Bug(
         "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "        leaf.clean = False\n        self.written -= 1",
@@ -274,21 +278,21 @@ BUGS: dict[str, Bug] = {
                       "            return False\n        self.cmt.ppa[slot] = ppa\n"), ("dftl",)
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(
-        "dftl", Patch("flashfs/engine/entries", "self.entries_written += self.dirty_of(first, n, self.image)",
+        "dftl", Patch("flashfs/engine/demand", "self.entries_written += self.dirty_of(first, n, self.image)",
                       "self.entries_written += self.dirty_of(first, n // 2, self.image)"), ("dftl",)
     ),
     "a checkpoint without the last dirty entry of the cache": Bug(
-        "dftl", Patch("flashfs/engine/entries", "(numpy.asarray(array, numpy.uint32) for array in self.dirty_entries())",
+        "dftl", Patch("flashfs/engine/demand", "(numpy.asarray(array, numpy.uint32) for array in self.dirty_entries())",
                       "(numpy.asarray(array, numpy.uint32)[:-1] for array in self.dirty_entries())"), ("dftl",)
     ),
     "a trim of a whole translation page that leaves its entries cached": Bug(
-        "dftl", Patch("flashfs/engine/entries", "            self.uncache(lpa, n)\n", ""), ("dftl",)
+        "dftl", Patch("flashfs/engine/demand", "            self.uncache(lpa, n)\n", ""), ("dftl",)
     ),
     "a translation page that is written though the mount has left no mark": Bug(
-        "dftl", Patch("flashfs/engine/entries", "        self.ssd.will_change()\n", ""), ("dftl",)
+        "dftl", Patch("flashfs/engine/demand", "        self.ssd.will_change()\n", ""), ("dftl",)
     ),
     "a pending trim that is forgotten when its page is written": Bug(
-        "dftl", Patch("flashfs/engine/entries",
+        "dftl", Patch("flashfs/engine/demand",
                       "            self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n",
                       "            if self.pending.ppa[at] != NONE:\n"
                       "                self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n"), ("dftl",)

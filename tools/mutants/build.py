@@ -26,7 +26,8 @@ EACH = 2048  #: numbers of one module
 MODULES = tuple(
     f"{name}.pyx" for name in (
         "flashfs/engine/ssd", "flashfs/engine/mover", "flashfs/engine/buffer", "flashfs/engine/cache",
-        "flashfs/engine/ranges", "flashfs/engine/metalog", "flashfs/engine/scan", "flashfs/engine/recovery",
+        "flashfs/engine/ranges", "flashfs/engine/metalog", "flashfs/engine/scan", "flashfs/engine/entries",
+        "flashfs/engine/trims", "flashfs/engine/recovery",
         "flashfs/engine/translation", "flashfs/ftl/leaftl/table_pages", "flashfs/ftl/leaftl/segments",
         "flashfs/ftl/slimftl/mapping", "flashfs/ftl/leaftl/mapping", "nandimg/_chip",
     )

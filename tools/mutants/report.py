@@ -25,12 +25,14 @@ DURABLE: dict[str, str] = {
     "flashfs/engine/buffer.pyx": "find add settle drop clear sort gather gathered survivors _sum",
     "flashfs/engine/metalog.pyx": ALL,
     "flashfs/engine/scan.pyx": ALL,
+    "flashfs/engine/entries.pyx": ALL,
+    "flashfs/engine/trims.pyx": ALL,
     "flashfs/engine/recovery.pyx": ALL,
     "flashfs/engine/translation.pyx": ALL,
     "flashfs/ftl/leaftl/table_pages.pyx": """replace need changes settled load parse plausible rebuild take_witnesses
         load_all evict write_back write_one gather program home_of set_home holds lost saved_leaves take_leaves""",
     "flashfs/ftl/slimftl/mapping.pyx": """set_entry owner_of let_go bind moved confirm unbind stamp recovered
-        blocks_with_pages recovery_conflicts recovery_reopens recovery_ends reset load attach""",
+        blocks_with_pages recovery_conflicts recovery_reopens recovery_ends point_vbt reset load attach""",
     "flashfs/ftl/leaftl/mapping.pyx": """owner_of claimed bind insert_unsorted moved confirm unbind stamp recovered
         relearn recovery_ends reset save load misfit""",
     "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced vouch find_next judge_spare

@@ -9,7 +9,7 @@ import numpy as np
 
 from flashfs.engine import block_map
 from flashfs.engine.defaults import Greedy, PageBitmap
-from flashfs.engine.entries import entry_pages, saved_bytes
+from flashfs.engine.demand import entry_pages, saved_bytes
 from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, spare_blocks, streams_for

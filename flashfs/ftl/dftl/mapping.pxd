@@ -1,11 +1,11 @@
 # DFTL's mapping; see mapping.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from flashfs.engine.entries cimport EntryMapping
+from flashfs.engine.demand cimport DemandMapping
 from flashfs.ftl.dftl.cmt cimport Cmt
 
 
-cdef class CachedMap(EntryMapping):
+cdef class CachedMap(DemandMapping):
     cdef readonly Cmt cmt
     cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
     cdef readonly uint64_t lookups, hits, loads, evictions, dirty_evictions, evicted_entries

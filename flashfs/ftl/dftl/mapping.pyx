@@ -2,11 +2,11 @@
 """DFTL's mapping (A. Gupta et al., DFTL, ASPLOS 2009): a cache of entries over translation pages in flash.
 
 What the paper brings is the cached mapping table (CMT) with its eviction. The pages, their directory, cleaning's
-updates, trims and recovery are those of every demand-paged mapping (flashfs.engine.entries).
+updates, trims and recovery are those of every demand-paged mapping (flashfs.engine.demand).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from flashfs.engine.entries cimport EntryMapping
+from flashfs.engine.demand cimport DemandMapping
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
 from flashfs.ftl.dftl.cmt cimport ENTRY_BYTES, Cmt
@@ -19,7 +19,7 @@ SLOTS_LEAST = 8  #: entries: fewer leave no room for two segments
 BATCH_MOST = 256
 
 
-cdef class CachedMap(EntryMapping):
+cdef class CachedMap(DemandMapping):
     """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit."""
 
     def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share):

@@ -444,6 +444,14 @@ cdef class LearnedMap(Mapping):
         superseded. Only a prediction that is no certainty has to look there."""
         return self.half_erased
 
+    def recovery_steps(self):
+        return (("relearn", "blocks", "learn the pages that are newer than the checkpoint", self.relearn_found),)
+
+    def relearn_found(self):
+        n = self.found.n
+        self.relearn()
+        return f"{n} pages"
+
     def recovery_ends(self):
         """Without a budget, all that is in flash comes into memory too."""
         self.relearn()
@@ -540,20 +548,21 @@ cdef class LearnedMap(Mapping):
         if elsewhere:
             raise ValueError("groups section: groups that are in flash are not those of the section gmd")
 
-    def verify(self):
+    def verify(self, bint whole=True):
         """Of guesses only so much: that they are pages of this chip. ``doubt`` says the rest."""
-        wrong = self.misfit()
+        wrong = self.misfit(whole)
         if wrong and (self.gamma == 0 or not self.in_range):
             raise ValueError(wrong)
 
-    def doubt(self):
+    def doubt(self, bint whole=True):
         """A page that lies about its LPA may have misled whoever overwrote its neighbours."""
-        return self.misfit() if self.gamma else None
+        return self.misfit(whole) if self.gamma else None
 
-    def misfit(self):
+    def misfit(self, bint whole):
         """The first thing that is wrong, or None: each mapped page is live, no two LPAs share one, and no other page is
         live, but for translation pages. Of a guess only so much is asked: that a live page is in reach. Groups that are
-        in flash are read, but not while a recovery may have to find them first; MapLostError if they cannot be."""
+        in flash are read if ``whole``, but not while a recovery may have to find them first; MapLostError if they
+        cannot be."""
         cdef uint32_t first = 0, i, n, ppa, block
         cdef uint64_t mapped = 0, live = 0
         cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
@@ -566,7 +575,7 @@ cdef class LearnedMap(Mapping):
         try:
             while first < self.ssd.lpas:
                 n = min(self.ssd.lpas - first, <uint32_t> PART)
-                if self.recovering and self.table.directory[first // GROUP] == ABSENT:  # PART is a group
+                if (self.recovering or not whole) and self.table.directory[first // GROUP] == ABSENT:  # PART is a group
                     absent = True
                     first += n
                     continue
@@ -772,6 +781,9 @@ cdef class LearnedMap(Mapping):
 
     def check(self):
         return self.table.check() + self.pages.check()
+
+    def problems_in_flash(self):
+        return self.pages.problems_in_flash()
 
 
 cdef bint is_rising(const uint32_t* lpas, uint32_t n) noexcept nogil:

@@ -10,6 +10,7 @@ cdef struct Leaf:
     uint16_t first, n                      # groups of the region
     bint clean                             # it is in flash as it is; else it is here, and goes with the checkpoint
     bint here                              # its groups are in the table
+    bint proved                            # written, or read and checked against validity, since the mount
     uint32_t bytes                         # of their blocks, while it is clean and here
 
 cdef struct Region:
@@ -54,6 +55,7 @@ cdef class TablePages(Pager):
     cdef int rebuild(self, uint32_t region, uint32_t at) except -1 nogil
     cdef int place_witnesses(self, uint32_t first, uint32_t n, const Witness* seen, uint32_t nobody) except -1 nogil
     cdef int forget(self, uint32_t first, uint32_t n) noexcept nogil
+    cdef bint names_live_pages(self, uint32_t first, uint32_t n) except -1 nogil
     cdef uint32_t homes_n(self) noexcept nogil
     cdef int evict(self, uint32_t region, uint32_t at) noexcept nogil
     cdef bint evict_one(self) noexcept nogil

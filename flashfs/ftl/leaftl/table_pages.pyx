@@ -116,7 +116,7 @@ cdef class TablePages(Pager):
         leaf.first = 0
         leaf.n = <uint16_t> self.groups_of(region)
         leaf.clean = False
-        leaf.here = True
+        leaf.here = leaf.proved = True
         leaf.bytes = 0
         return self.insert_leaf(self.regions + region, 0, leaf, NULL)
 
@@ -194,7 +194,7 @@ cdef class TablePages(Pager):
         leaf.first = <uint16_t> first
         leaf.n = <uint16_t> n
         leaf.clean = True
-        leaf.here = True
+        leaf.here = leaf.proved = True
         leaf.bytes = 0
         for i in range(number * REGION + first, number * REGION + end):
             leaf.bytes += self.table.group_bytes(i)
@@ -260,11 +260,33 @@ cdef class TablePages(Pager):
                 self.forget(first, leaf.n)
         if not whole:
             return False
+        if not (leaf.proved or self.strict):
+            if not self.names_live_pages(first, leaf.n):
+                self.forget(first, leaf.n)
+                return False
+            leaf.proved = True
         leaf.here = True
         leaf.bytes = 0
         for i in range(first, first + leaf.n):
             leaf.bytes += self.table.group_bytes(i)
         self.clean_bytes += leaf.bytes
+        return True
+
+    cdef bint names_live_pages(self, uint32_t first, uint32_t n) except -1 nogil:
+        """Whether groups that were written before this mount, and that were just read, say of LPAs that they are where
+        pages live. What is a guess is not asked: whoever reads such a page finds out."""
+        cdef uint32_t[GROUP] lpas
+        cdef uint32_t[GROUP] ppas
+        cdef uint8_t[GROUP] about
+        cdef uint32_t group, i, some
+        for group in range(first, first + n):
+            some = min(<uint32_t> GROUP, self.table.lpas - group * GROUP)
+            for i in range(some):
+                lpas[i] = group * GROUP + i
+            self.table.find_many(lpas, some, ppas, NULL, about)
+            for i in range(some):
+                if ppas[i] != NONE and not about[i] and not self.ssd.validity.is_live(ppas[i]):
+                    return False
         return True
 
     cdef int forget(self, uint32_t first, uint32_t n) noexcept nogil:
@@ -333,6 +355,9 @@ cdef class TablePages(Pager):
                 raise MemoryError
         self.rebuilds += 1
         self.rebuilt = True
+        with gil:
+            self.ssd.alarm(f"the translation page of LPAs {first * GROUP} to {(first + n) * GROUP - 1} cannot be read, or "
+                           "is not what it should be: it is made again, and LPAs that no live page names are holes now")
         try:
             take_witnesses(self.ssd, first * GROUP, n * GROUP, seen, &nobody)
             self.ssd.stopped = IN_TABLE
@@ -606,7 +631,9 @@ cdef class TablePages(Pager):
                 if self.table.directory[i]:
                     raise ValueError(f"group {i}: in the section groups, and in that of leaves")
             self.replace(first // REGION, first % REGION, n, homes)
-            self.evict(first // REGION, <uint32_t> self.leaf_of(first))
+            k = <uint32_t> self.leaf_of(first)
+            self.evict(first // REGION, k)
+            self.regions[first // REGION].leaves[k].proved = False
         self.evictions = 0
 
     def forget_counts(self):
@@ -656,6 +683,25 @@ cdef class TablePages(Pager):
             packed + leaves * (4 + 4 * self.span) + bits + self.capacity,
             allocated + room * (sizeof(Leaf) + 4 * self.span) + self.regions_n * sizeof(Region) + bits + self.capacity,
         )
+
+    def problems_in_flash(self):
+        """Reads every leaf that is in flash alone, and says which are not what they should be. No figure counts it."""
+        cdef uint32_t number, i, first
+        counted = self.loads, self.evictions
+        problems = []
+        for number in range(self.regions_n):
+            for i in range(self.regions[number].n):
+                if self.regions[number].leaves[i].here:
+                    continue
+                if self.load(number, i):
+                    self.evict(number, i)
+                    continue
+                first = number * REGION + self.regions[number].leaves[i].first
+                last = first + self.regions[number].leaves[i].n
+                problems.append(f"the translation page of LPAs {first * GROUP} to {last * GROUP - 1} cannot be read, or "
+                                "is not what it should be")
+        self.loads, self.evictions = counted
+        return problems
 
     def check(self):
         """Leaves follow each other without a gap; a clean one has a home and any other none; what is absent is of a

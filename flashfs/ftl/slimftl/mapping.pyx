@@ -65,7 +65,7 @@ cdef class SlimMapping(Mapping):
     cdef bint place_shared
     cdef uint32_t move_vba                 # the virtual block being cleaned
     cdef dict found                        # recovery: VBA -> blocks with pages of it
-    cdef dict found_in                     # ... and block -> VBA
+    cdef uint32_t* found_in                # ... and of each block the VBA, or NONE
     cdef set found_shared
     cdef bint recovering, from_nothing     # ... without a checkpoint
     cdef set half_erased                   # blocks with a live page that is gone: their erase had begun
@@ -82,10 +82,10 @@ cdef class SlimMapping(Mapping):
         self.table_bytes = (<uint64_t> ssd.lpas * self.entry_bits + 7) // 8
         self.table = <uint8_t*> calloc(self.table_bytes + 8, 1)  # + 8: an entry is read as part of eight bytes
         self.vbt = <uint32_t*> malloc(virtual_blocks * 4)
-        if not (self.table and self.vbt):
+        self.found_in = <uint32_t*> malloc(ssd.nand.blocks * 4)
+        if not (self.table and self.vbt and self.found_in):
             raise MemoryError
         self.found = {}
-        self.found_in = {}
         self.found_shared = set()
         self.reset()
         self.recovering = False
@@ -93,6 +93,7 @@ cdef class SlimMapping(Mapping):
     def __dealloc__(self):
         free(self.table)
         free(self.vbt)
+        free(self.found_in)
 
     # --- the two tables
 
@@ -311,16 +312,18 @@ cdef class SlimMapping(Mapping):
     # --- recovery: the VBT stands as the checkpoint left it until every LPA is settled
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        cdef uint32_t vba, hid = scheme_oob[4]
+        cdef uint32_t vba, hid = scheme_oob[4], block = ppa // self.ssd.nand.pages_per_block
         memcpy(&vba, scheme_oob, 4)
         if (hid == 0 or hid > HIDS or vba >= self.virtual_blocks
                 or (self.vba_of(lpa, hid) != vba) != (scheme_oob[5] == 1)):
             with gil:
                 raise CorruptError(f"PPA {ppa}: LPA {lpa} is stamped with HID {hid} and VBA {vba}: they do not agree")
         self.set_entry(lpa, hid, ppa % self.ssd.nand.pages_per_block)
+        if self.found_in[block] == vba and not scheme_oob[5]:
+            return 0
         with gil:
-            self.found.setdefault(vba, set()).add(ppa // self.ssd.nand.pages_per_block)
-            self.found_in[ppa // self.ssd.nand.pages_per_block] = vba
+            self.found.setdefault(vba, set()).add(block)
+            self.found_in[block] = vba
             if scheme_oob[5] and lpa not in self.found_shared:
                 self.found_shared.add(lpa)
                 self.count_shared(self.vba_of(lpa, hid), 1)
@@ -331,7 +334,7 @@ cdef class SlimMapping(Mapping):
         another virtual block's since."""
         blocks = set(self.found.get(vba, ()))
         base = self.block_of(vba)
-        if base != NONE and self.found_in.get(base, vba) == vba:
+        if base != NONE and (self.found_in[base] == vba or self.found_in[base] == NONE):
             blocks.add(base)
         live = [block for block in blocks if self.ssd.validity.count(block)]
         return sorted(live, key=lambda block: self.ssd.pool.describe(block)["order"])
@@ -354,7 +357,15 @@ cdef class SlimMapping(Mapping):
     def recovery_reopens(self):
         return True
 
+    def recovery_steps(self):
+        return (("vbt", "blocks", "point each virtual block at the block that holds its pages", self.point_vbt),)
+
     def recovery_ends(self):
+        if self.recovering or self.found:
+            self.point_vbt()
+
+    def point_vbt(self):
+        """Of the blocks that were found to hold pages of a virtual block, the one that still does."""
         cdef uint32_t vba, block
         fresh = []
         for vba in range(self.virtual_blocks):
@@ -374,8 +385,12 @@ cdef class SlimMapping(Mapping):
             standing |= {block} - {NONE}
             self.set_block(vba, block)
         self.recovering = False
+        self.forget_found()
+        return f"{len(standing)} of {self.virtual_blocks} have one"
+
+    def forget_found(self):
         self.found = {}
-        self.found_in = {}
+        memset(self.found_in, 0xFF, self.ssd.nand.blocks * 4)
         self.found_shared = set()
 
     # --- the rest of the interface
@@ -390,9 +405,7 @@ cdef class SlimMapping(Mapping):
         self.recovering = True
         self.from_nothing = True
         self.half_erased = set()
-        self.found = {}
-        self.found_in = {}
-        self.found_shared = set()
+        self.forget_found()
 
     def save(self):
         return {
@@ -438,7 +451,7 @@ cdef class SlimMapping(Mapping):
                 raise ValueError(f"VBA {vba} has block {block}, which is {self.ssd.pool.describe(block)['state']}")
         return 0
 
-    def verify(self):
+    def verify(self, bint whole=True):
         """Each block that the VBT names is in use, as the pool has it; each LPA names a live page, and no two name one.
         Where pages were shared, an LPA's place is known only by
         reading OOBs, which then decide. An entry that names a dead page is not left alone: once its virtual block is

@@ -289,7 +289,8 @@ def test_what_may_be_lost_with_it_does_not_read_as_a_hole(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("clean", "all_of_them"), [(True, False), (False, False), (False, True)])
 def test_a_page_that_a_mount_cannot_read(tmp_path: Path, clean: bool, all_of_them: bool) -> None:
     """Its leaf is made of what the live pages say; or, if that is not known yet because the recovery itself has to ask
-    it, the checkpoint that names it is of no use. An alarm says which."""
+    it, the checkpoint that names it is of no use. An alarm says which. A clean mount reads no such page: whoever needs
+    it makes it again, and fsck tells."""
     path, rnd = tmp_path / "image", random.Random(9)
     create(path, SMALL)
     device = Device.open(path, ftl="leaftl", options=OPTIONS)
@@ -308,7 +309,10 @@ def test_a_page_that_a_mount_cannot_read(tmp_path: Path, clean: bool, all_of_the
         spoil(path, ppa)
     with Device.open(path, options=OPTIONS) as device:
         assert any("all pages are read" in alarm for alarm in device.recovery.alarms) == all_of_them
-        assert device.recovery.alarms
+        assert device.recovery.clean is clean
+        assert bool(device.recovery.alarms) is not clean
+        told = [line for line in device.problems() if line.startswith("the translation page of LPAs")]
+        assert bool(told) is clean
         same(device, model)
         assert device.problems() == []
 
