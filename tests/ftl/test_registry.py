@@ -56,7 +56,7 @@ def test_a_family_shares_a_folder(rooms: Path) -> None:
     ("text", "said"),
     [
         ("from flashfs.ftl.broken import mapping", "flashfs/ftl/broken: .*mapping.*`make setup` compiles"),
-        ("from flashfs.ftl.slimftl import SCHEME", "flashfs/ftl/broken: flashfs/ftl/slimftl has a scheme called slimftl"),
+        ("from flashfs.ftl.slimftl import SCHEME", "flashfs/ftl/broken: flashfs/ftl/slimftl has a scheme called slim"),
     ],
 )
 def test_a_folder_that_will_not_do(rooms: Path, text: str, said: str) -> None:
