@@ -1,4 +1,5 @@
-# The door to the engine: what a scheme or a server of somebody else's cimports. What is behind it may move.
+# The door to the engine: what a scheme or a server of somebody else's cimports. What is behind it may move. Whoever
+# needs translation pages cimports flashfs.engine.translation beside it, and is C++ then.
 from flashfs.engine.buffer cimport WriteBuffer
 from flashfs.engine.cache cimport DataCache
 from flashfs.engine.defaults cimport Greedy, PageBitmap, PageTable, Streams
@@ -31,6 +32,5 @@ from flashfs.engine.pool cimport (
 )
 from flashfs.engine.reader cimport Reader
 from flashfs.engine.ssd cimport RUN, Ssd
-from flashfs.engine.translation cimport TranslationPages
 from flashfs.engine.wear cimport WearLevel
 from nandimg._nand cimport Nand

@@ -1,8 +1,7 @@
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flashfs.engine.parts import Mapping, Placement, Validity
+from flashfs.engine.scan import Scanner
 from flashfs.engine.ssd import Ssd
 
 @dataclass(slots=True)
@@ -15,7 +14,6 @@ class Step:
     programs: int = 0
     virtual_us: float = 0.0
     wall_ms: float = 0.0
-    part: str = "engine"
 
 @dataclass(slots=True)
 class Report:
@@ -24,6 +22,7 @@ class Report:
     steps: list[Step] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
     alarms: list[str] = field(default_factory=list)
+
     def summary(self) -> str: ...
 
 class Recovery:
@@ -31,7 +30,17 @@ class Recovery:
     readonly: bool
     report: Report
     work: Any
+
     def __init__(self, ssd: Ssd, readonly: bool = False, repairs: bool = False) -> None: ...
-    parts: dict[str, Mapping | Validity | Placement]
-    def table(self) -> list[tuple[str, str, str, Callable[[], str | None]]]: ...
     def run(self) -> Report: ...
+
+class Worker(Scanner):
+    def __init__(self, ssd: Any, repairs: bool = False) -> None: ...
+    def boot(self) -> Any: ...
+    def resolve(self) -> Any: ...
+    def nvram(self) -> Any: ...
+    def blocks(self) -> Any: ...
+    def keep_in_memory(self) -> Any: ...
+    def commit(self) -> Any: ...
+    @property
+    def clean(self) -> bool: ...

@@ -167,7 +167,8 @@ def _discover() -> None:
         found += [(scheme, room) for scheme in (schemes if isinstance(schemes, tuple) else (schemes,))]
     for scheme, room in sorted(found, key=lambda pair: (pair[0].year, pair[0].name)):
         if scheme.name in SCHEMES:
-            raise FlashfsError(f"flashfs/ftl/{room}: {ROOMS[scheme.name]} has a scheme called {scheme.name} too")
+            other = ROOMS[scheme.name]
+            raise FlashfsError(f"flashfs/ftl/{room}: flashfs/ftl/{other} has a scheme called {scheme.name} too")
         SCHEMES[scheme.name], ROOMS[scheme.name] = scheme, room
 
 

@@ -23,6 +23,7 @@ COMPILED = {
     "mapping.pyi.in": "flashfs/ftl/{name}/mapping.pyi",
     "manual.md.in": "docs/ftl/{name}.md",
     "test.py.in": "tests/ftl/{name}/test_{name}.py",
+    "bugs.toml.in": "tests/ftl/{name}/bugs.toml",
 }
 OF_A_CHECKOUT = ("setup.py", "flashfs/ftl/__init__.py", "flashfs/engine/parts.pxd")
 

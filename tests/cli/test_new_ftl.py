@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,8 @@ def test_a_compiled_one_builds_and_passes(checkout: Path) -> None:
         checkout)  # fmt: skip
     made = files(checkout) - before
     assert "tests/ftl/some_map/golden.json" in made
+    bug, = tomllib.loads((checkout / "tests/ftl/some_map/bugs.toml").read_text())["bug"]
+    assert (checkout / "flashfs/ftl/some_map/mapping.pyx").read_text().count(bug["old"]) == 1
     assert len(made) <= FILES_MOST, made
     assert not before - files(checkout)
 

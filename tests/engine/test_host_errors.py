@@ -10,6 +10,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,7 @@ VARIANTS: dict[str, Callable[[], Rig]] = {
     "leaftl": lambda: Rig("leaftl", {"buffer": "16"}),
     "leaftl-in-flash": lambda: Rig("leaftl", {"buffer": "8", "gamma": "3", "table_bytes": "1"}),
 }
+VARIANTS |= {name: partial(Rig, name, {"buffer": "8"}) for name in SCHEMES if name not in VARIANTS}
 
 
 def strike(rig: Rig, request: Callable[[Rig], None], n: int, code: int, sticky: bool) -> bool:
