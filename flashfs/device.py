@@ -169,12 +169,12 @@ class Device:
         if need > image.header.geometry.oob_bytes:
             have = image.header.geometry.oob_bytes
             raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")
-        asked = {"features": (*FEATURES, *of.features), "nvram": of.nvram(image.header.geometry, options)}
-        image.chip.plan_regions(image.bound(name, {}, need, **asked).layout)
+        features, nvram = (*FEATURES, *of.features), of.nvram(image.header.geometry, options)
+        image.chip.plan_regions(image.bound(name, {}, need, features, nvram).layout)
         trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False), dram=settings.get("dram"))
         check_dram(trial, settings.get("dram"), name)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
-        image.bind(name, fixed, need, **asked)
+        image.bind(name, fixed, need, features, nvram)
 
     @staticmethod
     def _bound(
@@ -422,9 +422,9 @@ def check_trust(path: str | Path | None, name: str) -> None:
 
 
 def upgrade(path: str | Path) -> nandimg.Upgrade:
-    """Make an image one of the newest format version, with the features that engine and scheme give to new ones; nothing
-    but its header changes. A scheme that nobody registered is not asked. ImageError for what is no usable image, is in
-    use, or is newer than this program."""
+    """Make an image one of the newest format version, with the features that engine and scheme give to new ones;
+    nothing but its header changes. A scheme that nobody registered is not asked. ImageError for what is no usable
+    image, is in use, or is newer than this program."""
     image = nandimg.open_image(path)
     try:
         name = image.header.ftl

@@ -37,15 +37,6 @@ import os
 
 from nandimg.errors import NandError
 
-
-def places_of(regions):
-    """{name: (offset in the NVRAM, bytes)}: one after another, each on a page of its own."""
-    out, at = {}, 0
-    for region in regions:
-        out[region.name] = (at, region.bytes)
-        at = -(-(at + region.bytes) // NVRAM_PAGE) * NVRAM_PAGE
-    return out
-
 cdef extern from "crc32c.h" nogil:
     void crc32c_setup()
     uint32_t crc32c(uint32_t seed, const void* data, size_t n)
@@ -115,6 +106,15 @@ cdef enum:
     RULE_READONLY = 4
     RULE_NVRAM = 5
     RULE_WORDS = 6
+
+
+def places_of(regions):
+    """{name: (offset in the NVRAM, bytes)}: one after another, each on a page of its own."""
+    out, at = {}, 0
+    for region in regions:
+        out[region.name] = (at, region.bytes)
+        at = -(-(at + region.bytes) // NVRAM_PAGE) * NVRAM_PAGE
+    return out
 
 
 def checksum(const uint8_t[::1] data not None, uint32_t seed=0):

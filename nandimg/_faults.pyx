@@ -1,8 +1,8 @@
 """Faults stand in front of the chip: an engine cannot tell a FaultyNand from a Chip until it hurts.
 
 A life is the time between two power-ups. Operations that change the flash (each page of a program, each erase) or
-the boot area are counted from 1 in each life, as are stores to the NVRAM of more than one word, and a Cut ends a life at
-one of them. A store of one word is whole or not done, and counts as nothing: a Cut may take it back.
+the boot area are counted from 1 in each life, as are stores to the NVRAM of more than one word, and a Cut ends a life
+at one of them. A store of one word is whole or not done, and counts as nothing: a Cut may take it back.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -52,9 +52,9 @@ class Cut:
     (oob-only), or all is gone and what is programmed on it reads once and is lost then (unstable).
 
     ``words``: of the 8-byte words stored in the NVRAM since the last flash operation began (what operation ``at``
-    stores among them, if that is what it does) the first so many are kept, none of the others. None: all of them, and of
-    operation ``at`` what the shape says, half of it if that means nothing. A program or an erase that has begun, or was
-    done, came behind them: they are kept then.
+    stores among them, if that is what it does) the first so many are kept, none of the others. None: all of them, and
+    of operation ``at`` what the shape says, half of it if that means nothing. A program or an erase that has begun, or
+    was done, came behind them: they are kept then.
     """
 
     at: int

@@ -373,8 +373,8 @@ cdef class HostCalls(NandFilter):
 
 
 cdef class NvramLoss(NandFilter):
-    """The host dies: of each NVRAM_PAGE bytes of the NVRAM that were stored to since the last durable sync, its disk has
-    what they were then or what they are now. For chips in memory too, of either backend."""
+    """The host dies: of each NVRAM_PAGE bytes of the NVRAM that were stored to since the last durable sync, its disk
+    has what they were then or what they are now. For chips in memory too, of either backend."""
     cdef bytes durable
 
     def __init__(self, Nand inner not None):

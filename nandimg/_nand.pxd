@@ -68,7 +68,8 @@ cdef class Nand:
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil
     cdef int announce(self, uint32_t pages) except -1 nogil
     cdef int retire(self, uint32_t block) except -1 nogil
-    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil
+    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
+                             int64_t t_ns) except -1 nogil
     cdef int64_t nvram_pair(self, uint64_t first, uint64_t word, uint64_t second, uint64_t other, int cause,
                             int64_t t_ns) except -1 nogil
     cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil

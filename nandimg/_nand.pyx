@@ -74,8 +74,8 @@ cdef class Nand:
         with gil:
             raise NotImplementedError
 
-    # The NVRAM. Offsets are from its start; ``region`` tells where one of its regions lies. What is stored there survives
-    # the power and the death of the process at once, and the death of the host from the next durable sync on.
+    # The NVRAM. Offsets are from its start; ``region`` tells where one of its regions lies. What is stored there
+    # survives the power and the death of the process at once, and the death of the host from the next durable sync on.
 
     cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
                              int64_t t_ns) except -1 nogil:
@@ -100,7 +100,7 @@ cdef class Nand:
         return t_ns
 
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
-        """Where those ``n`` bytes are in memory, until the chip is closed: to be read there. ``charge_load`` charges."""
+        """Where those ``n`` bytes are in memory, until the chip is closed; ``charge_load`` charges for reading them."""
         with gil:
             raise NotImplementedError
 

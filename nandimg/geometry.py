@@ -21,8 +21,8 @@ class Geometry:
 
     Times are in nanoseconds: ``read_ns``, ``program_ns`` and ``erase_ns`` occupy the die, ``transfer_ns`` is one
     page over the channel, ``spare_ns`` reads one spare area (die only); ``nvram_read_ns`` and ``nvram_write_ns`` are
-    those of a line of 64 bytes of the NVRAM. ``lpas`` is what the host sees, in pages. ``nvram_bytes`` is all NVRAM that
-    the chip has; a scheme that asks for some when it is bound adds to it.
+    those of a line of 64 bytes of the NVRAM. ``lpas`` is what the host sees, in pages. ``nvram_bytes`` is all NVRAM
+    that the chip has; a scheme that asks for some when it is bound adds to it.
 
     ``paired_pages`` d > 0: cells hold two bits, and d pages in order are lower pages, the next d their upper ones, and
     so on. A program of an upper page that the power interrupts takes its lower page along.

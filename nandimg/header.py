@@ -305,9 +305,9 @@ def read_header(fd: int, path: Path) -> tuple[Header, int]:
     if not found:
         raise problem or ImageError(f"{path}: no header")
     best = max(found, key=lambda one: one[0].generation)
-    for generation, error in newer:
+    for generation, why in newer:
         if generation > best[0].generation:
-            raise error
+            raise why
     return best
 
 

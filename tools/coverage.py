@@ -56,8 +56,12 @@ PATHS: dict[str, tuple[str, ...]] = {
         "recovery_erased", "recovery_exact", "recovery_reopens", "recovery_ends", "point_vbt", "reset", "load",
     ),
     "nandimg/image.py": (
-        "_unpack", "_read_header", "_reserve", "_lock", "_holder", "_open_fd", "inspect", "bind", "open_image",
+        "_reserve", "_lock", "_holder", "_open_fd", "inspect", "bound", "bind", "upgrade", "open_image",
     ),
+    "nandimg/header.py": (
+        "unpack", "_options", "_features", "_regions", "read_header", "write_header", "mend_copies", "refuse_unknown",
+    ),
+    "flashfs/engine/battery.pyx": (EVERYTHING,),
 }  # fmt: skip
 
 #: campaigns, scaled down: what follows `flashfs crash`

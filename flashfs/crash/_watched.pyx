@@ -34,7 +34,7 @@ cdef class WatchedNand(FaultyNand):
         self.watcher = watcher
 
     def inherit(self, FaultyNand other not None):
-        """What a cut of ``other`` left beside its chip is left here too: erases that did not hold; and what it stored."""
+        """What a cut of ``other`` left beside its chip is left here too: erases that did not hold, NVRAM stores."""
         self.unstable = {block: set(pages) for block, pages in other.unstable.items()}
         self.any_unstable = other.any_unstable
 

@@ -75,7 +75,7 @@ class Rack:
     def _make(mold: Mold) -> Chip:
         geometry, oob_bytes, nvram = mold
         image = memory_image(geometry)
-        image.bind("crash", {}, oob_bytes, nvram=dict(nvram))  # the layout depends on the OOB that is kept, not on the name
+        image.bind("crash", {}, oob_bytes, nvram=dict(nvram))  # the layout does not depend on the name
         return image.chip
 
 

@@ -1,18 +1,18 @@
 """What a battery keeps: an array of 64-bit words in a region of the NVRAM that proves itself.
 
-A scheme with a battery-backed cache keeps the cache here continuously, because a killed process has no time to save it.
-After a power cut, and after the death of the process, the words are what they were; after the death of the host some
-pages of the region may be what they were at the last sync, and what is there may be a mixture that never was. ``proves``
-tells the two apart: the region's head holds the sum over all words of a hash of the word's number and value, kept up
-with each word that is stored.
+A scheme with a battery-backed cache keeps the cache here continuously, because a killed process has no time to save
+it. After a power cut, and after the death of the process, the words are what they were; after the death of the host
+some pages of the region may be what they were at the last sync, and what is there may be a mixture that never was.
+``proves`` tells the two apart: the region's head holds the sum over all words of a hash of the word's number and
+value, kept up with each word that is stored.
 
 Two sums are kept, used in turn: that of the words as they are, and that of what they are about to be. ``put`` stores
 the new sum first, then the word, so whatever prefix of these stores a cut leaves, the words have one of the two sums. A
 single sum, stored behind the word, would disprove sound words whenever the cut fell between the two.
 
-What is proved is that the words are all of one moment since the last durable sync: of the end, or of the last moment but
-one word, if the host did not die. After its death the moment may be an earlier one: keep a word that only rises, such as
-a sequence number, and compare it with what flash holds.
+What is proved is that the words are all of one moment since the last durable sync: of the end, or of the last moment
+but one word, if the host did not die. After its death the moment may be an earlier one: keep a word that only rises,
+such as a sequence number, and compare it with what flash holds.
 """
 from libc.stdint cimport int64_t, uint64_t
 

@@ -122,6 +122,18 @@ def test_all_operations_are_cut_in_all_shapes(ftl: str) -> None:
 
 
 @ALL
+def test_stores_to_the_nvram_are_cut_behind_any_word(ftl: str) -> None:
+    base = Case(ftl, "w0+3 w3.2+1 f w1+2 t1 w4+5 f w0", "tiny-16", options=(("buffer", 4),), plp=True)
+    runs = [(case, why) for case, why in forked(base, rare=True) if case.cuts and case.cuts[0].words is not None]
+    assert len(runs) > 10
+    assert len({case.cuts[0].words for case, _ in runs}) > 5
+    for case, why in runs:
+        outcome = run_case(Case.parse(case.line()))
+        assert (outcome.failure.why if outcome.failure else None) == why is None
+        assert outcome.cuts_hit == 1
+
+
+@ALL
 def test_the_cuts_are_distinct_and_the_parts_do_not_meet(ftl: str) -> None:
     bases = [tiers.sweep_base(ftl, part, unit) for part in range(8) for unit in range(40)]
     assert len(set(bases)) == len(bases)

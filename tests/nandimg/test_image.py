@@ -115,7 +115,7 @@ def test_both_copies_wrong_names_the_field(path: Path, at: int, data: bytes, sai
     [
         (88, b"\x03a.b", "feature 0: kind is 3"),
         (88, b"\x02A", "feature 'A'"),
-        (92, b"other".ljust(16, b"\0") + struct.pack("<Q", 1 << 20), "the NVRAM regions take 1048576 bytes: nvram_bytes is"),
+        (92, b"other".ljust(16, b"\0") + struct.pack("<Q", 1 << 20), "the NVRAM regions take 1048576 bytes: nvram"),
         (92, b"other".ljust(16, b"\0") + struct.pack("<Q", 0), "NVRAM region other: 0 bytes"),
         (92, (b"other".ljust(16, b"\0") + struct.pack("<Q", 8)) * 2, "two NVRAM regions have one name"),
     ],

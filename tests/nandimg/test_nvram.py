@@ -1,4 +1,4 @@
-"""The NVRAM: regions by name, stores in words, their clock and their causes; what a power cut and a host's death keep."""
+"""The NVRAM: regions by name, stores in words, their clock and causes; what a power cut and a host's death keep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nandimg
-from nandimg import PRESETS, Cut, FaultyNand, Geometry, ImageError, NandError, PowerCut, Region, memory_image, open_image
+from nandimg import (
+    PRESETS,
+    Cut,
+    FaultyNand,
+    Geometry,
+    ImageError,
+    NandError,
+    PowerCut,
+    Region,
+    memory_image,
+    open_image,
+)
 from nandimg._menu import NvramLoss
 
 GEOMETRY = replace(PRESETS["tiny-8"].geometry, nvram_bytes=1000)
@@ -135,7 +146,7 @@ STORES = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 12)), min_size=1,
 
 
 @settings(max_examples=150, deadline=None)
-@given(before=STORES, after=STORES, program=st.booleans(), share=st.floats(0, 1), shape=st.sampled_from(("before", "prefix")))
+@given(STORES, STORES, st.booleans(), st.floats(0, 1), st.sampled_from(("before", "prefix")))
 def test_a_power_cut_keeps_any_prefix_of_the_words_since_the_last_flash_operation(
     before: list[tuple[int, int]], after: list[tuple[int, int]], program: bool, share: float, shape: str
 ) -> None:
@@ -232,7 +243,8 @@ def test_a_killed_process_leaves_a_prefix_of_its_words(tmp_path: Path) -> None:
     image.bind("some", {}, 24, nvram={"cache": 1 << 22})
     image.close()
     for n in range(5):
-        process = subprocess.Popen([sys.executable, "-c", STORE_FOR_EVER, str(tmp_path / "chip")], stdout=subprocess.PIPE)
+        command = [sys.executable, "-c", STORE_FOR_EVER, str(tmp_path / "chip")]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         time.sleep(0.02 + 0.013 * n)
         os.kill(process.pid, signal.SIGKILL)

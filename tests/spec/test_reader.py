@@ -288,7 +288,7 @@ def test_refusals(tmp_path: Path) -> None:
     path.write_bytes(good[:100] + b"!" + good[101:])
     assert reader.Image(path).header == reader.Image(_again(path, good)).header
     for broken in (
-        good[:8] + b"\2" + good[9:4104] + b"\2" + good[4105:],
+        good[:8] + b"\3" + good[9:4104] + b"\3" + good[4105:],
         good[:100] + b"!" + good[101:4196] + b"!" + good[4197:],
         good[: 16 * 4096],
         good[:12288] + b"\1" + good[12289:],
