@@ -1,5 +1,7 @@
 from typing import Any
 
+from _typeshed import WriteableBuffer
+
 class Scanner:
     figures: dict[str, int]
     alarms: list[str]
@@ -16,5 +18,7 @@ class Scanner:
     def scan(self) -> Any: ...
     @property
     def repairs(self) -> bool: ...
+    def read_meta_run(self, ppa: int, into: WriteableBuffer) -> Any: ...
+    def holds_more_than_log(self) -> Any: ...
 
 ALARMS_MOST: int

@@ -166,7 +166,7 @@ BUGS: dict[str, Bug] = {
     "sequence numbers that begin again": Bug("core", after_recovery(restart_sequence)),
     "a recovery that does not compare sequence numbers": Bug(
         "recovery",
-        Patch("flashfs/engine/demand",
+        Patch("flashfs/engine/entries",
               "    if entry_seq(a) != entry_seq(b):\n        return entry_seq(a) < entry_seq(b)\n", ""),
     ),
     "a recovery that believes a torn last page": Bug(
@@ -175,7 +175,7 @@ BUGS: dict[str, Bug] = {
         ),
     ),
     "a recovery that lets the original win over its copy": Bug(
-        "recovery", Patch("flashfs/engine/demand", "return order_a < order_b", "return order_a > order_b")
+        "recovery", Patch("flashfs/engine/entries", "return order_a < order_b", "return order_a > order_b")
     ),
     "a block with a torn page that is opened again": Bug(
         "recovery", Patch("flashfs/engine/recovery", "and not self.marks[block] & TORN_IN and", "and"),

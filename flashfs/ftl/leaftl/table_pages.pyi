@@ -1,7 +1,7 @@
 from typing import Any
 
 from flashfs.engine.parts import Engine
-from flashfs.engine.translation import TranslationPages
+from flashfs.engine.translation import Directory, TranslationPages
 from flashfs.ftl.leaftl.segments import SegmentTable
 
 MAGIC: bytes
@@ -47,3 +47,7 @@ class TablePages:
     def check(self) -> list[str]: ...
     @property
     def leaves_n(self) -> int: ...
+    def problems_in_flash(self) -> Any: ...
+
+class LeafDirectory(Directory):
+    def __init__(self, pages: TablePages) -> None: ...
