@@ -44,6 +44,7 @@ def geometry_of(gib: int) -> Any:
 def written(gib: int, ftl: str, since: int, empty: bool, seed: int) -> Any:
     """A device with about ``since`` pages programmed since its last checkpoint (0: as many as it lets come)."""
     import numpy as np
+
     from flashfs.device import Device
 
     geometry = geometry_of(gib)

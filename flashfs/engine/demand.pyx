@@ -13,9 +13,9 @@ the pages as it is. So what a recovery starts from is exact, and it adds what wa
 
 A scheme brings the cache: what it holds, what leaves it when, and five answers about it.
 """
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from flashfs.engine.parts cimport FOREIGN, IN_TABLE, LIVE, Engine, Mapping
 from flashfs.engine.pending cimport PendingEntries
@@ -185,11 +185,11 @@ cdef class DemandMapping(Mapping):
 
     cdef int put_pending(self, uint32_t page) except -1 nogil:
         """The page's pending entries, into ``image``: those whose move turned out to be another LPA's do not count."""
-        cdef uint32_t first = page * self.per_page, end = first + self.entries_of(page)
+        cdef uint32_t first = page * self.per_page, end = first + self.entries_of(page), was
         cdef uint64_t at = self.pending.first_from(first)
         while at < self.pending.n and self.pending.lpa[at] < end:
-            if self.pending.expected[at] != UNSEEN and self.pending.expected[at] != self.image[self.pending.lpa[at]
-                                                                                              - first]:
+            was = self.image[self.pending.lpa[at] - first]
+            if self.pending.expected[at] != UNSEEN and self.pending.expected[at] != was:
                 self.disown(at)
                 at = self.pending.first_from(first)
                 continue
@@ -453,7 +453,7 @@ cdef class DemandMapping(Mapping):
         return self.drain(self.pending_most, DRAINED)
 
     cdef int drain(self, uint64_t most, uint32_t pages) except -1 nogil:
-        """Write back pages of pending entries, those of the highest LPAs first, until no more than ``most`` are left."""
+        """Write back pages of pending entries, those of the highest LPAs first, until ``most`` are left or fewer."""
         while self.pending.n > most and pages:
             self.write_back(self.page_of(self.pending.lpa[self.pending.n - 1]))
             pages -= 1

@@ -182,8 +182,8 @@ cdef class Mover:
         return 0
 
     cdef bint is_late(self, uint32_t block, uint32_t i, int cause) except -1 nogil:
-        """Whether page ``i`` was superseded, and its owner had not noticed: it needs no move. One that did not come back
-        whole is read a second time first."""
+        """Whether page ``i`` was superseded, and its owner had not noticed: it needs no move. One that did not come
+        back whole is read a second time first."""
         cdef uint64_t at = <uint64_t> i * self.page_bytes
         if self.status[i] != PAGE_OK:
             self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.with_data else <uint8_t*> NULL,

@@ -144,7 +144,8 @@ cdef class Mapping(Owner):
     A mapping that keeps parts of itself in flash has translation pages (translation.pyx). To a recovery, page
     ``id`` is LPA ``lpas + id``: ``locate`` and ``recovered`` are asked for those too, before any other."""
 
-    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil:
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
+                          int64_t* ready) except? 0xFFFFFFFF nogil:
         """The host is about to read, or is ``writing``, these LPAs. Returns how many of them, from the first on, are at
         hand until the next ``prepare``, 1 at least: ``lookup`` reads nothing for those, and ``bind`` nothing that may
         write. ``ready`` says when each may begin, and
@@ -170,8 +171,8 @@ cdef class Mapping(Owner):
         return self.lookup(lpas, n, ppas)
 
     cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
-        """Whether the page read at ``ppa``, whose OOB says it is LPA ``said``'s, is what ``lpa`` is to read. A page that
-        several LPAs share says only one of them."""
+        """Whether the page read at ``ppa``, whose OOB says it is LPA ``said``'s, is what ``lpa`` is to read. A page
+        that several LPAs share says only one of them."""
         return said == lpa
 
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:

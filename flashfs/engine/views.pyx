@@ -38,8 +38,8 @@ cdef class Views:
         cdef uint32_t page_bytes = self.ssd.page_bytes, n = <uint32_t> (size // page_bytes), i = 0, run, block
         cdef int64_t end = t_ns
         self.pieces_n = 0
-        if (self.chip is None or self.ssd.mapping.demand or offset % page_bytes or size % page_bytes or n > RUN or self.ssd.buffer.held
-                or self.ssd.cache.slots):
+        if (self.chip is None or self.ssd.mapping.demand or offset % page_bytes or size % page_bytes or n > RUN
+                or self.ssd.buffer.held or self.ssd.cache.slots):
             return t_ns
         for i in range(n):
             lpas[i] = <uint32_t> (offset // page_bytes + i)

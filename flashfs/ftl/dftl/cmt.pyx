@@ -212,7 +212,7 @@ cdef class Cmt:
             problems.append(f"CMT: {self.dirty_n} dirty entries counted, others there")
         protected = sum(entry["segment"] == "protected" for entry in listed)
         if protected != self.protected_n or protected > self.protected_most:
-            problems.append(f"CMT: {protected} protected entries, {self.protected_n} counted, {self.protected_most} fit")
+            problems.append(f"CMT: {protected} protected entries, {self.protected_n} counted of {self.protected_most}")
         for bucket in range(<uint32_t> 1 << self.bucket_bits):
             slot = self.buckets[bucket]
             while slot != NONE and n <= self.used:

@@ -65,8 +65,8 @@ cdef class CachedMap(DemandMapping):
         return n
 
     cdef bint could_make_slot(self) except -1 nogil:
-        """As ``make_slot``, for a read. If the image takes no more, or is not to be changed, the read goes past the cache:
-        what can be read must not fail for what cannot be written."""
+        """As ``make_slot``, for a read. If the image takes no more, or is not to be changed, the read goes past the
+        cache: what can be read must not fail for what cannot be written."""
         if not self.cmt.is_dirty(self.cmt.victim()):
             self.make_slot()
             return True
@@ -80,8 +80,8 @@ cdef class CachedMap(DemandMapping):
         return True
 
     cdef int make_slot(self) except -1 nogil:
-        """A free slot of the CMT; the map's clock goes on to when there is one. A dirty entry takes all dirty ones of its translation page with
-        it to flash (batch update, 3.4 of the paper); they stay, clean."""
+        """A free slot of the CMT; the map's clock goes on to when there is one. A dirty entry takes all dirty ones of
+        its translation page with it to flash (batch update, 3.4 of the paper); they stay, clean."""
         cdef uint32_t slot
         cdef uint64_t entries
         while self.cmt.used == self.cmt.slots:

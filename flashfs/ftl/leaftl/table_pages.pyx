@@ -356,8 +356,9 @@ cdef class TablePages(Pager):
         self.rebuilds += 1
         self.rebuilt = True
         with gil:
-            self.ssd.alarm(f"the translation page of LPAs {first * GROUP} to {(first + n) * GROUP - 1} cannot be read, or "
-                           "is not what it should be: it is made again, and LPAs that no live page names are holes now")
+            self.ssd.alarm(f"the translation page of LPAs {first * GROUP} to {(first + n) * GROUP - 1} cannot be read, "
+                           "or is not what it should be: it is made again, and LPAs that no live page names are "
+                           "holes now")
         try:
             take_witnesses(self.ssd, first * GROUP, n * GROUP, seen, &nobody)
             self.ssd.stopped = IN_TABLE
@@ -698,8 +699,8 @@ cdef class TablePages(Pager):
                     continue
                 first = number * REGION + self.regions[number].leaves[i].first
                 last = first + self.regions[number].leaves[i].n
-                problems.append(f"the translation page of LPAs {first * GROUP} to {last * GROUP - 1} cannot be read, or "
-                                "is not what it should be")
+                problems.append(f"the translation page of LPAs {first * GROUP} to {last * GROUP - 1} cannot be read, "
+                                "or is not what it should be")
         self.loads, self.evictions = counted
         return problems
 
