@@ -171,7 +171,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that believes a torn last page": Bug(
         "recovery", Patch(
-            "flashfs/engine/scan", "if last != NONE and last == page - 1 and self.full_read", "if False and self.full_read"
+            "flashfs/engine/scan", "if last != NONE and last == page - 1 and self.full_read",
+            "if False and self.full_read"
         ),
     ),
     "a recovery that lets the original win over its copy": Bug(
@@ -242,11 +243,14 @@ BUGS: dict[str, Bug] = {
                         "        self.ssd.validity.dead(&ppa, 1)\n        return 0"), ("leaftl", "dftl")
     ),
     "a superseded translation page that is lost when it moves": Bug(
-        "leaftl", Patch("flashfs/engine/translation", "                self.kept.insert(news[i])\n                continue",
-                        "                continue"), ("leaftl", "dftl")
+        "leaftl",
+        Patch("flashfs/engine/translation", "                self.kept.insert(news[i])\n                continue",
+              "                continue"),
+        ("leaftl", "dftl")
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
-        "leaftl", Patch("flashfs/engine/scan", "not self.based or oob.seq > self.floor or oob.lpa", "not self.based or oob.lpa"),
+        "leaftl",
+        Patch("flashfs/engine/scan", "not self.based or oob.seq > self.floor or oob.lpa", "not self.based or oob.lpa"),
         ("leaftl", "dftl"),
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(

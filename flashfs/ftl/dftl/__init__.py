@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-import numpy as np
-
 from flashfs.engine import block_map
 from flashfs.engine.defaults import Greedy, PageBitmap
 from flashfs.engine.demand import entry_pages, saved_bytes
@@ -36,8 +34,8 @@ def require_room(ssd: Any, pages: int, who: str) -> None:
     need = -(-2 * pages // ssd.nand.pages_per_block) + 2
     spare = spare_blocks(ssd)
     if spare < need:
-        raise BindError(f"{who}: translation pages may take {need} blocks, and {spare} are to spare; a larger --op or a "
-                        "smaller --size would do")  # fmt: skip
+        raise BindError(f"{who}: translation pages may take {need} blocks, and {spare} are to spare; a larger --op or "
+                        "a smaller --size would do")  # fmt: skip
 
 
 def _describe_translation(number: int, raw: bytes) -> dict[str, Any]:
@@ -101,8 +99,8 @@ SCHEME = Scheme(
     build=_build,
     options=(
         STRIPE,
-        Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} an entry; 0: what --dram leaves, or an "
-               f"entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40),
+        Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} an entry; 0: what --dram leaves, or "
+               f"an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40),
         Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99),
     ),
     describe_translation=_describe_translation,

@@ -13,8 +13,8 @@ import pytest
 from slru import SegmentedLru
 
 from flashfs.device import Device
-from flashfs.errors import BindError
 from flashfs.engine import block_map
+from flashfs.errors import BindError
 from flashfs.ftl.dftl.cmt import Cmt
 from nandimg import PRESETS, Geometry
 
