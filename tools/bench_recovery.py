@@ -1,8 +1,8 @@
 """How long a recovery takes, and how much memory: by the size of the device and the pages written since its checkpoint.
 
 Each device is of the `meta` backend and lives in memory. It is written at random (single pages, uniform), its
-controller is dropped as by a power cut, and a new one recovers from the chip. `--before TREE` does the same with another built
-tree, taking turns, so that a comparison is of one run.
+controller is dropped as by a power cut, and a new one recovers from the chip. `--before TREE` does the same with
+another built tree, taking turns, so that a comparison is of one run.
 
     python tools/bench_recovery.py                      # 16, 64 and 256 GiB
     python tools/bench_recovery.py --sizes 2048 --since 134217728 --empty
