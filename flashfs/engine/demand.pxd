@@ -57,5 +57,6 @@ cdef class DemandMapping(Mapping):
     cdef int set_home(self, uint32_t page, uint32_t ppa) except -1 nogil
     cdef int rebuild(self, uint32_t page) except -1 nogil
     cdef int drain(self, uint64_t most, uint32_t pages) except -1 nogil
+    cdef uint64_t require_live(self, uint64_t* seen, uint64_t pages) except? 0xFFFFFFFFFFFFFFFF
     cdef int look(self, uint32_t page) except -1 nogil
     cdef uint32_t homes_n(self) noexcept nogil

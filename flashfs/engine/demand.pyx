@@ -622,11 +622,42 @@ cdef class DemandMapping(Mapping):
             at += size
 
     def verify(self, bint whole=True):
-        """Each translation page that the directory names is live. What the pages say is not read for this, not even
-        by a recovery: it is verified when it is read, and by ``fsck``."""
+        """Each translation page that the directory names is live. ``whole``: the pages are read, and name each live
+        page once. A clean mount reads none: a page is verified when it is read."""
+        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block, live = 0, mapped
+        cdef uint64_t* seen
+        cdef uint32_t block
         for home in self.translation_pages():
             if not self.ssd.validity.is_live(home):
                 raise ValueError(f"PPA {home}: a translation page that is not live")
+        if not whole:
+            return
+        seen = <uint64_t*> calloc(pages // 64 + 1, 8)
+        if seen == NULL:
+            raise MemoryError
+        try:
+            mapped = self.require_live(seen, pages) + len(self.translation_pages())
+        finally:
+            free(seen)
+        for block in range(self.ssd.nand.blocks):
+            live += self.ssd.validity.count(block)
+        if live != mapped:
+            raise ValueError(f"{live} pages are live, and {mapped} LPAs and translation pages are mapped")
+
+    cdef uint64_t require_live(self, uint64_t* seen, uint64_t pages) except? 0xFFFFFFFFFFFFFFFF:
+        """How many LPAs are mapped, each to a live page of its own; ValueError names the first that is not. ``seen`` is
+        a bit a page, all 0."""
+        cdef uint32_t lpa, ppa = NONE
+        cdef uint64_t mapped = 0
+        for lpa in range(self.ssd.lpas):
+            self.peek(&lpa, 1, &ppa)
+            if ppa == NONE:
+                continue
+            if ppa >= pages or seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
+                raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
+            seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+            mapped += 1
+        return mapped
 
     def problems_in_flash(self):
         """A line for each translation page that cannot be read."""
