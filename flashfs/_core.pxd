@@ -5,7 +5,18 @@ from flashfs.engine.cache cimport DataCache
 from flashfs.engine.defaults cimport Greedy, PageBitmap, PageTable, Streams
 from flashfs.engine.metalog cimport MetaLog
 from flashfs.engine.mover cimport Mover
-from flashfs.engine.parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
+from flashfs.engine.parts cimport (
+    FOREIGN,
+    LIVE,
+    SUPERSEDED,
+    Cleaning,
+    Engine,
+    Extent,
+    Mapping,
+    Owner,
+    Placement,
+    Validity,
+)
 from flashfs.engine.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
