@@ -45,6 +45,7 @@ demo: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/stubs.py --check
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint nandimg flashfs  # it calls pycodestyle by name
 
 ## campaign: many more power cuts than `make test` has time for, then kills of the daemon under file systems (needs root).

@@ -12,13 +12,18 @@ import numpy as np
 import nandimg
 from flashfs._core import Ssd
 from flashfs.engine import block_map, ranges, recovery
+from flashfs.engine.buffer import nvram_bytes, nvram_slots
 from flashfs.engine.fsck import cross_check
 from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES, STREAM_NAMES
 from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
-from nandimg import Geometry, Image
+from flashfs.shape import DEFAULT_FTL
+from nandimg import Feature, Geometry, Image
+from nandimg.header import WRITE_BUFFER
 
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
+#: what the engine may have put into an image, whatever its scheme ("flashfs.what")
+FEATURES: tuple[Feature, ...] = ()
 SYNC_MODES = ("flush", "none")
 
 Front = Callable[[nandimg.Chip], nandimg.Nand]  #: puts something in front of a chip that an engine takes for the chip
@@ -47,7 +52,7 @@ def build_ssd(
     geometry = nand.geometry
     buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(of, geometry)
     if readonly:  # what the NVRAM saved must be held somewhere
-        buffer_pages += geometry.nvram_bytes // (16 + geometry.page_bytes)
+        buffer_pages += nvram_slots(nand)
     elif plp:
         buffer_pages = _protected_pages(nand, max(1, buffer_pages))
     reserve = options["gc_reserve"]
@@ -58,6 +63,8 @@ def build_ssd(
         buffer_in_order=of.buffer_in_order, durable=durable, wear_spread=options["wear_spread"], gc_reserve=reserve,
         checkpoint_every=options["checkpoint_every"],
     )  # fmt: skip
+    if readonly:
+        ssd.freeze()
     ssd.plan_meta(saved_bytes(of, geometry, options, dram))
     options.update(of.derive(ssd, options))
     ssd.install(*of.build(ssd, options))
@@ -66,10 +73,11 @@ def build_ssd(
 
 def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
     """Slots of a write buffer in NVRAM; BindError if not even one fits."""
-    slot = 16 + nand.page_bytes
-    room = nand.geometry.nvram_bytes // slot
+    room = nvram_slots(nand)
     if room < 1 or not nand.keeps_data:
-        raise BindError(f"--plp needs {slot} bytes of NVRAM a buffered page: the image has {nand.geometry.nvram_bytes}")
+        have = (nand.region(WRITE_BUFFER) or (0, 0))[1]
+        raise BindError(f"--plp needs {nvram_bytes(1, nand.page_bytes)} bytes of NVRAM a buffered page: the image has "
+                        f"{have}")  # fmt: skip
     return min(wanted, room)
 
 
@@ -123,7 +131,7 @@ class Device:
 
     @classmethod
     def memory(
-        cls, geometry: Geometry, ftl: str = "pagemap", options: dict[str, Any] | None = None, *,
+        cls, geometry: Geometry, ftl: str = DEFAULT_FTL, options: dict[str, Any] | None = None, *,
         backend: str = "file", plp: bool = False, dram: int | None = None,
     ) -> Device:  # fmt: skip
         """A device that lives and dies with this process."""
@@ -136,8 +144,9 @@ class Device:
         """Bind if the image is blank, then build, format or recover."""
         fresh = not image.header.ftl
         if fresh:
-            cls._bind(image, ftl or "pagemap", given, settings)
-        of, options = cls._bound(image, ftl, given, fresh or bool(settings.get("trust")))
+            cls._bind(image, ftl or DEFAULT_FTL, given, settings)
+        trusted = fresh or bool(settings.get("trust"))
+        of, options = cls._bound(image, ftl, given, trusted, settings.get("readonly", False))
         device = cls(image, front(image.chip) if front else image.chip, of, options, **settings)
         device._fit_dram(settings.get("dram"))
         if fresh:
@@ -160,14 +169,16 @@ class Device:
         if need > image.header.geometry.oob_bytes:
             have = image.header.geometry.oob_bytes
             raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")
+        features, nvram = (*FEATURES, *of.features), of.nvram(image.header.geometry, options)
+        image.chip.plan_regions(image.bound(name, {}, need, features, nvram).layout)
         trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False), dram=settings.get("dram"))
         check_dram(trial, settings.get("dram"), name)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
-        image.bind(name, fixed, need)
+        image.bind(name, fixed, need, features, nvram)
 
     @staticmethod
     def _bound(
-        image: Image, ftl: str | None, given: dict[str, Any], trusted: bool
+        image: Image, ftl: str | None, given: dict[str, Any], trusted: bool, readonly: bool
     ) -> tuple[Scheme, dict[str, Any]]:
         """The scheme and the options of a bound image; what was fixed at binding is not to be changed."""
         name = image.header.ftl
@@ -181,6 +192,7 @@ class Device:
             of = scheme(name)
         except UsageError as error:
             raise BindError(f"{image.path}: bound to {name}, which cannot be had: {error}") from None
+        check_features(image, of, readonly=readonly)
         stored = _stored_options(image, of)
         asked = of.resolve(given)
         for key, value in stored.items():
@@ -407,6 +419,32 @@ def check_trust(path: str | Path | None, name: str) -> None:
             f"{path}: its header names {name}, which nobody registered: to import it as the FTL, say "
             f"--ftl {shlex.quote(name)}, or --trust for whatever an image names"
         )
+
+
+def upgrade(path: str | Path) -> nandimg.Upgrade:
+    """Make an image one of the newest format version, with the features that engine and scheme give to new ones;
+    nothing but its header changes. A scheme that nobody registered is not asked. ImageError for what is no usable
+    image, is in use, or is newer than this program."""
+    image = nandimg.open_image(path)
+    try:
+        name = image.header.ftl
+        features = (*FEATURES, *scheme(name).features) if is_registered(name) else FEATURES
+        image.header.refuse_unknown(path, [feature.name for feature in features], readonly=False)
+        return image.upgrade(features if name else ())
+    finally:
+        image.close()
+
+
+def check_features(image: Image, of: Scheme, *, readonly: bool) -> None:
+    """ImageError if the image has a feature that engine and scheme do not know; BindError if it is to be written and
+    lacks one with which this program writes such images."""
+    known = [feature.name for feature in (*FEATURES, *of.features)]
+    image.header.refuse_unknown(image.path, known, readonly=readonly)
+    there = {feature.name for feature in image.header.features}
+    for feature in (*FEATURES, *of.features):
+        if not readonly and feature.kind != "compatible" and feature.name not in there:
+            raise BindError(f"{image.path}: of version {image.header.version}, without the feature {feature.name}; "
+                            f"`flashfs upgrade {image.path}` adds it")  # fmt: skip
 
 
 def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What shape a chip has of which nobody said it."""
+"""What a device is of which nobody said it: its shape, and its FTL."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+DEFAULT_FTL = "pagemap"
 DEVICE_BYTES = 1 << 30  #: that the host sees
 DIES = 8
 SUPERBLOCKS = 64  #: fewer, and what works side by side leaves too few blocks to choose from

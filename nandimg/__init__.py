@@ -3,14 +3,15 @@
 A library of its own: what an OOB's bytes mean is the business of whoever drives the chip.
 """
 
-from nandimg._chip import Chip, checksum, page_checksum
+from nandimg._chip import Chip, checksum, page_checksum, places_of
 from nandimg._faults import Cut, FaultyNand
 from nandimg._filter import NandFilter
 from nandimg._nand import Nand
 from nandimg.errors import GeometryError, ImageError, NandError, NandimgError, PowerCut
 from nandimg.faults import Fault, dress
 from nandimg.geometry import Geometry
-from nandimg.image import Header, Image, create, inspect, layout_of, memory_image, open_image
+from nandimg.header import Feature, Header, Region, layout_of
+from nandimg.image import Image, Upgrade, create, inspect, memory_image, open_image
 from nandimg.presets import PRESETS, Preset
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Cut",
     "Fault",
     "FaultyNand",
+    "Feature",
     "Geometry",
     "GeometryError",
     "Header",
@@ -30,6 +32,8 @@ __all__ = [
     "NandimgError",
     "PowerCut",
     "Preset",
+    "Region",
+    "Upgrade",
     "checksum",
     "create",
     "dress",
@@ -38,4 +42,5 @@ __all__ = [
     "memory_image",
     "open_image",
     "page_checksum",
+    "places_of",
 ]

@@ -26,8 +26,11 @@ cdef class Chip(Nand):
     cdef bint is_lost                      # one is, or the file was cut: no change is taken any more
     cdef uint8_t* boot
     cdef uint64_t* table                   # block table: one 8-byte entry a block
-    cdef uint8_t* nvram
+    cdef uint8_t* nvram_base
     cdef uint64_t nvram_bytes
+    cdef dict regions                      # of the NVRAM: name -> (offset, bytes)
+    cdef int64_t nvram_read_ns, nvram_write_ns
+    cdef Timeline nvram_time
     cdef uint8_t* spare
     cdef uint64_t data_at                  # file offset of the data region
     cdef const uint8_t* data_map           # the data region, mapped for reading; NULL if that cannot be had
@@ -47,6 +50,7 @@ cdef class Chip(Nand):
     cdef Timeline* channel_time
     cdef uint8_t* one_page                 # data that are read to be verified, and for nobody
     cdef uint64_t[OP_COUNT][CAUSES] counts
+    cdef int64_t charge_nvram(self, int op, uint64_t lines, int cause, int64_t t_ns) noexcept nogil
     cdef release(self)
     cdef int give_back(self, uint32_t block) noexcept nogil
     cdef uint32_t die_of(self, uint32_t block) noexcept nogil

@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from pathlib import Path
 from typing import final
 
@@ -5,13 +6,15 @@ from _typeshed import ReadableBuffer
 
 from nandimg._nand import Nand
 from nandimg.geometry import Geometry
-from nandimg.image import Layout
+from nandimg.header import Layout, Region
 
 RULES: tuple[str, ...]
 OPERATIONS: tuple[str, ...]
 
 def checksum(data: ReadableBuffer, seed: int = 0) -> int: ...
+def places_of(regions: Iterable[Region]) -> dict[str, tuple[int, int]]: ...
 def page_checksum(data: ReadableBuffer) -> int: ...
+
 @final
 class Chip(Nand):
     def __init__(
@@ -38,4 +41,7 @@ class Chip(Nand):
     def stay_pageable(self) -> None: ...
     def block_table_problem(self) -> int | None: ...
     def mark_factory_bad(self, block: int) -> None: ...
+    def plan_regions(self, layout: Layout) -> None: ...
     def clock(self) -> dict[str, list[int]]: ...
+
+LOST: str

@@ -19,7 +19,11 @@ from nandimg._nand cimport (
     BLOCK_GOOD,
     BLOCK_GROWN_BAD,
     NO_DATA_CRC,
+    NVRAM_PAGE,
+    NVRAM_WORD,
     OP_ERASE,
+    OP_NVRAM_READ,
+    OP_NVRAM_WRITE,
     OP_PROGRAM,
     OP_READ,
     OP_SPARE,
@@ -52,6 +56,10 @@ cdef extern from "guard.h" nogil:
     guarded_tables* guard_watch(void* base, size_t bytes, int fd, bint writable)
     void guard_release(guarded_tables* tables)
     int guarded_holds(const uint8_t* pages, size_t page_bytes, uint32_t n, const uint8_t* records, size_t stride)
+
+cdef extern from "nvram.h" nogil:
+    void nvram_copy(void* into, const void* source, size_t words)
+    uint64_t nvram_lines(uint64_t offset, uint64_t n)
 
 cdef extern from "<sys/stat.h>" nogil:
     struct stat_t "stat":
@@ -86,6 +94,7 @@ RULES = (
     "pages of a block are programmed in order",
     "the image was opened read-only",
     "outside the NVRAM",
+    "the NVRAM is stored to in words of 8 bytes, at multiples of 8",
 )
 LOST = "pages of it are gone: it was truncated while it was open, or its disk cannot be read"
 OPERATIONS = ("read", "program", "erase", "spare read", "NVRAM access")
@@ -96,6 +105,16 @@ cdef enum:
     RULE_ORDER = 3
     RULE_READONLY = 4
     RULE_NVRAM = 5
+    RULE_WORDS = 6
+
+
+def places_of(regions):
+    """{name: (offset in the NVRAM, bytes)}: one after another, each on a page of its own."""
+    out, at = {}, 0
+    for region in regions:
+        out[region.name] = (at, region.bytes)
+        at = -(-(at + region.bytes) // NVRAM_PAGE) * NVRAM_PAGE
+    return out
 
 
 def checksum(const uint8_t[::1] data not None, uint32_t seed=0):
@@ -141,6 +160,9 @@ cdef class Chip(Nand):
         self.stride = layout.stride
         self.record_head = layout.record_head
         self.nvram_bytes = geometry.nvram_bytes
+        self.regions = places_of(layout.nvram)
+        self.nvram_read_ns = geometry.nvram_read_ns
+        self.nvram_write_ns = geometry.nvram_write_ns
         self.data_at = layout.data_at
         self._allocate()
         self._map(layout)
@@ -185,7 +207,7 @@ cdef class Chip(Nand):
             self.data_map = NULL if at == MAP_FAILED else <const uint8_t*> at
         self.boot = self.base + <uint64_t> layout.boot_at
         self.table = <uint64_t*> (self.base + <uint64_t> layout.table_at)
-        self.nvram = self.base + <uint64_t> layout.nvram_at
+        self.nvram_base = self.base + <uint64_t> layout.nvram_at
         self.spare = self.base + <uint64_t> layout.spare_at
 
     def __dealloc__(self):
@@ -254,6 +276,7 @@ cdef class Chip(Nand):
         self.touched_n = 0
         memset(self.die_time, 0, self.dies * sizeof(Timeline))
         memset(self.channel_time, 0, self.channels * sizeof(Timeline))
+        memset(&self.nvram_time, 0, sizeof(Timeline))
         memset(self.counts, 0, sizeof(self.counts))
 
     def reset_counters(self):
@@ -264,6 +287,7 @@ cdef class Chip(Nand):
             self.die_time[i].busy = 0
         for i in range(self.channels):
             self.channel_time[i].busy = 0
+        self.nvram_time.busy = 0
 
     def become(self, Chip other not None):
         """Hold what ``other`` holds, bit for bit, as if the power had just come: two chips in memory of one layout.
@@ -716,19 +740,61 @@ cdef class Chip(Nand):
             self.write_entry(block, self.erases(block), self.pages_per_block, BLOCK_GROWN_BAD)
         return 0
 
-    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
+    # --- the NVRAM: mapped like the tables, so that what was stored outlives the process
+
+    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
+                             int64_t t_ns) except -1 nogil:
         if self.readonly:
             self.breach(4, 0, 0, RULE_READONLY)
         if offset > self.nvram_bytes or n > self.nvram_bytes - offset:
             self.breach(4, 0, 0, RULE_NVRAM)
-        memcpy(self.nvram + offset, data, n)
-        return self.look(False)
+        if (offset | n) % NVRAM_WORD:
+            self.breach(4, 0, 0, RULE_WORDS)
+        if n == 0:
+            return t_ns
+        nvram_copy(self.nvram_base + offset, data, n // NVRAM_WORD)
+        self.look(False)
+        return self.charge_nvram(OP_NVRAM_WRITE, nvram_lines(offset, n), cause, t_ns)
 
-    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
+    cdef int64_t nvram_pair(self, uint64_t first, uint64_t word, uint64_t second, uint64_t other, int cause,
+                            int64_t t_ns) except -1 nogil:
+        if self.readonly:
+            self.breach(4, 0, 0, RULE_READONLY)
+        if (first >= self.nvram_bytes or second >= self.nvram_bytes or NVRAM_WORD > self.nvram_bytes - first
+                or NVRAM_WORD > self.nvram_bytes - second):
+            self.breach(4, 0, 0, RULE_NVRAM)
+        if (first | second) % NVRAM_WORD:
+            self.breach(4, 0, 0, RULE_WORDS)
+        nvram_copy(self.nvram_base + first, &word, 1)
+        nvram_copy(self.nvram_base + second, &other, 1)
+        self.look(False)
+        return self.charge_nvram(OP_NVRAM_WRITE, 2, cause, t_ns)
+
+    cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil:
+        memcpy(data, self.nvram_at(offset, n), n)
+        return self.charge_load(offset, n, cause, t_ns)
+
+    cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
+        return self.charge_nvram(OP_NVRAM_READ, nvram_lines(offset, n), cause, t_ns) if n else t_ns
+
+    cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
         if offset > self.nvram_bytes or n > self.nvram_bytes - offset:
             self.breach(4, 0, 0, RULE_NVRAM)
-        memcpy(data, self.nvram + offset, n)
-        return 0
+        return self.nvram_base + offset
+
+    cdef int64_t charge_nvram(self, int op, uint64_t lines, int cause, int64_t t_ns) noexcept nogil:
+        cdef int64_t ns = self.nvram_write_ns if op == OP_NVRAM_WRITE else self.nvram_read_ns
+        self.counts[op][cause] += lines
+        if ns == 0:
+            return t_ns
+        return take_time(&self.nvram_time, t_ns, <int64_t> lines * ns) + <int64_t> lines * ns
+
+    def region(self, name):
+        return self.regions.get(name)
+
+    def plan_regions(self, layout):
+        """Answer ``region`` as a chip of that layout would: for whoever tries what is yet to be bound."""
+        self.regions = places_of(layout.nvram)
 
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
         if self.readonly:

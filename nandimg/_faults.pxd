@@ -15,6 +15,11 @@ cdef class FaultyNand(NandFilter):
     cdef object on_sync
     cdef object on_cut
     cdef bint has_failing
+    cdef bint logging                      # the NVRAM stores since the last flash operation began are remembered
+    cdef int64_t cut_words                 # how many words of them the cut keeps; -1: all
+    cdef list stored                       # [(offset, what was there before)]
+    cdef int begin(self) except -1 nogil
+    cdef int note_store(self, uint64_t offset, uint64_t n) except -1 nogil
     cdef bint fails_now(self) except -1 nogil
     cdef int cut_now(self) except -1 nogil
     cdef int tear(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob, int cause,

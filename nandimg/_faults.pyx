@@ -1,12 +1,14 @@
 """Faults stand in front of the chip: an engine cannot tell a FaultyNand from a Chip until it hurts.
 
 A life is the time between two power-ups. Operations that change the flash (each page of a program, each erase) or
-the NVRAM and boot area are counted from 1 in each life, and a Cut ends a life at one of them.
+the boot area are counted from 1 in each life, as are stores to the NVRAM of more than one word, and a Cut ends a life
+at one of them. A store of one word is whole or not done, and counts as nothing: a Cut may take it back.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from nandimg._filter cimport NandFilter
 from nandimg._nand cimport (
+    NVRAM_WORD,
     TEAR_DATA_ONLY,
     TEAR_HEAD_GONE,
     TEAR_NOTHING,
@@ -48,14 +50,22 @@ class Cut:
     inverted; -old: as the cells were; -ff; -random), with its data alone (data-only) or with its OOB and half its data
     (oob-only). An erase: its first half is gone (prefix), no page can be read (data-only), its second half is gone
     (oob-only), or all is gone and what is programmed on it reads once and is lost then (unstable).
+
+    ``words``: of the 8-byte words stored in the NVRAM since the last flash operation began (what operation ``at``
+    stores among them, if that is what it does) the first so many are kept, none of the others. None: all of them, and
+    of operation ``at`` what the shape says, half of it if that means nothing. A program or an erase that has begun, or
+    was done, came behind them: they are kept then.
     """
 
     at: int
     shape: str = "before"
+    words: int | None = None
 
     def __post_init__(self):
         if self.shape not in SHAPES:
             raise ValueError(f"cut shape {self.shape!r}: one of {', '.join(SHAPES)} would do")
+        if self.words is not None and self.words < 0:
+            raise ValueError(f"cut words {self.words}: 0 or more would do")
 
 
 cdef class FaultyNand(NandFilter):
@@ -75,14 +85,54 @@ cdef class FaultyNand(NandFilter):
         self.failing = set(failing)
         self.has_failing = bool(self.failing)
         self.unstable = {}
+        self.stored = []
         self._next_cut()
 
     def _next_cut(self):
         cut = self.pending_cuts.pop(0) if self.pending_cuts else None
         self.cut_at = cut.at if cut else 0
         self.cut_shape = SHAPES.index(cut.shape) if cut else 0
+        self.cut_words = cut.words if cut and cut.words is not None else -1
+        self.logging = self.cut_words >= 0
+        self.stored.clear()
         self.operations = 0
         self.dead = False
+
+    def log_stores(self):
+        """Remember the NVRAM stores, whatever the cut of this life is: so that ``stored_words`` can be asked."""
+        self.logging = True
+
+    def forget_stores(self):
+        """Whoever waited for what was stored so far was told that it is safe: no cut may take it back any more."""
+        self.stored.clear()
+
+    @property
+    def stored_words(self):
+        """Words stored in the NVRAM since the last flash operation began, if they are remembered."""
+        return sum(len(old) for _, old in self.stored) // NVRAM_WORD
+
+    cdef int begin(self) except -1 nogil:
+        """A flash operation begins, or a sync was done: what was stored before stays."""
+        if self.logging:
+            with gil:
+                self.stored.clear()
+        return 0
+
+    cdef int note_store(self, uint64_t offset, uint64_t n) except -1 nogil:
+        if self.logging:
+            with gil:
+                self.stored.append((offset, self.chip.nvram(offset, n)))
+        return 0
+
+    def _take_back(self, uint64_t kept):
+        """Of the stores that are remembered the first ``kept`` words stay; the others never happened."""
+        at = self.stored_words
+        for offset, old in reversed(self.stored):
+            at -= len(old) // NVRAM_WORD
+            lost = max(0, kept - at) * NVRAM_WORD
+            if lost < len(old):
+                self.chip.store_nvram(offset + lost, old[lost:])
+        self.stored.clear()
 
     def power_on(self):
         """Begin the next life: the chip forgets what it only remembered, the next cut is armed. What was programmed
@@ -102,6 +152,8 @@ cdef class FaultyNand(NandFilter):
         cdef bint was_dead = self.dead
         self.dead = True
         with gil:
+            if not was_dead and self.cut_words >= 0:
+                self._take_back(self.cut_words)
             if not was_dead and self.on_cut is not None:
                 self.on_cut(self.operations, SHAPES[self.cut_shape])
             raise PowerCut(self.operations, SHAPES[self.cut_shape])
@@ -137,13 +189,17 @@ cdef class FaultyNand(NandFilter):
             self.cut_now()
         if self.cut_at == 0 and not self.has_failing and not self.any_unstable:
             self.operations += n
+            self.begin()
             return self.inner.program(block, page, n, data, oob, cause, t_ns, done)
         self.inner.announce(n)
         for i in range(n):
             self.operations += 1
             if self.operations == self.cut_at:
+                if PROGRAM_TEARS[self.cut_shape] != TEAR_NOTHING:
+                    self.begin()
                 self.tear(block, page + i, data, oob, cause, t_ns)
                 self.cut_now()
+            self.begin()
             if self.fails_now():
                 fail_program(self.chip, block, page + i, data, oob)
                 return end
@@ -182,6 +238,8 @@ cdef class FaultyNand(NandFilter):
         self.operations += 1
         if self.operations == self.cut_at:
             tear = ERASE_TEARS[self.cut_shape]
+            if tear != TEAR_NOTHING:
+                self.begin()
             if tear == TEAR_WHOLE:
                 self.inner.erase(block, cause, t_ns, ok)
             elif tear != TEAR_NOTHING:
@@ -191,6 +249,7 @@ cdef class FaultyNand(NandFilter):
                 with gil:
                     self.unstable[block] = set()
             self.cut_now()
+        self.begin()
         if self.fails_now():
             tear_erase(self.chip, block, TEAR_SPOILT)
             ok[0] = False
@@ -232,6 +291,7 @@ cdef class FaultyNand(NandFilter):
         if self.dead:
             self.cut_now()
         self.inner.sync(durable)
+        self.begin()
         if durable:
             with gil:
                 if self.on_sync is not None:
@@ -243,25 +303,29 @@ cdef class FaultyNand(NandFilter):
             self.cut_now()
         return self.inner.retire(block)
 
-    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
-        """A cut leaves nothing, all, or the first half of what was written."""
+    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
+                             int64_t t_ns) except -1 nogil:
+        """A cut leaves as many words as it says, or nothing, all, or the first half of what was stored."""
         cdef uint64_t kept = n
         if self.dead:
             self.cut_now()
+        self.note_store(offset, n)
+        if n <= NVRAM_WORD:
+            return self.inner.nvram_store(offset, data, n, cause, t_ns)
         self.operations += 1
         if self.operations == self.cut_at:
-            if self.cut_shape == 0:
+            if self.cut_words < 0 and self.cut_shape == 0:
                 kept = 0
-            elif self.cut_shape > 1:
-                kept = n // 2
-            self.inner.nvram_write(offset, data, kept)
+            elif self.cut_words < 0 and self.cut_shape > 1:
+                kept = n // NVRAM_WORD // 2 * NVRAM_WORD
+            self.inner.nvram_store(offset, data, kept, cause, t_ns)
             self.cut_now()
-        return self.inner.nvram_write(offset, data, n)
+        return self.inner.nvram_store(offset, data, n, cause, t_ns)
 
-    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
+    cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil:
         if self.dead:
             self.cut_now()
-        return self.inner.nvram_read(offset, data, n)
+        return self.inner.nvram_load(offset, data, n, cause, t_ns)
 
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
         """A cut leaves nothing, all, or the first half of the slot."""
@@ -271,6 +335,8 @@ cdef class FaultyNand(NandFilter):
             self.cut_now()
         self.operations += 1
         if self.operations == self.cut_at:
+            if self.cut_shape:
+                self.begin()
             if self.cut_shape == 1:
                 self.inner.boot_write(slot, data)
             elif self.cut_shape > 1:
@@ -279,6 +345,7 @@ cdef class FaultyNand(NandFilter):
                     mixed[i] = data[i]
                 self.inner.boot_write(slot, mixed)
             self.cut_now()
+        self.begin()
         return self.inner.boot_write(slot, data)
 
     cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil:

@@ -9,10 +9,14 @@ cdef class NandFilter(Nand):
     """Passes every operation to ``inner``, a Chip or another filter. Subclasses change what they are about."""
 
     def __init__(self, Nand inner not None):
-        self.inner = inner
-        self.chip = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
+        self._stand_before(inner)
         if self.chip.unsummed:
             raise ValueError("a chip in memory without data has no checksums, so no fault would show: backend file")
+
+    def _stand_before(self, Nand inner not None):
+        """All of ``__init__`` but for what it refuses: for filters whose faults show without checksums too."""
+        self.inner = inner
+        self.chip = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
         self.geometry = inner.geometry
         self.blocks = inner.blocks
         self.pages_per_block = inner.pages_per_block
@@ -80,11 +84,21 @@ cdef class NandFilter(Nand):
     cdef int retire(self, uint32_t block) except -1 nogil:
         return self.inner.retire(block)
 
-    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
-        return self.inner.nvram_write(offset, data, n)
+    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
+                             int64_t t_ns) except -1 nogil:
+        return self.inner.nvram_store(offset, data, n, cause, t_ns)
 
-    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
-        return self.inner.nvram_read(offset, data, n)
+    cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil:
+        return self.inner.nvram_load(offset, data, n, cause, t_ns)
+
+    cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
+        return self.inner.charge_load(offset, n, cause, t_ns)
+
+    cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
+        return self.inner.nvram_at(offset, n)
+
+    def region(self, name):
+        return self.inner.region(name)
 
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
         return self.inner.boot_write(slot, data)

@@ -6,9 +6,10 @@ numbers they are given, each once, in whichever life it comes up first. What Fau
 these do, it does not: a device cannot always mend it, but it must notice.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from nandimg._filter cimport NandFilter
-from nandimg._nand cimport PAGE_OK, PAGE_TORN, TEAR_SPOILT, Nand
+from nandimg._nand cimport NVRAM_PAGE, PAGE_OK, PAGE_TORN, TEAR_SPOILT, Nand
 from nandimg._tears cimport fail_program, overwrite_page, skip_page, tear_erase
 
 import errno
@@ -369,3 +370,36 @@ cdef class HostCalls(NandFilter):
         if durable:
             self.call(True)
         return self.inner.sync(durable)
+
+
+cdef class NvramLoss(NandFilter):
+    """The host dies: of each NVRAM_PAGE bytes of the NVRAM that were stored to since the last durable sync, its disk
+    has what they were then or what they are now. For chips in memory too, of either backend."""
+    cdef bytes durable
+
+    def __init__(self, Nand inner not None):
+        self._stand_before(inner)
+        self.remember()
+
+    def remember(self):
+        """What is in the NVRAM now is on the disk."""
+        self.durable = self.chip.nvram(0, self.chip.nvram_bytes)
+
+    cdef int sync(self, bint durable) except -1 nogil:
+        self.inner.sync(durable)
+        if durable:
+            with gil:
+                self.remember()
+        return 0
+
+    def at_risk(self):
+        """The numbers of the NVRAM's pages that are not what they were at the last durable sync."""
+        now = self.chip.nvram(0, len(self.durable))
+        return [at // NVRAM_PAGE for at in range(0, len(now), NVRAM_PAGE)
+                if now[at : at + NVRAM_PAGE] != self.durable[at : at + NVRAM_PAGE]]
+
+    def lose(self, pages):
+        """The host died, and lost what was stored since the last durable sync in those of its pages."""
+        for page in pages:
+            old = self.durable[page * NVRAM_PAGE : (page + 1) * NVRAM_PAGE]
+            memcpy(self.chip.nvram_base + <uint64_t> page * NVRAM_PAGE, <const char*> old, len(old))

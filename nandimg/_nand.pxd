@@ -6,7 +6,14 @@ cdef enum:
     OP_PROGRAM = 1
     OP_ERASE = 2
     OP_SPARE = 3
-    OP_COUNT = 4
+    OP_NVRAM_READ = 4    # these two are counted in lines
+    OP_NVRAM_WRITE = 5
+    OP_COUNT = 6
+
+cdef enum:
+    NVRAM_WORD = 8       # bytes; a store of one is whole or not done
+    NVRAM_LINE = 64      # bytes; what the clock charges for
+    NVRAM_PAGE = 4096    # bytes; what the death of the host keeps or loses
 
 cdef enum:
     CAUSES = 16          # causes that the counters tell apart; their names belong to the engine
@@ -61,8 +68,13 @@ cdef class Nand:
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil
     cdef int announce(self, uint32_t pages) except -1 nogil
     cdef int retire(self, uint32_t block) except -1 nogil
-    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil
-    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil
+    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
+                             int64_t t_ns) except -1 nogil
+    cdef int64_t nvram_pair(self, uint64_t first, uint64_t word, uint64_t second, uint64_t other, int cause,
+                            int64_t t_ns) except -1 nogil
+    cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil
+    cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil
+    cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil
     cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil
     cdef uint64_t count(self, int op, int cause) noexcept nogil

@@ -1,6 +1,9 @@
 """The chip's interface: what an engine may do with a chip, or with any fault that stands in front of one."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+#: what is counted, by OP_ number
+COUNTED = ("read", "program", "erase", "spare_read", "nvram_read", "nvram_write")
+
 
 cdef class Nand:
     """The chip as an engine sees it.
@@ -71,11 +74,33 @@ cdef class Nand:
         with gil:
             raise NotImplementedError
 
-    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
+    # The NVRAM. Offsets are from its start; ``region`` tells where one of its regions lies. What is stored there
+    # survives the power and the death of the process at once, and the death of the host from the next durable sync on.
+
+    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
+                             int64_t t_ns) except -1 nogil:
+        """Store ``n`` bytes, a multiple of 8 at a multiple of 8, word after word: of a store that the power cuts short
+        a prefix of its words is there. Charged by lines of 64 bytes."""
         with gil:
             raise NotImplementedError
 
-    cdef int nvram_read(self, uint64_t offset, uint8_t* data, uint64_t n) except -1 nogil:
+    cdef int64_t nvram_pair(self, uint64_t first, uint64_t word, uint64_t second, uint64_t other, int cause,
+                            int64_t t_ns) except -1 nogil:
+        """Store ``word`` at ``first``, then ``other`` at ``second``: as two stores of one word each."""
+        t_ns = self.nvram_store(first, &word, NVRAM_WORD, cause, t_ns)
+        return self.nvram_store(second, &other, NVRAM_WORD, cause, t_ns)
+
+    cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil:
+        """Read ``n`` bytes, at any offset. Charged by lines of 64 bytes."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
+        """What a load of ``n`` bytes costs, for whoever reads them where they are (``nvram_at``)."""
+        return t_ns
+
+    cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
+        """Where those ``n`` bytes are in memory, until the chip is closed; ``charge_load`` charges for reading them."""
         with gil:
             raise NotImplementedError
 
@@ -189,13 +214,27 @@ cdef class Nand:
         self.boot_write(slot, &raw[0])
 
     def nvram(self, uint64_t offset, uint64_t n):
-        """``n`` bytes of the NVRAM region."""
+        """``n`` bytes of the NVRAM, read at nobody's expense."""
+        self.require_open()
+        cdef const uint8_t* at = self.nvram_at(offset, n)
+        return (<const char*> at)[:n]
+
+    def load_nvram(self, uint64_t offset, uint64_t n, int cause=0, int64_t t_ns=0):
+        """(``n`` bytes of the NVRAM, the virtual end in ns)."""
         self.require_open()
         out = bytearray(n)
         cdef uint8_t[::1] view = out
-        if n:
-            self.nvram_read(offset, &view[0], n)
-        return bytes(out)
+        t_ns = self.nvram_load(offset, &view[0] if n else NULL, n, cause, t_ns)
+        return bytes(out), t_ns
+
+    def store_nvram(self, uint64_t offset, const uint8_t[::1] data not None, int cause=0, int64_t t_ns=0):
+        """Store whole words in the NVRAM; returns the virtual end in ns."""
+        self.require_open()
+        return self.nvram_store(offset, &data[0] if data.shape[0] else NULL, data.shape[0], cause, t_ns)
+
+    def region(self, name):
+        """(offset, bytes) of the NVRAM region of that name; None if the chip has none."""
+        return None
 
     @property
     def on_disk(self):
@@ -207,5 +246,5 @@ cdef class Nand:
         self.require_open()
         return {
             name: [self.count(op, cause) for cause in range(CAUSES)]
-            for op, name in enumerate(("read", "program", "erase", "spare_read"))
+            for op, name in enumerate(COUNTED)
         }

@@ -20,7 +20,9 @@ class Geometry:
     blocks of equal ``b // dies`` form a superblock. A page's PPA is ``block * pages_per_block + page``.
 
     Times are in nanoseconds: ``read_ns``, ``program_ns`` and ``erase_ns`` occupy the die, ``transfer_ns`` is one
-    page over the channel, ``spare_ns`` reads one spare area (die only). ``lpas`` is what the host sees, in pages.
+    page over the channel, ``spare_ns`` reads one spare area (die only); ``nvram_read_ns`` and ``nvram_write_ns`` are
+    those of a line of 64 bytes of the NVRAM. ``lpas`` is what the host sees, in pages. ``nvram_bytes`` is all NVRAM
+    that the chip has; a scheme that asks for some when it is bound adds to it.
 
     ``paired_pages`` d > 0: cells hold two bits, and d pages in order are lower pages, the next d their upper ones, and
     so on. A program of an upper page that the power interrupts takes its lower page along.
@@ -40,6 +42,8 @@ class Geometry:
     transfer_ns: int = 5_000
     spare_ns: int = 5_000
     paired_pages: int = 0
+    nvram_read_ns: int = 0
+    nvram_write_ns: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -67,7 +71,7 @@ class Geometry:
             raise GeometryError(f"{self.pages} pages: a page address has 32 bits, so {LPA_LIMIT} at most")
         self._bounds("lpas", 1, self.pages)
         self._bounds("nvram_bytes", 0, NVRAM_LIMIT)
-        for name in ("read_ns", "program_ns", "erase_ns", "transfer_ns", "spare_ns"):
+        for name in ("read_ns", "program_ns", "erase_ns", "transfer_ns", "spare_ns", "nvram_read_ns", "nvram_write_ns"):
             self._bounds(name, 0, TIME_LIMIT_NS)
 
     def _bounds(self, name: str, low: int, high: int) -> None:

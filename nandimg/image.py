@@ -1,174 +1,42 @@
-"""The image file: its header in two copies, its layout, its lock; making, opening and binding one.
-
-SPEC.md describes every byte; the names here are the names there.
-"""
+"""The image file: its lock, its disk blocks; making, opening, binding and upgrading one."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import stat
-import struct
 import uuid as uuids
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nandimg._chip import Chip, checksum
-from nandimg.errors import GeometryError, ImageError
+from nandimg._chip import Chip
+from nandimg.errors import ImageError
 from nandimg.geometry import Geometry
+from nandimg.header import (
+    BACKENDS,
+    HEADER_BYTES,
+    VERSION,
+    Feature,
+    Header,
+    Layout,
+    first_regions,
+    layout_of,
+    mend_copies,
+    pack,
+    read_header,
+    write_header,
+)
 
-MAGIC = b"NANDIMG\x00"
-VERSION = 1
-HEADER_BYTES = 4096
-BOOT_AT = 2 * HEADER_BYTES
-TABLE_AT = BOOT_AT + 4096
-BACKENDS = ("file", "meta")
+__all__ = [
+    "BACKENDS", "HEADER_BYTES", "VERSION", "Header", "Image", "Layout", "Upgrade", "create", "inspect", "layout_of",
+    "memory_image", "open_image",
+]  # fmt: skip
+FEATURES: tuple[str, ...] = ()  #: of the chip itself ("nandimg.what") that this library knows; others are not its own
+
 CHUNK = 1 << 20  #: bytes looked at at a time
-OPTIONS_BYTES = 3072  #: room for the options, as JSON
-_FIXED = struct.Struct("<8sIIQ16sI28sIIQ56x")  # magic .. options length, paired pages; then geometry, options
-_GEOMETRY = struct.Struct("<13Q")
-#: in this order in the header; paired_pages came later, and has a field of its own before them
-_FIELDS = tuple(field.name for field in fields(Geometry) if field.name != "paired_pages")
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the regions of an image lie, in bytes from its start."""
-
-    backend: str
-    oob_used: int  #: bytes of OOB that a page record keeps
-    record_head: int
-    stride: int
-    boot_at: int
-    table_at: int
-    nvram_at: int
-    spare_at: int
-    data_at: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What an image says of itself. ``ftl`` is empty until a scheme is bound."""
-
-    geometry: Geometry
-    backend: str
-    uuid: uuids.UUID
-    generation: int = 1
-    version: int = VERSION
-    ftl: str = ""
-    oob_used: int = 0
-    options: dict[str, Any] | None = None
-
-    @property
-    def layout(self) -> Layout:
-        return layout_of(self.geometry, self.backend, self.oob_used or self.geometry.oob_bytes)
-
-    @property
-    def allocated_bytes(self) -> int:
-        """What the file has on the host's disk from the start: its tables; the page records only once it is bound,
-        because binding tells how large they are."""
-        return self.layout.data_at if self.ftl else self.layout.spare_at
-
-
-def _up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
-
-
-def layout_of(geometry: Geometry, backend: str, oob_used: int, *, unsummed: bool = False) -> Layout:
-    """The regions of an image: a function of its header alone. ``unsummed`` leaves out the checksums of page records,
-    which is for chips that keep no data and are no file: they have nothing to protect from their host."""
-    head = 12 if backend == "file" else 4 if unsummed else 8
-    stride = _up(head + oob_used, 4)
-    nvram_at = _up(TABLE_AT + 8 * geometry.blocks, 4096)
-    spare_at = _up(nvram_at + geometry.nvram_bytes, 4096)
-    data_at = _up(spare_at + stride * geometry.pages, 1 << 16)
-    return Layout(
-        backend, oob_used, head, stride, BOOT_AT, TABLE_AT, nvram_at, spare_at, data_at,
-        data_at + geometry.physical_bytes,
-    )  # fmt: skip
-
-
-def _pack(header: Header) -> bytes:
-    options = json.dumps(header.options or {}, sort_keys=True, separators=(",", ":")).encode()
-    if len(options) > OPTIONS_BYTES:
-        raise ImageError(f"options take {len(options)} bytes: {OPTIONS_BYTES} fit the header")
-    name = header.ftl.encode()
-    if len(name) > 28:
-        raise ImageError(f"the FTL's name {header.ftl!r} takes {len(name)} bytes: 28 fit the header")
-    body = _FIXED.pack(
-        MAGIC, header.version, HEADER_BYTES, header.generation, header.uuid.bytes,
-        BACKENDS.index(header.backend), name, header.oob_used, len(options), header.geometry.paired_pages,
-    )  # fmt: skip
-    body += _GEOMETRY.pack(*(getattr(header.geometry, field) for field in _FIELDS))
-    body += options
-    body = body.ljust(HEADER_BYTES - 4, b"\0")
-    return body + struct.pack("<I", checksum(body))
-
-
-def _unpack(raw: bytes, where: str) -> Header:
-    """One copy of the header; ImageError names the field that is wrong."""
-    if len(raw) < HEADER_BYTES:
-        raise ImageError(f"{where}: the file ends inside the header; {HEADER_BYTES} bytes are needed")
-    magic, version, size, generation, uid, backend, name, oob_used, n_options, paired = _FIXED.unpack_from(raw)
-    if magic != MAGIC:
-        raise ImageError(f"{where}: magic is {magic!r}, not {MAGIC!r}: not a NAND image; `flashfs create` makes one")
-    if version != VERSION:
-        raise ImageError(f"{where}: version is {version}: this program reads version {VERSION}")
-    if struct.unpack_from("<I", raw, HEADER_BYTES - 4)[0] != checksum(raw[: HEADER_BYTES - 4]):
-        raise ImageError(f"{where}: checksum does not match: the header is damaged")
-    if size != HEADER_BYTES:
-        raise ImageError(f"{where}: header_bytes is {size}: version {VERSION} has {HEADER_BYTES}")
-    if generation >= 2**63:
-        raise ImageError(f"{where}: generation is {generation}: it is one more at each rewrite")
-    if backend >= len(BACKENDS):
-        raise ImageError(f"{where}: backend is {backend}: 0 (file) and 1 (meta) are known")
-    values = dict(zip(_FIELDS, _GEOMETRY.unpack_from(raw, _FIXED.size), strict=True))
-    try:
-        geometry = Geometry(**values, paired_pages=paired)
-    except GeometryError as error:
-        raise ImageError(f"{where}: {error}") from None
-    if oob_used > geometry.oob_bytes:
-        raise ImageError(f"{where}: oob_used is {oob_used}: the geometry has {geometry.oob_bytes}")
-    start = _FIXED.size + _GEOMETRY.size
-    try:
-        options = json.loads(raw[start : start + n_options]) if n_options <= OPTIONS_BYTES else None
-    except (ValueError, RecursionError):  # brackets within brackets, a thousand deep
-        options = None
-    if not isinstance(options, dict):
-        raise ImageError(f"{where}: options are not a JSON object of at most {OPTIONS_BYTES} bytes")
-    ftl = name.rstrip(b"\0").decode(errors="replace")
-    if not ftl.isprintable() or "\ufffd" in ftl:
-        raise ImageError(f"{where}: ftl is {name!r}: a name of printable characters would do")
-    return Header(
-        geometry, BACKENDS[backend], uuids.UUID(bytes=uid), generation, version, ftl, oob_used, options,
-    )  # fmt: skip
-
-
-def _read_header(fd: int, path: Path) -> Header:
-    """The newer of the two good copies."""
-    found: list[Header] = []
-    problem: ImageError | None = None
-    for index in range(2):
-        raw = os.pread(fd, HEADER_BYTES, index * HEADER_BYTES)
-        try:
-            found.append(_unpack(raw, f"{path}: header copy {index}"))
-        except ImageError as error:
-            problem = problem or error
-    if not found:
-        raise problem or ImageError(f"{path}: no header")
-    return max(found, key=lambda header: header.generation)
-
-
-def _write_header(fd: int, header: Header) -> None:
-    """One copy after the other, each durable before the next is touched."""
-    raw = _pack(header)
-    for index in range(2):
-        os.pwrite(fd, raw, index * HEADER_BYTES)
-        os.fdatasync(fd)
 
 
 def _reserve(fd: int, header: Header, path: Path) -> None:
@@ -221,7 +89,7 @@ def create(path: str | Path, geometry: Geometry, backend: str = "file", force: b
         raise ImageError(f"{path}: exists already; another name, or --force to overwrite it, would do") from None
     except OSError as error:
         raise ImageError(f"{path}: {error.strerror}") from None
-    header = Header(geometry, backend, uuids.uuid4(), options={})
+    header = Header(geometry, backend, uuids.uuid4(), options={}, regions=first_regions(geometry))
     try:
         _require_file(fd, path)
         if not force:
@@ -229,7 +97,7 @@ def create(path: str | Path, geometry: Geometry, backend: str = "file", force: b
         _lock(fd, path, fcntl.LOCK_EX)
         os.ftruncate(fd, 0)
         _reserve(fd, header, path)
-        _write_header(fd, header)
+        write_header(fd, header)
     except BaseException:
         if not force:
             path.unlink(missing_ok=True)
@@ -288,9 +156,30 @@ def inspect(path: str | Path) -> Header:
     """The header alone, without the lock: what the file says of itself."""
     fd = _open_fd(Path(path), readonly=True)
     try:
-        return _read_header(fd, Path(path))
+        return read_header(fd, Path(path))[0]
     finally:
         os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What an upgrade found and did: versions, the names of the features that it added, and whether one copy of the
+    header had to be made what the other is."""
+
+    before: int
+    after: int
+    added: tuple[str, ...]
+    mended: bool
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.before != self.after or self.added or self.mended)
+
+
+def _merged(features: Collection[Feature], more: Collection[Feature]) -> tuple[Feature, ...]:
+    """Both, each once, by name."""
+    by_name = {feature.name: feature for feature in (*features, *more)}
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 @dataclass(slots=True)
@@ -300,10 +189,13 @@ class Image:
     path: Path | None
     header: Header
     chip: Chip
+    mended: bool = False  #: one copy of the header was not what the other is, and is now
 
-    def bind(self, ftl: str, options: dict[str, Any], oob_used: int) -> None:
-        """Give a blank image to a scheme that keeps ``oob_used`` bytes of OOB a page. The layout follows from that, so
-        the chip is opened anew; a chip that was ever written is refused."""
+    def bound(
+        self, ftl: str, options: dict[str, Any], oob_used: int, features: Collection[Feature] = (),
+        nvram: dict[str, int] | None = None,
+    ) -> Header:  # fmt: skip
+        """The header that ``bind`` would write; ImageError if it would refuse to."""
         old = self.header
         if old.ftl:
             raise ImageError(f"{self.path}: bound to {old.ftl} already")
@@ -311,11 +203,24 @@ class Image:
             raise ImageError(
                 f"{self.path}: {ftl} needs {oob_used} bytes of OOB a page: this chip has {old.geometry.oob_bytes}"
             )
-        if self.path is not None and _holds_data(self.chip_fd(), old.layout.spare_at):
+        header = replace(
+            old.with_regions(nvram or {}), ftl=ftl, options=options, oob_used=oob_used, generation=old.generation + 1,
+            version=VERSION, features=_merged(old.features, features),
+        )  # fmt: skip
+        pack(header)
+        return header
+
+    def bind(
+        self, ftl: str, options: dict[str, Any], oob_used: int, features: Collection[Feature] = (),
+        nvram: dict[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """Give a blank image to a scheme that keeps ``oob_used`` bytes of OOB a page, and the regions ``nvram`` ({name:
+        bytes}) of NVRAM. The layout follows from that, so the chip is opened anew; a chip that was ever written is
+        refused. The image is of the newest version then."""
+        header, old = self.bound(ftl, options, oob_used, features, nvram), self.header
+        if self.path is not None and _holds_data(self.chip_fd(), old.layout.nvram_at):
             raise ImageError(f"{self.path}: its header says that it is blank, and there are pages in it; "
                              f"`flashfs create --force {self.path}` makes it blank")  # fmt: skip
-        header = replace(old, ftl=ftl, options=options, oob_used=oob_used, generation=old.generation + 1)
-        _pack(header)  # what does not fit is refused before the chip is let go
         bad = [b for b in range(old.geometry.blocks) if self.chip.block_health(b)]
         if self.path is None:
             self.chip.close()
@@ -324,10 +229,22 @@ class Image:
             fd = os.dup(self.chip_fd())
             self.chip.close()
             _reserve(fd, header, self.path)
-            _write_header(fd, header)
+            write_header(fd, header)
             self.header, self.chip = header, Chip(header.geometry, header.layout, fd, self.path)
         for block in bad:
             self.chip.mark_factory_bad(block)
+
+    def upgrade(self, features: Collection[Feature] = ()) -> Upgrade:
+        """Make the image one of the newest version that has these features too. Only the header changes; a power cut
+        or the host's death leaves the image as it was or upgraded. Nothing happens to an image that is so already."""
+        old = self.header
+        merged = _merged(old.features, features)
+        added = tuple(one.name for one in merged if one not in old.features)
+        if old.version != VERSION or added:
+            header = replace(old, version=VERSION, features=merged, generation=old.generation + 1)
+            write_header(self.chip_fd(), header)
+            self.header = header
+        return Upgrade(old.version, VERSION, added, self.mended)
 
     def chip_fd(self) -> int:
         return self.chip.fileno()
@@ -337,12 +254,15 @@ class Image:
 
 
 def open_image(path: str | Path, readonly: bool = False) -> Image:
-    """Open and lock an image (shared when read-only). ImageError names the file and the field at fault."""
+    """Open and lock an image (shared when read-only). ImageError names the file and the field at fault. Of its features
+    only those of the chip are asked about: whoever runs a scheme on it asks about the others (refuse_unknown)."""
     path = Path(path)
     fd = _open_fd(path, readonly)
     try:
         _lock(fd, path, fcntl.LOCK_SH if readonly else fcntl.LOCK_EX)
-        header = _read_header(fd, path)
+        header, counts = read_header(fd, path)
+        others = [feature.name for feature in header.features if not feature.name.startswith("nandimg.")]
+        header.refuse_unknown(path, (*FEATURES, *others), readonly=readonly)
         size = os.fstat(fd).st_size
         if size < header.layout.end:
             raise ImageError(f"{path}: size is {size} bytes: its geometry needs {header.layout.end}; it was truncated")
@@ -356,12 +276,14 @@ def open_image(path: str | Path, readonly: bool = False) -> Image:
     if block is not None:
         chip.close()
         raise ImageError(f"{path}: block table: the entry of block {block} fails its check")
-    return Image(path, header, chip)
+    return Image(path, header, chip, not readonly and mend_copies(fd, counts))
 
 
 def _memory_chip(header: Header) -> Chip:
     oob_bytes = header.oob_used or header.geometry.oob_bytes
-    layout = layout_of(header.geometry, header.backend, oob_bytes, unsummed=header.backend == "meta")
+    layout = layout_of(
+        header.geometry, header.backend, oob_bytes, nvram=header.regions, unsummed=header.backend == "meta"
+    )
     fd = os.memfd_create("nandimg", os.MFD_CLOEXEC)
     os.ftruncate(fd, layout.end)
     return Chip(header.geometry, layout, fd)
@@ -371,7 +293,7 @@ def memory_image(geometry: Geometry, backend: str = "file", factory_bad: tuple[i
     """A chip that lives and dies with this process: for replay and for tests."""
     if backend not in BACKENDS:
         raise ImageError(f"backend {backend!r}: {' or '.join(BACKENDS)} would do")
-    header = Header(geometry, backend, uuids.UUID(int=0), options={})
+    header = Header(geometry, backend, uuids.UUID(int=0), options={}, regions=first_regions(geometry))
     image = Image(None, header, _memory_chip(header))
     for block in factory_bad:
         image.chip.mark_factory_bad(block)

@@ -56,7 +56,8 @@ def _learnedftl() -> Geometry:
 def _remapssd() -> Geometry:
     return Geometry.sized(
         32 * GIB, op=4 / 32, page_bytes=4096, pages_per_block=1024, channels=16, dies=16, oob_bytes=128,
-        nvram_bytes=80 * 2**20, read_ns=50_000, program_ns=500_000, erase_ns=5_000_000,
+        nvram_bytes=80 * 2**20, read_ns=50_000, program_ns=500_000, erase_ns=5_000_000, nvram_read_ns=50,
+        nvram_write_ns=500,
     )  # fmt: skip
 
 
@@ -82,6 +83,7 @@ _ALL = [
     Preset("tiny-8", "8 blocks of 4 pages of 512 B", "the smallest chip: every power cut by brute force",
            _tiny(8, 4, 8)),
     Preset("tiny-16", "16 blocks of 8 pages of 512 B", "small enough to enumerate", _tiny(16, 8, 56)),
+    Preset("tiny-32", "32 blocks of 8 pages of 512 B", "small, with room for translation pages", _tiny(32, 8, 150)),
     Preset("tiny-96", "96 blocks of 4 pages: neighbours outnumber their candidates' pages, so SlimFTL shares blocks",
            "for what a hash can run into", _tiny(96, 4, 300)),
     Preset("tiny-96q", "96 blocks of 4 pages on four dies: streams as wide as the chip, and always cleaning",

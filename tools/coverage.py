@@ -56,8 +56,12 @@ PATHS: dict[str, tuple[str, ...]] = {
         "recovery_erased", "recovery_exact", "recovery_reopens", "recovery_ends", "point_vbt", "reset", "load",
     ),
     "nandimg/image.py": (
-        "_unpack", "_read_header", "_reserve", "_lock", "_holder", "_open_fd", "inspect", "bind", "open_image",
+        "_reserve", "_lock", "_holder", "_open_fd", "inspect", "bound", "bind", "upgrade", "open_image",
     ),
+    "nandimg/header.py": (
+        "unpack", "_options", "_features", "_regions", "read_header", "write_header", "mend_copies", "refuse_unknown",
+    ),
+    "flashfs/engine/battery.pyx": (EVERYTHING,),
 }  # fmt: skip
 
 #: campaigns, scaled down: what follows `flashfs crash`
@@ -66,7 +70,7 @@ CAMPAIGNS = (
     ("--every", "--length", "1", "--depth", "2"),
 )
 CUTS = 500  #: of each tier and FTL
-TESTS = ("tests/engine", "tests/crash", "tests/spec", "tests/nandimg", "tests/fuzz/test_images.py")
+TESTS = ("tests/engine", "tests/ftl", "tests/crash", "tests/spec", "tests/nandimg", "tests/fuzz/test_images.py")
 #: the first is more campaigns; the others compile sources or mount file systems
 LEFT_OUT = ("tests/crash/test_sweep.py", "tests/crash/test_planted.py", "tests/crash/test_kill.py",
             "tests/crash/test_kill_databases.py", "tests/crash/test_kill_files.py")  # fmt: skip

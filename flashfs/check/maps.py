@@ -55,8 +55,8 @@ def _same_behind_a_mount(host: Host, when: str) -> int:
     before = block_map.locations(host.device.ssd)
     host.close(clean=True)
     host.open()
-    host.look(when)
     after = block_map.locations(host.device.ssd)
+    host.look(when)  # behind it: a mapping that is partly in flash writes when it is read, and may clean
     moved = (before != after).nonzero()[0]
     need(len(moved) == 0, f"{when}: LPA {moved[0] if len(moved) else 0} is not where it was")
     return int((after == NOWHERE).sum())

@@ -224,7 +224,8 @@ def dram(setting: Setting) -> Counts:
     Device.memory(setting.fitting(ROOMY), setting.spec, backend="meta").write(0, b"x" * 512)  # imports are done
     before = _held()
     device = Device.memory(geometry, setting.spec, backend="meta")
-    modelled = in_python(device)
+    # what objects in Python take is no figure of a controller: such an FTL says what one would hold
+    modelled = device.interpreted
     pages = TOUCHED if modelled else geometry.lpas
     for first in range(0, pages, 1 << 14):
         lpas: Any = np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32)
@@ -261,12 +262,6 @@ def _tables(device: Device) -> Counts:
     same(stats["dram"]["total"], sum(said.values()), "dram total, and the sum of its structures")
     same(stats["heap"], sum(allocated for _, allocated in tables.values()), "heap, and the sum of its structures")
     return {"structures": len(tables), "over_1_mb": large, "dram": stats["dram"]["total"], "heap": stats["heap"]}
-
-
-def in_python(device: Device) -> bool:
-    """Whether the map is a class in Python. What its objects take is no figure of a controller: such an FTL says
-    what one would hold, and that is all there is to go by."""
-    return type(device.ssd.mapping).__module__.startswith("flashfs.engine.bridge")
 
 
 class _Mallinfo(ctypes.Structure):

@@ -21,6 +21,7 @@ from flashfs.cli import (
     fsck,
     ftls,
     mount,
+    new_ftl,
     plot,
     presets,
     replay,
@@ -30,6 +31,7 @@ from flashfs.cli import (
     trace,
     umount,
     up,
+    upgrade,
 )
 from flashfs.errors import one_line
 
@@ -47,16 +49,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # A command's file has one function called `command`; a line here adds it.
-for module in (create, mount, umount, up, down, top, dump, fsck, replay, sweep, plot, ftls, presets, check):
-    app.command(module.__name__.rpartition(".")[2])(module.command)
+for module in (create, mount, umount, up, down, top, dump, fsck, upgrade, replay, sweep, plot, ftls, presets, check,
+               new_ftl):
+    app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")
 
 
 def main() -> None:
     """What the console script calls."""
-    from flashfs.ftl import search_here
-
+    try:
+        from flashfs.ftl import search_here
+    except Exception as error:  # a scheme of the checkout that is not compiled, or wrong
+        sys.exit(fail(*one_line(error)))
     search_here()
     sys.exit(run(sys.argv[1:]))
 

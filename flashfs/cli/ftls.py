@@ -34,7 +34,7 @@ def command(
     if as_json:
         show.result(found, as_json=True)
     else:
-        show.rows([{key: value for key, value in line.items() if key != "options"} for line in found])
+        show.rows([{key: value for key, value in line.items() if key not in ("options", "manual")} for line in found])
     for line in broken:
         show.warn(line)
 
@@ -48,6 +48,7 @@ def row(scheme: Scheme) -> dict[str, Any]:
         "about": scheme.about,
         "replaces": list(scheme.replaces),
         "from": scheme.origin,
+        "manual": scheme.manual,
         "options": [
             {
                 "option": option.name,

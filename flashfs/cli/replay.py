@@ -12,6 +12,7 @@ import typer
 
 from flashfs.cli import options, shape, show, trace, units
 from flashfs.errors import UsageError
+from flashfs.shape import DEFAULT_FTL
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
@@ -60,7 +61,7 @@ HOLES = 0.1  # of the pages read: worth a word
 
 def command(
     sources: Sources,
-    ftl: Ftls = "pagemap",
+    ftl: Ftls = DEFAULT_FTL,
     opt: options.Opt = None,
     image: Annotated[
         Path | None, typer.Option(metavar="IMAGE", help="Replay on a copy of this image, with its own FTL.")

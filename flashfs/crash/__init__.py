@@ -5,8 +5,8 @@ line replays it (``flashfs crash replay LINE``). Campaigns make cases by the tho
 the set of versions that it may hold.
 """
 
-from flashfs.crash.bench import run_case
 from flashfs.crash.cases import Case, Failure
 from flashfs.crash.judge import Judge
+from flashfs.crash.run import run_case
 
 __all__ = ["Case", "Failure", "Judge", "run_case"]

@@ -6,13 +6,13 @@ the operation happen on copies of the chip that lose their power in it, recovers
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from nandimg._faults cimport FaultyNand
-from nandimg._nand cimport Nand
+from nandimg._nand cimport NVRAM_WORD, Nand
 
 cdef enum:
     NOTHING = 0
     PROGRAM = 1
     ERASE = 2
-    NVRAM_WRITE = 3
+    NVRAM_STORE = 3
     BOOT_WRITE = 4
 
 
@@ -34,9 +34,16 @@ cdef class WatchedNand(FaultyNand):
         self.watcher = watcher
 
     def inherit(self, FaultyNand other not None):
-        """What a cut of ``other`` left beside its chip is left here too: erases that did not hold."""
+        """What a cut of ``other`` left beside its chip is left here too: erases that did not hold, NVRAM stores."""
         self.unstable = {block: set(pages) for block, pages in other.unstable.items()}
         self.any_unstable = other.any_unstable
+
+        self.stored = list(other.stored)
+
+    @property
+    def pending_words(self):
+        """Words that the operation which is about to happen stores in the NVRAM."""
+        return self.n // NVRAM_WORD if self.pending == NVRAM_STORE else 0
 
     @property
     def still_failing(self):
@@ -63,8 +70,8 @@ cdef class WatchedNand(FaultyNand):
             other.program(self.block, self.page, 1, self.data, self.oob, self.cause, self.t_ns, &done)
         elif self.pending == ERASE:
             other.erase(self.block, self.cause, self.t_ns, &ok)
-        elif self.pending == NVRAM_WRITE:
-            other.nvram_write(self.offset, self.data, self.n)
+        elif self.pending == NVRAM_STORE:
+            other.nvram_store(self.offset, self.data, self.n, self.cause, self.t_ns)
         elif self.pending == BOOT_WRITE:
             other.boot_write(self.slot, self.data)
         else:
@@ -102,12 +109,16 @@ cdef class WatchedNand(FaultyNand):
         self.ask(ERASE)
         return FaultyNand.erase(self, block, cause, t_ns, ok)
 
-    cdef int nvram_write(self, uint64_t offset, const uint8_t* data, uint64_t n) except -1 nogil:
-        self.offset = offset
-        self.data = data
-        self.n = n
-        self.ask(NVRAM_WRITE)
-        return FaultyNand.nvram_write(self, offset, data, n)
+    cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
+                             int64_t t_ns) except -1 nogil:
+        if n > NVRAM_WORD:  # one word alone is no operation
+            self.offset = offset
+            self.data = <const uint8_t*> data
+            self.n = n
+            self.cause = cause
+            self.t_ns = t_ns
+            self.ask(NVRAM_STORE)
+        return FaultyNand.nvram_store(self, offset, data, n, cause, t_ns)
 
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
         self.slot = slot

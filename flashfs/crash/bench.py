@@ -43,24 +43,28 @@ class Wrong(Exception):
     """The judge or a check says no."""
 
 
+#: what a chip is made from: its geometry, bytes of OOB that are kept, regions of NVRAM that its scheme asks for
+Mold = tuple[Geometry, int, tuple[tuple[str, int], ...]]
+
+
 class Rack:
     """Chips in memory, made once and used again and again: to make one costs more than to run a case on it."""
 
     def __init__(self) -> None:
-        self.blank: dict[tuple[Geometry, int], Chip] = {}
-        self.free: dict[tuple[Geometry, int], list[Chip]] = {}
+        self.blank: dict[Mold, Chip] = {}
+        self.free: dict[Mold, list[Chip]] = {}
 
-    def take(self, geometry: Geometry, oob_bytes: int, like: Chip | None = None) -> Chip:
+    def take(self, mold: Mold, like: Chip | None = None) -> Chip:
         """A chip that holds what ``like`` does, or nothing."""
-        key = (geometry, oob_bytes)
-        if key not in self.blank:
-            self.blank[key] = self._make(geometry, oob_bytes)
-        chip = self.free[key].pop() if self.free.get(key) else self._make(geometry, oob_bytes)
-        chip.become(like or self.blank[key])
+        if mold not in self.blank:
+            self.blank[mold] = self._make(mold)
+        chip = self.free[mold].pop() if self.free.get(mold) else self._make(mold)
+        chip.become(like or self.blank[mold])
         return chip
 
-    def give(self, chip: Chip) -> None:
-        self.free.setdefault((chip.geometry, chip.oob_bytes), []).append(chip)
+    def give(self, mold: Mold, chip: Chip) -> None:
+        """One that was taken comes back."""
+        self.free.setdefault(mold, []).append(chip)
 
     def clear(self) -> None:
         """Let them all go: a process that was forked off must not write to the chips of its parent."""
@@ -68,9 +72,10 @@ class Rack:
         self.free.clear()
 
     @staticmethod
-    def _make(geometry: Geometry, oob_bytes: int) -> Chip:
+    def _make(mold: Mold) -> Chip:
+        geometry, oob_bytes, nvram = mold
         image = memory_image(geometry)
-        image.bind("crash", {}, oob_bytes)  # the layout depends on the OOB that is kept, not on the name
+        image.bind("crash", {}, oob_bytes, nvram=dict(nvram))  # the layout does not depend on the name
         return image.chip
 
 
@@ -98,6 +103,7 @@ class Bench:
         self.options = self.scheme.resolve({"buffer": 2, **dict(case.options)})
         self.oob_bytes = ENGINE_OOB + self.scheme.oob_with(self.options)
         self.geometry = geometry_of(case, self.oob_bytes)
+        self.regions = self.scheme.nvram(self.geometry, self.options)
         self.words = case.program.split()
         self.steps = list(parse_program(case.program))
         self.cuts = case.cuts
@@ -109,9 +115,14 @@ class Bench:
         self.nand = self.power_up(watcher)
         self.ssd = self.build(self.options)  # derives what is fixed at binding
 
+    @property
+    def mold(self) -> Mold:
+        """What its chip was made from."""
+        return self.geometry, self.oob_bytes, tuple(sorted(self.regions.items()))
+
     def power_up(self, watcher: Any) -> WatchedNand:
         """The chip, and the first life's power."""
-        chip = RACK.take(self.geometry, self.oob_bytes)
+        chip = RACK.take(self.mold)
         return WatchedNand(chip, self.case.cuts, self.case.fail, watcher=watcher)
 
     def build(self, options: dict[str, Any]) -> Any:
@@ -127,9 +138,9 @@ class Bench:
 
     def release(self) -> None:
         """Give the chip back; the bench is of no more use."""
-        RACK.give(self.nand.chip)
+        RACK.give(self.mold, self.nand.chip)
 
-    def fork(self, shape: str, tail: int | None) -> Bench:
+    def fork(self, shape: str, tail: int | None, words: int | None = None) -> Bench:
         """Another bench, on which the power goes in the operation that is about to happen on this one, and of whose
         program at most ``tail`` words follow. To be called from the watcher of this one."""
         other = object.__new__(type(self))
@@ -137,15 +148,16 @@ class Bench:
         other.geometry, other.options, other.oob_bytes = self.geometry, self.options, self.oob_bytes
         end = len(self.steps) if tail is None else self.phase + tail
         other.words, other.steps = self.words[:end], self.steps[:end]
-        other.cuts = (*self.cuts, Cut(self.nand.operations + 1, shape))
+        other.cuts = (*self.cuts, Cut(self.nand.operations + 1, shape, words))
         other.phase = self.phase
+        other.regions = self.regions
         other.recovering = other.closing = False
         other.judge = self.judge.fork()
         other.outcome = Outcome()
         other.met = Met(self.scheme)
         other.ssd = None
-        chip = RACK.take(self.geometry, self.nand.oob_bytes, like=self.nand.chip)
-        other.nand = WatchedNand(chip, (Cut(1, shape),), self.nand.still_failing)
+        chip = RACK.take(self.mold, like=self.nand.chip)
+        other.nand = WatchedNand(chip, (Cut(1, shape, words),), self.nand.still_failing)
         other.nand.inherit(self.nand)
         try:
             self.nand.perform_on(other.nand)
@@ -200,19 +212,19 @@ class Bench:
 
     def survive(self) -> None:
         """The power went. Switch it on until a recovery gets through, then judge what it found."""
-        self.recovering = True
         while True:
+            self.recovering = True
             self.outcome.operations.append(self.nand.operations)
             self.outcome.cuts_hit += 1
             self.say("power cut")
             self.power_on()
             try:
                 self.mount()
+                self.recovering = False
+                self.examine()  # where the map is in flash, reading may write
             except PowerCut:
                 continue
             break
-        self.recovering = False
-        self.examine()
 
     def power_on(self) -> None:
         self.nand.power_on()
@@ -291,6 +303,7 @@ class Bench:
 
     def protected(self, lpas: range) -> None:
         """An acknowledged write with power-loss protection is safe."""
+        self.nand.forget_stores()
         for lpa in lpas:
             self.judge.settle(lpa)
 
@@ -327,15 +340,3 @@ class Bench:
         self.power_on()
         self.mount()
         self.examine()
-
-
-def run_case(case: Case, tell: Tell | None = None) -> Outcome:
-    """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
-    from flashfs.crash.host import HostBench
-    from flashfs.crash.hurt import HurtBench
-
-    bench = (HostBench if case.on_disk else HurtBench if case.hurts else Bench)(case, tell)
-    try:
-        return bench.play()
-    finally:
-        bench.release()

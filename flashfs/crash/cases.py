@@ -13,6 +13,7 @@ from typing import Any
 from flashfs.crash.words import SPOILS, parse_program
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
+from flashfs.shape import DEFAULT_FTL
 from nandimg import PRESETS, Cut, Fault
 
 __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
@@ -54,7 +55,7 @@ class Case:
         parts += [f"unsynced={','.join(map(str, self.unsynced))}"] if self.unsynced else []
         parts += [f"fault={fault}" for fault in self.faults]
         keeps = [f":{keep}" for keep in self.keeps] or [""] * len(self.cuts)
-        parts += [f"cut={cut.at}:{cut.shape}{keep}" for cut, keep in zip(self.cuts, keeps, strict=True)]
+        parts += [f"cut={shown(cut)}{keep}" for cut, keep in zip(self.cuts, keeps, strict=True)]
         return " ".join([*parts, f"program={shlex.quote(self.program)}"])
 
     @property
@@ -70,7 +71,7 @@ class Case:
     @classmethod
     def parse(cls, line: str) -> Case:
         """The inverse of ``line``; UsageError names the word that does not fit."""
-        case = cls(ftl="pagemap", program="")
+        case = cls(ftl=DEFAULT_FTL, program="")
         try:
             words = shlex.split(line)
         except ValueError as error:
@@ -98,6 +99,11 @@ class Case:
         return case
 
 
+def shown(cut: Cut) -> str:
+    """A cut as a replay line has it: AT:SHAPE, or AT:SHAPE.WORDS if it says how much of the NVRAM's stores is kept."""
+    return f"{cut.at}:{cut.shape}" + (f".{cut.words}" if cut.words is not None else "")
+
+
 def _with(case: Case, key: str, value: str) -> Case:
     if key == "cut":
         at, shape, keep, *_ = [*value.split(":", 2), "", ""]
@@ -106,7 +112,9 @@ def _with(case: Case, key: str, value: str) -> Case:
         if not 0 < int(at) < 2**63:
             raise ValueError(at)
         keeps = (*case.keeps, keep) if keep else case.keeps
-        return replace(case, cuts=(*case.cuts, Cut(int(at), shape or "before")), keeps=keeps)
+        shape, dot, kept = shape.partition(".")
+        cut = Cut(int(at), shape or "before", int(kept) if dot else None)
+        return replace(case, cuts=(*case.cuts, cut), keeps=keeps)
     if key in ("fail", "unsynced"):
         numbers = tuple(int(part) for part in value.split(","))
         return replace(case, fail=numbers) if key == "fail" else replace(case, unsynced=numbers)

@@ -18,6 +18,7 @@ from nandimg._faults import BASIC_SHAPES, SHAPES
 
 RARE = SHAPES[len(BASIC_SHAPES) :]  #: variations: of most operations they leave what a basic one does
 KEPT = 20  #: failures of one unit that are kept; a broken device has thousands
+STRIDE = 7919  #: a prime: the prefixes of what was stored in the NVRAM are tried in an order of their own
 SPAN = 4  #: operations behind a recovery at which a second cut is tried too
 
 
@@ -49,7 +50,8 @@ Hear = Callable[[Bench, Outcome], None]
 
 @dataclass(slots=True)
 class Forks:
-    """Every operation of ``case`` cut in every basic shape; and, if ``rare``, in one of the others, in turn.
+    """Every operation of ``case`` cut in every basic shape; and, if ``rare``, in one of the others, in turn, and behind
+    some word of what was stored in the NVRAM before it.
 
     ``tail`` words of the program follow most cuts, all of it one cut of each operation (None: every one). ``first`` is
     the first phase that is cut. With ``depth`` 2 each recovery is cut as well, at each of its operations and ``SPAN``
@@ -68,6 +70,7 @@ class Forks:
     def run(self) -> Tally:
         bench = Bench(self.case)
         bench.nand.watcher = Stem(self, bench)
+        bench.nand.log_stores()
         try:
             self.tally.add(bench.play(), 0)
         finally:
@@ -85,6 +88,9 @@ class Forks:
         for turn, shape in enumerate((*BASIC_SHAPES, RARE[at % len(RARE)]) if self.rare else BASIC_SHAPES):
             whole = self.tail is None or turn == at % len(BASIC_SHAPES)
             self.follow(bench.fork(shape, None if whole else self.tail), depth)
+        stored = bench.nand.stored_words + bench.nand.pending_words
+        if self.rare and stored:  # what a battery keeps is stored word by word, between the operations
+            self.follow(bench.fork("before", self.tail, at * STRIDE % stored), depth)
 
     def sample(self, bench: Bench, at: int) -> None:
         """The operation's turn comes once in ``apart``, and then each time with the next shape."""

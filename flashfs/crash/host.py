@@ -23,6 +23,7 @@ from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Wrong
 
 SECTOR = 512
+NVRAM_PAGE = 4096  #: what is lost of the NVRAM at a time
 REUSED = "a page that was flushed cannot be read"  #: what recovery says of a page that was dead, erased, written over
 
 Sectors = NDArray[np.uint8]  #: (sectors, SECTOR)
@@ -39,7 +40,7 @@ class HostBench(Bench):
         self.file = os.memfd_create("flashfs-host", os.MFD_CLOEXEC)
         nandimg.create(self.path, self.geometry, force=True)
         self.image = nandimg.open_image(self.path)
-        self.image.bind("crash", {}, self.oob_bytes)
+        self.image.bind("crash", {}, self.oob_bytes, nvram=self.regions)
         return self._watched(self.case.fail)
 
     @property
@@ -156,7 +157,18 @@ class HostBench(Bench):
             return now
         if kind == "first":
             return self.marks.get(int(number), now)
-        return np.where(self.kept(kind, number, old, now)[:, None], now, old)
+        kept = self.whole_pages(self.kept(kind, number, old, now), old, now)
+        return np.where(kept[:, None], now, old)
+
+    def whole_pages(self, kept: NDArray[np.bool_], old: Sectors, now: Sectors) -> NDArray[np.bool_]:
+        """Of the NVRAM, which is stored to in memory, whole pages are kept or lost: each with its first sector that
+        changed."""
+        layout, changed = self.image.header.layout, (old != now).any(axis=1)
+        per_page = NVRAM_PAGE // SECTOR
+        for page in range(layout.nvram_at // SECTOR, layout.spare_at // SECTOR, per_page):
+            here = slice(page, page + per_page)
+            kept[here] = kept[page + int(np.argmax(changed[here]))]
+        return kept
 
     def kept(self, kind: str, number: str, old: Sectors, now: Sectors) -> NDArray[np.bool_]:
         """Which of the sectors, each as it is ``now``, are on the disk; of the others it has the ``old``."""
@@ -180,3 +192,4 @@ class HostBench(Bench):
 
     def protected(self, lpas: range) -> None:
         """The NVRAM outlives the power, not the host: the file that stands for it is durable after a sync only."""
+        self.nand.forget_stores()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flashfs.crash._watched import WatchedNand
-from flashfs.crash.bench import Bench, Outcome, Wrong
+from flashfs.crash.bench import RACK, Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
 from flashfs.crash.words import Step
 from flashfs.device import build_ssd
@@ -80,9 +80,7 @@ class HurtBench(Bench):
         self.shut = False  #: not even a mount is
 
     def power_up(self, watcher: Any) -> WatchedNand:
-        from flashfs.crash.bench import RACK
-
-        chip = RACK.take(self.geometry, self.oob_bytes)
+        chip = RACK.take(self.mold)
         front = dress(chip, self.case.faults, self.case.line())
         return WatchedNand(front, self.case.cuts, self.case.fail, watcher=watcher)
 

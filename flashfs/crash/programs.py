@@ -144,8 +144,9 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
     """A program on that chip with some choice of options, the scheme's own included, and of a budget; no cut yet.
     Without ``odd`` its requests are of whole pages. ``aged``: the chip has to be cleaned."""
     geometry = PRESETS[preset].geometry
-    if preset in LARGE:
-        program = wide_program(rnd, geometry, rnd.choice((12, 24, 40)), LARGE[preset])
+    large = preset in large_for(ftl)
+    if large:
+        program = wide_program(rnd, geometry, rnd.choice((12, 24, 40)), LARGE.get(preset, ()))
     elif preset == STRIPED or aged:
         program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120)))
     else:
@@ -155,13 +156,13 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
         program = f"w0+{rnd.choice((256, 300))} {program}"
     plp = rnd.random() < 0.15
     case = Case(ftl, program, preset, options=random_options(rnd, ftl, plp), plp=plp)
-    if preset in LARGE and rnd.random() < 0.7:
+    if large and rnd.random() < 0.7:
         tight = {name: rnd.choice(values) for name, values in scheme(ftl).tight.items()}
         case = replace(case, options=tuple({**dict(case.options), **tight}.items()))
-    for name in ("gc_reserve", "table_bytes"):
+    for name in ("gc_reserve", *scheme(ftl).tight):
         if name in dict(case.options) and not fits(case):
             case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
-    return budgeted(rnd, case) if rnd.random() < (0.5 if preset in LARGE else 0.3) else case
+    return budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case
 
 
 def budgeted(rnd: random.Random, case: Case) -> Case:
@@ -181,6 +182,11 @@ def fits(case: Case) -> bool:
     except BindError:
         return False
     return True
+
+
+def large_for(ftl: str) -> tuple[str, ...]:
+    """The chips of tier wide: those of all schemes, and what this one asks for beside them."""
+    return tuple(dict.fromkeys((*LARGE, *scheme(ftl).chips)))
 
 
 @lru_cache

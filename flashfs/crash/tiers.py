@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from flashfs.crash.bench import run_case
 from flashfs.crash.cases import SPOILS, Case
 from flashfs.crash.forks import Forks, Tally
 from flashfs.crash.host import HostBench
@@ -18,10 +17,12 @@ from flashfs.crash.programs import (
     LARGE,
     STRIPED,
     TINY,
+    large_for,
     presets_for,
     random_program,
     random_setting,
 )
+from flashfs.crash.run import run_case
 from nandimg import PRESETS, Cut, Fault
 from nandimg._faults import SHAPES
 
@@ -53,7 +54,7 @@ WIDE_CUTS = 10  #: of a unit, about
 
 def wide_base(ftl: str, seed: int, unit: int) -> Case:
     """The program of a unit of tier wide."""
-    presets = presets_for(ftl, tuple(LARGE))
+    presets = presets_for(ftl, large_for(ftl))
     return random_setting(random.Random(f"wide {ftl} {seed} {unit}"), ftl, presets[unit % len(presets)])
 
 
@@ -66,7 +67,7 @@ def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
         tally.add(whole, 1)
         return tally
     left = whole.operations[-1] - PRESETS[base.preset].geometry.lpas
-    filled = max(1, len(LARGE[base.preset]))
+    filled = max(1, len(LARGE.get(base.preset, ())))
     return Forks(base, TAIL, first=filled + 1, depth=depth, apart=max(2, left // WIDE_CUTS)).run()
 
 
@@ -234,6 +235,7 @@ def _faults(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
 #: cold pages among hot ones, until the next write has to clean and to move
 AGED_8 = "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f"
+AGED_32 = "w0+150 w0+40 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 f"
 AGED_16 = "w0+56 w0+4 w8+4 w16+4 w24+4 w32+4 w40+4 w48+4 w0+4 w8+4 f"
 
 
@@ -258,7 +260,11 @@ SCENES = (
     Scene("tiny-8", AGED_8, 2),
     Scene("tiny-8", AGED_8, 2, plp=True),
     Scene("tiny-16", AGED_16, 2),
+    Scene("tiny-32", "", 2),
+    Scene("tiny-32", AGED_32, 0),
+    Scene("tiny-32", AGED_32, 2),
 )
+SMALLEST = ("tiny-8", "tiny-16", "tiny-32")  #: the first two of these that an FTL can be bound to
 
 
 def programs(length: int) -> Iterator[tuple[str, ...]]:
@@ -283,7 +289,7 @@ def programs_count(length: int) -> int:
 
 def scenes(ftl: str, depth: int) -> tuple[Scene, ...]:
     """Those that the FTL can be bound to; in depth 2 only the smallest chip."""
-    presets = presets_for(ftl, ("tiny-8", "tiny-16"))
+    presets = presets_for(ftl, SMALLEST)[:2]
     return tuple(scene for scene in SCENES if scene.preset in presets and (depth == 1 or scene.preset == presets[0]))
 
 

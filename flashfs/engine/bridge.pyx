@@ -330,12 +330,15 @@ cdef class PyPlacement(Streams):
         plugin.placement = self
         return self
 
+    cdef int make_ready(self, int stream) except -1 nogil:
+        """Here and not in open_block: cleaning asks place() too, which must not be called from within itself."""
+        if stream == STREAM_HOST and self.open_n[STREAM_HOST] < self.open_most[STREAM_HOST]:
+            self.ssd.make_room()
+        return 0
+
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         if stream == STREAM_WEAR:
             return Streams.take(self, stream, lpas, n, out)
-        # Here and not in open_block: cleaning asks place() too, which must not be called from within itself.
-        if stream == STREAM_HOST and self.open_n[STREAM_HOST] < self.open_most[STREAM_HOST]:
-            self.ssd.make_room()
         # Each half-filled block costs a crash what the next recovery may need: then one that is open has to do.
         if (stream == STREAM_GC and 0 < self.open_n[STREAM_GC] < self.open_most[STREAM_GC]
                 and not self.ssd.affords_more() and self.open_n[STREAM_GC]):

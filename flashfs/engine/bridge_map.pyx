@@ -65,8 +65,8 @@ cdef class PyMapping(Mapping):
         """A spare read: the page's status."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
-        self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.raw, &status, CAUSE_MAP,
-                                 self.ssd.now_ns)
+        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.raw,
+                                                   &status, CAUSE_MAP, self.ssd.map_ns)
         oob_unpack(self.raw, oob)
         return status
 
@@ -244,8 +244,7 @@ cdef class PyMapping(Mapping):
                 self.run_n = 0
         return 0
 
-    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
-                   uint32_t n) except -1 nogil:
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
         cdef uint32_t i
         with gil:
             self.plugin.healthy()
@@ -322,8 +321,8 @@ cdef class PyMapping(Mapping):
     def recovery_erased(self):
         return self.half_erased
 
-    def recovery_exact(self):
-        return not self.guesses and not self.rebuilds
+    def is_exact(self):
+        return not self.guesses
 
     def recovery_ends(self):
         """Validity is final now, so the whole map can be held against it before anybody relies on it."""

@@ -8,6 +8,7 @@ cdef class WriteBuffer:
     cdef readonly uint32_t slots, used, held      # used counts dropped slots too; held does not
     cdef readonly bint in_nvram, in_order  # in_order: it is emptied in LPA order
     cdef uint32_t page_bytes, mask
+    cdef uint64_t nvram_from               # where its region of the NVRAM begins
     cdef uint32_t* lpa_of                  # NONE: dropped
     cdef uint64_t* seq_of
     cdef int64_t* ready_ns                 # when the program that last emptied the slot ends
@@ -22,7 +23,7 @@ cdef class WriteBuffer:
     cdef uint8_t* page(self, uint32_t slot) noexcept nogil
     cdef uint32_t find(self, uint32_t lpa) noexcept nogil
     cdef uint32_t add(self, uint32_t lpa, uint64_t seq) noexcept nogil
-    cdef int settle(self, uint32_t slot) except -1 nogil
+    cdef int64_t settle(self, uint32_t slot, int cause, int64_t t_ns) except -1 nogil
     cdef bint drop(self, uint32_t lpa) noexcept nogil
     cdef int let_go(self, uint32_t first, uint32_t n) noexcept nogil
     cdef int clear(self) noexcept nogil

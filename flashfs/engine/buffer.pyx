@@ -13,6 +13,8 @@ from libc.string cimport memcpy, memset
 from flashfs.engine.pool cimport NONE
 from nandimg._nand cimport Nand
 
+from nandimg.header import WRITE_BUFFER
+
 cdef extern from "<algorithm>" namespace "std" nogil:
     void sort(uint64_t* first, uint64_t* last)
 
@@ -32,6 +34,11 @@ def nvram_bytes(slots, page_bytes):
     return slots * (HEAD + page_bytes)
 
 
+def nvram_slots(Nand nand not None):
+    """Pages of a write buffer that the chip's NVRAM has room for."""
+    return (nand.region(WRITE_BUFFER) or (0, 0))[1] // (HEAD + nand.page_bytes)
+
+
 cdef class WriteBuffer:
     """``slots`` pages of DRAM (of which ``data`` is NULL if the chip keeps no user data). ``run_most``, if not 0, is
     how many pages at a time it hands out in LPA order."""
@@ -41,6 +48,7 @@ cdef class WriteBuffer:
         self.nand = nand
         self.slots = slots
         self.in_nvram = in_nvram
+        self.nvram_from = (nand.region(WRITE_BUFFER) or (0, 0))[0]
         self.in_order = run_most > 0
         self.run_most = run_most
         self.page_bytes = nand.page_bytes
@@ -119,21 +127,20 @@ cdef class WriteBuffer:
         self.held += 1
         return slot
 
-    cdef int settle(self, uint32_t slot) except -1 nogil:
-        """The slot's page is complete: with power-loss protection, make it survive."""
+    cdef int64_t settle(self, uint32_t slot, int cause, int64_t t_ns) except -1 nogil:
+        """The slot's page is complete: with power-loss protection, make it survive. Returns when it does."""
         cdef uint8_t[HEAD] head
         cdef uint64_t at
         cdef uint32_t sum
         if not self.in_nvram:
-            return 0
-        at = <uint64_t> slot * (HEAD + self.page_bytes)
+            return t_ns
+        at = self.nvram_from + <uint64_t> slot * (HEAD + self.page_bytes)
         memcpy(head + 4, &self.lpa_of[slot], 4)
         memcpy(head + 8, &self.seq_of[slot], 8)
         sum = crc32c(crc32c(0, head + 4, HEAD - 4), self.page(slot), self.page_bytes)
         memcpy(head, &sum, 4)
-        self.nand.nvram_write(at + HEAD, self.page(slot), self.page_bytes)
-        self.nand.nvram_write(at, head, HEAD)
-        return 0
+        t_ns = self.nand.nvram_store(at + HEAD, self.page(slot), self.page_bytes, cause, t_ns)
+        return self.nand.nvram_store(at, head, HEAD, cause, t_ns)
 
     cdef bint drop(self, uint32_t lpa) noexcept nogil:
         """Forget ``lpa``; whether it was held. Its table entry stays, so that probing past it still works."""
@@ -191,13 +198,13 @@ cdef class WriteBuffer:
         self.held -= n
         return 0
 
-    def survivors(self):
+    def survivors(self, int cause=0, int64_t t_ns=0):
         """[(LPA, sequence number, page)] of the NVRAM slots that are whole, of all that the image has room for: the
         buffer that filled them may have been larger than this one."""
         out = []
         size = HEAD + self.page_bytes
-        for slot in range(self.nand.geometry.nvram_bytes // size if self.nand.keeps_data else 0):
-            raw = self.nand.nvram(slot * size, size)
+        for slot in range(nvram_slots(self.nand) if self.nand.keeps_data else 0):
+            raw, t_ns = self.nand.load_nvram(self.nvram_from + slot * size, size, cause, t_ns)
             if self._sum(raw[4:]) == int.from_bytes(raw[:4], "little"):
                 out.append((int.from_bytes(raw[4:8], "little"), int.from_bytes(raw[8:16], "little"), raw[HEAD:]))
         return out

@@ -4,13 +4,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
+from flashfs.engine.parts cimport FOREIGN, LIVE, Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs.engine.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
     CAUSE_MAP,
     CAUSE_WEAR,
-    KIND_USER,
     NONE,
     STATE_CLOSED,
     STATE_OPEN,
@@ -68,8 +67,7 @@ cdef class PageTable(Mapping):
             self.table[lpas[i]] = ppa + i
         return 0
 
-    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
-                   uint32_t n) except -1 nogil:
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
             if i + AHEAD < n:
@@ -77,13 +75,12 @@ cdef class PageTable(Mapping):
             self.table[lpas[i]] = news[i]
         return 0
 
-    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
-                     uint8_t* yes) except -1 nogil:
+    cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
             if i + AHEAD < n and lpas[i + AHEAD] < self.ssd.lpas:
                 prefetch(self.table + lpas[i + AHEAD], 1)
-            yes[i] = kinds[i] == KIND_USER and lpas[i] < self.ssd.lpas and self.table[lpas[i]] == ppas[i]
+            answers[i] = LIVE if lpas[i] < self.ssd.lpas and self.table[lpas[i]] == ppas[i] else FOREIGN
         return 0
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
@@ -430,6 +427,15 @@ cdef class Streams(Placement):
     def __dealloc__(self):
         free(self.open_of)
 
+    cdef int make_ready(self, int stream) except -1 nogil:
+        """The host's next block may be opened. Other streams open theirs out of the reserve that is cleaning's."""
+        cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
+        if stream != STREAM_HOST:
+            return 0
+        if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
+            self.shut(slot)
+        return self.ssd.make_room() if slot[0] == NONE else 0
+
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         cdef uint32_t block, room
@@ -437,9 +443,7 @@ cdef class Streams(Placement):
         if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
             self.shut(slot)
         if slot[0] == NONE:
-            if stream == STREAM_HOST:
-                self.ssd.make_room()
-            elif self.width[stream] > 1 and not self.ssd.affords_more():
+            if stream != STREAM_HOST and self.width[stream] > 1 and not self.ssd.affords_more():
                 slot = self.open_slot(stream)
                 if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
                     self.shut(slot)

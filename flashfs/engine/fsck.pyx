@@ -3,11 +3,11 @@
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
+from flashfs.engine.parts cimport KINDS, LIVE, Owner
 from flashfs.engine.ssd cimport Ssd
 from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
     FLAG_LOST,
-    KIND_TRANSLATION,
     KIND_USER,
     NONE,
     STATE_BAD,
@@ -68,10 +68,10 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 oob_unpack(ssd.read_oobs, &oob)
                 if status != PAGE_OK:
                     problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
-                elif oob.kind == KIND_TRANSLATION and oob.lpa < ssd.mapping.translation_ids:
-                    ssd.mapping.confirm(&oob.kind, &oob.lpa, &ppa, 1, &status)
-                    if not status:
-                        problems.append(f"PPA {ppa}: live as translation page {oob.lpa}, unknown to the mapping")
+                elif oob.kind != KIND_USER and oob.kind < KINDS and ssd.owner_at[oob.kind] != NULL:
+                    (<Owner> ssd.owner_at[oob.kind]).confirm(&oob.lpa, &ppa, 1, &status)
+                    if status != LIVE:
+                        problems.append(f"PPA {ppa}: live as page {oob.lpa} of kind {oob.kind}, unknown to its owner")
                 elif oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
                     problems.append(f"PPA {ppa}: live but kind {oob.kind}, LPA {oob.lpa}")
                 elif oob.flags & FLAG_LOST:

@@ -13,12 +13,13 @@ cdef class Mover:
     cdef uint8_t* oobs                     # those of the run being programmed
     cdef uint8_t* status
     cdef uint8_t* confirmed
+    cdef int kind                          # of the pages being moved
     cdef uint8_t* kinds                    # from here on in LPA order
     cdef uint32_t* pages
     cdef uint32_t* lpas
     cdef uint32_t* olds
     cdef uint32_t* news
-    cdef uint32_t* gone                    # PPAs of translation pages that cannot be read
+    cdef uint32_t* gone                    # PPAs of pages of other kinds that cannot be read
     cdef uint32_t gone_n
     cdef uint64_t* keys                    # LPA << 16 | index in page order
     cdef uint64_t* sorted
@@ -30,7 +31,9 @@ cdef class Mover:
     cdef int confirm(self, uint32_t block, uint32_t first, uint32_t n) except -1 nogil
     cdef int hold_data(self) except -1 nogil
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
-    cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order, int cause) except -1 nogil
+    cdef int kind_in(self, uint32_t block) noexcept nogil
+    cdef bint is_late(self, uint32_t block, uint32_t i, int cause) except -1 nogil
+    cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order) except -1 nogil
     cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil
     cdef int sort_keys(self, uint32_t n) noexcept nogil
     cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil

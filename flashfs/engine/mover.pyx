@@ -9,13 +9,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport IN_MOVE, Engine, Extent
+from flashfs.engine.parts cimport FOREIGN, IN_MOVE, KINDS, LIVE, SUPERSEDED, Engine, Extent, Owner
 from flashfs.engine.pool cimport (
     FLAG_LOST,
     KIND_USER,
     NONE,
     OOB_ENGINE,
-    STREAM_MAP,
     Oob,
     oob_kind,
     oob_lpa,
@@ -94,9 +93,11 @@ cdef class Mover:
         cdef int before = self.ssd.stopped
         cdef int64_t end = self.ssd.now_ns
         cdef uint32_t live = self.ssd.validity.count(block)
+        self.ssd.map_ns = self.ssd.now_ns
         self.with_data = self.ssd.nand.keeps_data
-        if self.ssd.pool.stream[block] == STREAM_MAP:
-            stream = STREAM_MAP  # translation pages stay among themselves
+        self.kind = self.kind_in(block)
+        if self.kind != KIND_USER:
+            stream = self.ssd.pool.stream[block]  # such pages stay among themselves
             self.hold_data()
         n = self.collect(block, cause)
         if n and not self.copy_out(n, stream, cause, &end):
@@ -105,12 +106,24 @@ cdef class Mover:
         self.ssd.validity.not_candidate(block)  # first: its pages die one by one, and change lists each time
         self.commit_move(n)
         for i in range(self.gone_n):
-            self.ssd.mapping.page_lost(self.gone[i])
+            (<Owner> self.ssd.owner_at[self.kind]).page_lost(self.gone[i])
         if n < live:
             self.ssd.validity.forget(block)  # unreadable, and of no LPA
         self.ssd.pool.release(block, end)
         self.ssd.stopped = before
+        if self.kind == KIND_USER:
+            self.ssd.map_ns = self.ssd.now_ns
+            self.ssd.mapping.moves_end()
         return 1
+
+    cdef int kind_in(self, uint32_t block) noexcept nogil:
+        """What pages a block is for: user pages, unless it is of a stream that another kind's owner has."""
+        cdef int kind
+        for kind in range(KINDS):
+            if (self.ssd.owner_at[kind] != NULL
+                    and (<Owner> self.ssd.owner_at[kind]).stream == self.ssd.pool.stream[block]):
+                return kind
+        return KIND_USER
 
     cdef int hold_data(self) except -1 nogil:
         """A chip that keeps no user data keeps those of translation pages."""
@@ -138,7 +151,9 @@ cdef class Mover:
                                 self.read_oobs, self.status, cause, self.ssd.now_ns, self.ready)
         self.confirm(block, 0, live)
         for i in range(live):
-            if (self.is_readable(block, i, order, cause) or self.entomb(block, i, cause)):
+            if self.is_late(block, i, cause):
+                continue
+            if self.is_readable(block, i, order) or self.entomb(block, i, cause):
                 if order == 0:
                     oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
                     order = oob.order
@@ -160,20 +175,28 @@ cdef class Mover:
             self.kinds[i] = oob_kind(self.read_oobs + i * self.oob_bytes)
             self.lpas[i] = oob_lpa(self.read_oobs + i * self.oob_bytes)
             self.olds[i] = block * self.pages_per_block + self.pages[i]
-        return self.ssd.mapping.confirm(self.kinds + first, self.lpas + first, self.olds + first, n,
-                                        self.confirmed + first)
+        (<Owner> self.ssd.owner_at[self.kind]).confirm(self.lpas + first, self.olds + first, n, self.confirmed + first)
+        for i in range(first, first + n):
+            if self.kinds[i] != self.kind:
+                self.confirmed[i] = FOREIGN
+        return 0
 
-    cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order, int cause) except -1 nogil:
-        """Whether live page ``i`` came back whole, at the second try if need be, and belongs here. All pages of a block
-        say when it was opened; one that says otherwise was meant for another place. The first is asked for by LPA."""
-        cdef Oob oob
+    cdef bint is_late(self, uint32_t block, uint32_t i, int cause) except -1 nogil:
+        """Whether page ``i`` was superseded, and its owner had not noticed: it needs no move. One that did not come back
+        whole is read a second time first."""
         cdef uint64_t at = <uint64_t> i * self.page_bytes
-        cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
         if self.status[i] != PAGE_OK:
             self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.with_data else <uint8_t*> NULL,
                                self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ready[i])
             self.confirm(block, i, 1)
-        if self.status[i] != PAGE_OK or not self.confirmed[i]:
+        return self.status[i] == PAGE_OK and self.confirmed[i] == SUPERSEDED
+
+    cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order) except -1 nogil:
+        """Whether live page ``i`` came back whole and belongs here. All pages of a block say when it was opened; one
+        that says otherwise was meant for another place. The first is asked for by LPA."""
+        cdef Oob oob
+        cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
+        if self.status[i] != PAGE_OK or self.confirmed[i] != LIVE:
             return False
         oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
         if oob.order == order or oob.kind != KIND_USER:
@@ -188,9 +211,9 @@ cdef class Mover:
         cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
         cdef Oob oob
         self.lost_pages += 1
-        if self.ssd.pool.stream[block] == STREAM_MAP:
+        if self.kind != KIND_USER:
             self.ssd.checkpoint_due = True
-            self.gone[self.gone_n] = ppa  # the mapping hears of it when the move is through
+            self.gone[self.gone_n] = ppa  # its owner hears of it when the move is through
             self.gone_n += 1
             return False
         self.ssd.nand.read_spare(block, self.pages[i], 1, at, &status, cause, self.ssd.now_ns)
@@ -220,7 +243,7 @@ cdef class Mover:
         cdef uint32_t[257] at
         cdef uint32_t i
         cdef int shift = 16
-        cdef uint64_t limit = self.ssd.lpas
+        cdef uint64_t limit = self.ssd.lpas if self.kind == KIND_USER else NONE
         cdef uint64_t* a = self.keys
         cdef uint64_t* b = self.sorted
         if n < 32:
@@ -273,14 +296,14 @@ cdef class Mover:
         cdef uint64_t order = self.ssd.pool.order[ext.block]
         for i in range(ext.n):
             k = <uint32_t> (self.keys[first + i] & 0xFFFF)
-            if stream == STREAM_MAP:
+            if self.kind != KIND_USER:
                 memcpy(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, self.oob_bytes)
             oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream)
             start = max(start, self.ready[k])
             if self.with_data:
                 memcpy(self.gather + <uint64_t> i * self.page_bytes,
                        self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
-        if self.ssd.mapping.scheme_oob and stream != STREAM_MAP:
+        if self.ssd.mapping.scheme_oob and self.kind == KIND_USER:
             self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext.n, ext.block, ext.page, before,
                                    behind)
         one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather if self.with_data else <uint8_t*> NULL,
@@ -295,15 +318,10 @@ cdef class Mover:
         return ok
 
     cdef int commit_move(self, uint32_t n) except -1 nogil:
-        """Tell the owners, kind by kind, then let the old pages die."""
+        """Tell the owner, then let the old pages die."""
         cdef uint32_t i = 0, run
-        while i < n:
-            run = 1
-            while i + run < n and self.kinds[i + run] == self.kinds[i]:
-                run += 1
-            self.ssd.mapping.moved(self.kinds[i], self.lpas + i, self.olds + i, self.news + i, run)
-            i += run
-        i = 0
+        if n:
+            (<Owner> self.ssd.owner_at[self.kind]).moved(self.lpas, self.olds, self.news, n)
         while i < n:
             run = 1
             while (i + run < n and self.news[i + run] == self.news[i] + run

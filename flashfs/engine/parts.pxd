@@ -9,6 +9,15 @@ cdef struct Extent:
     uint32_t block, page, n
 
 
+cdef enum:                   # Owner.confirm: is this page what its OOB says it is?
+    FOREIGN = 0              # no: the map knows nothing of it, so something is damaged
+    LIVE = 1
+    SUPERSEDED = 2           # it was, and nobody had noticed yet that a newer one took its place: nothing is wrong
+
+cdef enum:
+    KINDS = 8                # page kinds there can be
+
+
 cdef enum:                   # Engine.stopped: what was being changed, and did not come to its end
     GOING = 0
     IN_SYNC = 1
@@ -32,13 +41,19 @@ cdef class Engine:
     cdef readonly uint32_t meta_floor      # free blocks that belong to the next checkpoint and its log
     cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
     cdef readonly int64_t now_ns
+    cdef int64_t map_ns                    # when what the mapping reads next may begin; then when it is there
+    cdef void* owner_at[8]                 # of each page kind, an Owner; NULL: pages of that kind are never moved
+    cdef list owners                       # the same, which keeps them
     cdef readonly uint64_t seq             # the newest sequence number that was given
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
     cdef readonly list alarms              # since the mount; None: nothing was found that no power cut can leave
     cdef readonly object failed            # None, or why the device takes no more changes
+    cdef readonly bint frozen              # the image is not to be changed: it was opened to be read
     cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
+    cdef int lose(self, int kind, uint32_t ppa) except -1
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
+    cdef int will_change(self) except -1 nogil
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef bint affords_more(self) except -1 nogil
@@ -46,18 +61,28 @@ cdef class Engine:
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
 
 
-cdef class Mapping:
+cdef class Owner:
     cdef readonly Engine ssd
+    cdef readonly int stream               # that its moved pages go to; -1: where placement puts user pages
+    cdef int confirm(self, const uint32_t* ids, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil
+    cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil
+
+
+cdef class Mapping(Owner):
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
     cdef readonly bint shares_pages        # several LPAs may be at one page: a recovery asks ``needs``
     cdef readonly uint32_t translation_ids  # its translation pages have ids below this; 0: it has none
+    cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
+    cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
+    cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
+    cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
+    cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
-    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
-                   uint32_t n) except -1 nogil
-    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
-                     uint8_t* yes) except -1 nogil
+    cdef int moves_end(self) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
@@ -65,7 +90,6 @@ cdef class Mapping:
                    uint32_t before, uint32_t behind) except -1 nogil
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
     cdef int tend(self) except -1 nogil
-    cdef int page_lost(self, uint32_t ppa) except -1 nogil
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1
     cdef int64_t pages_named(self) except -2 nogil
@@ -87,6 +111,7 @@ cdef class Validity:
 
 cdef class Placement:
     cdef readonly Engine ssd
+    cdef int make_ready(self, int stream) except -1 nogil
     cdef readonly bint pads                # a flush fills up the host's open blocks
     cdef uint32_t run_room(self, int stream) noexcept nogil
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil

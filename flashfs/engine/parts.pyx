@@ -11,7 +11,7 @@ A scheme replaces those that its paper changes. Methods work on runs (arrays), h
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.pool cimport KIND_USER, NONE
+from flashfs.engine.pool cimport NONE
 
 ALARMS_MOST = 50  #: lines kept; a chip that fails altogether would have one a page
 
@@ -45,6 +45,19 @@ cdef class Engine:
             self.failed = str(why)
         self.stopped = FAILED
 
+    def own(self, int kind, Owner owner not None):
+        """Pages of that kind are ``owner``'s: cleaning asks it about them and tells it where they went."""
+        if self.owners is None:
+            self.owners = [None] * KINDS
+        self.owners[kind] = owner
+        self.owner_at[kind] = <void*> owner
+
+    cdef int lose(self, int kind, uint32_t ppa) except -1:
+        """A page of that kind is gone, and its owner is to manage without."""
+        if self.owner_at[kind] != NULL:
+            (<Owner> self.owner_at[kind]).page_lost(ppa)
+        return 0
+
     def alarm(self, text):
         """Since the mount somebody found what no power cut can have left: a line for whoever asks."""
         if self.alarms is None:
@@ -60,6 +73,16 @@ cdef class Engine:
         """A sequence number that no version of ``lpa`` in flash exceeds, and each version still to be programmed
         does."""
         return 0
+
+    def freeze(self):
+        """The image is opened to be read: nothing may be programmed from now on."""
+        self.frozen = True
+
+    cdef int will_change(self) except -1 nogil:
+        """Before anything is programmed that no request for a change has announced: a read may do that, where the map
+        is in flash. DeviceFailedError if the device takes no changes."""
+        with gil:
+            raise NotImplementedError
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
         """A fresh, erased block; forces a sync when only pending ones are left. DeviceFullError if there is none."""
@@ -88,16 +111,68 @@ cdef class Engine:
             raise NotImplementedError
 
 
-cdef class Mapping:
+cdef class Owner:
+    """Whoever has the pages of one kind: it alone knows whether such a page is live. What its pages' OOBs say in the
+    place of an LPA is a number of its own, the *id*; of user pages it is the LPA."""
+
+    def __cinit__(self, *_, **__):
+        self.stream = -1
+
+    cdef int confirm(self, const uint32_t* ids, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
+        """Whether each page of ``ppas`` is what its OOB says it is: LIVE, SUPERSEDED or FOREIGN. Cleaning asks before
+        it moves: a page that lies would take another's place."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        """Cleaning copied each page from ``olds`` to ``news``; the ids ascend."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
+        """A live page that was to be moved cannot be read, and its block is about to be given up."""
+        return 0
+
+
+cdef class Mapping(Owner):
     """Where is LPA x? The engine programs a page first and binds it after, so a mapping never points at nothing.
+
+    Whatever a mapping has to read of itself in flash, it reads in ``prepare``, which may also write, and so clean: no
+    PPA is in anybody's hands then. What comes behind it, ``lookup`` and ``bind``, is about LPAs that are prepared. A
+    read of the map begins at ``ssd.map_ns`` and puts its end there; who begins something sets that clock.
 
     A mapping that keeps parts of itself in flash has translation pages (translation.pyx). To a recovery, page
     ``id`` is LPA ``lpas + id``: ``locate`` and ``recovered`` are asked for those too, before any other."""
 
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil:
+        """The host is about to read, or is ``writing``, these LPAs. Returns how many of them, from the first on, are at
+        hand until the next ``prepare``, 1 at least: ``lookup`` reads nothing for those, and ``bind`` nothing that may
+        write. ``ready`` says when each may begin, and
+        then when its place is known: independent reads of the map run side by side, dependent ones one by one."""
+        return n
+
+    cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
+        """The host is about to trim these LPAs; as ``prepare``."""
+        return n
+
+    cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil:
+        """How many of ``n`` LPAs from ``lpa`` on are known, without a look at each, not to be mapped."""
+        return 0
+
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
-        """PPAs of ``n`` LPAs; NONE for one that is not mapped. A PPA may be a guess: the reader checks the OOB."""
+        """PPAs of ``n`` LPAs for the host; NONE for one that is not mapped. A PPA may be a guess: the reader checks the
+        OOB."""
         with gil:
             raise NotImplementedError
+
+    cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        """As ``lookup``, for whoever is not the host (is it mapped? a dump): it counts nowhere and changes no cache."""
+        return self.lookup(lpas, n, ppas)
+
+    cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
+        """Whether the page read at ``ppa``, whose OOB says it is LPA ``said``'s, is what ``lpa`` is to read. A page that
+        several LPAs share says only one of them."""
+        return said == lpa
 
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
         """Where to look when ``ppa`` turned out to hold another LPA; NONE when there is nowhere left. ``oob`` is what
@@ -110,20 +185,15 @@ cdef class Mapping:
         with gil:
             raise NotImplementedError
 
-    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
-                   uint32_t n) except -1 nogil:
-        """Cleaning copied each page from ``olds`` to ``news``. All are of one ``kind`` that this part owns: the mapping
-        owns user and translation pages, and for the latter ``lpas`` are what their OOBs say."""
-        with gil:
-            raise NotImplementedError
-
-    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
-                     uint8_t* yes) except -1 nogil:
-        """Whether each page of ``ppas`` is where the mapping has what its OOB says it is. Cleaning asks before it
-        moves: a page that lies about its LPA would take that LPA's place."""
+    cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
-            yes[i] = kinds[i] == KIND_USER and lpas[i] < self.ssd.lpas and self.locate(lpas[i]) == ppas[i]
+            answers[i] = LIVE if lpas[i] < self.ssd.lpas and self.locate(lpas[i]) == ppas[i] else FOREIGN
+        return 0
+
+    cdef int moves_end(self) except -1 nogil:
+        """Cleaning is through with a block, and all is consistent: what moves have left to do, such as writing
+        translation pages. It may not clean."""
         return 0
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
@@ -133,9 +203,10 @@ cdef class Mapping:
             raise NotImplementedError
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """Where exactly ``lpa`` lies, or NONE; a scheme whose lookup guesses reads what it must to be sure."""
+        """Where exactly ``lpa`` lies, or NONE; a scheme whose lookup guesses reads what it must to be sure. As ``peek``
+        it counts nowhere."""
         cdef uint32_t ppa = NONE
-        self.lookup(&lpa, 1, &ppa)
+        self.peek(&lpa, 1, &ppa)
         return ppa
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
@@ -162,10 +233,6 @@ cdef class Mapping:
     cdef int tend(self) except -1 nogil:
         """Between requests: what the mapping has to do now and then, such as writing back translation pages. It may
         clean."""
-        return 0
-
-    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
-        """A live translation page that is to be moved cannot be read, and its block is about to be given up."""
         return 0
 
     cdef int checkpoint_begins(self) except -1:
@@ -271,7 +338,7 @@ cdef class Mapping:
     def explain(self, uint32_t lpa):
         """What the mapping's structures say of one LPA, for ``dump``; has no side effect and reads no flash."""
         cdef uint32_t ppa = NONE
-        self.lookup(&lpa, 1, &ppa)
+        self.peek(&lpa, 1, &ppa)
         return {"ppa": None if ppa == NONE else ppa}
 
     def check(self):
@@ -347,6 +414,10 @@ cdef class Validity:
 
 cdef class Placement:
     """Where may these pages be programmed?"""
+
+    cdef int make_ready(self, int stream) except -1 nogil:
+        """Clean what has to be cleaned before the next ``take`` of that stream."""
+        return 0
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         """A place for the first ``out.n`` (1..n) of these pages: consecutive pages of one block, the block's next

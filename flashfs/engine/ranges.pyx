@@ -84,7 +84,7 @@ cdef int64_t trim_bytes(Ssd ssd, uint64_t offset, uint64_t size, int64_t t_ns) e
     while size:
         whole = 0 if offset % ssd.page_bytes else size // ssd.page_bytes
         if whole:
-            ssd.trim(<uint32_t> (offset // ssd.page_bytes), <uint32_t> whole, t_ns)
+            end = max(end, ssd.trim(<uint32_t> (offset // ssd.page_bytes), <uint32_t> whole, t_ns))
             whole *= ssd.page_bytes
             offset += whole
             size -= whole
@@ -155,7 +155,7 @@ cdef uint64_t seek_mapped(Ssd ssd, uint64_t offset, uint64_t size, bint mapped) 
         n = <uint32_t> min(end - lpa, <uint64_t> RUN)
         for i in range(n):
             lpas[i] = <uint32_t> (lpa + i)
-        ssd.mapping.lookup(lpas, n, ppas)
+        ssd.mapping.peek(lpas, n, ppas)
         for i in range(n):
             here = ppas[i] != NONE
             if not here and ssd.buffer.held:

@@ -1,3 +1,5 @@
+from typing import Any
+
 WHY: tuple[str, ...]
 
 class Reader:
@@ -10,3 +12,4 @@ class Reader:
     @property
     def holes(self) -> int: ...
     def forget_counts(self) -> None: ...
+    def __init__(self, ssd: Any, buffer: Any, cache: Any) -> None: ...

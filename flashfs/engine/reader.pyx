@@ -40,7 +40,8 @@ cdef class Reader:
         self.one_oob = <uint8_t*> malloc(self.oob_bytes)
         self.status = <uint8_t*> malloc(RUN)
         self.ppas = <uint32_t*> malloc(RUN * 4)
-        if not (self.oobs and self.one_oob and self.status and self.ppas):
+        self.ready = <int64_t*> malloc(RUN * 8)
+        if not (self.oobs and self.one_oob and self.status and self.ppas and self.ready):
             raise MemoryError
 
     def __dealloc__(self):
@@ -48,6 +49,7 @@ cdef class Reader:
         free(self.one_oob)
         free(self.status)
         free(self.ppas)
+        free(self.ready)
 
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
         """``n`` pages into ``data`` (may be NULL). UncorrectableError names the first LPA that cannot be read. Returns
@@ -95,15 +97,30 @@ cdef class Reader:
         return True
 
     cdef int64_t read_flash(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
-        """``n`` pages, up to RUN, that nothing in DRAM holds; what was never written reads zeros."""
+        """``n`` pages, up to RUN, that nothing in DRAM holds. Each is read when the map knows where it is, and before
+        the map is asked for more than it has at hand: to bring that in may move what it named before."""
+        cdef uint32_t i = 0, k, part
+        cdef int64_t end = t_ns
+        while i < n:
+            for k in range(n - i):
+                self.ready[k] = t_ns
+            self.ssd.map_ns = t_ns
+            part = self.ssd.mapping.prepare(lpas + i, n - i, False, self.ready)
+            self.ssd.mapping.lookup(lpas + i, part, self.ppas)
+            end = max(end, self.read_known(lpas + i, part,
+                                           <uint8_t*> NULL if data == NULL else data + <uint64_t> i * self.page_bytes))
+            i += part
+        return end
+
+    cdef int64_t read_known(self, const uint32_t* lpas, uint32_t n, uint8_t* data) except -1 nogil:
+        """``n`` pages at ``ppas``, each from its time in ``ready`` on; what was never written reads zeros."""
         cdef uint32_t i = 0, run, block
         cdef uint32_t* ppas = self.ppas
-        cdef int64_t end = t_ns
+        cdef int64_t* ready = self.ready
+        cdef int64_t end = 0
         cdef uint8_t* into
-        self.ssd.mapping.lookup(lpas, n, ppas)
-        t_ns = max(t_ns, self.ssd.now_ns)  # the map may have had to be read first
-        end = t_ns
         while i < n:
+            end = max(end, ready[i])
             into = <uint8_t*> NULL if data == NULL else data + <uint64_t> i * self.page_bytes
             if ppas[i] == NONE:
                 self.holes += 1
@@ -113,12 +130,12 @@ cdef class Reader:
                 continue
             block = ppas[i] // self.pages_per_block
             if block >= self.ssd.nand.blocks:
-                self.read_again(lpas[i], NONE, UNREADABLE, NULL, NULL, t_ns)  # the mapping is broken: no page to read
+                self.read_again(lpas[i], NONE, UNREADABLE, NULL, NULL, ready[i])  # the mapping is broken: no such page
             run = 1
-            while (i + run < n and ppas[i + run] == ppas[i] + run
+            while (i + run < n and ppas[i + run] == ppas[i] + run and ready[i + run] == ready[i]
                    and (ppas[i] + run) // self.pages_per_block == block):
                 run += 1
-            end = max(end, self.read_run(lpas + i, ppas[i], run, into, t_ns))
+            end = max(end, self.read_run(lpas + i, ppas[i], run, into, ready[i]))
             if self.cache.slots and (into != NULL or self.cache.data == NULL):  # else nobody has the data
                 self.cache.put_run(lpas + i, run, into)
             i += run
@@ -141,9 +158,9 @@ cdef class Reader:
             if (self.status[k] == PAGE_OK and oob.lpa == lpas[k] and oob.kind == KIND_USER
                     and not oob.flags & FLAG_LOST):
                 continue
-            what = UNREADABLE if self.status[k] != PAGE_OK else LOST
-            if what == LOST and (oob.lpa != lpas[k] or oob.kind != KIND_USER):
-                what = OTHER
+            what = self.judge(lpas[k], ppa + k, self.status[k], &oob)
+            if what == HERE:
+                continue
             end = max(end, self.read_again(lpas[k], ppa + k, what, self.oobs + k * self.oob_bytes,
                       <uint8_t*> NULL if data == NULL else data + <uint64_t> k * self.page_bytes, end))
         return end
@@ -186,15 +203,18 @@ cdef class Reader:
                                   data if self.ssd.nand.keeps_data else <uint8_t*> NULL, self.one_oob, &status,
                                   CAUSE_HOST, t_ns)
         oob_unpack(self.one_oob, &oob)
-        if status != PAGE_OK:
-            found[0] = UNREADABLE
-        elif oob.kind != KIND_USER or oob.lpa != lpa:
-            found[0] = OTHER
-        else:
-            found[0] = LOST if oob.flags & FLAG_LOST else HERE
+        found[0] = self.judge(lpa, ppa, status, &oob)
         if found[0] == HERE and data != NULL and not self.ssd.nand.keeps_data:
             memset(data, 0, self.page_bytes)
         return t_ns
+
+    cdef int judge(self, uint32_t lpa, uint32_t ppa, uint8_t status, const Oob* oob) except -1 nogil:
+        """What a page that was read for an LPA is: HERE, OTHER, UNREADABLE or LOST."""
+        if status != PAGE_OK:
+            return UNREADABLE
+        if oob.kind != KIND_USER or not self.ssd.mapping.accepts(lpa, ppa, oob.lpa):
+            return OTHER
+        return LOST if oob.flags & FLAG_LOST else HERE
 
     def forget_counts(self):
         self.extra_reads = self.retried_reads = self.unreadable = self.holes = 0

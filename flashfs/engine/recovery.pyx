@@ -19,10 +19,12 @@ from libc.stdlib cimport calloc, free
 
 from flashfs.engine.entries cimport Entry, entry_flags, entry_seq
 from flashfs.engine.pool cimport (
+    CAUSE_RECOVERY,
     FLAG_CLEAN,
     FLAG_LAST,
     FLAG_MOVED,
     KIND_CHECKPOINT,
+    KIND_TRANSLATION,
     KIND_USER,
     NONE,
     OOB_ENGINE,
@@ -450,7 +452,7 @@ cdef class Worker(Scanner):
         """Slots newer than the checkpoint (which empties the buffer) and than what flash holds."""
         cdef uint64_t newest
         back = {}
-        saved = self.ssd.buffer.survivors()
+        saved = self.ssd.buffer.survivors(CAUSE_RECOVERY)
         self.cut.begin()
         for lpa, seq, page in sorted(saved, key=lambda slot: slot[0]):
             newest = max(self.floor, self.found_seq(lpa), self.cut.newest(lpa))
@@ -560,7 +562,7 @@ cdef class Worker(Scanner):
         ssd.mapping.manages()
         for ppa in ssd.mapping.translation_pages():
             if not ssd.validity.is_live(ppa):
-                ssd.mapping.page_lost(ppa)
+                ssd.lose(KIND_TRANSLATION, ppa)
         if not ssd.mapping.is_exact():
             self.ask_pages()
         self.keep_owned()
@@ -611,7 +613,7 @@ cdef class Worker(Scanner):
                     continue
                 found = (oob.seq, block * ssd.pages_per_block + page, bytes(ssd.read_oobs[OOB_ENGINE:ssd.oob_bytes]))
                 lpa = oob.lpa
-                ssd.mapping.lookup(&lpa, 1, &ppa)
+                ssd.mapping.peek(&lpa, 1, &ppa)
                 if ppa == NONE or found < newest.get(lpa, (0,)):
                     ssd.olds[0] = found[1]
                 else:

@@ -38,13 +38,15 @@ cdef class Ssd(Engine):
     cdef uint8_t* read_oobs                # a block's OOB read
     cdef uint32_t* olds
     cdef uint64_t* seqs
+    cdef int64_t* known                    # of each page of a run, when the map knows its place
     cdef uint8_t* edge                     # one page: the ragged end of a request
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
                                 int64_t t_ns) except -1 nogil
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil
+    cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil
+    cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil
     cdef int flush(self, int64_t t_ns) except -1 nogil
     cdef int drain(self) except -1 nogil
     cdef int drain_in_order(self) except -1 nogil

@@ -48,11 +48,12 @@ from flashfs.engine.pool cimport (
 )
 from flashfs.engine.reader cimport Reader
 from flashfs.engine.wear cimport WearLevel
-from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM, OP_READ, OP_SPARE, Nand
+from nandimg._nand cimport CAUSES, Nand
 
 from flashfs.engine.cache import SLOT_BYTES
 from flashfs.engine.pool import CAUSE_NAMES
 from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
+from nandimg._nand import COUNTED
 
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
@@ -99,8 +100,10 @@ cdef class Ssd(Engine):
         self.read_oobs = <uint8_t*> malloc(pages * self.oob_bytes)
         self.olds = <uint32_t*> malloc(TRIM_CHUNK * 4)
         self.seqs = <uint64_t*> malloc(RUN * 8)
+        self.known = <int64_t*> malloc(RUN * 8)
         self.edge = <uint8_t*> malloc(self.page_bytes)
-        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.edge):
+        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.known
+                and self.edge):
             raise MemoryError
 
     def __dealloc__(self):
@@ -108,6 +111,7 @@ cdef class Ssd(Engine):
         free(self.read_oobs)
         free(self.olds)
         free(self.seqs)
+        free(self.known)
         free(self.edge)
 
     # --- putting it together
@@ -115,6 +119,7 @@ cdef class Ssd(Engine):
     def install(self, Mapping mapping, Validity validity, Placement placement, Cleaning cleaning):
         """The four parts, once."""
         self.mapping = mapping
+        self.own(KIND_USER, mapping)
         self.validity = validity
         self.placement = placement
         self.cleaning = cleaning
@@ -181,7 +186,7 @@ cdef class Ssd(Engine):
     cdef int refuse(self) except -1 nogil:
         """A request for a change, of a device that takes none any more."""
         with gil:
-            self.fail(self.why_stopped())
+            self.fail(self.why_stopped() or "the image was opened read-only")
             raise DeviceFailedError(self.failed)
 
     # --- host requests
@@ -245,8 +250,7 @@ cdef class Ssd(Engine):
                 memcpy(self.buffer.page(slot), data + <uint64_t> i * self.page_bytes, self.page_bytes)
             elif self.buffer.data != NULL:
                 memset(self.buffer.page(slot), 0, self.page_bytes)
-            self.buffer.settle(slot)
-            end = max(end, self.buffer.ready_ns[slot])
+            end = max(end, self.buffer.settle(slot, CAUSE_HOST, max(t_ns, self.buffer.ready_ns[slot])))
         return end
 
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
@@ -262,13 +266,15 @@ cdef class Ssd(Engine):
         cdef uint32_t ppa = NONE
         if self.buffer.held and self.buffer.find(lpa) != NONE:
             return True
-        self.mapping.lookup(&lpa, 1, &ppa)
+        self.map_ns = self.now_ns
+        self.mapping.peek(&lpa, 1, &ppa)
         return ppa != NONE
 
-    cdef int trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
+    cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
         """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
-        nothing: no record is kept of it."""
+        nothing: no record is kept of it. Returns when what the map had to read for it is there."""
         cdef uint32_t part, i
+        cdef int64_t end = t_ns
         cdef bint any_lived
         self.now_ns = t_ns
         if self.stopped:
@@ -277,9 +283,16 @@ cdef class Ssd(Engine):
         while n:
             self.chores()
             self.dirty = True
+            part = self.skip_holes(lpa, n)
+            lpa += part
+            n -= part
+            if n == 0:
+                break
             part = min(n, <uint32_t> TRIM_CHUNK)
             if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
                 self.meta.log_trims()  # before anything is changed: it may fail
+            self.map_ns = t_ns
+            part = self.mapping.prepare_unbind(lpa, part)
             self.stopped = IN_TRIM
             any_lived = False
             if self.buffer.held:
@@ -297,9 +310,21 @@ cdef class Ssd(Engine):
                 self.meta.note_trim(lpa, part, self.seq)
                 self.validity.dead(self.olds, part)
             self.stopped = GOING
+            end = max(end, self.map_ns)
             lpa += part
             n -= part
-        return 0
+        return end
+
+    cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil:
+        """How many of the LPAs that are to be trimmed hold nothing, as far as the mapping knows without a look at each:
+        a device of terabytes is discarded in one request."""
+        cdef uint32_t slot
+        n = self.mapping.unmapped_from(lpa, n)
+        if n and self.buffer.held:
+            for slot in range(self.buffer.used):
+                if self.buffer.lpa_of[slot] != NONE and lpa <= self.buffer.lpa_of[slot] < lpa + n:
+                    n = self.buffer.lpa_of[slot] - lpa
+        return n
 
     cdef int flush(self, int64_t t_ns) except -1 nogil:
         """What was acknowledged before survives every crash from now on."""
@@ -343,6 +368,7 @@ cdef class Ssd(Engine):
                             self.now_ns, self.buffer.ready_ns + i)
             finally:
                 self.buffer.let_go(i, self.appended)
+            self.map_ns = self.now_ns
             self.mapping.tend()
             i += run
         if self.buffer.in_nvram:
@@ -365,6 +391,7 @@ cdef class Ssd(Engine):
                             self.buffer.run_data, CAUSE_HOST, self.now_ns, self.buffer.run_ready)
             finally:
                 self.buffer.gathered(i, self.appended)
+            self.map_ns = self.now_ns
             self.mapping.tend()
             i += run
         return 0
@@ -374,15 +401,23 @@ cdef class Ssd(Engine):
         """Program ``n`` (up to RUN) pages where placement says and bind them; a failed program is tried elsewhere.
         ``ready`` (or NULL) gets the virtual end of each page's program. If it raises, ``appended`` of them were."""
         cdef Extent ext
-        cdef uint32_t done = 0, i, ok, ppa
+        cdef uint32_t done = 0, i, ok, ppa, at_hand = 0
         cdef int before = self.stopped
         cdef int64_t end = t_ns, one
         cdef Oob oob
+        for i in range(n):
+            self.known[i] = t_ns
         oob.kind = <uint8_t> kind
         oob.flags = 0
         oob.stream = <uint8_t> stream
         while done < n:
-            self.placement.take(stream, lpas + done, n - done, &ext)
+            self.placement.make_ready(stream)
+            if at_hand <= done:
+                self.map_ns = t_ns
+                at_hand = done + self.mapping.prepare(lpas + done, n - done, True, self.known + done)
+                if self.mapping.demand:
+                    self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
+            self.placement.take(stream, lpas + done, at_hand - done, &ext)
             oob.order = self.pool.order[ext.block]
             for i in range(ext.n):
                 oob.seq = seqs[done + i]
@@ -397,14 +432,18 @@ cdef class Ssd(Engine):
                 self.pool.advance(ext.block, ok)
                 self.since_checkpoint += ok
                 self.stopped = IN_BIND
+                self.map_ns = t_ns
                 self.mapping.bind(lpas + done, ok, ppa, self.olds)
                 self.validity.live_run(ppa, ok)
                 self.validity.dead(self.olds, ok)
                 self.placement.used(ext.block, ok)
                 self.stopped = before
+                one = max(one, self.map_ns)  # what ``bind`` read
+                for i in range(ok):
+                    self.known[done + i] = max(self.known[done + i], one)
+                    end = max(end, self.known[done + i])
                 if ready != NULL:
-                    for i in range(ok):
-                        ready[done + i] = one
+                    memcpy(ready + done, self.known + done, ok * sizeof(int64_t))
                 if data != NULL:
                     data += <uint64_t> ok * self.page_bytes
                 done += ok
@@ -527,6 +566,7 @@ cdef class Ssd(Engine):
         if self.pool.retiring_n:
             self.retire_doomed()
         self.wear.level()
+        self.map_ns = self.now_ns
         self.mapping.tend()
         if self.budget and self.host_write >= self.refit_at:
             with gil:
@@ -535,6 +575,13 @@ cdef class Ssd(Engine):
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
+        return 0
+
+    cdef int will_change(self) except -1 nogil:
+        if self.stopped or self.frozen:
+            self.refuse()
+        if self.mount_due:
+            self.leave_clean()
         return 0
 
     cdef int leave_clean(self) except -1 nogil:
@@ -665,8 +712,10 @@ cdef class Ssd(Engine):
         return end
 
     def trim_pages(self, uint32_t lpa, uint32_t n, int64_t t_ns=0):
+        """Trim ``n`` pages from ``lpa`` on; returns the virtual time at which that is acknowledged."""
         with nogil:
-            self.trim(lpa, n, t_ns)
+            t_ns = self.trim(lpa, n, t_ns)
+        return t_ns
 
     def sync_now(self, int64_t t_ns=0):
         """Flush."""
@@ -686,10 +735,10 @@ cdef class Ssd(Engine):
         return self.is_mapped(lpa)
 
     def operations(self):
-        """{operation: {cause: n}} of the chip, and the totals."""
+        """{operation: {cause: n}} of the chip, and the totals. Reads and writes of the NVRAM are in lines."""
         by_cause = {}
         totals = {}
-        for op, name in ((OP_READ, "read"), (OP_PROGRAM, "program"), (OP_ERASE, "erase"), (OP_SPARE, "spare_read")):
+        for op, name in enumerate(COUNTED):
             row = {CAUSE_NAMES[c] if c < len(CAUSE_NAMES) else str(c): self.nand.count(op, c) for c in range(CAUSES)}
             by_cause[name] = {cause: n for cause, n in row.items() if n}
             totals[name] = sum(row.values())

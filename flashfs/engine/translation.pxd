@@ -2,11 +2,23 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libcpp.unordered_set cimport unordered_set
 
-from flashfs.engine.parts cimport Engine
+from flashfs.engine.parts cimport Engine, Owner
 
 
-cdef class TranslationPages:
-    cdef readonly Engine ssd
+cdef struct Witness:                       # of an LPA
+    uint64_t next_seq                      # its newest page's sequence number and one; 0: there is none
+    uint32_t ppa
+
+
+cdef class Directory:
+    cdef uint32_t home_of(self, uint32_t id) noexcept nogil
+    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil
+    cdef int lost(self, uint32_t ppa) except -1 nogil
+
+
+cdef class TranslationPages(Owner):
+    cdef readonly Directory directory
+    cdef readonly uint32_t ids             # its pages have ids below this
     cdef readonly uint64_t programs, reads, unreadable
     cdef unordered_set[uint32_t] fresh     # PPAs programmed since the last checkpoint
     cdef unordered_set[uint32_t] kept      # PPAs superseded that the last checkpoint stands on
@@ -16,9 +28,11 @@ cdef class TranslationPages:
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil
     cdef int supersede(self, uint32_t ppa) except -1 nogil
     cdef bint keeps(self, uint32_t ppa) noexcept nogil
-    cdef bint moved(self, uint32_t old, uint32_t new) except -1 nogil
-    cdef int lost(self, uint32_t ppa) except -1 nogil
+    cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil
     cdef uint64_t known(self) noexcept nogil
     cdef int reset(self) except -1
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1
+
+
+cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil

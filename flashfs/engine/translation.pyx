@@ -11,24 +11,46 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.parts cimport IN_TABLE, Engine, Extent
+from flashfs.engine.parts cimport FOREIGN, IN_TABLE, LIVE, Engine, Extent, Owner
 from flashfs.engine.pool cimport (
     CAUSE_MAP,
     KIND_TRANSLATION,
+    KIND_USER,
+    NONE,
     STREAM_MAP,
     Oob,
     oob_kind,
     oob_lpa,
     oob_pack,
+    oob_unpack,
 )
 from nandimg._nand cimport PAGE_OK
 
 
-cdef class TranslationPages:
-    """The translation pages of one mapping."""
+cdef class Directory:
+    """Where the home of each page is."""
 
-    def __cinit__(self, Engine ssd not None):
+    cdef uint32_t home_of(self, uint32_t id) noexcept nogil:
+        """NONE if there is no such page."""
+        return NONE
+
+    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil:
+        """Page ``id`` is at ``ppa``; a number that is no page's changes nothing."""
+        return 0
+
+    cdef int lost(self, uint32_t ppa) except -1 nogil:
+        """The page there cannot be read, and is about to be erased: if it is a home, what it held is made again."""
+        return 0
+
+
+cdef class TranslationPages(Owner):
+    """The translation pages of one mapping, ``ids`` of them at most."""
+
+    def __cinit__(self, Engine ssd not None, Directory directory not None, uint32_t ids):
         self.ssd = ssd
+        self.directory = directory
+        self.ids = ids
+        self.stream = STREAM_MAP
         self.oob = <uint8_t*> malloc(ssd.nand.oob_bytes)
         if self.oob == NULL:
             raise MemoryError
@@ -44,10 +66,12 @@ cdef class TranslationPages:
         return 0
 
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil:
-        """A new version of a page; returns its PPA. The caller supersedes the old one."""
+        """A new version of a page; returns its PPA. The caller supersedes the old one. The map's clock goes on to the
+        program's end."""
         cdef Extent ext
         cdef Oob oob
         cdef uint32_t ppa, done = 0
+        cdef int64_t end
         cdef int before = self.ssd.stopped
         self.ssd.seq += 1
         oob.seq = self.ssd.seq
@@ -60,7 +84,7 @@ cdef class TranslationPages:
             oob.order = self.ssd.pool.order[ext.block]
             memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
             oob_pack(self.oob, &oob)
-            self.ssd.nand.program(ext.block, ext.page, 1, data, self.oob, CAUSE_MAP, self.ssd.now_ns, &done)
+            end = self.ssd.nand.program(ext.block, ext.page, 1, data, self.oob, CAUSE_MAP, self.ssd.map_ns, &done)
             if done:
                 break
             self.ssd.program_failed(ext.block)
@@ -72,20 +96,19 @@ cdef class TranslationPages:
         self.ssd.placement.used(ext.block, 1)
         self.fresh.insert(ppa)
         self.ssd.stopped = before
+        self.ssd.map_ns = end
         self.programs += 1
         return ppa
 
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil:
-        """The data of page ``id`` at its home; the device's time goes on to where they are there. False if they cannot
+        """The data of page ``id`` at its home; the map's clock goes on to where they are there. False if they cannot
         be read, or are not that page's."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
-        cdef int64_t end
         cdef int _
         for _ in range(2):  # a page that fails once may read at the second try
-            end = self.ssd.nand.read(block, ppa - block * self.ssd.nand.pages_per_block, 1, into, self.oob, &status,
-                                     CAUSE_MAP, self.ssd.now_ns)
-            self.ssd.now_ns = max(self.ssd.now_ns, end)
+            self.ssd.map_ns = self.ssd.nand.read(block, ppa - block * self.ssd.nand.pages_per_block, 1, into, self.oob,
+                                                 &status, CAUSE_MAP, self.ssd.map_ns)
             self.reads += 1
             if status == PAGE_OK:
                 break
@@ -106,17 +129,31 @@ cdef class TranslationPages:
         """Whether a superseded page lives on there."""
         return self.kept.count(ppa) != 0
 
-    cdef bint moved(self, uint32_t old, uint32_t new) except -1 nogil:
-        """Cleaning copied a page. True if that was a superseded one, and nobody else needs to hear of it."""
-        if self.kept.erase(old):
-            self.kept.insert(new)
-            return True
-        if self.fresh.erase(old):
-            self.fresh.insert(new)
-        return False
+    cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil:
+        """Whether a live version of page ``id`` may be at ``ppa``."""
+        return id < self.ids and (self.directory.home_of(id) == ppa or self.keeps(ppa))
 
-    cdef int lost(self, uint32_t ppa) except -1 nogil:
-        """Nothing of that page is left, and its block is about to be given up."""
+    cdef int confirm(self, const uint32_t* ids, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            answers[i] = LIVE if self.holds(ids[i], ppas[i]) else FOREIGN
+        return 0
+
+    cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        """A superseded page's move is nobody else's business."""
+        cdef uint32_t i
+        for i in range(n):
+            if self.kept.erase(olds[i]):
+                self.kept.insert(news[i])
+                continue
+            if self.fresh.erase(olds[i]):
+                self.fresh.insert(news[i])
+            self.directory.set_home(ids[i], news[i])
+        return 0
+
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
+        """The directory's owner makes it again, and supersedes it: only then is it forgotten."""
+        self.directory.lost(ppa)
         self.fresh.erase(ppa)
         self.kept.erase(ppa)
         return 0
@@ -159,3 +196,27 @@ cdef class TranslationPages:
         checkpoint; the sets here take about 40."""
         n = self.known()
         return 4 * n, 40 * n
+
+
+cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil:
+    """Where the newest live page of each of ``n`` LPAs from ``first`` on is, by the spare areas of all live pages; and
+    one that does not say whose it is. ``seen`` is zeros, ``nobody`` NONE."""
+    cdef uint32_t block, page, ppa
+    cdef uint8_t status = 0
+    cdef uint8_t[4096] raw
+    cdef Oob oob
+    for block in range(ssd.nand.blocks):
+        if ssd.validity.count(block) == 0 or ssd.pool.stream[block] == STREAM_MAP:
+            continue
+        for page in range(ssd.nand.pages_per_block):
+            ppa = block * ssd.nand.pages_per_block + page
+            if not ssd.validity.is_live(ppa):
+                continue
+            ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
+            oob_unpack(raw, &oob)
+            if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                nobody[0] = ppa
+            elif oob.lpa - first < n and seen[oob.lpa - first].next_seq <= oob.seq:
+                seen[oob.lpa - first].next_seq = oob.seq + 1
+                seen[oob.lpa - first].ppa = ppa
+    return 0

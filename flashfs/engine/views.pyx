@@ -34,26 +34,32 @@ cdef class Views:
         has to be copied."""
         cdef uint32_t[RUN] lpas
         cdef uint32_t[RUN] ppas
+        cdef int64_t[RUN] ready
         cdef uint32_t page_bytes = self.ssd.page_bytes, n = <uint32_t> (size // page_bytes), i = 0, run, block
         cdef int64_t end = t_ns
         self.pieces_n = 0
-        if (self.chip is None or offset % page_bytes or size % page_bytes or n > RUN or self.ssd.buffer.held
+        if (self.chip is None or self.ssd.mapping.demand or offset % page_bytes or size % page_bytes or n > RUN or self.ssd.buffer.held
                 or self.ssd.cache.slots):
             return t_ns
         for i in range(n):
             lpas[i] = <uint32_t> (offset // page_bytes + i)
+            ready[i] = t_ns
+        self.ssd.map_ns = t_ns
+        if self.ssd.mapping.prepare(lpas, n, False, ready) < n:
+            return t_ns
         self.ssd.mapping.lookup(lpas, n, ppas)
         i = 0
         while i < n:
             run = 1
             if ppas[i] == NONE:
                 self.add(self.zeros, page_bytes)
+                end = max(end, ready[i])
             else:
                 block = ppas[i] // self.ssd.pages_per_block
-                while (i + run < n and ppas[i + run] == ppas[i] + run
+                while (i + run < n and ppas[i + run] == ppas[i] + run and ready[i + run] == ready[i]
                        and (ppas[i] + run) // self.ssd.pages_per_block == block):
                     run += 1
-                end = max(end, self.see(lpas + i, ppas[i], run, t_ns))
+                end = max(end, self.see(lpas + i, ppas[i], run, ready[i]))
                 if self.pieces_n == 0:
                     return t_ns
             i += run

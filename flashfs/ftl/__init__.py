@@ -1,7 +1,8 @@
-"""The schemes by name. To add one: a folder in this one, and a line in ``_MODULES``; nothing else knows names.
+"""The schemes by name: every folder beside this file that has a SCHEME is one. Nothing else knows names.
 
-Others bring theirs in two ways: as an entry point of the group ``flashfs.ftl``, under a name of its own, or as
-``package.module:Class`` on the command line. Either names a class in Python, or a Scheme of compiled parts.
+A family that shares a folder has a tuple of them there. ``flashfs new-ftl`` makes a folder. Others bring theirs in two
+ways: as an entry point of the group ``flashfs.ftl``, under a name of its own, or as ``package.module:Class`` on the
+command line. Either names a class in Python, or a Scheme of compiled parts.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from flashfs.engine.defaults import PageBitmap
-from flashfs.errors import UsageError
+from flashfs.errors import FlashfsError, UsageError
+from nandimg import Feature
 
-_MODULES = ("flashfs.ftl.pagemap", "flashfs.ftl.slimftl", "flashfs.ftl.leaftl")
 GROUP = "flashfs.ftl"  #: of entry points
+CI_CUTS = 6_400  #: of power, for a scheme that asks for no more: thirteen of them take the tests some minutes
 BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants another
 
 
@@ -72,6 +75,12 @@ class Scheme:
     depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise, and is
     emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
 
+    ``features`` are what its images have and programs before it did not know, by names "scheme.what": they go into the
+    header when it is bound or upgraded. ``nvram(geometry, options)`` are the regions of NVRAM that it wants, {name:
+    bytes}; they are laid out when it is bound, and found again by ``nand.region(name)``. What is stored there survives
+    the power and the process, but not always the host: no durable byte of it may be overwritten or freed before a sync
+    has made durable what replaced it.
+
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page,
     ``describe_translation(number, bytes)`` a translation page of it, and ``views`` are its own tables by name, each a
     function of the open device that returns plain dicts and lists; those of ``numbered`` are a function of the device
@@ -81,7 +90,12 @@ class Scheme:
     ``events`` are what seldom happens in its structures, and is wrong most easily when it does: how often each did in
     this life of a device, as a function of its Ssd. A campaign of power cuts says which of them it never met.
     ``damage_events`` happen only where a page cannot be read: without such damage they are a failure. ``tight`` are
-    values of options with which its tables have least room, for such a campaign to choose from.
+    values of options with which its tables have least room, for such a campaign to choose from; ``varied`` those that
+    may change from mount to mount, for a campaign of kills. ``chips`` are presets on which cuts meet more of its
+    structures, beside those that every scheme is cut on.
+
+    ``year`` is its paper's: schemes are listed in that order. ``manual`` is its page, from the root of the project.
+    ``ci_cuts`` is how many power cuts of tier sweep our CI gives it; the other tiers and checks get shares of that.
     """
 
     name: str
@@ -106,6 +120,13 @@ class Scheme:
     events: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     damage_events: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     tight: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+    varied: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+    chips: tuple[str, ...] = ()
+    year: int = 0
+    manual: str = ""
+    ci_cuts: int = CI_CUTS
+    features: tuple[Feature, ...] = ()
+    nvram: Callable[[Any, dict[str, Any]], dict[str, int]] = field(default=lambda geometry, options: {})
     origin: str = "flashfs"
     interpreted: bool = False  # its requests need the interpreter anyway
 
@@ -132,9 +153,26 @@ class Scheme:
 
 
 SCHEMES: dict[str, Scheme] = {}
-for _module in _MODULES:
-    _scheme = import_module(_module).SCHEME
-    SCHEMES[_scheme.name] = _scheme
+ROOMS: dict[str, str] = {}  #: the folder of each
+
+
+def _discover() -> None:
+    """Fill SCHEMES and ROOMS. A folder that cannot be imported is an error: no test would miss its scheme."""
+    found: list[tuple[Scheme, str]] = []
+    for room in (module.name for module in iter_modules(__path__) if module.ispkg):
+        try:
+            schemes = getattr(import_module(f"{__name__}.{room}"), "SCHEME", ())
+        except ImportError as error:
+            raise FlashfsError(f"flashfs/ftl/{room}: {error}; `make setup` compiles what is there") from error
+        found += [(scheme, room) for scheme in (schemes if isinstance(schemes, tuple) else (schemes,))]
+    for scheme, room in sorted(found, key=lambda pair: (pair[0].year, pair[0].name)):
+        if scheme.name in SCHEMES:
+            other = ROOMS[scheme.name]
+            raise FlashfsError(f"flashfs/ftl/{room}: flashfs/ftl/{other} has a scheme called {scheme.name} too")
+        SCHEMES[scheme.name], ROOMS[scheme.name] = scheme, room
+
+
+_discover()
 
 
 SEARCHED: list[str] = []  #: folders in which package.module:Class is looked for beside the Python path

@@ -39,7 +39,7 @@ from posix.stat cimport struct_stat
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.types cimport dev_t, mode_t, off_t
 
-from flashfs._core cimport RUN, Ssd
+from flashfs.engine.ssd cimport RUN, Ssd
 from flashfs.engine.ranges cimport copy_bytes, read_bytes, seek_mapped, trim_bytes, write_bytes
 from flashfs.engine.views cimport Views
 from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer

@@ -23,6 +23,6 @@ def checkpoint(fd: int) -> None:
 
 
 def copy(fd: int, source: int, target: int, length: int) -> None:
-    """The ``length`` bytes at ``source`` are at ``target`` too: by remapping where the scheme can, else by copying.
-    OSError EINVAL for ranges that overlap or leave the device."""
+    """Copy the ``length`` bytes at ``source`` to ``target`` within the device; holes stay holes. OSError
+    EINVAL for ranges that overlap or leave the device."""
     fcntl.ioctl(fd, COPY, SPAN.pack(source, target, length))

@@ -124,7 +124,7 @@ def prepare(request: Request) -> list[str]:
     cleared = mounts.clear_corpse(request.mountpoint)
     mounts.check_mountpoint(request.mountpoint)
     if request.faults:
-        from flashfs.crash import fault_words
+        from flashfs.fuse import fault_words
 
         fault_words.parse(request.faults)  # a word that does not fit is the caller's error, not the daemon's
     if request.record is not None:
@@ -273,7 +273,7 @@ def _front(request: Request, power_goes: Callable[[str], None]) -> Any:
     """What stands between the device and the chip: the faults asked for. A power cut ends this process."""
     if not request.faults:
         return None
-    from flashfs.crash import fault_words
+    from flashfs.fuse import fault_words
 
     def die(operation: int, shape: str) -> None:
         line = f"power cut at flash operation {operation} ({shape})"

@@ -31,8 +31,13 @@ def header(path: str | Path) -> dict[str, Any]:
         "physical_bytes": geometry.physical_bytes,
         "op": round(geometry.op, 6),
         "copies": _header_copies(Path(path)),
+        "features": [{"name": feature.name, "kind": feature.kind} for feature in found.features],
+        "nvram": [
+            {"name": name, "offset": offset, "bytes": size}
+            for name, (offset, size) in nandimg.places_of(found.regions).items()
+        ],
         "geometry": geometry.as_dict(),
-        "layout": {name: layout[name] for name in layout if name not in ("backend", "oob_used")},
+        "layout": {name: layout[name] for name in layout if name not in ("backend", "oob_used", "nvram")},
     }
 
 

@@ -11,6 +11,7 @@ from flashfs.engine import metalog
 from flashfs.errors import CorruptError
 from flashfs.inspect._page import _no_trims
 from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE, Spare, View, opened
+from nandimg.header import WRITE_BUFFER
 
 
 def log(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
@@ -77,9 +78,10 @@ def _saved(view: View) -> list[dict[str, Any]]:
     rows = []
     if not view.chip.keeps_data or not view.header.ftl:
         return []
-    floor = _floor(view) if view.header.geometry.nvram_bytes >= size else 0
-    for slot in range(view.header.geometry.nvram_bytes // size):
-        raw = view.chip.nvram(slot * size, size)
+    at, room = view.chip.region(WRITE_BUFFER) or (0, 0)
+    floor = _floor(view) if room >= size else 0
+    for slot in range(room // size):
+        raw = view.chip.nvram(at + slot * size, size)
         crc, lpa, seq = struct.unpack_from("<IIQ", raw)
         if crc == nandimg.checksum(raw[4:]) and (crc or seq):
             rows.append({"slot": slot, "lpa": lpa, "seq": seq, "counts": seq > floor})

@@ -28,6 +28,7 @@ from flashfs.replay.precondition import Precondition
 from flashfs.replay.source import Batch, Source
 from flashfs.replay.sources import open_source
 from flashfs.replay.traces import Options
+from flashfs.shape import DEFAULT_FTL
 from nandimg import Geometry
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "p9999": 0.9999}
@@ -52,7 +53,7 @@ class Setup:
     """
 
     source: str
-    ftl: str = "pagemap"
+    ftl: str = DEFAULT_FTL
     options: dict[str, Any] = field(default_factory=dict)
     geometry: Geometry = field(default_factory=Geometry)
     backend: str = "meta"

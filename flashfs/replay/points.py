@@ -20,6 +20,7 @@ import flashfs
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay.workloads import is_workload
 from flashfs.replay.workloads._grammar import Unreadable, count, size, word
+from flashfs.shape import DEFAULT_FTL
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
@@ -162,7 +163,7 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
             values[name] = [folder / path for path in values[name]]
     if "image" in values:
         values = _on_images(values)
-    values.setdefault("ftl", ["pagemap"])
+    values.setdefault("ftl", [DEFAULT_FTL])
     _check_options(options, values["ftl"])
     names = sorted(values, key=list(AXES).index)
     names.append(names.pop(names.index("ftl")))
@@ -224,7 +225,7 @@ def _on_images(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
     for name in values:
         if AXES[name].what == "geometry":
             raise UsageError(f"{name}: an image is a whole chip; leave it out, or the image")
-    ftls = [nandimg.inspect(path).ftl or "pagemap" for path in values["image"]]
+    ftls = [nandimg.inspect(path).ftl or DEFAULT_FTL for path in values["image"]]
     if len(set(ftls)) > 1:
         raise UsageError(f"image: they have {', '.join(dict.fromkeys(ftls))}: one FTL at a time would do")
     if values.get("ftl", ftls[:1]) != ftls[:1]:
@@ -424,18 +425,3 @@ def _ftl_code(name: str) -> str | None:
     if file is None:
         raise FlashfsError(f"FTL {name}: {module} is in no file")
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-
-
-def saved_row(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sweep keeps of a point, as a row: its result, or what it was with the error in its place."""
-    from flashfs.replay.results import row
-
-    if "result" in saved:
-        return {**row(saved["result"]), "key": saved["key"], "config.code": saved["code"], "error": None}
-    point = dict(saved["point"])
-    source = point.pop("source")
-    config = {f"config.{name}": value for name, value in row(point).items()}
-    return {
-        "ftl": point["ftl"], "source": source, **config, "key": saved["key"], "config.code": saved["code"],
-        "error": saved["error"],
-    }  # fmt: skip

@@ -251,10 +251,21 @@ def _value(name: str, cell: str) -> Any:
     return cell
 
 
+def saved_row(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sweep keeps of a point, as a row: its result, or what it was with the error in its place."""
+    if "result" in saved:
+        return {**row(saved["result"]), "key": saved["key"], "config.code": saved["code"], "error": None}
+    point = dict(saved["point"])
+    source = point.pop("source")
+    config = {f"config.{name}": value for name, value in row(point).items()}
+    return {
+        "ftl": point["ftl"], "source": source, **config, "key": saved["key"], "config.code": saved["code"],
+        "error": saved["error"],
+    }  # fmt: skip
+
+
 def _from_json(data: Any) -> list[dict[str, Any]]:
     """What `replay --json` printed, or one file of a sweep."""
-    from flashfs.replay.points import saved_row
-
     results = data if isinstance(data, list) else [data]
     if not all(isinstance(one, dict) for one in results):
         raise ValueError("objects would do")

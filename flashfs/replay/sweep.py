@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.plain import shown
 from flashfs.replay import points, results
+from flashfs.replay.results import saved_row
 from flashfs.replay.workers import Outcome, Workers
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _join(keyed: Mapping[str, Setup], place: Place, report: Report) -> None:
     for key, name in zip(keyed, names(keyed.values()), strict=True):
         saved = place.saved(key)
         if saved is not None:
-            report.rows.append(points.saved_row(saved))
+            report.rows.append(saved_row(saved))
             if "error" in saved:
                 report.failed.append((name, saved["error"]))
     if report.rows:

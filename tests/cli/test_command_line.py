@@ -10,6 +10,7 @@ import pytest
 from flashfs import cli
 from flashfs.cli import show, units
 from flashfs.errors import UsageError
+from flashfs.ftl import SCHEMES
 from nandimg import inspect
 from nandimg.presets import PRESETS
 
@@ -126,7 +127,7 @@ def test_create(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 def test_ftls(capsys: pytest.CaptureFixture[str]) -> None:
     names = [one["name"] for one in json.loads(run(capsys, "ftls", "--json")[1])]
-    assert {"pagemap", "slimftl"} <= set(names)
+    assert set(SCHEMES) <= set(names)
     code, out, _ = run(capsys, "ftls")
     assert code == 0
     assert all(name in out for name in names)

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +142,16 @@ class Bug:
     of: tuple[str, ...] = tuple(SCHEMES)
 
 
+def of_a_room(path: Path) -> dict[str, Bug]:
+    """The bugs of a scheme's own modules, from ``tests/ftl/<its folder>/bugs.toml``. In a folder that a family shares,
+    each says whose it is with ``of``."""
+    room, found = path.parent.name, {}
+    for one in tomllib.loads(path.read_text())["bug"]:
+        patch = Patch(f"flashfs/ftl/{room}/{one['module']}", one["old"], one["new"])
+        found[one["name"]] = Bug(room, patch, (one.get("of", room),))
+    return found
+
+
 BUGS: dict[str, Bug] = {
     "a flush that does nothing": Bug("host interface", empty_flush),
     "a trim that forgets its last page": Bug("host interface", trimmed_pages_come_back),
@@ -214,44 +225,12 @@ BUGS: dict[str, Bug] = {
     ),
     "a stream that opens a block without making room": Bug(
         "placement",
-        Patch("flashfs/engine/defaults", "                self.ssd.make_room()\n            elif",
-              "                pass\n            elif"),
-        ("pagemap", "leaftl"),
+        Patch("flashfs/engine/defaults", "return self.ssd.make_room() if slot[0] == NONE else 0", "return 0"),
+        ("pagemap", "leaftl", "dftl"),
     ),
     "a page table that loads one entry too few": Bug(
         "pagemap", Patch("flashfs/engine/defaults", "memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))",
                          "memcpy(self.table, &saved[0], (self.ssd.lpas - 1) * sizeof(uint32_t))"), ("pagemap",)
-    ),
-    "a copy that is stamped with another HID": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "oob[4] = <uint8_t> hid",
-                         "oob[4] = <uint8_t> (hid % HIDS + 1 if moving else hid)"), ("slimftl",)
-    ),
-    "a VBT that is not repointed after cleaning": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "        self.slim.set_block(vba, fresh)\n        return 0",
-                         "        return 0"), ("slimftl",)
-    ),
-    "a PPID that is not renewed after cleaning": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "news[i] % self.ssd.nand.pages_per_block)",
-                         "olds[i] % self.ssd.nand.pages_per_block)"), ("slimftl",)
-    ),
-    "a CRB entry that a newer segment does not take": Bug(
-        "leaftl",
-        Patch("flashfs/ftl/leaftl/group", "    if new.slope & APPROXIMATE:\n        claim(group, members)\n", ""),
-        ("leaftl",)
-    ),
-    "a compaction that leaves the oldest segments on top": Bug(
-        "leaftl",
-        Patch("flashfs/ftl/leaftl/group", "    drop_hidden(group)\n    memset(under,",
-              "    drop_hidden(group)\n    for i in range(group.n // 2):\n"
-              "        x = group.n - 1 - i\n"
-              "        group.segments[i], group.segments[x] = group.segments[x], group.segments[i]\n"
-              "        group.members[i], group.members[x] = group.members[x], group.members[i]\n"
-              "    memset(under,"),
-        ("leaftl",)
-    ),
-    "a list of neighbours that is off by one": Bug(
-        "leaftl", Patch("flashfs/ftl/leaftl/mapping", "memcpy(oob + 4 * gamma, lpas + i + 1, 4 * right)",
-                        "memcpy(oob + 4 * gamma, lpas + i, 4 * right)"), ("leaftl",)
     ),
     "a block older than the checkpoint that is learned again": Bug(
         "leaftl", Patch("flashfs/engine/scan", "self.scan_block(block, self.ssd.pool.next_page[block])",
@@ -259,20 +238,36 @@ BUGS: dict[str, Bug] = {
     ),
     "a translation page that dies though the checkpoint stands on it": Bug(
         "leaftl", Patch("flashfs/engine/translation", "        self.kept.insert(ppa)\n        return 0",
-                        "        self.ssd.validity.dead(&ppa, 1)\n        return 0"), ("leaftl",)
+                        "        self.ssd.validity.dead(&ppa, 1)\n        return 0"), ("leaftl", "dftl")
     ),
     "a superseded translation page that is lost when it moves": Bug(
-        "leaftl", Patch("flashfs/engine/translation", "            self.kept.insert(new)\n            return True",
-                        "            return True"), ("leaftl",)
+        "leaftl", Patch("flashfs/engine/translation", "                self.kept.insert(news[i])\n                continue",
+                        "                continue"), ("leaftl", "dftl")
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
         "leaftl",
         Patch("flashfs/engine/scan", "not self.based or oob.seq > self.floor or oob.lpa", "not self.based or oob.lpa"),
-        ("leaftl",),
+        ("leaftl", "dftl"),
     ),
-    "a change that leaves its leaf clean": Bug(
-        "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "        leaf.clean = False\n        self.written -= 1",
-                        "        self.written -= 1"), ("leaftl",)
+    "an eviction that writes back half of the dirty entries and calls all clean": Bug(
+        "dftl", Patch("flashfs/engine/demand", "self.entries_written += self.dirty_of(first, n, self.image)",
+                      "self.entries_written += self.dirty_of(first, n // 2, self.image)"), ("dftl",)
+    ),
+    "a checkpoint without the last dirty entry of the cache": Bug(
+        "dftl", Patch("flashfs/engine/demand", "(numpy.asarray(array, numpy.uint32) for array in self.dirty_entries())",
+                      "(numpy.asarray(array, numpy.uint32)[:-1] for array in self.dirty_entries())"), ("dftl",)
+    ),
+    "a trim of a whole translation page that leaves its entries cached": Bug(
+        "dftl", Patch("flashfs/engine/demand", "            self.uncache(lpa, n)\n", ""), ("dftl",)
+    ),
+    "a translation page that is written though the mount has left no mark": Bug(
+        "dftl", Patch("flashfs/engine/demand", "        self.ssd.will_change()\n", ""), ("dftl",)
+    ),
+    "a pending trim that is forgotten when its page is written": Bug(
+        "dftl", Patch("flashfs/engine/demand",
+                      "            self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n",
+                      "            if self.pending.ppa[at] != NONE:\n"
+                      "                self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n"), ("dftl",)
     ),
     "a short write that zeroes the sector behind it": Bug(
         "ranges",
@@ -353,37 +348,6 @@ BUGS: dict[str, Bug] = {
     "a page that was lost and is moved as if it were whole": Bug(
         "mover", Patch("flashfs/engine/mover", "        oob.flags |= FLAG_LOST\n", "")
     ),
-    "a leaf that is one group short after a split": Bug(
-        "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "leaf.n = <uint16_t> (old.first + old.n - end)\n",
-                        "leaf.n = <uint16_t> (old.first + old.n - end - 1)\n"), ("leaftl",)
-    ),
-    "a leaf in flash that says one group less": Bug(
-        "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "        word = <uint16_t> (group - first)\n",
-                        "        word = <uint16_t> (group - first - (first > 0 and group - first > 1))\n"), ("leaftl",)
-    ),
-    "a leaf that swallows only one of those it replaces": Bug(
-        "leaftl", Patch("flashfs/ftl/leaftl/table_pages",
-                        "        while gone < region.n and <uint32_t> region.leaves[gone].first + ",
-                        "        if gone < region.n and <uint32_t> region.leaves[gone].first + "), ("leaftl",)
-    ),
-    "a changed leaf that is evicted": Bug(
-        "leaftl", Patch("flashfs/ftl/leaftl/table_pages", "if leaf.clean and leaf.here and not self.was_used",
-                        "if leaf.here and not self.was_used"), ("leaftl",)
-    ),
-    "a leaf of which only the first page is superseded": Bug(
-        "leaftl", Patch("flashfs/ftl/leaftl/table_pages",
-                        "                self.store.supersede(region.homes[at * self.span + k])\n"
-                        "                region.homes[at", "                if k == 0:\n"
-                        "                    self.store.supersede(region.homes[at * self.span])\n"
-                        "                region.homes[at"), ("leaftl",)
-    ),
-    "a count of pages elsewhere that does not stick": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "        if count != SHARED_MOST:\n", "        if True:\n"),
-        ("slimftl",)
-    ),
-    "a page elsewhere that is not counted off": Bug(
-        "slimftl", Patch("flashfs/ftl/slimftl/mapping", "                self.count_shared(home, -1)\n",
-                         "                self.count_shared(home, -2 if self.shared_from(home) > 100 else -1)\n"),
-        ("slimftl",)
-    ),
 }  # fmt: skip
+for listed in sorted((ROOT / "tests" / "ftl").glob("*/bugs.toml")):
+    BUGS |= of_a_room(listed)

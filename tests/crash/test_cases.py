@@ -28,7 +28,9 @@ CASES = st.builds(
     ftl=st.sampled_from(list(SCHEMES)),
     program=st.lists(WORDS).map(" ".join),
     preset=st.sampled_from([name for name in PRESETS if not name.startswith("tiny")]),
-    cuts=st.lists(st.builds(Cut, st.integers(1, 10**6), st.sampled_from(SHAPES))).map(tuple),
+    cuts=st.lists(
+        st.builds(Cut, st.integers(1, 10**6), st.sampled_from(SHAPES), st.none() | st.integers(0, 10**6))
+    ).map(tuple),
     options=st.lists(st.tuples(st.sampled_from(("buffer", "wear_spread")), st.integers(0, 99).map(str))).map(tuple),
     fail=st.lists(st.integers(1, 999)).map(tuple),
     plp=st.booleans(),

@@ -21,7 +21,7 @@ from nandimg import PRESETS
 
 ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
 SEED = 4
-CUTS = {"pagemap": 120, "slimftl": 80, "leaftl": 120}
+CUTS = 120  #: from which on every rare event of each scheme came up
 PAGE = 4096
 
 
@@ -31,9 +31,9 @@ PAGE = 4096
 @ALL
 def test_large_chips(ftl: str) -> None:
     """Nothing is lost; and every rare event of the scheme came up, or its passing would say little."""
-    result = campaign.run(ftl, "wide", SEED, CUTS[ftl])
+    result = campaign.run(ftl, "wide", SEED, CUTS)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
-    assert result.cuts >= CUTS[ftl]
+    assert result.cuts >= CUTS
     met = result.as_dict()["events"]
     assert [name for name in (*scheme(ftl).events, FULL_LIST, "reads from the data cache") if not met.get(name)] == []
     assert all(name.startswith("pages moved") for name in result.never_met())

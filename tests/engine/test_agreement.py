@@ -13,11 +13,12 @@ from flashfs import inspect
 from flashfs.cli import app
 from flashfs.device import Device
 from flashfs.errors import CorruptError, DeviceFailedError
+from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 
 PAGE = 512
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=100, dies=2, oob_bytes=64, lpas=1_000)
-FTLS = ("pagemap", "slimftl", "leaftl")
+FTLS = tuple(SCHEMES)
 
 
 def made(path: Path, ftl: str) -> bytes:

@@ -2,15 +2,15 @@
 
 A change of a count is a change of behaviour: look whether it was meant, then
 
-    python tests/engine/test_golden.py
+    python tests/engine/test_golden.py [NAME...]
 
-writes golden.json anew, and the change log gets a line if users can see it.
+writes golden.json of those schemes anew, or of all, and the change log gets a line if users can see it.
 """
 
 from __future__ import annotations
 
-import json
 import random
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,10 @@ from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 
-GOLDEN = Path(__file__).with_name("golden.json")
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as a program, it is in a folder beside
+
+import golden
+
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=760)
 PAGE = GEOMETRY.page_bytes
 
@@ -69,7 +72,7 @@ def counts(ftl: str, folder: Path, options: dict[str, str] | None = None) -> dic
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_golden(ftl: str, tmp_path: Path) -> None:
-    assert counts(ftl, tmp_path) == json.loads(GOLDEN.read_text())[ftl]
+    assert counts(ftl, tmp_path) == golden.read("engine", ftl)
 
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
@@ -80,11 +83,10 @@ def test_the_same_again(ftl: str, tmp_path: Path) -> None:
     assert counts(ftl, tmp_path / "one") == counts(ftl, tmp_path / "two")
 
 
+def counted(ftl: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        return counts(ftl, Path(folder))
+
+
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as temporary:
-        found = {}
-        for name in SCHEMES:
-            folder = Path(temporary, name)
-            folder.mkdir()
-            found[name] = counts(name, folder)
-    GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
+    golden.write("engine", counted, sys.argv[1:])

@@ -10,6 +10,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import DeviceFailedError
+from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 from nandimg._menu import HostCalls
 
@@ -164,6 +166,7 @@ VARIANTS: dict[str, Callable[[], Rig]] = {
     "leaftl": lambda: Rig("leaftl", {"buffer": "16"}),
     "leaftl-in-flash": lambda: Rig("leaftl", {"buffer": "8", "gamma": "3", "table_bytes": "1"}),
 }
+VARIANTS |= {name: partial(Rig, name, {"buffer": "8"}) for name in SCHEMES if name not in VARIANTS}
 
 
 def strike(rig: Rig, request: Callable[[Rig], None], n: int, code: int, sticky: bool) -> bool:
@@ -270,7 +273,7 @@ def test_failed_checkpoints_take_no_block() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs of its own")
-@pytest.mark.parametrize("ftl", ["pagemap", "slimftl", "leaftl"])
+@pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_discards_on_a_full_disk(tmp_path: Path, ftl: str) -> None:
     """The whole story, on a real file system that is full while the host discards."""
     where = tmp_path / "small"

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from flashfs.device import Device
 from flashfs.errors import UsageError
+from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 
 PAGE = 512
@@ -27,7 +28,7 @@ def mapped(device: Device) -> list[bool]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(operations=OPERATIONS, ftl=st.sampled_from(["pagemap", "slimftl", "leaftl"]), buffer=st.sampled_from([0, 4]))
+@given(operations=OPERATIONS, ftl=st.sampled_from(list(SCHEMES)), buffer=st.sampled_from([0, 4]))
 def test_any_request(operations: list[tuple[str, int, int, int]], ftl: str, buffer: int) -> None:
     with Device.memory(GEOMETRY, ftl, {"buffer": buffer}) as device:
         model = bytearray(SIZE)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from flashfs.ftl import Scheme
+from flashfs.scaffold import COMPILED
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "python-ftl.md"
@@ -47,3 +52,41 @@ def test_the_tutorial_is_short() -> None:
     assert len((ROOT / "examples" / "tutorial.py").read_text().splitlines()) <= 150
     for name in ("minimal", "tutorial", "hotcold"):
         assert f"examples/{name}.py" in PAGE.read_text()
+
+
+# --- other pages
+
+
+def test_the_tutorial_of_a_compiled_scheme_shows_what_is_made() -> None:
+    page = (ROOT / "docs/compiled-ftl.md").read_text()
+    template = (ROOT / "flashfs/scaffold/mapping.pyx.in").read_text()
+    blocks = [text for language, _, text in BLOCK.findall(page) if language == "cython"]
+    assert len(blocks) == 3
+    assert all(text in template for text in blocks)
+    for path in COMPILED.values():
+        assert path.format(name="mine") in page
+    named = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page.split("## What the scheme says of itself")[1], re.M)
+    assert len(named) == 6
+    for name in re.findall(r"`(\w+)`", " ".join(named)):
+        assert name in {field.name for field in fields(Scheme)}
+
+
+def test_the_index_has_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs/README.md").read_text()))
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= linked
+    assert all((ROOT / "docs" / link).exists() for link in linked)
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/compiled-ftl.md", "docs/diagrams.md", "docs/glossary.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / link).exists(), link
+
+
+def test_the_house_is_drawn_as_it_is() -> None:
+    """`python tools/import_graph.py` prints it anew."""
+    drawn = subprocess.run(
+        [sys.executable, "tools/import_graph.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert drawn in (ROOT / "docs/design.md").read_text()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from flashfs.ftl import SCHEMES
 from flashfs.fuse import mounts
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +129,7 @@ def test_a_name_that_does_not_fit_the_header(run: Run, image: Path) -> None:
 def test_entry_points(run: Run, site: str, image: Path) -> None:
     done = run("ftls", "--json", path=site)
     found = {row["name"]: row for row in json.loads(done.stdout)}
-    assert list(found) == ["pagemap", "slimftl", "leaftl", "mine", "built"]
+    assert list(found) == [*SCHEMES, "mine", "built"]
     assert found["pagemap"]["from"] == "flashfs"  # none takes the name of one of ours
     assert (found["mine"]["from"], found["mine"]["title"], found["mine"]["about"]) == ("mine 1.2", "Mine", "In a dict.")
     assert found["mine"]["replaces"] == ["mapping"]

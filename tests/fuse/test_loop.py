@@ -14,6 +14,7 @@ import pytest
 from conftest import flashfs, kill, take_away
 
 from flashfs.errors import FlashfsError
+from flashfs.ftl import SCHEMES
 from flashfs.fuse import daemon, loop, mounts
 from nandimg import image
 
@@ -47,7 +48,7 @@ def gone(home: Path, target: Path) -> bool:
     return not any(left) and not home.exists() and not home.with_suffix(".at").is_symlink()
 
 
-@pytest.mark.parametrize("ftl", ["pagemap", "slimftl"])
+@pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_up_and_down(chip: Path, home: Path, target: Path, ftl: str) -> None:
     assert "new ext4" in flashfs("up", chip, target, "--fs", "ext4", "--ftl", ftl).stdout
     data = random.Random(5).randbytes(5 << 20)

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from conftest import TIMEOUT_S, flashfs, kill
 
+from flashfs.ftl import SCHEMES
 from flashfs.fuse import SERVERS, mounts
 
 pytestmark = pytest.mark.mount
@@ -56,7 +57,7 @@ def load(mountpoint: Path) -> Iterator[Callable[[], None]]:
 
 
 @pytest.mark.parametrize("server", list(SERVERS))
-@pytest.mark.parametrize("ftl", ["pagemap", "slimftl"])
+@pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_once_json_under_load(
     chip: Path, mountpoint: Path, load: Callable[[], None], ftl: str, server: str
 ) -> None:

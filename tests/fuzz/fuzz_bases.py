@@ -12,7 +12,7 @@ from random import Random
 
 import nandimg
 from flashfs.device import Device
-from flashfs.ftl import scheme
+from flashfs.ftl import SCHEMES, scheme
 from nandimg import PRESETS, Cut, FaultyNand, PowerCut, open_image
 from nandimg._faults import SHAPES
 
@@ -28,6 +28,7 @@ SETTINGS = [
     ("leaftl", "tiny-16", "file"),
     ("leaftl", "tiny-24d", "file"),
 ]
+SETTINGS += [(name, "tiny-16", "file") for name in SCHEMES if name not in {ftl for ftl, _, _ in SETTINGS}]
 OPTIONS = {("leaftl", "tiny-24d"): {"gamma": "4", "buffer": "6"}}  #: beside a buffer of 2 pages
 
 

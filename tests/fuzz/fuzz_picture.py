@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flashfs.engine import metalog
 from nandimg import Header, checksum, page_checksum
-from nandimg.image import HEADER_BYTES, _unpack
+from nandimg.header import HEADER_BYTES, unpack
 
 KIND_CHECKPOINT, KIND_TRIM = 4, 5
 LAST = 2
@@ -179,4 +179,4 @@ class Picture:
 
 def picture(raw: bytes) -> Picture:
     """The picture of a sound image."""
-    return Picture(raw, _unpack(raw[:HEADER_BYTES], "base"))
+    return Picture(raw, unpack(raw[:HEADER_BYTES], "base"))

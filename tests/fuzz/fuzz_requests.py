@@ -20,6 +20,7 @@ import trio
 from fuzz_images import Finding
 
 from flashfs.device import Device
+from flashfs.ftl import SCHEMES
 from flashfs.fuse import pyfuse3_server
 from flashfs.fuse.pyfuse3_server import DURABLE, Handlers, Traffic
 from flashfs.fuse.tree import DISK, ROOT, Tree
@@ -28,7 +29,8 @@ from nandimg import PRESETS
 DISKS = (DISK, DURABLE)  #: the handles that `disk` may be open by
 SESSION = 200  #: requests to one device; one session is what is replayed
 DEVICES = [("pagemap", "tiny-16"), ("slimftl", "tiny-16"), ("pagemap", "tiny-24d"), ("slimftl", "tiny-96"),
-           ("leaftl", "tiny-24d")]
+           ("leaftl", "tiny-24d")]  # fmt: skip
+DEVICES += [(name, "tiny-24d") for name in SCHEMES if name not in dict(DEVICES)]
 SANE = {
     errno.EPERM, errno.ENOENT, errno.EIO, errno.EBADF, errno.EACCES, errno.ENOTDIR, errno.EISDIR, errno.EINVAL,
     errno.ENOSPC, errno.ENOSYS, errno.EROFS, errno.EFBIG, errno.ENOTSUP,

@@ -21,6 +21,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.device import Device
 from flashfs.errors import CorruptError, FlashfsError, UncorrectableError
+from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, GeometryError, ImageError
 
 MADE = bases()
@@ -105,7 +106,7 @@ def test_every_header_byte(tmp_path: Path) -> None:
     """In one copy it does not matter; in both it is refused in one line, unless the other copy was not read."""
     base = NAMED["pagemap/tiny-8/file/clean"]
     path = tmp_path / "chip"
-    sound = nandimg.image._unpack(base.raw[:4096], "base")
+    sound = nandimg.header.unpack(base.raw[:4096], "base")
     for at in range(4096):
         for copies in ((0,), (1,), (0, 1)):
             raw = bytearray(base.raw[:8192])
@@ -347,7 +348,7 @@ def test_a_page_of_another_kind_is_nobodys_page(tmp_path: Path) -> None:
         device.read(lpa * 512, 512)
 
 
-@pytest.mark.parametrize("ftl", ["pagemap", "slimftl", "leaftl"])
+@pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_a_page_that_cannot_be_read_takes_no_neighbour_with_it(tmp_path: Path, ftl: str) -> None:
     """Cleaning moves the block of a damaged page, or does not; other LPAs keep what they hold, and the damaged one can
     be written again. slimftl once let the next write to it kill the page of somebody else."""
@@ -418,7 +419,7 @@ def check(device: Device, model: dict[int, bytes], lost: list[int]) -> None:
             assert device.read(lpa * 512, 512) == data, lpa
 
 
-@pytest.mark.parametrize("ftl", ["pagemap", "slimftl", "leaftl"])
+@pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_a_damaged_head_is_not_an_erased_block(tmp_path: Path, ftl: str) -> None:
     """After a crash, a block whose first page is gone was taken for erased; if nothing newer is found of what it held,
     only that page is damaged, and the others count."""

@@ -20,6 +20,7 @@ import pytest
 from fuzz_requests import session
 from hypothesis import given, settings
 
+from flashfs.ftl import SCHEMES
 from flashfs.fuse import mounts
 from nandimg import PRESETS, create
 
@@ -30,7 +31,7 @@ def test_sessions(seed: int) -> None:
     assert session(f"suite/{seed}").total() > 100
 
 
-@pytest.fixture(params=["pagemap", "slimftl", "leaftl"])
+@pytest.fixture(params=list(SCHEMES))
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A mount of a small image in a process of its own, taken away again however the test ended."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK) or shutil.which("fusermount3") is None:

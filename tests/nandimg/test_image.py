@@ -50,7 +50,7 @@ def patch(path: Path, at: int, data: bytes, copies: tuple[int, ...] = (0, 1), *,
 def test_what_a_header_says(path: Path) -> None:
     header = inspect(path)
     assert header.geometry == GEOMETRY
-    assert (header.backend, header.version, header.ftl, header.generation) == ("file", 1, "", 1)
+    assert (header.backend, header.version, header.ftl, header.generation) == ("file", 2, "", 1)
     assert header.uuid.version == 4
     assert inspect(path) == header
     assert path.stat().st_size == header.layout.end
@@ -88,10 +88,15 @@ def test_the_newer_copy_counts(path: Path) -> None:
     ("at", "data", "said"),
     [
         (0, b"GARBAGE!", "magic is"),
-        (8, struct.pack("<I", 2), "version is 2"),
+        (8, struct.pack("<I", 3), "version is 3"),
         (12, struct.pack("<I", 512), "header_bytes is 512"),
         (40, struct.pack("<I", 9), "backend is 9"),
         (72, struct.pack("<I", 4000), "oob_used is 4000"),
+        (88, struct.pack("<I", 13), "features is 13"),
+        (92, struct.pack("<I", 17), "NVRAM regions is 17"),
+        (88, struct.pack("<I", 1), "feature ''"),
+        (92, struct.pack("<I", 2), "NVRAM region ''"),
+        (96, struct.pack("<Q", 2**31), "nvram_read_ns is 2147483648"),
         (76, struct.pack("<I", 4000), "options"),
         (144, struct.pack("<Q", 3), "page_bytes is 3"),
         (144 + 16, struct.pack("<Q", 2), "blocks is 2"),
@@ -103,6 +108,38 @@ def test_both_copies_wrong_names_the_field(path: Path, at: int, data: bytes, sai
     assert said in refused(path)
     with pytest.raises(ImageError, match=said.split()[0]):
         inspect(path)
+
+
+@pytest.mark.parametrize(
+    ("count_at", "entries", "said"),
+    [
+        (88, b"\x03a.b", "feature 0: kind is 3"),
+        (88, b"\x02A", "feature 'A'"),
+        (92, b"other".ljust(16, b"\0") + struct.pack("<Q", 1 << 20), "the NVRAM regions take 1048576 bytes: nvram"),
+        (92, b"other".ljust(16, b"\0") + struct.pack("<Q", 0), "NVRAM region other: 0 bytes"),
+        (92, (b"other".ljust(16, b"\0") + struct.pack("<Q", 8)) * 2, "two NVRAM regions have one name"),
+    ],
+)
+def test_wrong_tables_in_both_copies(path: Path, count_at: int, entries: bytes, said: str) -> None:
+    patch(path, count_at, struct.pack("<I", 2 if "two" in said else 1))
+    patch(path, 3320 if count_at == 88 else 3704, entries)
+    assert said in refused(path)
+
+
+def test_opening_for_writing_makes_the_copies_equal(path: Path) -> None:
+    patch(path, 16, struct.pack("<Q", 7), copies=(1,))
+    patch(path, 3000, b"x", copies=(0,), seal=False)
+    before = path.read_bytes()
+    open_image(path, readonly=True).close()
+    assert path.read_bytes() == before
+    image = open_image(path)
+    assert image.mended
+    image.close()
+    raw = path.read_bytes()
+    assert raw[:HEADER_BYTES] == before[HEADER_BYTES : 2 * HEADER_BYTES] == raw[HEADER_BYTES : 2 * HEADER_BYTES]
+    image = open_image(path)
+    assert not image.mended
+    image.close()
 
 
 def test_damage_in_both_copies_is_a_checksum(path: Path) -> None:

@@ -2,14 +2,15 @@
 
 A change of a count is a change of behaviour: look whether it was meant, then
 
-    python tests/replay/test_golden_replay.py
+    python tests/replay/test_golden_replay.py [NAME...]
 
-writes golden.json anew, and the change log gets a line if users can see it.
+writes golden.json of those schemes anew, or of all, and the change log gets a line if users can see it.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from flashfs.ftl import SCHEMES
 from flashfs.replay.play import Setup, run
 from nandimg import Geometry
 
-GOLDEN = Path(__file__).with_name("golden.json")
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as a program, it is in a folder beside
+
+import golden
+
 GEOMETRY = Geometry.sized(64 << 20, op=0.2, pages_per_block=64, channels=2, dies=4)
 WORK = "hotcold:ops=30k,write=0.6,trim=0.02,flush=0.002,size=4k/70:16k/20:64k/10,seed=11"
 FIGURES = ("host", "nand", "waf", "scheme", "map_bytes", "dram", "cache", "holes_read", "virtual_s", "precondition")
@@ -34,8 +38,8 @@ def counts(ftl: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_golden(ftl: str) -> None:
-    assert json.loads(json.dumps(counts(ftl))) == json.loads(GOLDEN.read_text())[ftl]
+    assert json.loads(json.dumps(counts(ftl))) == golden.read("replay", ftl)
 
 
 if __name__ == "__main__":
-    GOLDEN.write_text(json.dumps({name: counts(name) for name in SCHEMES}, indent=1) + "\n")
+    golden.write("replay", counts, sys.argv[1:])

@@ -15,6 +15,7 @@ from flashfs.cli.shape import geometry_of
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay import points
+from flashfs.replay.results import saved_row
 from nandimg.presets import PRESETS
 
 SMALL = {"source": "uniform:ops=10", "preset": "small-64m"}
@@ -228,7 +229,7 @@ def test_the_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest
 def test_a_failed_point_is_a_row_too() -> None:
     [setup] = points.expand({**SMALL, "dram": "4M"})
     saved = {"key": "k", "code": "c", "point": points.plain(setup), "error": "too small"}
-    row = points.saved_row(saved)
+    row = saved_row(saved)
     assert (row["ftl"], row["source"], row["error"], row["key"]) == ("pagemap", "uniform:ops=10", "too small", "k")
     assert row["config.dram"] == 4 << 20
     assert row["config.geometry.page_bytes"] == 4096

@@ -20,6 +20,7 @@ GEOMETRY = (
     "page_bytes", "pages_per_block", "blocks", "channels", "dies", "oob_bytes", "lpas", "nvram_bytes",
     "read_ns", "program_ns", "erase_ns", "transfer_ns", "spare_ns",
 )  # fmt: skip
+FEATURE_KINDS = ("compatible", "read-only-compatible", "incompatible")
 USER, TRANSLATION, CHECKPOINT, TRIM = 1, 2, 4, 5
 MOVED, LAST, CLEAN = 1, 2, 4
 FREE, PENDING, OPEN, CLOSED, META, BAD = range(6)
@@ -149,7 +150,7 @@ class Image:
             if len(raw) < 4096 or raw[:8] != b"NANDIMG\0":
                 continue
             version = struct.unpack_from("<I", raw, 8)[0]
-            if version != 1:
+            if version not in (1, 2):
                 why = f"version {version}"
             elif struct.unpack_from("<I", raw, 4092)[0] == crc32c(raw[:4092]):
                 found.append(self._header_copy(raw))
@@ -161,6 +162,20 @@ class Image:
     def _header_copy(raw: bytes) -> dict[str, Any]:
         version, _, generation = struct.unpack_from("<IIQ", raw, 8)
         backend, name, oob_used, size = struct.unpack_from("<I28sII", raw, 40)
+        geometry = dict(zip(GEOMETRY, struct.unpack_from("<13Q", raw, 144), strict=True))
+        n_features, n_regions, read_ns, write_ns = struct.unpack_from("<IIQQ", raw, 88)
+        features, regions, at = [], [], 0
+        if version == 1:
+            n_features = n_regions = read_ns = write_ns = 0
+            if geometry["nvram_bytes"]:
+                regions = [{"name": "write-buffer", "offset": 0, "bytes": geometry["nvram_bytes"]}]
+        for index in range(n_features):
+            kind, word = struct.unpack_from("<B31s", raw, 3320 + 32 * index)
+            features.append({"name": word.rstrip(b"\0").decode(), "kind": FEATURE_KINDS[kind]})
+        for index in range(n_regions):
+            word, length = struct.unpack_from("<16sQ", raw, 3704 + 24 * index)
+            regions.append({"name": word.rstrip(b"\0").decode(), "offset": at, "bytes": length})
+            at = up(at + length, 4096)
         return {
             "version": version,
             "generation": generation,
@@ -169,9 +184,13 @@ class Image:
             "ftl": name.rstrip(b"\0").decode(),
             "oob_used": oob_used,
             "geometry": {
-                **dict(zip(GEOMETRY, struct.unpack_from("<13Q", raw, 144), strict=True)),
+                **geometry,
                 "paired_pages": struct.unpack_from("<Q", raw, 80)[0],
+                "nvram_read_ns": read_ns,
+                "nvram_write_ns": write_ns,
             },
+            "features": features,
+            "nvram": regions,
             "options": json.loads(raw[248 : 248 + size]),
         }
 
@@ -340,8 +359,16 @@ class Image:
         """(LPA, sequence number, page) of the NVRAM's slots whose checksum is right [9]."""
         size = 16 + self.page_bytes
         out = []
-        for slot in range(self.header["geometry"]["nvram_bytes"] // size):
-            raw = self.raw[self.nvram_at + slot * size : self.nvram_at + (slot + 1) * size]
+        buffer = [region for region in self.header["nvram"] if region["name"] == "write-buffer"]
+        for at, length in ((region["offset"], region["bytes"]) for region in buffer):
+            out += self._saved_in(self.nvram_at + at, length // size)
+        return out
+
+    def _saved_in(self, at: int, slots: int) -> list[tuple[int, int, bytes]]:
+        size = 16 + self.page_bytes
+        out = []
+        for slot in range(slots):
+            raw = self.raw[at + slot * size : at + (slot + 1) * size]
             crc, lpa, seq = struct.unpack_from("<IIQ", raw)
             if crc == crc32c(raw[4:]):
                 out.append((lpa, seq, raw[16:]))

@@ -21,7 +21,7 @@ from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Cut, checksum, create, page_checksum
 from nandimg._faults import SHAPES
 
-FTLS = ("pagemap", "slimftl", "leaftl")
+FTLS = ("pagemap", "slimftl", "leaftl")  #: whose own bytes SPEC.md describes
 CHIPS = ("tiny-16", "tiny-24d")
 STATUS = ("erased", "whole", "torn")
 
@@ -104,7 +104,8 @@ def test_checksums() -> None:
 
 def test_header_and_layout(image: Path, spec: reader.Image) -> None:
     dump = inspect.header(image)
-    for field in ("version", "generation", "uuid", "backend", "ftl", "oob_used", "geometry", "options"):
+    for field in ("version", "generation", "uuid", "backend", "ftl", "oob_used", "geometry", "options", "features",
+                  "nvram"):
         assert spec.header[field] == dump[field], field
     for region in ("nvram_at", "spare_at", "data_at", "stride"):
         assert getattr(spec, region) == dump["layout"][region], region
@@ -287,7 +288,7 @@ def test_refusals(tmp_path: Path) -> None:
     path.write_bytes(good[:100] + b"!" + good[101:])
     assert reader.Image(path).header == reader.Image(_again(path, good)).header
     for broken in (
-        good[:8] + b"\2" + good[9:4104] + b"\2" + good[4105:],
+        good[:8] + b"\3" + good[9:4104] + b"\3" + good[4105:],
         good[:100] + b"!" + good[101:4196] + b"!" + good[4197:],
         good[: 16 * 4096],
         good[:12288] + b"\1" + good[12289:],

@@ -15,6 +15,7 @@ from rich.console import Console
 from flashfs import watch
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
+from flashfs.ftl import SCHEMES
 from flashfs.fuse.tree import encoded
 from nandimg import PRESETS
 
@@ -97,7 +98,7 @@ def test_rates_are_of_the_servers_clock(texts: Texts) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-@pytest.mark.parametrize("ftl", ["pagemap", "slimftl"])
+@pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_victims_are_the_blocks_that_were_emptied(tmp_path: Path, ftl: str) -> None:
     """Counted by watching which block holds live pages before and after each request; over many intervals."""
     texts = Texts(tmp_path, ftl)

@@ -27,6 +27,10 @@ DURABLE: dict[str, str] = {
     "flashfs/engine/scan.pyx": ALL,
     "flashfs/engine/entries.pyx": ALL,
     "flashfs/engine/trims.pyx": ALL,
+    "flashfs/engine/battery.pyx": ALL,
+    "flashfs/engine/demand.pyx": ALL,
+    "flashfs/engine/pending.pyx": ALL,
+    "flashfs/ftl/dftl/mapping.pyx": ALL,
     "flashfs/engine/recovery.pyx": ALL,
     "flashfs/engine/translation.pyx": ALL,
     "flashfs/ftl/leaftl/table_pages.pyx": """replace need changes settled load parse plausible rebuild take_witnesses
@@ -36,8 +40,8 @@ DURABLE: dict[str, str] = {
     "flashfs/ftl/leaftl/mapping.pyx": """owner_of claimed bind insert_unsorted moved confirm unbind stamp recovered
         relearn recovery_ends reset save load misfit""",
     "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced vouch find_next judge_spare
-        write_data program take_page take_again erase erases_after sync retire nvram_write nvram_read boot_write
-        boot_read block_table_problem spare_is_blank entry_check""",
+        write_data program take_page take_again erase erases_after sync retire nvram_store nvram_pair nvram_load
+        boot_write boot_read block_table_problem spare_is_blank entry_check""",
 }
 
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-FTLS = ("pagemap", "slimftl", "leaftl")
 SEED = 1
 #: how many units of each tier on each FTL: `every` counts them out, the words' length being one
 UNITS = {"sweep": 8, "every": 60, "random": 60, "host": 60, "faults": 40}
 UNITS_ELSE = 8  #: of a tier that is not named above
 BOUND = 1
-TESTS = ("tests/engine", "tests/nandimg", "tests/crash", "tests/spec", "tests/fuzz/test_images.py")
+TESTS = ("tests/engine", "tests/ftl", "tests/nandimg", "tests/crash", "tests/spec", "tests/fuzz/test_images.py")
 #: these are campaigns themselves, plant bugs of their own, or compile
 LEFT_OUT = ("tests/crash/test_sweep.py", "tests/crash/test_planted.py", "tests/crash/test_conformance.py",
             "tests/crash/test_kill.py", "tests/crash/test_kill_databases.py",
@@ -45,8 +44,9 @@ class Item:
 
 def crash_items() -> Iterator[Item]:
     from flashfs.crash import tiers
+    from flashfs.ftl import SCHEMES
 
-    for ftl in FTLS:
+    for ftl in SCHEMES:
         tiers.presets_for(ftl)  # before anything is spoilt
         tiers.presets_for(ftl, (*tiers.TINY, tiers.CROWDED))
         for tier in tiers.TIERS:
@@ -63,9 +63,10 @@ def _unit(unit: Any) -> str:
 def check_items() -> Iterator[Item]:
     from flashfs.check import suite
     from flashfs.check.setting import Setting
+    from flashfs.ftl import SCHEMES
 
     for check in suite.CHECKS:
-        for ftl in FTLS:
+        for ftl in SCHEMES:
             setting = Setting(ftl, seed=SEED)
             yield Item("check", f"{check.id} {ftl}", lambda check=check, setting=setting: _check(check, setting))  # type: ignore[misc]
 

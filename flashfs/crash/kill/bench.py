@@ -209,8 +209,7 @@ class Bench:
     def put_up(self, cut: Cut | None) -> Life | None:
         """flashfs mount, whose chip loses its power at ``cut``; None if that was in the recovery."""
         options = {"checkpoint_every": self.rnd.choice(("0", "0", "1000", "5000"))}
-        if any(option.name == "table_bytes" for option in scheme(self.ftl).options):
-            options["table_bytes"] = self.rnd.choice(("0", "4000", "20000"))  # part of the map in flash
+        options |= {name: str(self.rnd.choice(values)) for name, values in scheme(self.ftl).varied.items()}
         sync = self.rnd.choice(("flush", "none", "none"))  # who is killed is the daemon: either keeps what was flushed
         faults = (f"cut={cut.at}:{cut.shape}",) if cut else ()
         self.life = mount(

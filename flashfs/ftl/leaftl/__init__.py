@@ -174,4 +174,7 @@ SCHEME = Scheme(
     events=_EVENTS,
     damage_events={"a translation page was made again": lambda ssd: ssd.mapping.pages.rebuilds},
     tight={"table_bytes": (1, 1_500, 6_000, 15_000)},
+    varied={"table_bytes": (0, 4_000, 20_000)},
+    year=2023,
+    manual="docs/ftl/leaftl.md",
 )  # fmt: skip

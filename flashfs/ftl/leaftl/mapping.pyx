@@ -14,8 +14,8 @@ from libc.string cimport memcpy, memset
 
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, HOLE, LEVELS_MOST, View, slope_at, view
 from flashfs.ftl.leaftl.learn cimport APPROXIMATE
-from flashfs.engine.parts cimport Engine, Mapping
-from flashfs.engine.pool cimport CAUSE_MAP, KIND_TRANSLATION, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
+from flashfs.engine.parts cimport FOREIGN, Engine, Mapping
+from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
 from flashfs.ftl.leaftl.segments cimport ABSENT, SegmentTable
 from flashfs.ftl.leaftl.table_pages cimport TablePages
 from flashfs.ftl.leaftl.leaf_found cimport FoundPages
@@ -92,6 +92,43 @@ cdef class LearnedMap(Mapping):
         self.found = FoundPages(gamma, ssd.nand.pages_per_block)
 
     # --- where is an LPA?
+
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
+                          int64_t* ready) except? 0xFFFFFFFF nogil:
+        """The groups of the first LPAs are in memory. To bring one in may push others out, so only the first group of a
+        batch is brought in. What is written needs its group when it is learned, and brings it in then."""
+        cdef uint32_t i
+        if writing or not self.pages.limit:
+            return n
+        if self.table.directory[lpas[0] // GROUP] == ABSENT:
+            self.pages.need(lpas[0] // GROUP)
+        for i in range(n):
+            if self.table.directory[lpas[i] // GROUP] == ABSENT:
+                return i
+            if lpas[i] // GROUP == lpas[0] // GROUP:
+                ready[i] = self.ssd.map_ns
+        return n
+
+    cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i = 0, end, group, levels = 0
+        cdef bint absent, about = False
+        cdef uint8_t used
+        while i < n:
+            group = lpas[i] // GROUP
+            end = i
+            absent = self.table.directory[group] == ABSENT
+            used = self.pages.used[group >> 3]
+            if absent:
+                self.pages.borrow(group)
+            while end < n and lpas[end] // GROUP == group:
+                if not self.table.find(lpas[end], ppas + end, &levels, &about):
+                    ppas[end] = NONE
+                end += 1
+            self.pages.used[group >> 3] = used
+            if absent:
+                self.pages.give_back(group)
+            i = end
+        return 0
 
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
         cdef uint32_t i = 0, k, part
@@ -219,8 +256,8 @@ cdef class LearnedMap(Mapping):
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
         self.settled_by_read += 1
-        self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.spare, &status, CAUSE_MAP,
-                                 self.ssd.now_ns)
+        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.spare,
+                                                   &status, CAUSE_MAP, self.ssd.map_ns)
         self.list_at = ppa if status == PAGE_OK and oob_kind(self.spare) == KIND_USER else NONE
         if status == PAGE_ERASED and self.recovering:
             with gil:
@@ -313,15 +350,9 @@ cdef class LearnedMap(Mapping):
             self.table.rules.gamma = gamma
         return 0
 
-    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
-                   uint32_t n) except -1 nogil:
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
         """Cleaning sorted them: what went to one block in one go is a run."""
         cdef uint32_t i = 0, run, pages = self.ssd.nand.pages_per_block
-        if kind == KIND_TRANSLATION:
-            for i in range(n):
-                if not self.pages.store.moved(olds[i], news[i]):
-                    self.pages.set_home(lpas[i], news[i])
-            return 0
         while i < n:
             run = 1
             while (i + run < n and news[i + run] == news[i] + run and news[i + run] % pages != 0
@@ -331,16 +362,14 @@ cdef class LearnedMap(Mapping):
             i += run
         return 0
 
-    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
-                     uint8_t* yes) except -1 nogil:
+    cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* yes) except -1 nogil:
         """Where the table is not exact, a page in reach is believed that alone says it is that LPA's; of two in reach
         that say so, and of one that was asked for by itself, the lists decide."""
         cdef uint32_t i, k, at, predicted = NONE, levels = 0
         cdef bint about = False
         for i in range(n):
-            yes[i] = kinds[i] == KIND_TRANSLATION and self.pages.holds(lpas[i], ppas[i])
-            if (kinds[i] != KIND_USER or lpas[i] >= self.ssd.lpas
-                    or not self.table.find(lpas[i], &predicted, &levels, &about)):
+            yes[i] = FOREIGN
+            if lpas[i] >= self.ssd.lpas or not self.table.find(lpas[i], &predicted, &levels, &about):
                 continue
             yes[i] = self.in_reach(ppas[i], predicted) if about else predicted == ppas[i]
             if not about or not yes[i]:
@@ -605,9 +634,6 @@ cdef class LearnedMap(Mapping):
 
     cdef int tend(self) except -1 nogil:
         return self.pages.tend()
-
-    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
-        return self.pages.lost(ppa)
 
     cdef int checkpoint_begins(self) except -1:
         return self.pages.store.checkpoint_begins()

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from flashfs.engine.parts cimport Engine
 from flashfs.ftl.leaftl.segments cimport Pager, SegmentTable
-from flashfs.engine.translation cimport TranslationPages
+from flashfs.engine.translation cimport Directory, TranslationPages, Witness
 
 
 cdef struct Leaf:
@@ -19,9 +19,8 @@ cdef struct Region:
     uint16_t n, room
 
 
-cdef struct Witness:                       # of an LPA
-    uint64_t next_seq                      # its newest page's sequence number and one; 0: there is none
-    uint32_t ppa
+cdef class LeafDirectory(Directory):
+    cdef TablePages pages
 
 
 cdef class TablePages(Pager):
@@ -54,7 +53,6 @@ cdef class TablePages(Pager):
     cdef bint parse(self, uint32_t first, uint32_t n) except -1 nogil
     cdef bint plausible(self, const uint8_t* block, uint32_t bytes) noexcept nogil
     cdef int rebuild(self, uint32_t region, uint32_t at) except -1 nogil
-    cdef int take_witnesses(self, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil
     cdef int place_witnesses(self, uint32_t first, uint32_t n, const Witness* seen, uint32_t nobody) except -1 nogil
     cdef int forget(self, uint32_t first, uint32_t n) noexcept nogil
     cdef str named(self, uint32_t region, uint32_t at)
@@ -63,6 +61,8 @@ cdef class TablePages(Pager):
     cdef int evict(self, uint32_t region, uint32_t at) noexcept nogil
     cdef bint evict_one(self) noexcept nogil
     cdef bint was_used(self, uint32_t first, uint32_t n) noexcept nogil
+    cdef int borrow(self, uint32_t group) except -1 nogil
+    cdef int give_back(self, uint32_t group) noexcept nogil
     cdef int shrink(self, uint64_t more) noexcept nogil
     cdef uint64_t dirty_bytes(self) noexcept nogil
     cdef uint64_t share(self) noexcept nogil
@@ -73,7 +73,6 @@ cdef class TablePages(Pager):
     cdef int program(self, uint32_t first, uint32_t bytes, uint32_t* homes) except -1 nogil
     cdef uint32_t home_of(self, uint32_t id) noexcept nogil
     cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil
-    cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil
     cdef int lost(self, uint32_t ppa) except -1 nogil
     cdef int free_leaves(self) noexcept nogil
     cdef int clear(self) noexcept nogil

@@ -22,10 +22,9 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, HOLE, View, fault_of, intercept_at, predict, slope_at, view
 from flashfs.ftl.leaftl.learn cimport Piece
 from flashfs.engine.parts cimport IN_TABLE, Engine
-from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, STREAM_MAP, Oob, oob_unpack
+from flashfs.engine.pool cimport KIND_TRANSLATION, NONE
 from flashfs.ftl.leaftl.segments cimport ABSENT, Pager, SegmentTable
-from flashfs.engine.translation cimport TranslationPages
-from nandimg._nand cimport PAGE_OK
+from flashfs.engine.translation cimport Directory, TranslationPages, Witness, take_witnesses
 
 import struct
 
@@ -44,14 +43,31 @@ def leaf_pages(page_bytes):
     return -(-(HEAD + 2 + BLOCK_MOST) // page_bytes)
 
 
+cdef class LeafDirectory(Directory):
+    """The homes of leaves, as cleaning asks for them."""
+
+    def __cinit__(self, TablePages pages not None):
+        self.pages = pages
+
+    cdef uint32_t home_of(self, uint32_t id) noexcept nogil:
+        return self.pages.home_of(id)
+
+    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil:
+        return self.pages.set_home(id, ppa)
+
+    cdef int lost(self, uint32_t ppa) except -1 nogil:
+        return self.pages.lost(ppa)
+
+
 cdef class TablePages(Pager):
     """The pages of one table. ``tend`` is to be called between requests."""
 
     def __cinit__(self, Engine ssd not None, SegmentTable table not None):
         self.ssd = ssd
         self.table = table
-        self.store = TranslationPages(ssd)
         self.span = leaf_pages(ssd.nand.page_bytes)
+        self.store = TranslationPages(ssd, LeafDirectory(self), table.groups * self.span)
+        ssd.own(KIND_TRANSLATION, self.store)
         self.capacity = self.span * ssd.nand.page_bytes
         self.regions_n = (table.groups + REGION - 1) // REGION
         self.regions = <Region*> calloc(max(1, self.regions_n), sizeof(Region))
@@ -342,7 +358,7 @@ cdef class TablePages(Pager):
         with gil:
             self.ssd.alarm(f"{self.named(region, at)}: it is made again; LPAs that no live page names are holes now")
         try:
-            self.take_witnesses(first, n, seen, &nobody)
+            take_witnesses(self.ssd, first * GROUP, n * GROUP, seen, &nobody)
             self.ssd.stopped = IN_TABLE
             leaf.here = True
             leaf.bytes = 0
@@ -357,27 +373,6 @@ cdef class TablePages(Pager):
             if not done and leaf.here:  # half of a leaf would read as holes
                 self.forget(first, n)
                 leaf.here = False
-        return 0
-
-    cdef int take_witnesses(self, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil:
-        """Where the newest live page of each LPA of these groups is, and a live page that does not say whose it is."""
-        cdef uint32_t block, page, ppa
-        cdef uint8_t status = 0
-        cdef Oob oob
-        for block in range(self.ssd.nand.blocks):
-            if self.ssd.validity.count(block) == 0 or self.ssd.pool.stream[block] == STREAM_MAP:
-                continue
-            for page in range(self.ssd.nand.pages_per_block):
-                ppa = block * self.ssd.nand.pages_per_block + page
-                if not self.ssd.validity.is_live(ppa):
-                    continue
-                self.ssd.nand.read_spare(block, page, 1, self.store.oob, &status, CAUSE_MAP, self.ssd.now_ns)
-                oob_unpack(self.store.oob, &oob)
-                if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.table.lpas:
-                    nobody[0] = ppa
-                elif first <= oob.lpa // GROUP < first + n and seen[oob.lpa - first * GROUP].next_seq <= oob.seq:
-                    seen[oob.lpa - first * GROUP].next_seq = oob.seq + 1
-                    seen[oob.lpa - first * GROUP].ppa = ppa
         return 0
 
     cdef int place_witnesses(self, uint32_t first, uint32_t n, const Witness* seen, uint32_t nobody) except -1 nogil:
@@ -403,6 +398,20 @@ cdef class TablePages(Pager):
             for at in range(self.regions[region].n):
                 if not self.regions[region].leaves[at].here and not self.load(region, at):
                     self.rebuild(region, at)
+        return 0
+
+    cdef int borrow(self, uint32_t group) except -1 nogil:
+        """Its leaf, for a look that is not the host's: nothing is evicted for it, and ``give_back`` takes it away."""
+        cdef uint32_t region = group // REGION, at = <uint32_t> self.leaf_of(group)
+        if not self.load(region, at):
+            self.rebuild(region, at)
+        return 0
+
+    cdef int give_back(self, uint32_t group) noexcept nogil:
+        cdef uint32_t region = group // REGION, at = <uint32_t> self.leaf_of(group)
+        if self.regions[region].leaves[at].clean:
+            self.evict(region, at)
+            self.evictions -= 1
         return 0
 
     # --- out of memory
@@ -565,15 +574,10 @@ cdef class TablePages(Pager):
             self.regions[group // REGION].homes[self.leaf_of(group) * self.span + id % self.span] = ppa
         return 0
 
-    cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil:
-        """Whether a live version of page ``id`` may be at ``ppa``."""
-        return self.home_of(id) == ppa or self.store.keeps(ppa)
-
     cdef int lost(self, uint32_t ppa) except -1 nogil:
         """The page there cannot be read, and is about to be erased. A leaf that has it as its home is changed from now
         on: from memory, or made again."""
         cdef uint32_t number, i, k
-        self.store.lost(ppa)
         for number in range(self.regions_n):
             for i in range(self.regions[number].n):
                 for k in range(self.span):
@@ -582,7 +586,6 @@ cdef class TablePages(Pager):
                             self.changes(number * REGION + self.regions[number].leaves[i].first)
                         else:
                             self.rebuild(number, i)
-                        self.store.lost(ppa)
                         return 0
         return 0
 

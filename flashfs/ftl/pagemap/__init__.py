@@ -48,4 +48,5 @@ SCHEME = Scheme(
     options=(STRIPE,),
     views={"map": _map},
     charts=_charts,
+    manual="docs/ftl/pagemap.md",
 )

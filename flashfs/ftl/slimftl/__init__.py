@@ -139,6 +139,8 @@ SCHEME = Scheme(
     describe_oob=_describe_oob,
     views={"map": _map, "hids": _histogram, "vbt": _vbt},
     charts=_charts,
+    year=2020,
+    manual="docs/ftl/slimftl.md",
     events={
         "pages placed elsewhere": lambda ssd: ssd.mapping.shared_pages,
         "probes for a page placed elsewhere": lambda ssd: ssd.mapping.probes,

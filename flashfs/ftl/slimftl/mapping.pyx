@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport Cleaning, Engine, Extent, Mapping, Placement
+from flashfs.engine.parts cimport FOREIGN, LIVE, Cleaning, Engine, Extent, Mapping, Placement
 from flashfs.engine.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
@@ -213,8 +213,8 @@ cdef class SlimMapping(Mapping):
         while ppa != NONE:
             block = ppa // self.ssd.nand.pages_per_block
             self.probe_reads += 1
-            self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw, &status, CAUSE_MAP,
-                                     self.ssd.now_ns)
+            self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw,
+                                                       &status, CAUSE_MAP, self.ssd.map_ns)
             oob_unpack(raw, &oob)
             if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
                 return ppa
@@ -262,27 +262,26 @@ cdef class SlimMapping(Mapping):
                 self.shared_pages += 1
         return 0
 
-    cdef int moved(self, int kind, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news,
-                   uint32_t n) except -1 nogil:
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
         """HIDs stay, PPIDs are renewed; the VBT is repointed once when the block is done (3.5)."""
         cdef uint32_t i
         for i in range(n):
             self.set_entry(lpas[i], self.entry(lpas[i]) >> self.ppid_bits, news[i] % self.ssd.nand.pages_per_block)
         return 0
 
-    cdef int confirm(self, const uint8_t* kinds, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
-                     uint8_t* yes) except -1 nogil:
+    cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case."""
         cdef uint32_t i, entry, home, block_pages = self.ssd.nand.pages_per_block
         for i in range(n):
-            yes[i] = 0
-            if kinds[i] != KIND_USER or lpas[i] >= self.ssd.lpas:
+            answers[i] = FOREIGN
+            if lpas[i] >= self.ssd.lpas:
                 continue
             entry = self.entry(lpas[i])
             if entry >> self.ppid_bits == 0 or entry & ((1 << self.ppid_bits) - 1) != ppas[i] % block_pages:
                 continue
             home = self.vba_of(lpas[i], entry >> self.ppid_bits)
-            yes[i] = self.shared_from(home) != 0 or self.block_of(home) == ppas[i] // block_pages
+            if self.shared_from(home) or self.block_of(home) == ppas[i] // block_pages:
+                answers[i] = LIVE
         return 0
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from flashfs import cli
-from flashfs.crash.fault_words import FaultPlan, parse
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.fuse import mounts
+from flashfs.fuse.fault_words import FaultPlan, parse
 from nandimg import PRESETS, Cut, PowerCut, image
 from nandimg.faults import Fault
 

@@ -1,0 +1,17 @@
+"""One case on the bench that it is made for."""
+
+from __future__ import annotations
+
+from flashfs.crash.bench import Bench, Outcome, Tell
+from flashfs.crash.cases import Case
+from flashfs.crash.host import HostBench
+from flashfs.crash.hurt import HurtBench
+
+
+def run_case(case: Case, tell: Tell | None = None) -> Outcome:
+    """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
+    bench = (HostBench if case.on_disk else HurtBench if case.hurts else Bench)(case, tell)
+    try:
+        return bench.play()
+    finally:
+        bench.release()

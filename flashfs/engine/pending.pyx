@@ -1,0 +1,124 @@
+"""Entries that are newer than their translation page and in no cache: what cleaning moved, what was trimmed, what a
+recovery found. They are sorted by LPA, so all of a translation page lie side by side, and go into it together.
+"""
+cimport cython
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memmove
+
+from flashfs.engine.pool cimport NONE
+
+cdef uint32_t UNSEEN = NONE - 1
+
+
+@cython.final
+cdef class PendingEntries:
+    """Sorted arrays of 12 bytes an entry; a search is O(log n), a merge of a sorted run O(n)."""
+
+    def __dealloc__(self):
+        free(self.lpa)
+        free(self.ppa)
+        free(self.expected)
+
+    cdef int reserve(self, uint64_t more) except -1 nogil:
+        """Room for so many more: with it ``merge`` cannot fail."""
+        cdef uint64_t room = self.room
+        cdef void* grown
+        if self.n + more <= room:
+            return 0
+        room = max(self.n + more, room + room // 2)
+        grown = realloc(self.lpa, room * 4)
+        if grown != NULL:
+            self.lpa = <uint32_t*> grown
+            grown = realloc(self.ppa, room * 4)
+        if grown != NULL:
+            self.ppa = <uint32_t*> grown
+            grown = realloc(self.expected, room * 4)
+        if grown == NULL:
+            with gil:
+                raise MemoryError
+        self.expected = <uint32_t*> grown
+        self.room = room
+        return 0
+
+    cdef uint64_t first_from(self, uint32_t lpa) noexcept nogil:
+        """Where the first entry of an LPA that is not below ``lpa`` is."""
+        cdef uint64_t low = 0, high = self.n, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.lpa[middle] < lpa:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef int64_t find(self, uint32_t lpa) noexcept nogil:
+        """Where the entry of an LPA is, or -1."""
+        cdef uint64_t at = self.first_from(lpa) if self.n else 0
+        return <int64_t> at if at < self.n and self.lpa[at] == lpa else -1
+
+    cdef int merge(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
+                   uint32_t n) except -1 nogil:
+        """``n`` entries of ascending LPAs; each takes the place of an older one of its LPA, whose ``expected`` stays.
+        ``expected`` may be NULL: what their translation page says does not matter."""
+        cdef uint64_t to, at, same = 0
+        cdef uint32_t i
+        if n == 0:
+            return 0
+        self.reserve(n)
+        at = self.first_from(lpas[0])
+        for i in range(n):
+            while at < self.n and self.lpa[at] < lpas[i]:
+                at += 1
+            same += at < self.n and self.lpa[at] == lpas[i]
+        at = self.n
+        to = self.n + n - same
+        self.n = to
+        i = n
+        while i:
+            to -= 1
+            if at and self.lpa[at - 1] > lpas[i - 1]:
+                at -= 1
+                self.lpa[to] = self.lpa[at]
+                self.ppa[to] = self.ppa[at]
+                self.expected[to] = self.expected[at]
+                continue
+            i -= 1
+            if at and self.lpa[at - 1] == lpas[i]:
+                at -= 1
+                self.expected[to] = self.expected[at]
+            else:
+                self.expected[to] = UNSEEN if expected == NULL else expected[i]
+                self.moved_n += expected != NULL
+            self.lpa[to] = lpas[i]
+            self.ppa[to] = ppas[i]
+        return 0
+
+    cdef int settle(self, uint64_t at) noexcept nogil:
+        """The entry counts whatever its translation page says."""
+        self.moved_n -= self.expected[at] != UNSEEN
+        self.expected[at] = UNSEEN
+        return 0
+
+    cdef int erase(self, uint64_t first, uint64_t end) noexcept nogil:
+        """Entries ``first`` to ``end - 1`` are in their translation page."""
+        cdef uint64_t i
+        for i in range(first, end):
+            self.moved_n -= self.expected[i] != UNSEEN
+        memmove(self.lpa + first, self.lpa + end, (self.n - end) * 4)
+        memmove(self.ppa + first, self.ppa + end, (self.n - end) * 4)
+        memmove(self.expected + first, self.expected + end, (self.n - end) * 4)
+        self.n -= end - first
+        return 0
+
+    cdef int clear(self) noexcept nogil:
+        self.n = self.moved_n = 0
+        return 0
+
+    def sizes(self):
+        """(bytes as a controller packs them, as allocated)."""
+        return 12 * self.room, 12 * self.room
+
+    def entries(self):
+        """[(LPA, PPA or None: a hole), ...]"""
+        return [(self.lpa[i], None if self.ppa[i] == NONE else self.ppa[i]) for i in range(self.n)]

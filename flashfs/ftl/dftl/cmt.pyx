@@ -1,0 +1,225 @@
+"""The cached mapping table (CMT) of a demand-paged mapping: entries {LPA, PPA} in a segmented LRU.
+
+An entry comes into the probationary segment. A hit takes it to the top of the protected one; what that pushes out at
+the bottom goes back to the top of the probationary segment, from whose bottom entries leave (A. Gupta et al., DFTL,
+ASPLOS 2009, section 3.2, which names segmented LRU and gives no sizes).
+
+The hash table puts the entries of eight neighbouring LPAs into one bucket, so that all entries of a translation page
+are found by going through an eighth as many buckets as it has entries.
+"""
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from flashfs.engine.pool cimport NONE
+
+cdef enum:
+    DIRTY = 1
+    PROTECTED = 2
+    TOGETHER = 3             # neighbours of 1 << 3 LPAs share a bucket
+
+
+@cython.final
+cdef class Cmt:
+    """``slots`` entries, of which ``protected_share`` per cent at most are in the protected segment."""
+
+    def __cinit__(self, uint32_t slots, uint32_t protected_share=50):
+        self.protected_most = <uint32_t> (<uint64_t> slots * protected_share // 100)
+        self.allocate(slots)
+
+    def __dealloc__(self):
+        free(self.lpa)
+        free(self.ppa)
+        free(self.older)
+        free(self.newer)
+        free(self.chain)
+        free(self.flags)
+        free(self.buckets)
+
+    cdef int allocate(self, uint32_t slots) except -1:
+        self.bucket_bits = 0
+        while <uint64_t> 2 << self.bucket_bits <= slots:
+            self.bucket_bits += 1
+        self.lpa = <uint32_t*> malloc(<uint64_t> slots * 4)
+        self.ppa = <uint32_t*> malloc(<uint64_t> slots * 4)
+        self.older = <uint32_t*> malloc(<uint64_t> slots * 4)
+        self.newer = <uint32_t*> malloc(<uint64_t> slots * 4)
+        self.chain = <uint32_t*> malloc(<uint64_t> slots * 4)
+        self.flags = <uint8_t*> malloc(slots)
+        self.buckets = <uint32_t*> malloc(<uint64_t> 4 << self.bucket_bits)
+        if not (self.lpa and self.ppa and self.older and self.newer and self.chain and self.flags and self.buckets):
+            raise MemoryError
+        self.slots = slots
+        self.clear()
+        return 0
+
+    cdef int clear(self) noexcept nogil:
+        """No entry is cached."""
+        cdef uint32_t slot
+        memset(self.buckets, 0xFF, <uint64_t> 4 << self.bucket_bits)
+        self.oldest[0] = self.oldest[1] = self.newest[0] = self.newest[1] = NONE
+        self.used = self.protected_n = self.dirty_n = 0
+        for slot in range(self.slots):
+            self.chain[slot] = slot + 1
+        self.chain[self.slots - 1] = NONE
+        self.free = 0
+        return 0
+
+    cdef uint32_t bucket_of(self, uint32_t lpa) noexcept nogil:
+        cdef uint64_t key = <uint64_t> (lpa >> TOGETHER) * <uint64_t> 0x9E3779B97F4A7C15
+        return <uint32_t> (key >> (64 - self.bucket_bits)) if self.bucket_bits else 0
+
+    cdef uint32_t find(self, uint32_t lpa) noexcept nogil:
+        """The slot of an LPA, or NONE. Changes nothing."""
+        cdef uint32_t slot = self.buckets[self.bucket_of(lpa)]
+        while slot != NONE and self.lpa[slot] != lpa:
+            slot = self.chain[slot]
+        return slot
+
+    cdef uint32_t next_in(self, uint32_t slot, uint32_t first, uint32_t n) noexcept nogil:
+        """``slot`` or the first behind it in its bucket whose LPA is one of the ``n`` from ``first`` on; or NONE."""
+        while slot != NONE and self.lpa[slot] - first >= n:
+            slot = self.chain[slot]
+        return slot
+
+    # --- the two segments
+
+    cdef int link(self, uint32_t slot, int segment) noexcept nogil:
+        cdef uint32_t top = self.newest[segment]
+        self.older[slot] = top
+        self.newer[slot] = NONE
+        if top != NONE:
+            self.newer[top] = slot
+        else:
+            self.oldest[segment] = slot
+        self.newest[segment] = slot
+        return 0
+
+    cdef int unlink(self, uint32_t slot) noexcept nogil:
+        cdef int segment = (self.flags[slot] & PROTECTED) != 0
+        cdef uint32_t older = self.older[slot], newer = self.newer[slot]
+        if older != NONE:
+            self.newer[older] = newer
+        else:
+            self.oldest[segment] = newer
+        if newer != NONE:
+            self.older[newer] = older
+        else:
+            self.newest[segment] = older
+        return 0
+
+    cdef int touch(self, uint32_t slot) noexcept nogil:
+        """A hit."""
+        cdef uint32_t low
+        self.unlink(slot)
+        if self.protected_most == 0:
+            return self.link(slot, 0)
+        if not self.flags[slot] & PROTECTED:
+            self.flags[slot] |= PROTECTED
+            self.protected_n += 1
+        self.link(slot, 1)
+        if self.protected_n > self.protected_most:
+            low = self.oldest[1]
+            self.unlink(low)
+            self.flags[low] &= <uint8_t> ~PROTECTED
+            self.protected_n -= 1
+            self.link(low, 0)
+        return 0
+
+    cdef uint32_t victim(self) noexcept nogil:
+        """The entry that leaves next; NONE if none is cached."""
+        return self.oldest[0] if self.oldest[0] != NONE else self.oldest[1]
+
+    # --- entries
+
+    cdef uint32_t insert(self, uint32_t lpa, uint32_t ppa, bint dirty) noexcept nogil:
+        """A new entry, at the top of the probationary segment. There must be a free slot, and none for this LPA."""
+        cdef uint32_t slot = self.free, bucket = self.bucket_of(lpa)
+        self.free = self.chain[slot]
+        self.lpa[slot] = lpa
+        self.ppa[slot] = ppa
+        self.flags[slot] = DIRTY if dirty else 0
+        self.dirty_n += dirty
+        self.chain[slot] = self.buckets[bucket]
+        self.buckets[bucket] = slot
+        self.link(slot, 0)
+        self.used += 1
+        return slot
+
+    cdef int remove(self, uint32_t slot) noexcept nogil:
+        cdef uint32_t bucket = self.bucket_of(self.lpa[slot]), at = self.buckets[bucket]
+        self.unlink(slot)
+        self.protected_n -= (self.flags[slot] & PROTECTED) != 0
+        self.dirty_n -= (self.flags[slot] & DIRTY) != 0
+        if at == slot:
+            self.buckets[bucket] = self.chain[slot]
+        else:
+            while self.chain[at] != slot:
+                at = self.chain[at]
+            self.chain[at] = self.chain[slot]
+        self.chain[slot] = self.free
+        self.free = slot
+        self.used -= 1
+        return 0
+
+    cdef int put(self, uint32_t slot, uint32_t ppa) noexcept nogil:
+        """The entry says something else than its translation page from now on."""
+        self.ppa[slot] = ppa
+        self.dirty_n += not self.flags[slot] & DIRTY
+        self.flags[slot] |= DIRTY
+        return 0
+
+    cdef int clean(self, uint32_t slot) noexcept nogil:
+        """Its translation page says the same."""
+        self.dirty_n -= (self.flags[slot] & DIRTY) != 0
+        self.flags[slot] &= <uint8_t> ~DIRTY
+        return 0
+
+    cdef bint is_dirty(self, uint32_t slot) noexcept nogil:
+        return self.flags[slot] & DIRTY
+
+    # --- for people and tests
+
+    def sizes(self):
+        """(bytes as a controller packs them, as allocated)."""
+        taken = self.slots * 21 + (4 << self.bucket_bits)
+        return taken, taken
+
+    def entries(self):
+        """Every entry, the one that leaves next first: {"lpa", "ppa" (None: a hole), "dirty", "segment"}."""
+        out = []
+        cdef uint32_t slot
+        for segment, name in enumerate(("probationary", "protected")):
+            slot = self.oldest[segment]
+            while slot != NONE:
+                out.append({
+                    "lpa": self.lpa[slot], "ppa": None if self.ppa[slot] == NONE else self.ppa[slot],
+                    "dirty": bool(self.is_dirty(slot)), "segment": name,
+                })
+                slot = self.newer[slot]
+        return out
+
+    def check(self):
+        """Each entry is in one segment and in its bucket, once; the counts are right."""
+        problems = []
+        cdef uint32_t slot, bucket, n = 0
+        listed = self.entries()
+        lpas = {entry["lpa"] for entry in listed}
+        if len(listed) != self.used or len(lpas) != self.used:
+            problems.append(f"CMT: {self.used} entries counted, {len(listed)} in its segments, of {len(lpas)} LPAs")
+        if sum(entry["dirty"] for entry in listed) != self.dirty_n:
+            problems.append(f"CMT: {self.dirty_n} dirty entries counted, others there")
+        protected = sum(entry["segment"] == "protected" for entry in listed)
+        if protected != self.protected_n or protected > self.protected_most:
+            problems.append(f"CMT: {protected} protected entries, {self.protected_n} counted, {self.protected_most} fit")
+        for bucket in range(<uint32_t> 1 << self.bucket_bits):
+            slot = self.buckets[bucket]
+            while slot != NONE and n <= self.used:
+                n += 1
+                if self.bucket_of(self.lpa[slot]) != bucket:
+                    problems.append(f"CMT: LPA {self.lpa[slot]} is in another's bucket")
+                slot = self.chain[slot]
+        if n != self.used:
+            problems.append(f"CMT: {n} entries in its buckets, {self.used} counted")
+        return problems

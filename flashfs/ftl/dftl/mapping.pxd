@@ -1,0 +1,15 @@
+# DFTL's mapping; see mapping.pyx.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from flashfs.engine.demand cimport DemandMapping
+from flashfs.ftl.dftl.cmt cimport Cmt
+
+
+cdef class CachedMap(DemandMapping):
+    cdef readonly Cmt cmt
+    cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
+    cdef readonly uint64_t lookups, hits, loads, evictions, dirty_evictions, evicted_entries
+    cdef readonly uint32_t protected_share
+    cdef int make_slot(self) except -1 nogil
+    cdef bint could_make_slot(self) except -1 nogil
+    cdef uint32_t together(self, uint32_t lpa, uint32_t end) noexcept nogil

@@ -1,0 +1,224 @@
+# distutils: language = c++
+"""DFTL's mapping (A. Gupta et al., DFTL, ASPLOS 2009): a cache of entries over translation pages in flash.
+
+What the paper brings is the cached mapping table (CMT) with its eviction. The pages, their directory, cleaning's
+updates, trims and recovery are those of every demand-paged mapping (flashfs.engine.demand).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from flashfs.engine.demand cimport DemandMapping
+from flashfs.engine.parts cimport Engine
+from flashfs.engine.pool cimport NONE
+from flashfs.ftl.dftl.cmt cimport ENTRY_BYTES, Cmt
+
+import numpy
+
+from flashfs.errors import BindError, DeviceFullError
+
+SLOTS_LEAST = 8  #: entries: fewer leave no room for two segments
+BATCH_MOST = 256
+
+
+cdef class CachedMap(DemandMapping):
+    """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit."""
+
+    def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share):
+        self.protected_share = protected_share
+        self.resize(slots)
+
+    def resize(self, slots):
+        """A new, empty CMT. No page of a batch may push another of it out: each takes a place in the probationary
+        segment and pushes one that was protected back into it, and both must fit there."""
+        slots = max(SLOTS_LEAST, min(slots, self.ssd.lpas))
+        self.cmt = Cmt(slots, self.protected_share)
+        self.batch = max(1, min(BATCH_MOST, (slots - self.cmt.protected_most - 1) // 2))
+
+    # --- what the host asks: everything that reads, writes and cleans happens here
+
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
+                          int64_t* ready) except? 0xFFFFFFFF nogil:
+        """The entries of the first LPAs are cached. A miss waits for the write-back of the dirty entry that it pushes
+        out, then for its own translation page; misses do not wait for each other."""
+        cdef uint32_t i, slot, ppa
+        cdef uint64_t reads
+        cdef bint dirty = False
+        n = min(n, self.batch)
+        for i in range(n):
+            self.lookups += 1
+            slot = self.cmt.find(lpas[i])
+            if slot != NONE:
+                self.hits += 1
+                self.cmt.touch(slot)
+                continue
+            self.ssd.map_ns = ready[i]
+            if writing:
+                self.make_slot()
+            elif self.cmt.used == self.cmt.slots and not self.could_make_slot():
+                self.look(self.page_of(lpas[i]))
+                ready[i] = self.ssd.map_ns
+                continue
+            reads = self.store.reads
+            ppa = self.entry(lpas[i], &dirty)
+            self.loads += self.store.reads != reads
+            self.cmt.insert(lpas[i], ppa, dirty)
+            ready[i] = self.ssd.map_ns
+        return n
+
+    cdef bint could_make_slot(self) except -1 nogil:
+        """As ``make_slot``, for a read. If the image takes no more, or is not to be changed, the read goes past the cache:
+        what can be read must not fail for what cannot be written."""
+        if not self.cmt.is_dirty(self.cmt.victim()):
+            self.make_slot()
+            return True
+        if self.ssd.stopped or self.ssd.frozen:
+            return False
+        with gil:
+            try:
+                self.make_slot()
+            except (OSError, DeviceFullError):
+                return False
+        return True
+
+    cdef int make_slot(self) except -1 nogil:
+        """A free slot of the CMT; the map's clock goes on to when there is one. A dirty entry takes all dirty ones of its translation page with
+        it to flash (batch update, 3.4 of the paper); they stay, clean."""
+        cdef uint32_t slot
+        cdef uint64_t entries
+        while self.cmt.used == self.cmt.slots:
+            slot = self.cmt.victim()
+            if self.cmt.is_dirty(slot):
+                self.dirty_evictions += 1
+                entries = self.entries_written
+                self.write_back(self.page_of(self.cmt.lpa[slot]))
+                self.evicted_entries += self.entries_written - entries
+                continue
+            self.cmt.remove(slot)
+            self.evictions += 1
+        return 0
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i, slot
+        for i in range(n):
+            slot = self.cmt.find(lpas[i])
+            if slot != NONE:
+                ppas[i] = self.cmt.ppa[slot]
+            else:
+                self.peek(lpas + i, 1, ppas + i)
+        return 0
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+        cdef uint32_t i, slot
+        for i in range(n):
+            slot = self.cmt.find(lpas[i])
+            olds[i] = self.cmt.ppa[slot]
+            self.cmt.put(slot, ppa + i)
+            self.mapped_n += olds[i] == NONE
+        return 0
+
+    # --- what the base asks of the cache
+
+    cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
+        cdef uint32_t slot = self.cmt.find(lpa)
+        if slot == NONE:
+            return False
+        ppa[0] = self.cmt.ppa[slot]
+        return True
+
+    cdef bint recache(self, uint32_t lpa, uint32_t ppa) noexcept nogil:
+        cdef uint32_t slot = self.cmt.find(lpa)
+        if slot == NONE:
+            return False
+        self.cmt.put(slot, ppa)
+        return True
+
+    cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil:
+        cdef uint32_t at = first, end = first + n, slot, found = 0
+        while self.cmt.dirty_n and at < end:
+            slot = self.cmt.next_in(self.cmt.buckets[self.cmt.bucket_of(at)], at, self.together(at, end))
+            while slot != NONE:
+                if self.cmt.is_dirty(slot):
+                    found += 1
+                    if image != NULL:
+                        image[self.cmt.lpa[slot] - first] = self.cmt.ppa[slot]
+                slot = self.cmt.next_in(self.cmt.chain[slot], at, self.together(at, end))
+            at += self.together(at, end)
+        return found
+
+    cdef int cleaned(self, uint32_t first, uint32_t n) noexcept nogil:
+        cdef uint32_t at = first, end = first + n, slot
+        while self.cmt.dirty_n and at < end:
+            slot = self.cmt.next_in(self.cmt.buckets[self.cmt.bucket_of(at)], at, self.together(at, end))
+            while slot != NONE:
+                self.cmt.clean(slot)
+                slot = self.cmt.next_in(self.cmt.chain[slot], at, self.together(at, end))
+            at += self.together(at, end)
+        return 0
+
+    cdef int uncache(self, uint32_t first, uint32_t n) noexcept nogil:
+        cdef uint32_t at = first, end = first + n, slot
+        if first == 0 and n == self.ssd.lpas:
+            return self.cmt.clear()
+        while self.cmt.used and at < end:
+            slot = self.cmt.next_in(self.cmt.buckets[self.cmt.bucket_of(at)], at, self.together(at, end))
+            while slot != NONE:
+                self.cmt.remove(slot)
+                slot = self.cmt.next_in(self.cmt.buckets[self.cmt.bucket_of(at)], at, self.together(at, end))
+            at += self.together(at, end)
+        return 0
+
+    cdef uint32_t together(self, uint32_t lpa, uint32_t end) noexcept nogil:
+        """LPAs from ``lpa`` on, below ``end``, that share its bucket by rule."""
+        return min(8 - lpa % 8, end - lpa)
+
+    def dirty_entries(self):
+        cdef uint32_t slot, n = 0
+        cdef uint32_t[::1] lpas, ppas
+        lpa = numpy.empty(self.cmt.dirty_n, numpy.uint32)
+        ppa = numpy.empty(self.cmt.dirty_n, numpy.uint32)
+        lpas, ppas = lpa, ppa
+        for segment in range(2):
+            slot = self.cmt.oldest[segment]
+            while slot != NONE:
+                if self.cmt.is_dirty(slot):
+                    lpas[n] = self.cmt.lpa[slot]
+                    ppas[n] = self.cmt.ppa[slot]
+                    n += 1
+                slot = self.cmt.newer[slot]
+        return lpa, ppa
+
+    # --- the rest of the interface
+
+    def limit_tables(self, uint64_t share):
+        """All that the other structures leave is for the CMT, up to an entry for each LPA."""
+        room = share + self.cmt.sizes()[0]
+        if room < SLOTS_LEAST * ENTRY_BYTES:
+            raise BindError(f"dftl: {room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
+        if self.cmt.used == 0:
+            self.resize(room // ENTRY_BYTES)
+
+    def tables(self):
+        return {"cmt": self.cmt.sizes(), **super().tables()}
+
+    def figures(self):
+        return {
+            "entries": self.cmt.slots,
+            "cached": self.cmt.used,
+            "protected": self.cmt.protected_n,
+            "dirty": self.cmt.dirty_n,
+            "lookups": self.lookups,
+            "hits": self.hits,
+            "misses": self.lookups - self.hits,
+            "hit_ratio": round(float(self.hits) / self.lookups, 6) if self.lookups else None,
+            "loads": self.loads,
+            "evictions": self.evictions,
+            "dirty_evictions": self.dirty_evictions,
+            "evicted_entries": self.evicted_entries,
+            **super().figures(),
+        }
+
+    def forget_counts(self):
+        self.lookups = self.hits = self.loads = self.evictions = self.dirty_evictions = self.evicted_entries = 0
+        super().forget_counts()
+
+    def check(self):
+        return super().check() + self.cmt.check()

@@ -1,0 +1,66 @@
+"""Schemes are found in folders; what is wrong with one is said in a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flashfs import ftl
+from flashfs.errors import FlashfsError
+
+FAMILY = """
+from dataclasses import replace
+from flashfs.ftl.pagemap import SCHEME as PAGEMAP
+SCHEME = tuple(replace(PAGEMAP, name=name, year=year) for name, year in (("younger", 2031), ("older", 1999)))
+"""
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where folders of schemes may be made, beside ours."""
+    monkeypatch.setattr(ftl, "SCHEMES", {})
+    monkeypatch.setattr(ftl, "ROOMS", {})
+    monkeypatch.setattr(ftl, "__path__", [*ftl.__path__, str(tmp_path)])
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def room(rooms: Path, name: str, text: str) -> None:
+    (rooms / name).mkdir()
+    (rooms / name / "__init__.py").write_text(text)
+
+
+def test_ours_are_in_the_order_of_their_papers() -> None:
+    years = [scheme.year for scheme in ftl.SCHEMES.values()]
+    assert years == sorted(years)
+    assert next(iter(ftl.SCHEMES)) == "pagemap"
+    assert ftl.ROOMS.keys() == ftl.SCHEMES.keys()
+
+
+def test_a_family_shares_a_folder(rooms: Path) -> None:
+    room(rooms, "a_family", FAMILY)
+    room(rooms, "only_code", "x = 1\n")
+    ftl._discover()
+    assert list(ftl.SCHEMES)[:2] == ["pagemap", "older"]
+    assert list(ftl.SCHEMES)[-1] == "younger"
+    assert ftl.ROOMS["older"] == ftl.ROOMS["younger"] == "a_family"
+    assert "only_code" not in ftl.ROOMS.values()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from flashfs.ftl.broken import mapping", "flashfs/ftl/broken: .*mapping.*`make setup` compiles"),
+        ("from flashfs.ftl.slimftl import SCHEME", "flashfs/ftl/broken: flashfs/ftl/slimftl has a scheme called slim"),
+    ],
+)
+def test_a_folder_that_will_not_do(rooms: Path, text: str, said: str) -> None:
+    room(rooms, "broken", text)
+    with pytest.raises(FlashfsError, match=said) as caught:
+        ftl._discover()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,170 @@
+"""Who needs whom, by folder: a mermaid graph from imports and cimports.
+
+    python tools/import_graph.py             # of the tree as it is
+    python tools/import_graph.py --at v0.1   # of a commit
+    python tools/import_graph.py --circles   # files that need each other, one circle a line; exit code 1 if any
+
+An arrow goes from who imports to what is imported; a dotted one if that happens only inside functions. Folders in a
+folder count as it; those of schemes are one, ftl/NAME. Modules of flashfs itself (device.py ...)
+are the folder `flashfs`; what everybody may need (errors.py ...) is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OURS = ("nandimg", "flashfs")
+SUFFIXES = (".py", ".pyx", ".pxd")
+SMALL = {"flashfs.errors", "flashfs.plain", "flashfs.shape"}  #: that everybody may need: no arrow
+#: one `from x import a, b` or `import x` of Cython, which Python's parser does not take
+STATEMENT = re.compile(
+    r"^( *)(?:from +([\w.]+) +c?import +(\([^)]*\)|[^\n]+)|c?import +([\w.]+))", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """``module`` is imported by a file; ``late``: inside a function."""
+
+    module: str
+    late: bool
+
+
+def name_of(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def needs_of(text: str, suffix: str, known: set[str]) -> Iterator[Need]:
+    """What a file imports of ours. ``from a import b`` is of module a.b if there is one, else of a."""
+    if suffix == ".py":
+        tree = ast.parse(text)
+        for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "CHECKING" in ast.dump(node.test)]
+        typed = {id(one) for node in for_types for one in ast.walk(node)}
+        for node in ast.walk(tree):
+            if id(node) in typed or not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            names = [alias.name for alias in node.names]
+            base = node.module if isinstance(node, ast.ImportFrom) else None
+            yield from found(base, names, node.col_offset > 0, known)
+        return
+    for indent, base, listed, whole in STATEMENT.findall(text):
+        names = [word.split(" as ")[0].strip() for word in (listed.strip("()") if base else whole).split(",")]
+        yield from found(base or None, names, bool(indent), known)
+
+
+def found(base: str | None, names: list[str], late: bool, known: set[str]) -> Iterator[Need]:
+    for name in names:
+        full = f"{base}.{name}" if base else name
+        module = full if full in known else base or name
+        if module.split(".")[0] in OURS and module in known:
+            yield Need(module, late)
+
+
+def folder_of(module: str, packages: set[str]) -> str:
+    """The folder that a module lies in: nandimg, flashfs, flashfs/engine, flashfs/ftl/leaftl ..."""
+    parts = module.split(".") if module in packages else module.split(".")[:-1]
+    return "/".join(parts[: 3 if parts[:2] == ["flashfs", "ftl"] else 2])
+
+
+def read(root: Path) -> tuple[dict[str, set[Need]], set[str]]:
+    """{module: what it needs}, the parts of one module (.pyx, .pxd) together; and which of them are packages."""
+    paths = [path for package in OURS for path in sorted((root / package).rglob("*")) if path.suffix in SUFFIXES]
+    known = {name_of(path.relative_to(root)) for path in paths}
+    out: dict[str, set[Need]] = defaultdict(set)
+    for path in paths:
+        name = name_of(path.relative_to(root))
+        out[name] |= {need for need in needs_of(path.read_text(), path.suffix, known) if need.module != name}
+    return dict(out), {name_of(path.relative_to(root)) for path in paths if path.stem == "__init__"}
+
+
+def arrows(modules: dict[str, set[Need]], packages: set[str]) -> dict[tuple[str, str], bool]:
+    """{(from folder, to folder): whether all imports are inside functions}."""
+    users: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    for name, needs in modules.items():
+        for need in needs:
+            one, two = folder_of(name, packages), folder_of(need.module, packages)
+            if one != two and need.module not in SMALL:
+                users[one, two][name] = users[one, two].get(name, True) and need.late
+    return {pair: all(files.values()) for pair, files in users.items()}
+
+
+def mermaid(modules: dict[str, set[Need]], packages: set[str]) -> str:
+    found: dict[tuple[str, str], bool] = {}
+    for pair, late in arrows(modules, packages).items():
+        one, two = ("flashfs/ftl/NAME" if name.startswith("flashfs/ftl/") else name for name in pair)
+        found[one, two] = found.get((one, two), True) and late
+    names = sorted({name for pair in found for name in pair})
+    ids = {name: f"n{i}" for i, name in enumerate(names)}
+    lines = ["```mermaid", "graph TD"]
+    lines += [f'    {ids[name]}["{name.removeprefix("flashfs/")}"]' for name in names]
+    for (one, two), late in sorted(found.items()):
+        lines.append(f"    {ids[one]} {'-.->' if late else '-->'} {ids[two]}")
+    return "\n".join([*lines, "```"])
+
+
+def circles(modules: dict[str, set[Need]], packages: set[str]) -> list[list[str]]:
+    """Groups of files each of which needs, over others, all in its group: Tarjan's components of more than one. What a
+    package's __init__ only hands on makes no circle."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    out: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for need in sorted({need.module for need in modules[name]} - packages):
+            if need not in index:
+                visit(need)
+                low[name] = min(low[name], low[need])
+            elif need in stack:
+                low[name] = min(low[name], index[need])
+        if low[name] == index[name]:
+            group = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(group) > 1:
+                out.append(sorted(group))
+
+    for name in sorted(set(modules) - packages):
+        if name not in index:
+            visit(name)
+    return sorted(out)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--at", help="a commit instead of the tree")
+    parser.add_argument("--circles", action="store_true", help="list circles of files instead")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="flashfs-graph-") as folder:
+        root = ROOT
+        if given.at:
+            packed = subprocess.run(["git", "archive", given.at, *OURS], cwd=ROOT, check=True, stdout=subprocess.PIPE)
+            with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+                archive.extractall(folder, filter="data")
+            root = Path(folder)
+        modules, packages = read(root)
+    if not given.circles:
+        print(mermaid(modules, packages))
+        return 0
+    found = circles(modules, packages)
+    for group in found:
+        print(*group)
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
