@@ -1,8 +1,9 @@
-"""How long a recovery takes, and how much memory: by the size of the device and the pages written since its checkpoint.
+"""How long a recovery takes, and how much memory: by the size of the device and the pages since its checkpoint.
 
 Each device is of the `meta` backend and lives in memory. It is written at random (single pages, uniform), its
 controller is dropped as by a power cut, and a new one recovers from the chip. `--before TREE` does the same with
-another built tree, taking turns, so that a comparison is of one run.
+another built tree, taking turns, so that a comparison is of one run. `cpu_s` is processor time: on a machine that
+others use as well, the figure to compare.
 
     python tools/bench_recovery.py                      # 16, 64 and 256 GiB
     python tools/bench_recovery.py --sizes 2048 --since 134217728 --empty
@@ -91,8 +92,7 @@ def child(args: argparse.Namespace) -> None:
     print(json.dumps({
         "gib": args.sizes[0], "ftl": args.ftl, "filled_first": not args.empty, "since_checkpoint": since,
         "pages_found": found, "seconds": round(seconds, 2), "cpu_s": round(worked, 2),
-        "pages_a_second": round(found / seconds),
-        "pages_a_cpu_second": round(found / worked),
+        "pages_a_second": round(found / seconds), "pages_a_cpu_second": round(found / worked),
         "virtual_s": round(device.ssd.now_ns / 1e9, 2), "chip_bytes": held, "most_bytes": memory("VmHWM"),
         "tables_bytes": sum(packed for packed, _ in device.ssd.dram().values()), "filled_s": round(filled, 1),
         "steps": {step.name: round(step.wall_ms) for step in device.recovery.steps},

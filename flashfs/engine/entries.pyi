@@ -1,2 +1,13 @@
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Row = tuple[int, int, int, int]
+
 class Entries:
-    def __init__(self, pages_per_block: int) -> None: ...
+    def __init__(self, pages_per_block: int, memory_most: int = ...) -> None: ...
+
+def in_order(
+    rows: Iterable[Row], orders: NDArray[np.uint64], pages_per_block: int, keys: int, memory_most: int = ...
+) -> list[Row]: ...

@@ -72,9 +72,9 @@ cdef int insert_each(Entry* first, uint64_t n, const uint64_t* orders, uint32_t 
 cdef class Entries:
     """``add`` all, ``sort`` once, then go through them. ``orders`` says when each block was opened."""
 
-    def __cinit__(self, uint32_t pages_per_block):
+    def __cinit__(self, uint32_t pages_per_block, uint64_t memory_most=MEMORY_MOST):
         self.pages_per_block = pages_per_block
-        self.records = Records(sizeof(Entry), MEMORY_MOST)
+        self.records = Records(sizeof(Entry), memory_most)
 
     def __dealloc__(self):
         free(self.scratch)
@@ -229,3 +229,22 @@ cdef int by_digits(Entry* at, Entry* other, uint64_t n, int bits) noexcept nogil
     if a != at:
         memcpy(at, a, n * sizeof(Entry))
     return 0
+
+
+def in_order(rows, const uint64_t[::1] orders not None, uint32_t pages_per_block, uint64_t keys,
+             uint64_t memory_most=MEMORY_MOST):
+    """The same for Python: [(seq, flags, key, PPA)] as they are found, in the order in which a recovery goes through
+    them. ``orders`` of the blocks; beyond ``memory_most`` bytes they lie in a file."""
+    cdef Entries entries = Entries(pages_per_block, memory_most)
+    cdef uint64_t i
+    cdef Entry* entry
+    for seq, flags, key, ppa in rows:
+        entries.add(<uint64_t> seq | (<uint64_t> flags << 56), key, ppa)
+    entries.orders = &orders[0]
+    with nogil:
+        entries.sort(keys)
+    found = []
+    for i in range(entries.count()):
+        entry = entries.entry(i)
+        found.append((entry_seq(entry), entry_flags(entry), entry.key, entry.ppa))
+    return found

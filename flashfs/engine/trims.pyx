@@ -89,3 +89,13 @@ cdef class Trims:
         self.records.release()
         self.by_lpa.release()
         return self.begun.release()
+
+
+def newest_of(records, lpas):
+    """The same for Python: of trims [(seq, LPA, pages)], the newest of each of ``lpas``, which ascend."""
+    cdef Trims trims = Trims()
+    for seq, lpa, n in records:
+        trims.add(seq, lpa, n)
+    trims.sort()
+    trims.begin()
+    return [trims.newest(lpa) for lpa in lpas]

@@ -68,9 +68,9 @@ class Scheme:
     """A published FTL: which of the four parts it replaces, and how to build it.
 
     ``saved_bytes(geometry)`` is the most that its mapping's sections take in a checkpoint; ``sections(geometry,
-    options, dram)`` says {section: bytes} of all its parts, if that depends on more, or if its validity is not the
-    engine's bitmap (``dram`` is the budget or None). ``build(ssd, options)`` returns (mapping, validity, placement,
-    cleaning). ``derive(ssd, options)`` returns options that follow from the device and are
+    options, dram)`` says {section: most bytes} of all its parts instead, if that depends on more (``dram`` is the
+    budget or None), or if its validity is not the engine's bitmap. ``build(ssd, options)`` returns (mapping,
+    validity, placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are
     stored with it, such as a table's size. ``scheme_oob`` is what it stamps on a page with its default options; if that
     depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise, and is
     emptied in the order of arrival or, ``buffer_in_order``, of LPAs.

@@ -170,10 +170,8 @@ BUGS: dict[str, Bug] = {
               "    if entry_seq(a) != entry_seq(b):\n        return entry_seq(a) < entry_seq(b)\n", ""),
     ),
     "a recovery that believes a torn last page": Bug(
-        "recovery", Patch(
-            "flashfs/engine/scan", "if last != NONE and last == page - 1 and self.full_read",
-            "if False and self.full_read"
-        ),
+        "recovery",
+        Patch("flashfs/engine/scan", "if last != NONE and last == page - 1 and self.full", "if False and self.full"),
     ),
     "a recovery that lets the original win over its copy": Bug(
         "recovery", Patch("flashfs/engine/entries", "return order_a < order_b", "return order_a > order_b")
@@ -249,8 +247,7 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
         "leaftl",
-        Patch("flashfs/engine/scan", "not self.based or oob.seq > self.floor or oob.lpa",
-              "not self.based or oob.lpa"),
+        Patch("flashfs/engine/scan", "not self.based or oob.seq > self.floor or oob.lpa", "not self.based or oob.lpa"),
         ("leaftl", "dftl"),
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(

@@ -55,6 +55,7 @@ cdef class TablePages(Pager):
     cdef int rebuild(self, uint32_t region, uint32_t at) except -1 nogil
     cdef int place_witnesses(self, uint32_t first, uint32_t n, const Witness* seen, uint32_t nobody) except -1 nogil
     cdef int forget(self, uint32_t first, uint32_t n) noexcept nogil
+    cdef str named(self, uint32_t region, uint32_t at)
     cdef bint names_live_pages(self, uint32_t first, uint32_t n) except -1 nogil
     cdef uint32_t homes_n(self) noexcept nogil
     cdef int evict(self, uint32_t region, uint32_t at) noexcept nogil

@@ -356,9 +356,7 @@ cdef class TablePages(Pager):
         self.rebuilds += 1
         self.rebuilt = True
         with gil:
-            self.ssd.alarm(f"the translation page of LPAs {first * GROUP} to {(first + n) * GROUP - 1} cannot be read, "
-                           "or is not what it should be: it is made again, and LPAs that no live page names are "
-                           "holes now")
+            self.ssd.alarm(f"{self.named(region, at)}: it is made again; LPAs that no live page names are holes now")
         try:
             take_witnesses(self.ssd, first * GROUP, n * GROUP, seen, &nobody)
             self.ssd.stopped = IN_TABLE
@@ -685,9 +683,16 @@ cdef class TablePages(Pager):
             allocated + room * (sizeof(Leaf) + 4 * self.span) + self.regions_n * sizeof(Region) + bits + self.capacity,
         )
 
+    cdef str named(self, uint32_t region, uint32_t at):
+        """What is wrong with a leaf that could not be loaded."""
+        cdef uint32_t first = region * REGION + self.regions[region].leaves[at].first
+        cdef uint32_t end = first + self.regions[region].leaves[at].n
+        return (f"the translation page of LPAs {first * GROUP} to {end * GROUP - 1} cannot be read, or is not what it "
+                "should be")
+
     def problems_in_flash(self):
         """Reads every leaf that is in flash alone, and says which are not what they should be. No figure counts it."""
-        cdef uint32_t number, i, first
+        cdef uint32_t number, i
         counted = self.loads, self.evictions
         problems = []
         for number in range(self.regions_n):
@@ -697,10 +702,7 @@ cdef class TablePages(Pager):
                 if self.load(number, i):
                     self.evict(number, i)
                     continue
-                first = number * REGION + self.regions[number].leaves[i].first
-                last = first + self.regions[number].leaves[i].n
-                problems.append(f"the translation page of LPAs {first * GROUP} to {last * GROUP - 1} cannot be read, "
-                                "or is not what it should be")
+                problems.append(self.named(number, i))
         self.loads, self.evictions = counted
         return problems
 
