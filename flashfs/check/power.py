@@ -175,7 +175,9 @@ def _recover(host: Host, raw: bytes, when: str, *, readonly: bool = False, front
         device = host.open(readonly=readonly, front=front)
         host.sound(when)
         content = device.read(0, device.size)
-        mapping = [device.ssd.mapping.explain(lpa) for lpa in range(host.geometry.lpas)]
+        # a mapping in flash writes and cleans when it is read: then only what is mapped is the same again
+        says = device.ssd.mapped if device.ssd.mapping.demand else device.ssd.mapping.explain
+        mapping = [says(lpa) for lpa in range(host.geometry.lpas)]
     finally:
         host.close(clean=False)
     return Found(content, mapping, host.image())

@@ -20,7 +20,7 @@ from flashfs.crash.words import Step
 from flashfs.device import build_ssd
 from flashfs.engine import ranges, recovery
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
-from nandimg import NandFilter, dress
+from nandimg import NandFilter, PowerCut, dress
 from nandimg._menu import HostErrors, Misdirection
 from nandimg._tears import spoil
 
@@ -107,7 +107,11 @@ class HurtBench(Bench):
         except DeviceFullError:
             self.wear_out()
         except OSError as error:  # EIO and ENOSPC, from the image's disk or from a device that stopped
-            self.refused(error)
+            try:
+                self.refused(error)
+            except PowerCut:  # what looked at the pages had to write
+                self.survive()
+                return False
         return True
 
     def refused(self, error: OSError) -> None:

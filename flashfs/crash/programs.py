@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -11,7 +12,7 @@ from flashfs.crash.bench import Bench
 from flashfs.crash.cases import Case
 from flashfs.crash.words import SECTOR
 from flashfs.errors import BindError, FlashfsError
-from flashfs.ftl import scheme
+from flashfs.ftl import SCHEMES, scheme
 from nandimg import PRESETS, Geometry
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
@@ -187,6 +188,16 @@ def fits(case: Case) -> bool:
 def large_for(ftl: str) -> tuple[str, ...]:
     """The chips of tier wide: those of all schemes, and what this one asks for beside them."""
     return tuple(dict.fromkeys((*LARGE, *scheme(ftl).chips)))
+
+
+@lru_cache
+def fitting(preset: str) -> tuple[str, ...]:
+    """The schemes that can be bound to that chip."""
+    found = []
+    for ftl in SCHEMES:
+        with suppress(FlashfsError):
+            found += [ftl] * bool(presets_for(ftl, (preset,)))
+    return tuple(found)
 
 
 @lru_cache

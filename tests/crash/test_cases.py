@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flashfs import cli
 from flashfs.crash import Case, run_case
 from flashfs.crash.cases import Failure, parse_program
+from flashfs.crash.programs import presets_for
 from flashfs.crash.words import Step
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
@@ -106,7 +107,8 @@ def test_a_bad_line_names_the_word(line: str, said: str, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_a_case_is_deterministic(ftl: str) -> None:
-    case = Case(ftl, "w0+4 w1 f w2 t1 r w3 w0+8 f i w5", "tiny-16", (Cut(9, "prefix"), Cut(2, "data-only")))
+    preset = presets_for(ftl, ("tiny-16", "tiny-32"))[0]
+    case = Case(ftl, "w0+4 w1 f w2 t1 r w3 w0+8 f i w5", preset, (Cut(9, "prefix"), Cut(2, "data-only")))
     told: list[list[tuple[str, int]]] = [[], []]
     outcomes = [run_case(case, lambda what, n, into=into: into.append((what, n))) for into in told]
     assert outcomes[0] == outcomes[1]

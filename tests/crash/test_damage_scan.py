@@ -18,6 +18,7 @@ import pytest
 
 import nandimg
 from flashfs import inspect
+from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.engine.fsck import cross_check
 from flashfs.engine.metalog import BOOT, MAGIC_BOOT, sealed
@@ -42,9 +43,9 @@ def first_gone(block: int) -> str:
 class Rig:
     """An image and what its device should hold: ``model`` is LPA -> content, zeros where it has none."""
 
-    def __init__(self, path: Path, ftl: str, preset: str = "tiny-16", front: Any = None) -> None:
+    def __init__(self, path: Path, ftl: str, front: Any = None) -> None:
         self.path = path
-        self.geometry = PRESETS[preset].geometry
+        self.geometry = PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry
         self.layout: Any = None
         self.model: dict[int, bytes] = {}
         self.version = 0
@@ -312,8 +313,8 @@ def test_cleaning_moves_an_unreadable_page(rig: Rig, damage: str) -> None:
     getattr(rig, damage)(rig.ppa(lost))
     assert rig.open() == []
     rig.holds(lost)
-    rig.write(*range(24, 56))
-    rig.churn([lpa for lpa in range(56) if lpa != lost], 600)
+    rig.write(*range(24, rig.geometry.lpas))
+    rig.churn([lpa for lpa in range(rig.geometry.lpas) if lpa != lost], 600)
     assert rig.device.smart()["lost"] >= 1
     rig.holds(lost)
     assert any("lost" in line for line in rig.device.problems())
@@ -541,9 +542,10 @@ def test_no_lie_goes_unnoticed(ftl: str, tmp_path: Path, kind: str) -> None:
 
 def test_an_erase_that_was_not_done_retires_its_block(ftl: str, tmp_path: Path) -> None:
     retired = 0
-    for at in range(100, 160, 3):
+    pages = PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry.pages
+    for at in range(100 * pages // 128, 160 * pages // 128, 3):
         rig = Rig(tmp_path / f"chip {at}", ftl, front=lambda chip, at=at: dress(chip, [Fault("silent", at)]))
-        rig.churn(list(range(20)), 150)
+        rig.churn(list(range(20)), 150 * pages // 128)
         bad = rig.device.smart()["grown_bad"]
         if bad:
             retired += 1

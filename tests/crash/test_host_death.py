@@ -11,6 +11,7 @@ from flashfs import cli
 from flashfs.crash import Case, campaign, run_case
 from flashfs.crash.cases import KEEPS
 from flashfs.crash.host import HostBench
+from flashfs.crash.programs import fitting
 from flashfs.crash.tiers import dying
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
@@ -120,7 +121,7 @@ def test_a_bad_line_names_the_word(line: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", fitting("tiny-8"))
 def test_a_protected_buffer_outlives_the_host_too(ftl: str) -> None:
     line = f"ftl={ftl} preset=tiny-8 opt.buffer=1 plp cut=7:after:last.1 program='w0 f w1 w2'"
     failure = run_case(Case.parse(line)).failure

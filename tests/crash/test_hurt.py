@@ -10,6 +10,7 @@ import pytest
 from flashfs.crash import Case, campaign, run_case
 from flashfs.crash.cases import SPOILS
 from flashfs.crash.hurt import HurtBench, HurtJudge
+from flashfs.crash.programs import fitting
 from flashfs.crash.tiers import FAULT_KINDS, hurt
 from flashfs.engine import recovery
 from flashfs.ftl import SCHEMES
@@ -59,7 +60,7 @@ def played(line: str) -> tuple[HurtBench, str | None]:
     return bench, failure and failure.why
 
 
-@ALL
+@pytest.mark.parametrize("ftl", fitting("tiny-16"))
 def test_a_chip_that_wears_out_ends_the_program(ftl: str) -> None:
     """What was flushed can still be read; that is all that is asked then."""
     bench, why = played(WORN.format(ftl))
@@ -67,7 +68,7 @@ def test_a_chip_that_wears_out_ends_the_program(ftl: str) -> None:
     assert bench.worn_out
 
 
-@ALL
+@pytest.mark.parametrize("ftl", fitting("tiny-16"))
 def test_the_image_is_mounted_again_when_its_disk_works_again(ftl: str) -> None:
     said: list[str] = []
     outcome = run_case(Case.parse(DYING.format(ftl)), lambda what, at: said.append(what))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import nandimg
+from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.engine.metalog import (
     DESCRIPTOR,
@@ -167,7 +168,8 @@ class Rig:
     """An image of a device without a write buffer, damaged where SPEC.md says that its bytes lie: `wreck` takes a
     page's spare area with it, `rot` only its data, `blank` makes it look erased."""
 
-    def __init__(self, path: Path, ftl: str, geometry: Geometry = PRESETS["tiny-16"].geometry, **how: object) -> None:
+    def __init__(self, path: Path, ftl: str, geometry: Geometry | None = None, **how: object) -> None:
+        geometry = geometry or PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry
         self.path, self.geometry = path, geometry
         self.how = {"options": {"buffer": "0"}, **how}
         nandimg.create(path, geometry)

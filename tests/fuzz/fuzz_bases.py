@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import nandimg
+from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES, scheme
 from nandimg import PRESETS, Cut, FaultyNand, PowerCut, open_image
@@ -28,7 +29,8 @@ SETTINGS = [
     ("leaftl", "tiny-16", "file"),
     ("leaftl", "tiny-24d", "file"),
 ]
-SETTINGS += [(name, "tiny-16", "file") for name in SCHEMES if name not in {ftl for ftl, _, _ in SETTINGS}]
+_LISTED = {ftl for ftl, _, _ in SETTINGS}
+SETTINGS += [(name, presets_for(name, ("tiny-16", "tiny-32"))[0], "file") for name in SCHEMES if name not in _LISTED]
 OPTIONS = {("leaftl", "tiny-24d"): {"gamma": "4", "buffer": "6"}}  #: beside a buffer of 2 pages
 
 
