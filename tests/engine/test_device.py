@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import nandimg
+from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import SCHEMES
@@ -255,7 +256,7 @@ def test_the_face_says_what_it_is(ftl: str, path: Path) -> None:
 
 
 def test_presets_can_be_bound(ftl: str) -> None:
-    for name in ("tiny-8", "tiny-16", "tiny-24d", "small-64m"):
+    for name in (*presets_for(ftl, ("tiny-8", "tiny-16", "tiny-24d")), "small-64m"):
         device = Device.memory(PRESETS[name].geometry, ftl)
         device.write(0, b"x" * 512)
         assert device.problems() == []
