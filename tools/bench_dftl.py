@@ -22,7 +22,7 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "ftl" / "dftl"))
 
-from slru import SegmentedLru  # noqa: E402
+from slru import SegmentedLru  # type: ignore[import-not-found]  # noqa: E402
 
 from flashfs.device import Device  # noqa: E402
 from flashfs.replay.source import READ, WRITE, Source  # noqa: E402

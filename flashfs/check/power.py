@@ -131,7 +131,7 @@ class Found:
     """What a recovery made of an image: how it reads, what the mapping says of each LPA, the image itself."""
 
     content: bytes
-    mapping: list[dict[str, Any]]
+    mapping: list[Any]
     image: bytes
 
 

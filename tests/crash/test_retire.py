@@ -11,6 +11,7 @@ import pytest
 import nandimg
 from flashfs.crash import Case, run_case
 from flashfs.crash.campaign import random_program
+from flashfs.crash.programs import presets_for
 from flashfs.device import ENGINE_OOB, Device, build_ssd
 from flashfs.engine import ranges
 from flashfs.errors import DeviceFullError
@@ -108,6 +109,7 @@ def test_factory_bad_blocks_are_never_touched(ftl: str) -> None:
 @pytest.mark.parametrize("preset", ["tiny-16", "tiny-24d"])
 def test_a_failure_at_each_operation(ftl: str, preset: str) -> None:
     """One after the other, in a program that cleans, trims, checkpoints and remounts."""
+    preset = presets_for(ftl, (preset, "tiny-32"))[0]
     program = random_program(random.Random(f"{ftl} {preset}"), PRESETS[preset].geometry.lpas, 120)
     for at in range(1, 161, 3):
         case = Case(ftl, program, preset, fail=(at,))
@@ -119,7 +121,7 @@ def test_a_cut_soon_after_a_failure(ftl: str) -> None:
     """The block is doomed but not yet retired when the power goes."""
     rnd = random.Random(f"soon {ftl}")
     for n in range(150):
-        preset = ("tiny-16", "tiny-24d")[n % 2]
+        preset = presets_for(ftl, (("tiny-16", "tiny-24d")[n % 2], "tiny-32"))[0]
         program = random_program(rnd, PRESETS[preset].geometry.lpas, 60)
         at = rnd.randrange(5, 80)
         cuts = (Cut(at + rnd.randrange(1, 12), rnd.choice(SHAPES)), Cut(rnd.randrange(1, 9), rnd.choice(SHAPES)))
