@@ -31,7 +31,7 @@ from flashfs.replay.workloads import is_workload  # noqa: E402
 from nandimg import Geometry  # noqa: E402
 
 PAGE = 4096
-ENTRY = 25  #: bytes of a CMT slot
+ENTRY = 29  #: bytes of a CMT slot
 RESULTS = ROOT / "tools" / "results" / "dftl.json"
 
 

@@ -264,7 +264,7 @@ SCENES = (
     Scene("tiny-32", AGED_32, 0),
     Scene("tiny-32", AGED_32, 2),
 )
-SMALLEST = ("tiny-8", "tiny-16", "tiny-32")  #: the first two of these that an FTL can be bound to
+SMALLEST = ("tiny-8", "tiny-16", "tiny-32")  #: the last one only for an FTL that fits no smaller one
 
 
 def programs(length: int) -> Iterator[tuple[str, ...]]:
@@ -289,7 +289,8 @@ def programs_count(length: int) -> int:
 
 def scenes(ftl: str, depth: int) -> tuple[Scene, ...]:
     """Those that the FTL can be bound to; in depth 2 only the smallest chip."""
-    presets = presets_for(ftl, SMALLEST)[:2]
+    found = presets_for(ftl, SMALLEST)
+    presets = tuple(preset for preset in found if preset != SMALLEST[-1]) or found
     return tuple(scene for scene in SCENES if scene.preset in presets and (depth == 1 or scene.preset == presets[0]))
 
 

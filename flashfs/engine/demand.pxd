@@ -38,8 +38,9 @@ cdef class DemandMapping(Mapping):
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) noexcept nogil
     cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil
-    cdef int cleaned(self, uint32_t first, uint32_t n) noexcept nogil
-    cdef int uncache(self, uint32_t first, uint32_t n) noexcept nogil
+    cdef int cleaned(self, uint32_t page) noexcept nogil
+    cdef int uncache(self, uint32_t page) noexcept nogil
+    cdef int uncache_all(self) noexcept nogil
     # what a cache asks
     cdef uint32_t page_of(self, uint32_t lpa) noexcept nogil
     cdef uint32_t entries_of(self, uint32_t page) noexcept nogil

@@ -120,15 +120,20 @@ cdef class DemandMapping(Mapping):
         return False
 
     cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil:
-        """Put the dirty entries of ``n`` LPAs from ``first`` on into ``image``; how many there are."""
+        """How many dirty entries there are of ``n`` LPAs from ``first`` on, all of one translation page; they go into
+        ``image``, if that is not NULL."""
         return 0
 
-    cdef int cleaned(self, uint32_t first, uint32_t n) noexcept nogil:
-        """The translation page says what the cache says of those LPAs."""
+    cdef int cleaned(self, uint32_t page) noexcept nogil:
+        """The translation page says what the cache says of its LPAs."""
         return 0
 
-    cdef int uncache(self, uint32_t first, uint32_t n) noexcept nogil:
-        """Forget the entries of those LPAs, dirty or not."""
+    cdef int uncache(self, uint32_t page) noexcept nogil:
+        """Forget the entries of a translation page, dirty or not."""
+        return 0
+
+    cdef int uncache_all(self) noexcept nogil:
+        """Forget every entry."""
         return 0
 
     def dirty_entries(self):
@@ -178,7 +183,7 @@ cdef class DemandMapping(Mapping):
                 break
         self.set_home(page, ppa)
         self.pending.erase(self.pending.first_from(first), self.pending.first_from(first + n))
-        self.cleaned(first, n)
+        self.cleaned(page)
         self.image_of = NONE
         self.writebacks += 1
         return 0
@@ -373,7 +378,7 @@ cdef class DemandMapping(Mapping):
                 olds[i] = self.image[lpa + i - first] if self.gtd.homes[page] != NONE else NONE
             self.mapped_n -= olds[i] != NONE
         if n == self.entries_of(page):
-            self.uncache(lpa, n)
+            self.uncache(page)
             self.pending.erase(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
             self.set_home(page, NONE)
             return 0
@@ -479,7 +484,7 @@ cdef class DemandMapping(Mapping):
     def reset(self):
         memset(self.gtd.homes, 0xFF, self.gtd.n * 4)
         self.pending.clear()
-        self.uncache(0, self.ssd.lpas)
+        self.uncache_all()
         self.store.reset()
         self.image_of = self.looked_of = NONE
         self.found_n = 0

@@ -259,7 +259,7 @@ BUGS: dict[str, Bug] = {
                       "(numpy.asarray(array, numpy.uint32)[:-1] for array in self.dirty_entries())"), ("dftl",)
     ),
     "a trim of a whole translation page that leaves its entries cached": Bug(
-        "dftl", Patch("flashfs/engine/demand", "            self.uncache(lpa, n)\n", ""), ("dftl",)
+        "dftl", Patch("flashfs/engine/demand", "            self.uncache(page)\n", ""), ("dftl",)
     ),
     "a translation page that is written though the mount has left no mark": Bug(
         "dftl", Patch("flashfs/engine/demand", "        self.ssd.will_change()\n", ""), ("dftl",)

@@ -25,6 +25,11 @@ RANDOM_SHARE = 6  #: one random case for so many cuts of a sweep
 ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
 
 
+def small(ftl: str, preset: str) -> str:
+    """That chip, or the smallest that the FTL fits."""
+    return tiers.presets_for(ftl, (preset, *tiers.SMALLEST))[0]
+
+
 def must_survive(result: campaign.Result, cuts: int) -> None:
     """All cuts happened, and nothing was lost; else the lines that replay the first losses."""
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
@@ -103,7 +108,7 @@ def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, sp
 
 @ALL
 def test_a_fork_with_failing_operations_agrees(ftl: str) -> None:
-    base = Case(ftl, "w0+9 w3+9 f t1 w4+20 w2+20 f w0+30 w7+9 f", "tiny-16", fail=(9, 40))
+    base = Case(ftl, "w0+9 w3+9 f t1 w4+20 w2+20 f w0+30 w7+9 f", small(ftl, "tiny-16"), fail=(9, 40))
     runs = forked(base, rare=True)
     assert len(runs) > 300
     for case, why in random.Random(1).sample(runs, 80):
@@ -113,7 +118,7 @@ def test_a_fork_with_failing_operations_agrees(ftl: str) -> None:
 
 @ALL
 def test_all_operations_are_cut_in_all_shapes(ftl: str) -> None:
-    base = Case(ftl, "w0 w1 f t0 f r w2 f", "tiny-8")
+    base = Case(ftl, "w0 w1 f t0 f r w2 f", small(ftl, "tiny-8"))
     operations = run_case(base).operations[-1]
     cuts = [case.cuts[0] for case, _ in forked(base) if case.cuts]
     assert len(set(cuts)) == len(cuts)
@@ -123,7 +128,7 @@ def test_all_operations_are_cut_in_all_shapes(ftl: str) -> None:
 
 @ALL
 def test_stores_to_the_nvram_are_cut_behind_any_word(ftl: str) -> None:
-    base = Case(ftl, "w0+3 w3.2+1 f w1+2 t1 w4+5 f w0", "tiny-16", options=(("buffer", 4),), plp=True)
+    base = Case(ftl, "w0+3 w3.2+1 f w1+2 t1 w4+5 f w0", small(ftl, "tiny-16"), options=(("buffer", 4),), plp=True)
     runs = [(case, why) for case, why in forked(base, rare=True) if case.cuts and case.cuts[0].words is not None]
     assert len(runs) > 10
     assert len({case.cuts[0].words for case, _ in runs}) > 5

@@ -14,7 +14,7 @@ from flashfs.ftl.common import STRIPE, spare_blocks, streams_for
 from flashfs.ftl.dftl.mapping import CachedMap
 
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
-ENTRY_BYTES = 25  #: that a CMT slot takes
+ENTRY_BYTES = 29  #: that a CMT slot takes
 SHARE = 32  #: unless told otherwise, one entry in so many is cached,
 LEAST = 64  #: and so many at least
 

@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef enum:
-    ENTRY_BYTES = 25         # the most that a slot takes: five words, its flags, and its share of the hash table
+    ENTRY_BYTES = 29         # the most that a slot takes: six words, its flags, and its share of the hash table
 
 
 cdef class Cmt:
@@ -12,6 +12,9 @@ cdef class Cmt:
     cdef uint32_t* older                   # of its segment: the next one to go
     cdef uint32_t* newer
     cdef uint32_t* chain                   # of its bucket
+    cdef uint32_t* next_dirty              # of its translation page
+    cdef uint32_t* first_dirty             # of each translation page
+    cdef readonly uint32_t pages, per_page
     cdef uint8_t* flags
     cdef uint32_t* buckets
     cdef uint32_t bucket_bits
@@ -27,8 +30,9 @@ cdef class Cmt:
     cdef uint32_t insert(self, uint32_t lpa, uint32_t ppa, bint dirty) noexcept nogil
     cdef int remove(self, uint32_t slot) noexcept nogil
     cdef int put(self, uint32_t slot, uint32_t ppa) noexcept nogil
-    cdef int clean(self, uint32_t slot) noexcept nogil
+    cdef int mark(self, uint32_t slot) noexcept nogil
+    cdef int clean_page(self, uint32_t page) noexcept nogil
+    cdef int forget_page(self, uint32_t page) noexcept nogil
     cdef bint is_dirty(self, uint32_t slot) noexcept nogil
-    cdef uint32_t next_in(self, uint32_t bucket_slot, uint32_t first, uint32_t n) noexcept nogil
     cdef int link(self, uint32_t slot, int segment) noexcept nogil
     cdef int unlink(self, uint32_t slot) noexcept nogil

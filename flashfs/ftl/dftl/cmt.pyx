@@ -4,8 +4,7 @@ An entry comes into the probationary segment. A hit takes it to the top of the p
 the bottom goes back to the top of the probationary segment, from whose bottom entries leave (A. Gupta et al., DFTL,
 ASPLOS 2009, section 3.2, which names segmented LRU and gives no sizes).
 
-The hash table puts the entries of eight neighbouring LPAs into one bucket, so that all entries of a translation page
-are found by going through an eighth as many buckets as it has entries.
+The dirty entries of a translation page are on a list of their own: whoever writes the page takes them all.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -17,14 +16,16 @@ from flashfs.engine.pool cimport NONE
 cdef enum:
     DIRTY = 1
     PROTECTED = 2
-    TOGETHER = 3             # neighbours of 1 << 3 LPAs share a bucket
 
 
 @cython.final
 cdef class Cmt:
-    """``slots`` entries, of which ``protected_share`` per cent at most are in the protected segment."""
+    """``slots`` entries, of which ``protected_share`` per cent at most are in the protected segment; ``per_page`` LPAs
+    are of one translation page, and there are ``pages`` of those."""
 
-    def __cinit__(self, uint32_t slots, uint32_t protected_share=50):
+    def __cinit__(self, uint32_t slots, uint32_t protected_share, uint32_t pages, uint32_t per_page):
+        self.pages = pages
+        self.per_page = per_page
         self.protected_most = <uint32_t> (<uint64_t> slots * protected_share // 100)
         self.allocate(slots)
 
@@ -34,6 +35,8 @@ cdef class Cmt:
         free(self.older)
         free(self.newer)
         free(self.chain)
+        free(self.next_dirty)
+        free(self.first_dirty)
         free(self.flags)
         free(self.buckets)
 
@@ -46,9 +49,12 @@ cdef class Cmt:
         self.older = <uint32_t*> malloc(<uint64_t> slots * 4)
         self.newer = <uint32_t*> malloc(<uint64_t> slots * 4)
         self.chain = <uint32_t*> malloc(<uint64_t> slots * 4)
+        self.next_dirty = <uint32_t*> malloc(<uint64_t> slots * 4)
+        self.first_dirty = <uint32_t*> malloc(<uint64_t> self.pages * 4)
         self.flags = <uint8_t*> malloc(slots)
         self.buckets = <uint32_t*> malloc(<uint64_t> 4 << self.bucket_bits)
-        if not (self.lpa and self.ppa and self.older and self.newer and self.chain and self.flags and self.buckets):
+        if not (self.lpa and self.ppa and self.older and self.newer and self.chain and self.next_dirty
+                and self.first_dirty and self.flags and self.buckets):
             raise MemoryError
         self.slots = slots
         self.clear()
@@ -58,6 +64,7 @@ cdef class Cmt:
         """No entry is cached."""
         cdef uint32_t slot
         memset(self.buckets, 0xFF, <uint64_t> 4 << self.bucket_bits)
+        memset(self.first_dirty, 0xFF, <uint64_t> self.pages * 4)
         self.oldest[0] = self.oldest[1] = self.newest[0] = self.newest[1] = NONE
         self.used = self.protected_n = self.dirty_n = 0
         for slot in range(self.slots):
@@ -67,19 +74,13 @@ cdef class Cmt:
         return 0
 
     cdef uint32_t bucket_of(self, uint32_t lpa) noexcept nogil:
-        cdef uint64_t key = <uint64_t> (lpa >> TOGETHER) * <uint64_t> 0x9E3779B97F4A7C15
+        cdef uint64_t key = <uint64_t> lpa * <uint64_t> 0x9E3779B97F4A7C15
         return <uint32_t> (key >> (64 - self.bucket_bits)) if self.bucket_bits else 0
 
     cdef uint32_t find(self, uint32_t lpa) noexcept nogil:
         """The slot of an LPA, or NONE. Changes nothing."""
         cdef uint32_t slot = self.buckets[self.bucket_of(lpa)]
         while slot != NONE and self.lpa[slot] != lpa:
-            slot = self.chain[slot]
-        return slot
-
-    cdef uint32_t next_in(self, uint32_t slot, uint32_t first, uint32_t n) noexcept nogil:
-        """``slot`` or the first behind it in its bucket whose LPA is one of the ``n`` from ``first`` on; or NONE."""
-        while slot != NONE and self.lpa[slot] - first >= n:
             slot = self.chain[slot]
         return slot
 
@@ -139,8 +140,9 @@ cdef class Cmt:
         self.free = self.chain[slot]
         self.lpa[slot] = lpa
         self.ppa[slot] = ppa
-        self.flags[slot] = DIRTY if dirty else 0
-        self.dirty_n += dirty
+        self.flags[slot] = 0
+        if dirty:
+            self.mark(slot)
         self.chain[slot] = self.buckets[bucket]
         self.buckets[bucket] = slot
         self.link(slot, 0)
@@ -148,10 +150,10 @@ cdef class Cmt:
         return slot
 
     cdef int remove(self, uint32_t slot) noexcept nogil:
+        """It must be clean."""
         cdef uint32_t bucket = self.bucket_of(self.lpa[slot]), at = self.buckets[bucket]
         self.unlink(slot)
         self.protected_n -= (self.flags[slot] & PROTECTED) != 0
-        self.dirty_n -= (self.flags[slot] & DIRTY) != 0
         if at == slot:
             self.buckets[bucket] = self.chain[slot]
         else:
@@ -166,14 +168,35 @@ cdef class Cmt:
     cdef int put(self, uint32_t slot, uint32_t ppa) noexcept nogil:
         """The entry says something else than its translation page from now on."""
         self.ppa[slot] = ppa
-        self.dirty_n += not self.flags[slot] & DIRTY
+        return 0 if self.flags[slot] & DIRTY else self.mark(slot)
+
+    cdef int mark(self, uint32_t slot) noexcept nogil:
+        """A clean entry is dirty from now on."""
+        cdef uint32_t page = self.lpa[slot] // self.per_page
         self.flags[slot] |= DIRTY
+        self.dirty_n += 1
+        self.next_dirty[slot] = self.first_dirty[page]
+        self.first_dirty[page] = slot
         return 0
 
-    cdef int clean(self, uint32_t slot) noexcept nogil:
-        """Its translation page says the same."""
-        self.dirty_n -= (self.flags[slot] & DIRTY) != 0
-        self.flags[slot] &= <uint8_t> ~DIRTY
+    cdef int clean_page(self, uint32_t page) noexcept nogil:
+        """The translation page says what its entries say."""
+        cdef uint32_t slot = self.first_dirty[page]
+        while slot != NONE:
+            self.flags[slot] &= <uint8_t> ~DIRTY
+            self.dirty_n -= 1
+            slot = self.next_dirty[slot]
+        self.first_dirty[page] = NONE
+        return 0
+
+    cdef int forget_page(self, uint32_t page) noexcept nogil:
+        """Its entries are cached no more, dirty or not."""
+        cdef uint32_t lpa, slot
+        self.clean_page(page)
+        for lpa in range(page * self.per_page, (page + 1) * self.per_page):
+            slot = self.find(lpa)
+            if slot != NONE:
+                self.remove(slot)
         return 0
 
     cdef bint is_dirty(self, uint32_t slot) noexcept nogil:
@@ -183,7 +206,7 @@ cdef class Cmt:
 
     def sizes(self):
         """(bytes as a controller packs them, as allocated)."""
-        taken = self.slots * 21 + (4 << self.bucket_bits)
+        taken = self.slots * 25 + (4 << self.bucket_bits) + 4 * self.pages
         return taken, taken
 
     def entries(self):
@@ -210,6 +233,16 @@ cdef class Cmt:
             problems.append(f"CMT: {self.used} entries counted, {len(listed)} in its segments, of {len(lpas)} LPAs")
         if sum(entry["dirty"] for entry in listed) != self.dirty_n:
             problems.append(f"CMT: {self.dirty_n} dirty entries counted, others there")
+        for page in range(self.pages):
+            slot = self.first_dirty[page]
+            while slot != NONE:
+                n += 1
+                if not self.is_dirty(slot) or self.lpa[slot] // self.per_page != page:
+                    problems.append(f"CMT: LPA {self.lpa[slot]} on the list of translation page {page}")
+                slot = self.next_dirty[slot]
+        if n != self.dirty_n:
+            problems.append(f"CMT: {self.dirty_n} dirty entries counted, {n} on the lists")
+        n = 0
         protected = sum(entry["segment"] == "protected" for entry in listed)
         if protected != self.protected_n or protected > self.protected_most:
             problems.append(f"CMT: {protected} protected entries, {self.protected_n} counted of {self.protected_most}")

@@ -12,4 +12,3 @@ cdef class CachedMap(DemandMapping):
     cdef readonly uint32_t protected_share
     cdef int make_slot(self) except -1 nogil
     cdef bint could_make_slot(self) except -1 nogil
-    cdef uint32_t together(self, uint32_t lpa, uint32_t end) noexcept nogil

@@ -30,7 +30,7 @@ cdef class CachedMap(DemandMapping):
         """A new, empty CMT. No page of a batch may push another of it out: each takes a place in the probationary
         segment and pushes one that was protected back into it, and both must fit there."""
         slots = max(SLOTS_LEAST, min(slots, self.ssd.lpas))
-        self.cmt = Cmt(slots, self.protected_share)
+        self.cmt = Cmt(slots, self.protected_share, self.gtd.n, self.per_page)
         self.batch = max(1, min(BATCH_MOST, (slots - self.cmt.protected_most - 1) // 2))
 
     # --- what the host asks: everything that reads, writes and cleans happens here
@@ -132,43 +132,23 @@ cdef class CachedMap(DemandMapping):
         return True
 
     cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil:
-        cdef uint32_t at = first, end = first + n, slot, found = 0
-        while self.cmt.dirty_n and at < end:
-            slot = self.cmt.next_in(self.cmt.buckets[self.cmt.bucket_of(at)], at, self.together(at, end))
-            while slot != NONE:
-                if self.cmt.is_dirty(slot):
-                    found += 1
-                    if image != NULL:
-                        image[self.cmt.lpa[slot] - first] = self.cmt.ppa[slot]
-                slot = self.cmt.next_in(self.cmt.chain[slot], at, self.together(at, end))
-            at += self.together(at, end)
+        cdef uint32_t slot = self.cmt.first_dirty[self.page_of(first)], found = 0
+        while slot != NONE:
+            if self.cmt.lpa[slot] - first < n:
+                found += 1
+                if image != NULL:
+                    image[self.cmt.lpa[slot] - first] = self.cmt.ppa[slot]
+            slot = self.cmt.next_dirty[slot]
         return found
 
-    cdef int cleaned(self, uint32_t first, uint32_t n) noexcept nogil:
-        cdef uint32_t at = first, end = first + n, slot
-        while self.cmt.dirty_n and at < end:
-            slot = self.cmt.next_in(self.cmt.buckets[self.cmt.bucket_of(at)], at, self.together(at, end))
-            while slot != NONE:
-                self.cmt.clean(slot)
-                slot = self.cmt.next_in(self.cmt.chain[slot], at, self.together(at, end))
-            at += self.together(at, end)
-        return 0
+    cdef int cleaned(self, uint32_t page) noexcept nogil:
+        return self.cmt.clean_page(page)
 
-    cdef int uncache(self, uint32_t first, uint32_t n) noexcept nogil:
-        cdef uint32_t at = first, end = first + n, slot
-        if first == 0 and n == self.ssd.lpas:
-            return self.cmt.clear()
-        while self.cmt.used and at < end:
-            slot = self.cmt.next_in(self.cmt.buckets[self.cmt.bucket_of(at)], at, self.together(at, end))
-            while slot != NONE:
-                self.cmt.remove(slot)
-                slot = self.cmt.next_in(self.cmt.buckets[self.cmt.bucket_of(at)], at, self.together(at, end))
-            at += self.together(at, end)
-        return 0
+    cdef int uncache(self, uint32_t page) noexcept nogil:
+        return self.cmt.forget_page(page)
 
-    cdef uint32_t together(self, uint32_t lpa, uint32_t end) noexcept nogil:
-        """LPAs from ``lpa`` on, below ``end``, that share its bucket by rule."""
-        return min(8 - lpa % 8, end - lpa)
+    cdef int uncache_all(self) noexcept nogil:
+        return self.cmt.clear()
 
     def dirty_entries(self):
         cdef uint32_t slot, n = 0
@@ -190,7 +170,7 @@ cdef class CachedMap(DemandMapping):
 
     def limit_tables(self, uint64_t share):
         """All that the other structures leave is for the CMT, up to an entry for each LPA."""
-        room = share + self.cmt.sizes()[0]
+        room = share + self.cmt.sizes()[0] - min(share, 4 * <uint64_t> self.gtd.n)
         if room < SLOTS_LEAST * ENTRY_BYTES:
             raise BindError(f"dftl: {room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
         if self.cmt.used == 0:

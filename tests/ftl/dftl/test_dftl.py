@@ -20,7 +20,7 @@ from nandimg import PRESETS, Geometry
 
 PAGE = 512
 PER_PAGE = PAGE // 4
-ENTRY = 25  #: bytes of a CMT slot
+ENTRY = 29  #: bytes of a CMT slot
 #: 24 translation pages; room for cleaning
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=32, blocks=128, channels=4, dies=4, oob_bytes=64, lpas=3_000)
 
@@ -81,8 +81,8 @@ def test_a_hit_goes_to_the_protected_segment() -> None:
 
 def test_the_cmt_takes_what_it_says() -> None:
     for slots in (8, 1000, 1 << 16):
-        packed, allocated = Cmt(slots, 50).sizes()
-        assert packed <= ENTRY * slots
+        packed, allocated = Cmt(slots, 50, 10, 100).sizes()
+        assert packed <= ENTRY * slots + 40
         assert allocated <= 1.25 * packed
     device = Device.memory(SMALL, "dftl", {"buffer": 0}, dram=100_000)
     assert sum(packed for packed, _ in device.ssd.dram().values()) <= 100_000
