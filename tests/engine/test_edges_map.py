@@ -162,6 +162,29 @@ def test_a_translation_page_is_moved_as_it_is(tmp_path: Path, gamma: int) -> Non
     device.close(clean=False)
 
 
+def test_a_translation_page_that_could_not_be_moved_is_forgotten(tmp_path: Path) -> None:
+    """The next moves have nothing to do with it, though another translation page may lie there by then."""
+    device, model = in_flash(tmp_path / "chip")
+    pages, rnd, lost = device.ssd.mapping.pages, random.Random(5), device.smart()["lost"]
+    spoilt = set(pages.homes())
+    for ppa in spoilt:
+        spoil(tmp_path / "chip", ppa)
+    for turn in range(2, 8_000):
+        rewrite(device, model, rnd, 500, turn)
+        if device.smart()["lost"] > lost:
+            break
+    for ppa in spoilt & set(pages.homes()):
+        spoil(tmp_path / "chip", ppa)
+    lost = device.smart()["lost"]
+    for turn in range(8_000, 12_000):
+        rewrite(device, model, rnd, 500, turn)
+    assert device.smart()["lost"] == lost
+    device.checkpoint()
+    assert device.problems() == []
+    same(device, model)
+    device.close(clean=False)
+
+
 # --- regions
 
 
@@ -401,6 +424,30 @@ def test_a_page_that_says_it_is_its_neighbour_is_not_believed(tmp_path: Path) ->
     device.close(clean=False)
     with Device.open(path) as device:
         held(device, model, {there[5], there[7]})
+
+
+def test_a_page_that_says_it_is_its_neighbour_at_the_second_try_is_not_believed(tmp_path: Path) -> None:
+    """It alone fails once, so it is read and asked about again, by itself."""
+    def run(name: str, failing: dict[int, int]) -> tuple[Device, dict[int, bytes], BitErrors]:
+        fronts: list[BitErrors] = []
+
+        def front(chip: nandimg.Chip) -> nandimg.Nand:
+            fronts.append(BitErrors(chip, failing, mode="pass"))
+            return fronts[0]
+
+        device, model = in_order(tmp_path / name, "leaftl", front, gamma=4)
+        return device, model, fronts[0]
+
+    tried, _, errors = run("tried", dict.fromkeys(range(1, 6_000), 16))
+    block, there = approximate_block(tried, places(tried))
+    (operation,) = (at for at, *page in errors.struck if page == [block, 5])
+    tried.close(clean=False)
+    device, model, _ = run("chip", {operation: 16})
+    put(tmp_path / "chip", block * 16 + 5, *device.nand.read_page(block, 8)[1:])
+    until_moved(device, model, block)
+    assert lost(device) == {there[5]}
+    held(device, model, {there[5]})
+    device.close(clean=False)
 
 
 def test_a_page_of_which_no_neighbour_can_be_read_is_still_its_lpas(tmp_path: Path) -> None:
