@@ -147,6 +147,24 @@ def test_two_copies_of_one_page(earlier: int, later: int, newer: str, swapped: b
     rig.kill()
 
 
+@ALL
+def test_the_newest_of_all_versions_where_no_checkpoint_is_left(rig: Rig) -> None:
+    """Blocks that were cleaned and are not erased yet hold older ones, and so do those that were never cleaned."""
+    rnd, model = random.Random(4), dict.fromkeys(range(80), b"a")
+    rig.write(*range(80))
+    for turn in range(500):
+        lpa = rnd.randrange(80)
+        model[lpa] = bytes([1 + turn % 255])
+        rig.write(lpa, mark=model[lpa])
+    rig.device.flush()
+    rig.kill()
+    rig.wreck(*rig.find(lambda spare: spare.kind == CHECKPOINT))
+    assert any("all pages are read" in alarm for alarm in rig.open())
+    assert {lpa: rig.holds(lpa) for lpa in range(80)} == model
+    assert rig.device.problems() == []
+    rig.kill()
+
+
 # --- moves that were broken off
 
 

@@ -248,6 +248,25 @@ def test_a_page_that_is_damaged_where_its_leaf_says_nothing(tmp_path: Path) -> N
     device.close(clean=False)
 
 
+def test_a_leaf_is_made_again_of_the_newest_pages(tmp_path: Path) -> None:
+    """Of two that say they are one LPA's, even if not one sequence number lies between them."""
+    path = tmp_path / "chip"
+    device, model = in_flash(path, table_bytes="24000")
+    where, nand = places(device), device.nand
+    seqs = {inspect.Spare.of(nand.read_spare_area(*divmod(ppa, 16))[1]).seq: lpa for lpa, ppa in where.items()}
+    leaf = next(one for one in device.ssd.mapping.pages.leaves() if one["state"] == "in flash")
+    groups = range(leaf["first_group"], leaf["first_group"] + leaf["groups"])
+    older, newer = next((lpa, seqs[seq + 1]) for seq, lpa in sorted(seqs.items())
+                        if lpa // 256 in groups and seq + 1 in seqs and where[seqs[seq + 1]] > where[lpa])  # fmt: skip
+    raw = bytearray(nand.read_spare_area(*divmod(where[newer], 16))[1])
+    raw[8:12] = older.to_bytes(4, "little")
+    put(path, where[newer], None, bytes(raw))
+    spoil(path, leaf["ppas"][0])
+    assert device.read(older * PAGE, PAGE) == model[newer]
+    assert figures(device)["rebuilds"] == 1
+    device.close(clean=False)
+
+
 def test_a_leaf_that_leads_out_of_the_chip_is_not_believed(tmp_path: Path) -> None:
     """A whole page, of which its last group says so: none of the leaf's groups is taken from it."""
     nandimg.create(tmp_path / "chip", LEAVES)
@@ -333,6 +352,18 @@ def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Pat
     assert device.problems() == []
     same(device, model)
     device.close()
+
+
+def test_many_leaves_are_written_at_once_on_a_full_chip() -> None:
+    """They take more blocks than are kept free: there is cleaning before they need one."""
+    geometry = Geometry(page_bytes=PAGE, pages_per_block=4, blocks=1_200, dies=1, channels=1, oob_bytes=64, lpas=3900)
+    with Device.memory(geometry, "leaftl", {"buffer": "0", "table_bytes": "60000"}) as device:
+        model, rnd = scattered(device, random.Random(2), part=1), random.Random(3)
+        for turn in range(2, 6_000):
+            rewrite(device, model, rnd, geometry.lpas, turn)
+        assert figures(device)["translation_programs"] > 200
+        assert device.problems() == []
+        same(device, model)
 
 
 # --- what the learned table is told
@@ -534,6 +565,7 @@ def test_a_page_that_leaves_its_own_block_is_no_shared_one(tmp_path: Path) -> No
     shared = shared_out(device, where)
     homes = set(shared.values())
     assert homes
+    assert figures(device)["shared_pages"] == len(shared)
     for lpa in model:
         if lpa not in shared and device.ssd.mapping.explain(lpa)["vba"] in homes:
             device.trim(lpa * PAGE, PAGE)
@@ -566,6 +598,27 @@ def test_a_shared_page_that_cannot_be_read_is_still_its_lpas(tmp_path: Path) -> 
     device.close(clean=False)
     with Device.open(path) as device:
         held(device, model, {victim})
+
+
+def test_a_trim_of_a_page_that_is_not_found_is_on_record(tmp_path: Path) -> None:
+    """It cannot be read now, and nobody knows what the next mount reads: its LPA must stay a hole."""
+    path = tmp_path / "chip"
+    device, model = crowded(path)
+    device.checkpoint()
+    where = places(device)
+    victim = min(shared_out(device, where))
+    alone, found = device.stats()["trim_pages"], next(lpa for lpa in model if lpa not in shared_out(device, where))
+    wreck(path, where[victim])
+    device.trim(victim * PAGE, PAGE)
+    device.flush()
+    assert device.stats()["trim_pages"] == alone + 1
+    device.trim(1_400 * PAGE, PAGE)  # a hole
+    device.flush()
+    assert device.stats()["trim_pages"] == alone + 1
+    device.trim(found * PAGE, PAGE)
+    device.close(clean=False)
+    with Device.open(path) as device:
+        assert device.read(victim * PAGE, PAGE) == bytes(PAGE)
 
 
 def test_a_page_cannot_bear_a_number_that_no_entry_has_room_for(tmp_path: Path) -> None:
