@@ -149,18 +149,23 @@ def test_two_copies_of_one_page(earlier: int, later: int, newer: str, swapped: b
 
 @ALL
 def test_the_newest_of_all_versions_where_no_checkpoint_is_left(rig: Rig) -> None:
-    """Blocks that were cleaned and are not erased yet hold older ones, and so do those that were never cleaned."""
+    """Blocks that were cleaned and are not erased yet hold older ones, and what was trimmed, of which nothing is known
+    any more."""
     rnd, model = random.Random(4), dict.fromkeys(range(80), b"a")
     rig.write(*range(80))
     for turn in range(500):
         lpa = rnd.randrange(80)
-        model[lpa] = bytes([1 + turn % 255])
-        rig.write(lpa, mark=model[lpa])
+        if turn % 5:
+            model[lpa] = bytes([1 + turn % 255])
+            rig.write(lpa, mark=model[lpa])
+        elif lpa in model:
+            del model[lpa]
+            rig.device.trim(lpa * PAGE, PAGE)
     rig.device.flush()
     rig.kill()
-    rig.wreck(*rig.find(lambda spare: spare.kind == CHECKPOINT))
+    rig.wreck(*rig.find(lambda spare: spare.kind in (CHECKPOINT, TRIM)))
     assert any("all pages are read" in alarm for alarm in rig.open())
-    assert {lpa: rig.holds(lpa) for lpa in range(80)} == model
+    assert {lpa: rig.holds(lpa) for lpa in model} == model
     assert rig.device.problems() == []
     rig.kill()
 
