@@ -494,6 +494,20 @@ def test_a_page_that_says_it_is_its_neighbour_at_the_second_try_is_not_believed(
     device.close(clean=False)
 
 
+def test_a_page_that_is_taken_for_nobodys_does_not_stop_the_device(tmp_path: Path) -> None:
+    """Between two that bear other pages' names, and all fail once: the map names one page more than there is now."""
+    path = tmp_path / "chip"
+    device, model = in_order(path, "leaftl", failing_once, gamma=4)
+    block, there = approximate_block(device, places(device))
+    put(path, block * 16 + 5, *device.nand.read_page(block, 8)[1:])
+    put(path, block * 16 + 7, *device.nand.read_page(*divmod(places(device)[max(model)], 16))[1:])
+    until_moved(device, model, block)
+    device.checkpoint()
+    assert {there[5], there[7]} <= lost(device)
+    held(device, model, {there[5], there[6], there[7]})
+    device.close(clean=False)
+
+
 def test_a_page_of_which_no_neighbour_can_be_read_is_still_its_lpas(tmp_path: Path) -> None:
     """Of those that the table may mean by it, the one that is nowhere else."""
     path = tmp_path / "chip"
