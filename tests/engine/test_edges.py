@@ -262,11 +262,3 @@ def test_a_budget_without_room_for_a_page_of_cache() -> None:
         device.write(0, b"x" * PAGE)
         assert device.read(0, PAGE) == b"x" * PAGE
         assert device.problems() == []
-
-
-def test_a_chip_is_quiet_when_the_last_page_has_crossed_its_channel() -> None:
-    with Device.memory(SMALL, "pagemap", {"buffer": 0}) as device:
-        device.write(0, b"x" * PAGE)
-        start = device.quiet_at()
-        end = device.ssd.read_pages(array("I", [0]), None, start)
-        assert end == device.quiet_at() == start + SMALL.read_ns + SMALL.transfer_ns
