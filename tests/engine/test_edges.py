@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_a_write_waits_for_the_program_that_frees_its_slot(ftl: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["file", "meta"])
-@pytest.mark.parametrize(("room", "buckets"), [(700, 512), (64, 64), (61, 32)])
+@pytest.mark.parametrize(("room", "buckets"), [(700, 512), (64, 64), (62, 32), (61, 32)])
 def test_what_the_data_cache_takes(room: int, buckets: int, backend: str) -> None:
     """To the byte: 16 bytes a slot that there is room for, the buckets, and the pages that are in use."""
     with Device.memory(replace(SMALL, lpas=room), "pagemap", backend=backend) as device:
@@ -210,3 +211,54 @@ def test_as_many_trims_as_a_page_of_them_holds(ftl: str, more: int, tmp_path: Pa
     with Device.open(path) as device:
         holes = [lpa for lpa in range(200) if not any(device.read(lpa * PAGE, PAGE))]
     assert holes == list(range(0, 2 * (records + more), 2))
+
+
+# --- what a request costs, and what it leaves
+
+
+@pytest.mark.parametrize(("pages", "programs"), [(31, 0), (32, 32)])
+def test_a_long_request_goes_past_the_write_buffer(pages: int, programs: int) -> None:
+    with Device.memory(SMALL, "pagemap", {"buffer": 64}) as device:
+        device.write(0, b"x" * (pages * PAGE))
+        assert device.stats()["nand"]["by_cause"]["program"].get("host", 0) == programs
+
+
+def test_checkpoints_are_as_far_apart_as_was_asked() -> None:
+    with Device.memory(SMALL, "pagemap", {"buffer": 0, "checkpoint_every": 10}) as device:
+        assert device.ssd.ready
+        before = device.stats()["checkpoints"]
+        for lpa in range(101):
+            device.write(lpa * PAGE, b"x" * PAGE)
+        assert device.stats()["checkpoints"] == before + 10
+
+
+@ALL
+def test_a_flush_of_nothing_is_no_sync(ftl: str) -> None:
+    with Device.memory(SMALL, ftl) as device:
+        device.write(0, b"x" * PAGE)
+        device.flush()
+        syncs = device.ssd.syncs
+        device.flush()
+        assert device.ssd.syncs == syncs
+        device.trim(0, PAGE)
+        device.flush()
+        assert device.ssd.syncs > syncs
+
+
+def test_pages_written_without_data_are_zeros_in_the_cache_too() -> None:
+    with Device.memory(SMALL, "pagemap", {"buffer": 0}) as device:
+        device.ssd.set_budget(10**6)
+        device.write(0, b"x" * (2 * PAGE))
+        device.ssd.write_pages(array("I", [0]))
+        reads = device.stats()["nand"]["by_cause"]["read"].get("host", 0)
+        assert device.read(0, 2 * PAGE) == bytes(PAGE) + b"x" * PAGE
+        assert device.stats()["nand"]["by_cause"]["read"].get("host", 0) == reads
+
+
+def test_a_budget_without_room_for_a_page_of_cache() -> None:
+    with Device.memory(SMALL, "pagemap", {"buffer": 0}) as device:
+        device.ssd.set_budget(PAGE)
+        assert (device.ssd.cache.room, device.ssd.cache.slots) == (0, 0)
+        device.write(0, b"x" * PAGE)
+        assert device.read(0, PAGE) == b"x" * PAGE
+        assert device.problems() == []

@@ -23,6 +23,7 @@ from nandimg._menu import BitErrors, HostErrors
 PAGE = 512
 LEAVES = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=1, channels=1, oob_bytes=160, lpas=3900)
 REGIONS = Geometry(page_bytes=PAGE, pages_per_block=64, blocks=1300, dies=1, channels=1, oob_bytes=64, lpas=70_000)
+ENTRIES = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=160, dies=1, channels=1, oob_bytes=64, lpas=2_000)
 SECOND = 65_536  #: the first LPA of the second region of leaves
 KIND_USER, TRANSLATION = 1, 2
 FLAG_LOST = 8  #: of a copy that stands for a page that could not be read
@@ -162,6 +163,39 @@ def test_a_translation_page_is_moved_as_it_is(tmp_path: Path, gamma: int) -> Non
     device.close(clean=False)
 
 
+def test_a_translation_page_that_could_not_be_moved_is_forgotten(tmp_path: Path) -> None:
+    """The next moves have nothing to do with it, though another translation page lies there by then. Nobody is asked
+    whose it was: no spare area is read for it."""
+    path, rnd = tmp_path / "chip", random.Random(5)
+    nandimg.create(path, ENTRIES)
+    device = Device.open(path, ftl="dftl", options={"buffer": "0", "cmt_bytes": "400", "wear_spread": "100000"})
+    model = scattered(device, rnd, part=0.9)
+    device.checkpoint()
+    ssd, lost = device.ssd, device.smart()["lost"]
+    cold = [ppa for ppa in ssd.mapping.translation_pages()
+            if inspect.Spare.of(device.nand.read_spare_area(*divmod(ppa, 16))[1]).lpa * 128 > 1_200]  # fmt: skip
+    for ppa in cold:
+        spoil(path, ppa)
+    for turn in range(2, 2_000):
+        asked = device.stats()["nand"]["by_cause"]["spare_read"].get("gc", 0)
+        rewrite(device, model, rnd, 1_000, turn)
+        if device.smart()["lost"] > lost:
+            break
+    # one is of the block that cleaning opens
+    assert device.stats()["nand"]["by_cause"]["spare_read"].get("gc", 0) == asked + 1
+    for ppa in set(cold) & set(ssd.mapping.translation_pages()):
+        spoil(path, ppa)
+    lost = device.smart()["lost"]
+    assert lost
+    for turn in range(2_000, 7_000):
+        rewrite(device, model, rnd, ENTRIES.lpas, turn)
+    assert device.smart()["lost"] == lost
+    device.checkpoint()
+    assert device.problems() == []
+    same(device, model)
+    device.close(clean=False)
+
+
 # --- regions
 
 
@@ -211,6 +245,25 @@ def test_a_page_that_is_damaged_where_its_leaf_says_nothing(tmp_path: Path) -> N
     assert after["loads"] == before["loads"] + 1
     assert pages.store.reads == reads + len(leaf["ppas"]) + 1
     assert pages.store.unreadable == after["rebuilds"] == 1
+    device.close(clean=False)
+
+
+def test_a_leaf_is_made_again_of_the_newest_pages(tmp_path: Path) -> None:
+    """Of two that say they are one LPA's, even if not one sequence number lies between them."""
+    path = tmp_path / "chip"
+    device, model = in_flash(path, table_bytes="24000")
+    where, nand = places(device), device.nand
+    seqs = {inspect.Spare.of(nand.read_spare_area(*divmod(ppa, 16))[1]).seq: lpa for lpa, ppa in where.items()}
+    leaf = next(one for one in device.ssd.mapping.pages.leaves() if one["state"] == "in flash")
+    groups = range(leaf["first_group"], leaf["first_group"] + leaf["groups"])
+    older, newer = next((lpa, seqs[seq + 1]) for seq, lpa in sorted(seqs.items())
+                        if lpa // 256 in groups and seq + 1 in seqs and where[seqs[seq + 1]] > where[lpa])  # fmt: skip
+    raw = bytearray(nand.read_spare_area(*divmod(where[newer], 16))[1])
+    raw[8:12] = older.to_bytes(4, "little")
+    put(path, where[newer], None, bytes(raw))
+    spoil(path, leaf["ppas"][0])
+    assert device.read(older * PAGE, PAGE) == model[newer]
+    assert figures(device)["rebuilds"] == 1
     device.close(clean=False)
 
 
@@ -299,6 +352,20 @@ def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Pat
     assert device.problems() == []
     same(device, model)
     device.close()
+
+
+def test_many_leaves_are_written_at_once_on_a_full_chip() -> None:
+    """There is cleaning before they need a block: none is taken from what the next checkpoint needs."""
+    geometry = Geometry(page_bytes=PAGE, pages_per_block=4, blocks=1_200, dies=1, channels=1, oob_bytes=64, lpas=3900)
+    with Device.memory(geometry, "leaftl", {"buffer": "0", "table_bytes": "60000"}) as device:
+        model, rnd = scattered(device, random.Random(2), part=1), random.Random(3)
+        meta, pool = device.ssd.meta, device.ssd.pool
+        for turn in range(2, 3_000):
+            rewrite(device, model, rnd, geometry.lpas, turn)
+            assert pool.census()["free"] + pool.census()["pending"] >= meta.checkpoint_blocks + meta.log_blocks_most
+        assert figures(device)["translation_programs"] > 2_000
+        assert device.problems() == []
+        same(device, model)
 
 
 # --- what the learned table is told
@@ -403,6 +470,44 @@ def test_a_page_that_says_it_is_its_neighbour_is_not_believed(tmp_path: Path) ->
         held(device, model, {there[5], there[7]})
 
 
+def test_a_page_that_says_it_is_its_neighbour_at_the_second_try_is_not_believed(tmp_path: Path) -> None:
+    """It alone fails once, so it is read and asked about again, by itself."""
+    def run(name: str, failing: dict[int, int]) -> tuple[Device, dict[int, bytes], BitErrors]:
+        fronts: list[BitErrors] = []
+
+        def front(chip: nandimg.Chip) -> nandimg.Nand:
+            fronts.append(BitErrors(chip, failing, mode="pass"))
+            return fronts[0]
+
+        device, model = in_order(tmp_path / name, "leaftl", front, gamma=4)
+        return device, model, fronts[0]
+
+    tried, _, errors = run("tried", dict.fromkeys(range(1, 6_000), 16))
+    block, there = approximate_block(tried, places(tried))
+    (operation,) = (at for at, *page in errors.struck if page == [block, 5])
+    tried.close(clean=False)
+    device, model, _ = run("chip", {operation: 16})
+    put(tmp_path / "chip", block * 16 + 5, *device.nand.read_page(block, 8)[1:])
+    until_moved(device, model, block)
+    assert lost(device) == {there[5]}
+    held(device, model, {there[5]})
+    device.close(clean=False)
+
+
+def test_a_page_that_is_taken_for_nobodys_does_not_stop_the_device(tmp_path: Path) -> None:
+    """Between two that bear other pages' names, and all fail once: the map names one page more than there is now."""
+    path = tmp_path / "chip"
+    device, model = in_order(path, "leaftl", failing_once, gamma=4)
+    block, there = approximate_block(device, places(device))
+    put(path, block * 16 + 5, *device.nand.read_page(block, 8)[1:])
+    put(path, block * 16 + 7, *device.nand.read_page(*divmod(places(device)[max(model)], 16))[1:])
+    until_moved(device, model, block)
+    device.checkpoint()
+    assert {there[5], there[7]} <= lost(device)
+    held(device, model, {there[5], there[6], there[7]})
+    device.close(clean=False)
+
+
 def test_a_page_of_which_no_neighbour_can_be_read_is_still_its_lpas(tmp_path: Path) -> None:
     """Of those that the table may mean by it, the one that is nowhere else."""
     path = tmp_path / "chip"
@@ -476,6 +581,7 @@ def test_a_page_that_leaves_its_own_block_is_no_shared_one(tmp_path: Path) -> No
     shared = shared_out(device, where)
     homes = set(shared.values())
     assert homes
+    assert figures(device)["shared_pages"] == len(shared)
     for lpa in model:
         if lpa not in shared and device.ssd.mapping.explain(lpa)["vba"] in homes:
             device.trim(lpa * PAGE, PAGE)
@@ -508,6 +614,27 @@ def test_a_shared_page_that_cannot_be_read_is_still_its_lpas(tmp_path: Path) -> 
     device.close(clean=False)
     with Device.open(path) as device:
         held(device, model, {victim})
+
+
+def test_a_trim_of_a_page_that_is_not_found_is_on_record(tmp_path: Path) -> None:
+    """It cannot be read now, and nobody knows what the next mount reads: its LPA must stay a hole."""
+    path = tmp_path / "chip"
+    device, model = crowded(path)
+    device.checkpoint()
+    where = places(device)
+    victim = min(shared_out(device, where))
+    alone, found = device.stats()["trim_pages"], next(lpa for lpa in model if lpa not in shared_out(device, where))
+    wreck(path, where[victim])
+    device.trim(victim * PAGE, PAGE)
+    device.flush()
+    assert device.stats()["trim_pages"] == alone + 1
+    device.trim(1_400 * PAGE, PAGE)  # a hole
+    device.flush()
+    assert device.stats()["trim_pages"] == alone + 1
+    device.trim(found * PAGE, PAGE)
+    device.close(clean=False)
+    with Device.open(path) as device:
+        assert device.read(victim * PAGE, PAGE) == bytes(PAGE)
 
 
 def test_a_page_cannot_bear_a_number_that_no_entry_has_room_for(tmp_path: Path) -> None:

@@ -7,14 +7,15 @@ import errno
 import os
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rig import CHECKPOINT, LAST, PAD, PAGE, TRANSLATION, TRIM, USER, Rig, forge, table_entry, without_a_block
 
 import nandimg
-from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.engine.metalog import (
     DESCRIPTOR,
@@ -32,9 +33,7 @@ from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, FaultyNand, Geometry, checksum
 
-PAGE = 512
 NONE = 0xFFFFFFFF
-USER, TRANSLATION, CHECKPOINT, TRIM, PAD, LAST, META = 1, 2, 4, 5, 7, 2, 3
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=64, channels=1, dies=2, oob_bytes=64, lpas=700)
 ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
 
@@ -164,82 +163,6 @@ def test_the_log_may_grow_by_so_much_before_a_checkpoint_is_due(blocks: int) -> 
 # --- what a mount makes of damage
 
 
-class Rig:
-    """An image of a device without a write buffer, damaged where SPEC.md says that its bytes lie: `wreck` takes a
-    page's spare area with it, `rot` only its data, `blank` makes it look erased."""
-
-    def __init__(self, path: Path, ftl: str, geometry: Geometry | None = None, **how: object) -> None:
-        geometry = geometry or PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry
-        self.path, self.geometry = path, geometry
-        self.how = {"options": {"buffer": "0"}, **how}
-        nandimg.create(path, geometry)
-        self.device = Device.open(path, ftl=ftl, **self.how)
-        self.layout = nandimg.inspect(path).layout
-
-    def write(self, *lpas: int, mark: bytes = b"a") -> None:
-        for lpa in lpas:
-            self.device.write(lpa * PAGE, mark * PAGE)
-
-    def holds(self, lpa: int) -> bytes:
-        """The byte that the page is full of."""
-        page = self.device.read(lpa * PAGE, PAGE)
-        assert page == page[:1] * PAGE
-        return page[:1]
-
-    def kill(self) -> None:
-        self.device.close(clean=False)
-
-    def open(self, **how: object) -> list[str]:
-        """Mount; what the mount said."""
-        self.device = Device.open(self.path, **{**self.how, **how})
-        return list(self.device.recovery.alarms)
-
-    @property
-    def figures(self) -> dict[str, int]:
-        return self.device.recovery.figures
-
-    def strike(self, at: int, data: bytes | None = None) -> None:
-        with self.path.open("r+b") as file:
-            file.seek(at)
-            data = data or bytes([file.read(1)[0] ^ 0x55])
-            file.seek(at)
-            file.write(data)
-
-    def wreck(self, *ppas: int) -> None:
-        for ppa in ppas:
-            self.strike(self.layout.spare_at + ppa * self.layout.stride + self.layout.record_head + 2)
-
-    def rot(self, *ppas: int) -> None:
-        for ppa in ppas:
-            self.strike(self.layout.data_at + ppa * PAGE + 100)
-
-    def blank(self, ppa: int) -> None:
-        self.strike(self.layout.spare_at + ppa * self.layout.stride + 4, b"\xff" * (self.layout.stride - 4))
-
-    def call_bad(self, block: int) -> None:
-        """Its entry in the block table says so, whatever it holds."""
-        with self.path.open("rb") as file:
-            file.seek(self.layout.table_at + 8 * block)
-            erases, synced = struct.unpack("<IH", file.read(6))
-        self.strike(self.layout.table_at + 8 * block, table_entry(erases, synced, 2))
-
-    def find(self, want: Callable[[Spare], bool]) -> list[int]:
-        """PPAs in the closed image, those with the highest sequence numbers last."""
-        image = nandimg.open_image(self.path, readonly=True)
-        per_block, found = self.geometry.pages_per_block, []
-        try:
-            for ppa in range(self.geometry.pages):
-                status, raw = image.chip.read_spare_area(ppa // per_block, ppa % per_block)
-                if status == 1 and want(Spare.of(raw)):
-                    found.append((Spare.of(raw).seq, ppa))
-        finally:
-            image.close()
-        return [ppa for _, ppa in sorted(found)]
-
-    def ppa(self, lpa: int) -> int:
-        return self.find(lambda spare: spare.kind == USER and spare.lpa == lpa)[-1]
-
-
 @pytest.fixture
 def rig(ftl: str, tmp_path: Path) -> Iterator[Rig]:
     made = Rig(tmp_path / "chip", ftl)
@@ -354,7 +277,7 @@ def test_a_sync_that_failed_stops_the_device(ftl: str, tmp_path: Path) -> None:
         for one in (kept, *reader):
             os.close(one)
     for change in (rig.device.flush, rig.device.checkpoint, lambda: rig.write(2)):
-        with pytest.raises(DeviceFailedError):
+        with pytest.raises(DeviceFailedError, match="a sync of the image failed, and what it was to write may be lost"):
             change()
     rig.kill()
     rig.open()
@@ -402,7 +325,9 @@ def test_a_descriptor_whose_program_fails_is_the_same_on_the_next_page(ftl: str)
             for status, raw in [device.nand.read_spare_area(block, page)] if status == 1
         ]  # fmt: skip
         log = [(block, spare) for block, spare in spares if spare.kind == CHECKPOINT]
-        assert {spare.lpa for _, spare in log if spare.flags & LAST} == {0}
+        last = [spare for _, spare in log if spare.flags & LAST]
+        assert {spare.lpa for spare in last} == {0}
+        assert max(Counter(spare.seq for spare in last).values()) <= 2  # the second try is where it may be
         again += any(
             {spare.kind for at, spare in spares if at == block} == {PAD, CHECKPOINT}
             and [spare.flags & LAST for at, spare in log if at == block] == [LAST]
@@ -435,34 +360,10 @@ def test_the_first_erase_passes_the_epochs_that_a_dead_host_left(tmp_path: Path,
     image.close()
 
 
-def table_entry(erases: int, synced: int, health: int) -> bytes:
-    raw = struct.pack("<IHB", erases, synced, health)
-    return raw + bytes([(checksum(raw) ^ checksum(bytes(7))) & 0xFF])
-
-
 # --- a mapping that does not fit the pages
 
 
 MANY = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=100, dies=2, oob_bytes=160, lpas=1_000)
-
-
-def without_a_block(rig: Rig, lpa: int) -> list[int]:
-    """Somebody calls the block of that LPA bad; returns the LPAs whose only version is in there."""
-    per_block = rig.geometry.pages_per_block
-    block = rig.ppa(lpa) // per_block
-    found: dict[int, int] = {}
-    image = nandimg.open_image(rig.path, readonly=True)
-    newest: dict[int, int] = {}
-    try:
-        for ppa in range(rig.geometry.pages):
-            status, raw = image.chip.read_spare_area(ppa // per_block, ppa % per_block)
-            spare = Spare.of(raw)
-            if status == 1 and spare.kind == USER and spare.seq > newest.get(spare.lpa, 0):
-                newest[spare.lpa], found[spare.lpa] = spare.seq, ppa
-    finally:
-        image.close()
-    rig.call_bad(block)
-    return [lpa for lpa, ppa in found.items() if ppa // per_block == block]
 
 
 GUESSES = [("pagemap", {}), ("slimftl", {}), ("leaftl", {}), ("leaftl", {"gamma": "4"})]
@@ -488,23 +389,6 @@ def test_the_pages_of_a_block_that_is_gone_are_holes(ftl: str, options: dict[str
     assert rig.open() == []
     assert {rig.holds(lpa) for lpa in lost} == {b"w"}
     rig.kill()
-
-
-def forge(rig: Rig, ppa: int, **fields: int) -> None:
-    """Another sequence number, kind or LPA in a page's spare area, whose checksum is right."""
-    layout = rig.layout
-    at = layout.spare_at + ppa * layout.stride
-    with rig.path.open("rb") as file:
-        file.seek(at)
-        raw = bytearray(file.read(layout.record_head + layout.oob_used))
-    head = layout.record_head
-    if "seq" in fields:
-        raw[head : head + 6] = fields["seq"].to_bytes(6, "little")
-    raw[head + 6] = fields.get("kind", raw[head + 6])
-    if "lpa" in fields:
-        struct.pack_into("<I", raw, head + 8, fields["lpa"])
-    struct.pack_into("<I", raw, 4, checksum(bytes(raw[8:]), checksum(struct.pack("<I", ppa) + bytes(raw[:4]))))
-    rig.strike(at, bytes(raw))
 
 
 @pytest.mark.parametrize(("truth", "liar"), [(20, 200), (200, 206)])
@@ -570,6 +454,26 @@ def test_a_translation_page_in_a_block_that_is_gone(tmp_path: Path) -> None:
     assert any("does not fit the pages" in alarm for alarm in rig.open())
     for lpa in range(900):
         assert rig.holds(lpa) == (bytes(1) if lpa % 2 else bytes([1 + lpa % 250]))
+    assert rig.device.problems() == []
+    rig.kill()
+
+
+def test_no_translation_page_is_taken_for_the_page_of_an_lpa(tmp_path: Path) -> None:
+    """Where a mapping only guesses, each live page is asked; among them are some whose number is not an LPA."""
+    rig = Rig(tmp_path / "chip", "leaftl", MANY, options={**TABLE, "gamma": "4"})
+    lpas = [lpa for lpa in range(1000) if lpa % 6 in (0, 1, 3)]
+    random.Random(5).shuffle(lpas)
+    for lpa in lpas:
+        rig.write(lpa, mark=bytes([1 + lpa % 250]))
+    rig.device.checkpoint()
+    ids = {leaf["first_group"] * 6 for leaf in rig.device.ssd.mapping.pages.leaves() if leaf["ppas"]}
+    rig.kill()
+    assert ids & set(lpas)
+    lost = without_a_block(rig, lpas[90])
+    alarms = rig.open()
+    assert any("the recovered mapping does not fit the pages" in alarm for alarm in alarms), alarms
+    for lpa in set(lpas) - set(lost):
+        assert rig.holds(lpa) == bytes([1 + lpa % 250]), lpa
     assert rig.device.problems() == []
     rig.kill()
 

@@ -273,7 +273,7 @@ image.bind("some", {{}}, 20)
     assert inspect(path).ftl == "some"
 
 
-@pytest.mark.parametrize("call", ["erase_count(0)", "erase_block(0)", "boot_slot(0)", "clock()"])
+@pytest.mark.parametrize("call", ["erase_count(0)", "erase_block(0)", "boot_slot(0)", "clock()", "mark_factory_bad(3)"])
 def test_a_closed_chip_is_no_crash(path: Path, call: str) -> None:
     code = f"import nandimg; image = nandimg.open_image({str(path)!r}); image.close(); image.chip.{call}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

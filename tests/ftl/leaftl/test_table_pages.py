@@ -195,7 +195,8 @@ def test_the_figures_of_translation_pages_are_the_chips() -> None:
     assert own["translation_programs"] == by_cause["program"]["map"] > 0
     assert own["translation_reads"] == by_cause["read"]["map"] > 0
     device.forget_counts()
-    assert figures(device)["translation_programs"] == figures(device)["translation_reads"] == 0
+    for name in ("translation_programs", "translation_reads", "loads", "evictions", "rebuilds"):
+        assert figures(device)[name] == 0
     assert device.stats()["unreadable"] == 0
 
 
@@ -215,6 +216,9 @@ def test_what_a_translation_page_says_of_itself() -> None:
     assert {spare.own for spare in found} == {b"\xff" * len(found[0].own)} != {b""}
     originals = [spare.seq for spare in found if not spare.moved]
     assert len(set(originals)) == len(originals)
+    assert all(spare.moved == (spare.moves > 0) for spare in found)
+    packed, allocated = device.ssd.mapping.pages.store.tables()
+    assert (packed % 4, allocated) == (0, 10 * packed) != (0, 0)  # 4 bytes a page, and what a set takes for it
 
 
 def test_the_checkpoint_s_pages_outlive_their_successors() -> None:

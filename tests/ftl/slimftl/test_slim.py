@@ -139,3 +139,18 @@ def test_neighbours_share_a_block_as_far_as_shift_says() -> None:
 def test_too_few_virtual_blocks_are_refused() -> None:
     with pytest.raises(BindError, match="virtual"):
         Device.memory(Geometry(page_bytes=PAGE, pages_per_block=8, blocks=16, oob_bytes=64, lpas=104), "slimftl")
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_virtual_block_table_names_blocks_of_its_chip(more: int) -> None:
+    device = Device.memory(CROWDED, "slimftl")
+    mapping = device.ssd.mapping
+    sections = {name: bytearray(section) for name, section in mapping.save().items()}
+    struct.pack_into("<I", sections["vbt"], 0, CROWDED.blocks + more)
+    if more < 0:
+        mapping.load(sections)
+        device.close(clean=False)
+        return
+    with pytest.raises(ValueError, match=f"VBA 0 has block {CROWDED.blocks + more}, which does not exist"):
+        mapping.load(sections)
+    device.close(clean=False)
