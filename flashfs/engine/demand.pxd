@@ -27,6 +27,7 @@ cdef class DemandMapping(Mapping):
     cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
     cdef uint32_t looked_of, looked_home
     cdef int64_t mapped_n                  # LPAs that are mapped
+    cdef int64_t saved_n                   # ... by the checkpoint that was loaded; -1: it could not say
     cdef bint strict, recovering, exact
     cdef uint32_t* found_lpa               # recovery: what it found, as it came
     cdef uint32_t* found_ppa

@@ -43,7 +43,7 @@ def entry_pages(lpas, page_bytes):
 def saved_bytes(lpas, page_bytes):
     """The most that a checkpoint holds of an DemandMapping: the directory, and every entry as newer than its page."""
     pages = entry_pages(lpas, page_bytes)
-    return 4 * pages + pages * (8 + page_bytes // 32) + 4 * lpas
+    return 8 + 4 * pages + pages * (8 + page_bytes // 32) + 4 * lpas
 
 
 cdef class Gtd(Directory):
@@ -548,7 +548,11 @@ cdef class DemandMapping(Mapping):
 
     def save(self):
         """The directory, and what is newer than the pages; docs/ftl/dftl.md has the bytes."""
-        return {"gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes).tobytes(), "newer": self.saved_newer()}
+        return {
+            "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes).tobytes(),
+            "newer": self.saved_newer(),
+            "mapped": struct.pack("<q", self.mapped_n if self.exact else -1),
+        }
 
     def saved_newer(self):
         """For each page of which something is newer: u32 page, u32 n, then n u16 places and n u32 PPAs; or, with DENSE
@@ -597,6 +601,7 @@ cdef class DemandMapping(Mapping):
         self.reset()
         numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes)[:] = homes
         self.load_newer(sections.get("newer", b""))
+        self.saved_n, = struct.unpack("<q", sections["mapped"])
 
     def load_newer(self, saved):
         cdef const uint32_t[::1] lpas, ppas
@@ -635,7 +640,12 @@ cdef class DemandMapping(Mapping):
         for home in self.translation_pages():
             if not self.ssd.validity.is_live(home):
                 raise ValueError(f"PPA {home}: a translation page that is not live")
+        for block in range(self.ssd.nand.blocks):
+            live += self.ssd.validity.count(block)
         if not whole:
+            mapped = self.saved_n + len(self.translation_pages())
+            if self.saved_n >= 0 and live != mapped:
+                raise ValueError(f"{live} pages are live, and {mapped} LPAs and translation pages are mapped")
             return
         seen = <uint64_t*> calloc(pages // 64 + 1, 8)
         if seen == NULL:
@@ -644,8 +654,6 @@ cdef class DemandMapping(Mapping):
             mapped = self.require_live(seen, pages) + len(self.translation_pages())
         finally:
             free(seen)
-        for block in range(self.ssd.nand.blocks):
-            live += self.ssd.validity.count(block)
         if live != mapped:
             raise ValueError(f"{live} pages are live, and {mapped} LPAs and translation pages are mapped")
 

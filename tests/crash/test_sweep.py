@@ -284,7 +284,7 @@ def test_a_failure_is_reported_with_its_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bugs.lost_newest_trim(monkeypatch)
-    line = ["crash", "--ftl", "pagemap", "--tier", "sweep", "--cuts", "1500", "--seed", "1", "--jobs", "1"]
+    line = ["crash", "--ftl", "pagemap", "--tier", "sweep", "--cuts", "6000", "--seed", "11", "--jobs", "1"]
     assert cli.run([*line, "--json"]) == 1
     row = json.loads(capsys.readouterr().out)[0]
     assert row["failed"] >= len(row["failures"]) > 0

@@ -15,7 +15,9 @@ from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.events import ENGINE, FULL_LIST, never_without_damage
 from flashfs.crash.forks import Forks
 from flashfs.crash.host import HostBench
-from flashfs.crash.programs import LARGE, STRIPED, TINY, random_setting
+from flashfs.crash.programs import LARGE, STRIPED, TINY, presets_for, random_setting
+from flashfs.crash.tiers import SMALLEST
+from flashfs.device import Device
 from flashfs.ftl import SCHEMES, scheme
 from nandimg import PRESETS
 
@@ -35,7 +37,10 @@ def test_large_chips(ftl: str) -> None:
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
     assert result.cuts >= CUTS
     met = result.as_dict()["events"]
-    assert [name for name in (*scheme(ftl).events, FULL_LIST, "reads from the data cache") if not met.get(name)] == []
+    missed = {name for name in (*scheme(ftl).events, FULL_LIST, "reads from the data cache") if not met.get(name)}
+    if Device.memory(PRESETS["small-64m"].geometry, ftl).ssd.mapping.demand:
+        missed.discard("reads from the data cache")  # what a budget leaves is for its map
+    assert missed == set()
     assert all(name.startswith("pages moved") for name in result.never_met())
 
 
@@ -85,8 +90,9 @@ def test_programs_have_every_kind_of_word() -> None:
 def test_parts_of_pages_through_cuts(ftl: str) -> None:
     """Each operation of a program cut, whose requests all take pages in part; with and without a data cache."""
     program = "w0+6 f w1.3+2 w2.7+3 t3.1+9 c0.2-4.5+6 w5:1000+4000 R f w1.0+1 R"
+    preset = presets_for(ftl, ("tiny-16k", "tiny-600k"))[0]
     for dram in (0, 400_000):
-        tally = Forks(Case(ftl, program, "tiny-16k", options=(("buffer", 1),), dram=dram), tail=2).run()
+        tally = Forks(Case(ftl, program, preset, options=(("buffer", 1),), dram=dram), tail=2).run()
         assert not tally.failures, str(tally.failures[0])
         assert tally.cuts > 80
 
@@ -155,7 +161,7 @@ def test_deaths_are_aimed_at_syncs(ftl: str) -> None:
     """Behind the last operation before a sync, and right after one, more often than chance would."""
     rnd, at_a_sync, all_of_them = random.Random(4), 0, 0
     for _ in range(12):
-        base = random_setting(rnd, ftl, rnd.choice(TINY[:3]))
+        base = random_setting(rnd, ftl, rnd.choice(presets_for(ftl, TINY)[:3]))
         bench = HostBench(base)
         bench.play()
         ends = {end for _, end in bench.windows[0]}
@@ -172,7 +178,8 @@ def test_a_sync_that_fails_ends_a_life(ftl: str, plp: bool) -> None:
     """Whichever it is: nothing more is acknowledged, and what was flushed before is there."""
     for number in range(1, 9):
         said: list[str] = []
-        case = Case(ftl, "w0+8 f w3 t4 f w0+8 f w1+3 f w2", "tiny-8", options=(("buffer", 2),), plp=plp,
+        case = Case(ftl, "w0+8 f w3 t4 f w0+8 f w1+3 f w2", presets_for(ftl, SMALLEST)[0],
+                    options=(("buffer", 2),), plp=plp,
                     unsynced=(number,))  # fmt: skip
         assert Case.parse(case.line()).unsynced == case.unsynced
         outcome = run_case(case, lambda what, at, said=said: said.append(what))

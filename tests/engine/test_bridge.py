@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -109,7 +108,7 @@ def test_replaces_says_which_parts_are_its_own() -> None:
 def test_the_same_operations_as_pagemap(tmp_path: Path) -> None:
     """A page map in Python does exactly what the compiled one does, if it is not verified."""
     found = test_golden.counts(use(Good), tmp_path, {"verify": "0"})
-    assert found == json.loads(test_golden.GOLDEN.read_text())["pagemap"]
+    assert found == test_golden.golden.read("engine", "pagemap")
 
 
 def test_what_verifying_costs(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 
+from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.errors import BindError
 from flashfs.ftl import SCHEMES
@@ -15,6 +17,8 @@ GEOMETRY = Geometry(page_bytes=512, pages_per_block=8, blocks=64, dies=2, channe
 SLACK = 8  #: erases by which the most worn block may be further ahead than was asked: levelling takes its turn
 
 pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
+#: of each of these chips the one that an FTL fits
+CHIPS = {"tiny-8": ("tiny-8", "tiny-32"), "tiny-16": ("tiny-16", "tiny-32"), "tiny-24d": ("tiny-24d",)}
 
 
 @pytest.mark.parametrize("spread", [4, 16, 32])
@@ -49,7 +53,7 @@ def test_without_levelling_the_same_writes_would_not(ftl: str) -> None:
 @pytest.mark.parametrize("preset", ["tiny-8", "tiny-16", "tiny-24d"])
 @pytest.mark.parametrize("buffer", [0, 3])
 def test_a_tiny_chip_never_runs_dry(ftl: str, preset: str, buffer: int) -> None:
-    geometry = PRESETS[preset].geometry
+    geometry = PRESETS[presets_for(ftl, CHIPS[preset])[0]].geometry
     device = Device.memory(geometry, ftl, {"buffer": buffer, "wear_spread": 4})
     rnd = random.Random(f"{ftl} {preset}")
     model: dict[int, int] = {}
@@ -75,15 +79,17 @@ def test_a_tiny_chip_never_runs_dry(ftl: str, preset: str, buffer: int) -> None:
 
 
 def test_the_smallest_chip_with_the_most_pages(ftl: str) -> None:
-    """Eight blocks, as many logical pages as the scheme accepts: full, then overwritten over and over."""
-    for lpas in range(20, 0, -1):
-        geometry = Geometry(page_bytes=512, pages_per_block=4, blocks=8, oob_bytes=64, lpas=lpas)
+    """As few blocks as hold eight logical pages or more, and as many pages as the scheme accepts then: full, then
+    overwritten over and over."""
+    for blocks, lpas in itertools.product((8, 16), range(20, 7, -1)):
+        geometry = Geometry(page_bytes=512, pages_per_block=4, blocks=blocks, oob_bytes=64, lpas=lpas)
         try:
             device = Device.memory(geometry, ftl, {"buffer": 0})
         except BindError:
             continue
         break
-    assert lpas >= 8
+    else:
+        pytest.fail("it accepts neither")
     rnd = random.Random(1)
     for n in range(20_000):
         device.write(rnd.randrange(lpas) * 512, n.to_bytes(8, "little") * 64)

@@ -24,7 +24,7 @@ SPAN = 4 << 20
 @pytest.mark.parametrize("server", list(SERVERS))
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_two_thousand_operations(stand: Callable[..., Stand], ftl: str, server: str) -> None:
-    one = stand(16, ftl, server)
+    one = stand(64, ftl, server)
     fsx = Fsx(one.disk, 1, holes=server == "native", span=SPAN)
     done = fsx.run(2_000)
     assert sum(done.values()) == 2_000

@@ -203,7 +203,7 @@ def test_blkdiscard(files: Stands, ftl: str) -> None:
 def test_any_alignment(stand: Stands, ftl: str) -> None:
     """Punched or zeroed, of any offset and length: the range reads zeros, its neighbours keep their bytes, and what
     was whole pages is holes."""
-    one, rnd = stand(16, ftl), random.Random(7)
+    one, rnd = stand(64, ftl), random.Random(7)
     data = bytearray(fill(one.disk, 16 * MIB, 7))
     fd = os.open(one.disk, os.O_RDWR)
     try:
@@ -251,7 +251,7 @@ def test_the_tools_of_people(stand: Stands) -> None:
 @pytest.mark.parametrize("ftl", FTLS)
 def test_not_flushed_is_old_or_zeros(stand: Stands, ftl: str) -> None:
     """Page by page; what was flushed before is zeros."""
-    one, rnd = stand(16, ftl), random.Random(9)
+    one, rnd = stand(64, ftl), random.Random(9)
     data = fill(one.disk, 16 * MIB, 9)
     pages = rnd.sample(range(16 * MIB // PAGE), 1400)
     flushed, unsure = set(pages[:600]), set(pages[600:])

@@ -21,7 +21,7 @@ LEAST = 64  #: and so many at least
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     slots = options["cmt_bytes"] // ENTRY_BYTES or max(LEAST, ssd.lpas // SHARE)
-    mapping = CachedMap(ssd, slots, options["protected"])
+    mapping = CachedMap(ssd, slots, options["protected"], options["cmt_bytes"] > 0)
     placement = streams_for(ssd, options, "dftl")
     require_room(ssd, entry_pages(ssd.lpas, ssd.nand.page_bytes), "dftl")
     return mapping, PageBitmap(ssd), placement, Greedy(ssd)
@@ -31,7 +31,7 @@ def require_room(ssd: Any, pages: int, who: str) -> None:
     """BindError if the chip has no room for the translation pages, each of which may be there twice: what the last
     checkpoint stands on lives until the next. Cleaning writes a block's pages, and as many translation pages."""
     ssd.reserve_for(3)
-    need = -(-2 * pages // ssd.nand.pages_per_block) + 2
+    need = -(-2 * pages // ssd.nand.pages_per_block) + 1
     spare = spare_blocks(ssd)
     if spare < need:
         raise BindError(

@@ -10,5 +10,6 @@ cdef class CachedMap(DemandMapping):
     cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
     cdef readonly uint64_t lookups, hits, loads, evictions, dirty_evictions, evicted_entries
     cdef readonly uint32_t protected_share
+    cdef readonly bint fixed               # the CMT's size was given
     cdef int make_slot(self) except -1 nogil
     cdef bint could_make_slot(self) except -1 nogil

@@ -20,10 +20,12 @@ BATCH_MOST = 256
 
 
 cdef class CachedMap(DemandMapping):
-    """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit."""
+    """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit; ``fixed``: that is
+    how many it has, whatever DRAM there is."""
 
-    def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share):
+    def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share, bint fixed=False):
         self.protected_share = protected_share
+        self.fixed = fixed
         self.resize(slots)
 
     def resize(self, slots):
@@ -169,11 +171,12 @@ cdef class CachedMap(DemandMapping):
     # --- the rest of the interface
 
     def limit_tables(self, uint64_t share):
-        """All that the other structures leave is for the CMT, up to an entry for each LPA."""
+        """All that the other structures leave is for the CMT, up to an entry for each LPA, unless somebody said how large
+        it is to be."""
         room = share + self.cmt.sizes()[0] - min(share, 4 * <uint64_t> self.gtd.n)
         if room < SLOTS_LEAST * ENTRY_BYTES:
             raise BindError(f"dftl: {room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
-        if self.cmt.used == 0:
+        if not self.fixed and self.cmt.used == 0:
             self.resize(room // ENTRY_BYTES)
 
     def tables(self):
