@@ -19,7 +19,7 @@ from flashfs.fuse import commands
 
 pytestmark = pytest.mark.mount
 MIB = 1 << 20
-SIZE = 16 * MIB
+SIZE = 64 * MIB
 
 
 @pytest.fixture(params=list(SCHEMES))

@@ -23,7 +23,7 @@ MIB = 1 << 20
 SIZES = {"ext4": 64, "xfs": 300, "btrfs": 144}  # MiB: as small as each goes
 FTLS = list(SCHEMES)
 #: each file system once, and each scheme at least once
-PAIRS = [(fs, FTLS[i % len(FTLS)]) for i, fs in enumerate(SIZES)]
+PAIRS = [([*SIZES][i % len(SIZES)], FTLS[i % len(FTLS)]) for i in range(max(len(SIZES), len(FTLS)))]
 
 
 @pytest.fixture
