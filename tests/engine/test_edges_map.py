@@ -168,7 +168,7 @@ def test_a_translation_page_that_could_not_be_moved_is_forgotten(tmp_path: Path)
     whose it was: no spare area is read for it."""
     path, rnd = tmp_path / "chip", random.Random(5)
     nandimg.create(path, ENTRIES)
-    device = Device.open(path, ftl="dftl", options={"buffer": "0", "cmt_bytes": "400", "wear_spread": "100000"})
+    device = Device.open(path, ftl="dftl", options={"buffer": "0", "cmt_bytes": "464", "wear_spread": "100000"})
     model = scattered(device, rnd, part=0.9)
     device.checkpoint()
     ssd, lost = device.ssd, device.smart()["lost"]
