@@ -122,8 +122,9 @@ def test_all_operations_are_cut_in_all_shapes(ftl: str) -> None:
     operations = run_case(base).operations[-1]
     cuts = [case.cuts[0] for case, _ in forked(base) if case.cuts]
     assert len(set(cuts)) == len(cuts)
-    assert {cut.at for cut in cuts} == set(range(1, operations + 1))
-    assert len(cuts) == 5 * operations
+    at = {cut.at for cut in cuts}
+    assert at >= set(range(1, operations + 1))  # and those of the look at the end, where reading may write
+    assert len(cuts) == 5 * len(at)
 
 
 @ALL
