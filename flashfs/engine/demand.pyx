@@ -99,6 +99,7 @@ cdef class DemandMapping(Mapping):
             raise MemoryError
         self.pending.reserve(self.pending_most + ssd.nand.pages_per_block)
         self.image_of = self.looked_of = NONE
+        self.saved_n = -1
         ssd.own(KIND_TRANSLATION, self.store)
 
     def __dealloc__(self):
@@ -488,6 +489,7 @@ cdef class DemandMapping(Mapping):
         self.store.reset()
         self.image_of = self.looked_of = NONE
         self.found_n = 0
+        self.saved_n = -1
         self.recovering = self.strict = True
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:

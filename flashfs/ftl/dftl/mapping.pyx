@@ -171,8 +171,8 @@ cdef class CachedMap(DemandMapping):
     # --- the rest of the interface
 
     def limit_tables(self, uint64_t share):
-        """All that the other structures leave is for the CMT, up to an entry for each LPA, unless somebody said how large
-        it is to be."""
+        """All that the other structures leave is for the CMT, up to an entry for each LPA, unless somebody said how
+        large it is to be."""
         room = share + self.cmt.sizes()[0] - min(share, 4 * <uint64_t> self.gtd.n)
         if room < SLOTS_LEAST * ENTRY_BYTES:
             raise BindError(f"dftl: {room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
