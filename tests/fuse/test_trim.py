@@ -204,7 +204,7 @@ def test_any_alignment(stand: Stands, ftl: str) -> None:
     """Punched or zeroed, of any offset and length: the range reads zeros, its neighbours keep their bytes, and what
     was whole pages is holes."""
     one, rnd = stand(64, ftl), random.Random(7)
-    data = bytearray(fill(one.disk, 16 * MIB, 7))
+    data = bytearray(fill(one.disk, 64 * MIB, 7))
     fd = os.open(one.disk, os.O_RDWR)
     try:
         for turn in range(300):
@@ -252,8 +252,8 @@ def test_the_tools_of_people(stand: Stands) -> None:
 def test_not_flushed_is_old_or_zeros(stand: Stands, ftl: str) -> None:
     """Page by page; what was flushed before is zeros."""
     one, rnd = stand(64, ftl), random.Random(9)
-    data = fill(one.disk, 16 * MIB, 9)
-    pages = rnd.sample(range(16 * MIB // PAGE), 1400)
+    data = fill(one.disk, 64 * MIB, 9)
+    pages = rnd.sample(range(64 * MIB // PAGE), 1400)
     flushed, unsure = set(pages[:600]), set(pages[600:])
     fd = os.open(one.disk, os.O_RDWR)
     for page in flushed:
@@ -265,7 +265,7 @@ def test_not_flushed_is_old_or_zeros(stand: Stands, ftl: str) -> None:
     one.kill()
     one.mount()
     found = one.disk.read_bytes()
-    for page in range(16 * MIB // PAGE):
+    for page in range(64 * MIB // PAGE):
         old, new = (text[page * PAGE : page * PAGE + PAGE] for text in (data, found))
         may = [bytes(PAGE)] if page in flushed else [old, bytes(PAGE)] if page in unsure else [old]
         is_either = new in may

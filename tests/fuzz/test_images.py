@@ -19,7 +19,9 @@ from hypothesis import HealthCheck, given, settings
 
 import nandimg
 from flashfs import inspect
+from flashfs.crash.programs import presets_for
 from flashfs.device import Device
+from flashfs.engine import block_map
 from flashfs.errors import CorruptError, FlashfsError, UncorrectableError
 from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, GeometryError, ImageError
@@ -353,14 +355,14 @@ def test_a_page_that_cannot_be_read_takes_no_neighbour_with_it(tmp_path: Path, f
     """Cleaning moves the block of a damaged page, or does not; other LPAs keep what they hold, and the damaged one can
     be written again. slimftl once let the next write to it kill the page of somebody else."""
     path = tmp_path / "chip"
-    nandimg.create(path, PRESETS["tiny-16"].geometry)
+    nandimg.create(path, PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry)
     rnd, page = Random(5), 512
     with Device.open(path, ftl=ftl, options={"buffer": "0"}) as device:
         lpas = device.ssd.lpas
         model = {lpa: rnd.randbytes(page) for lpa in range(lpas)}
         for lpa, data in model.items():
             device.write(lpa * page, data)
-        place = {lpa: device.ssd.mapping.explain(lpa)["ppa"] for lpa in range(lpas)}
+        place = dict(enumerate(block_map.locations(device.ssd).tolist()))
     lost = rnd.sample(range(lpas), 4)
     p = picture(path.read_bytes())
     for lpa in lost:
@@ -430,7 +432,7 @@ def test_a_damaged_head_is_not_an_erased_block(tmp_path: Path, ftl: str) -> None
     for lpa in range(lpas):
         device.write(lpa * page, bytes([lpa + 1]) * page)
     device.checkpoint()
-    place = {lpa: device.ssd.mapping.explain(lpa)["ppa"] for lpa in range(lpas)}
+    place = dict(enumerate(block_map.locations(device.ssd).tolist()))
     heads = {ppa: lpa for lpa, ppa in place.items() if ppa % device.nand.pages_per_block == 0}
     device.close(clean=False)
     ppa, lpa = next(iter(heads.items()))
