@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove
 
-from nandimg._nand cimport PAGE_ERASED, Nand
+from nandimg._nand cimport PAGE_ERASED, PAGE_OK, Nand
 
 STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "gecko", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
@@ -189,18 +189,22 @@ cdef class BlockPool:
             self.unproved[block] = self.state[block] == STATE_OPEN
 
     cdef bint takes_more(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
-        """Whether the next page of an open block is erased, as it has to be: asked once in each mount of an image. A
-        block of which somebody else has programmed pages is closed by whoever asks."""
-        cdef uint8_t status = PAGE_ERASED
+        """Whether the next page of an open block is erased, and the one before it is not, as it has to be: asked once in
+        each mount of an image. A block of which somebody else has programmed or lost pages is closed by whoever asks."""
+        cdef uint8_t[2] status
+        cdef uint32_t page = self.next_page[block], before = min(page, 1)
         if not self.unproved[block]:
             return True
-        if self.next_page[block] < self.pages_per_block:
-            self.nand.read_spare(block, self.next_page[block], 1, NULL, &status, cause, t_ns)
-        if status != PAGE_ERASED:
-            self.spoilt_n += 1
-            self.next_page[block] = self.pages_per_block
+        status[0] = PAGE_OK
+        status[before] = PAGE_ERASED
+        if page < self.pages_per_block:
+            self.nand.read_spare(block, page - before, 1 + before, NULL, status, cause, t_ns)
         self.unproved[block] = 0
-        return status == PAGE_ERASED
+        if status[before] == PAGE_ERASED and (before == 0 or status[0] != PAGE_ERASED):
+            return True
+        self.spoilt_n += 1
+        self.next_page[block] = self.pages_per_block
+        return False
 
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil:
         self.next_page[block] += n
