@@ -189,8 +189,9 @@ cdef class BlockPool:
             self.unproved[block] = self.state[block] == STATE_OPEN
 
     cdef bint takes_more(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
-        """Whether the next page of an open block is erased, and the one before it is not, as it has to be: asked once in
-        each mount of an image. A block of which somebody else has programmed or lost pages is closed by whoever asks."""
+        """Whether the next page of an open block is erased, and the one before it is not, as it has to be: asked once
+        in each mount of an image. A block of which somebody else has programmed or lost pages is closed by whoever
+        asks."""
         cdef uint8_t[2] status
         cdef uint32_t page = self.next_page[block], before = min(page, 1)
         if not self.unproved[block]:
