@@ -209,6 +209,8 @@ cdef class DemandMapping(Mapping):
         """That version counts from now on; NONE: every entry is a hole."""
         cdef uint32_t old = self.gtd.homes[page]
         cdef int before = self.ssd.stopped
+        if self.looked_of == page:          # the next version may come to lie where that one lay
+            self.looked_of = NONE
         self.ssd.stopped = IN_TABLE
         self.gtd.homes[page] = ppa
         if old != NONE:

@@ -139,6 +139,15 @@ def copies(rig: Rig) -> None:
     rig.device.copy(300 * PAGE, 0, 24 * PAGE)
 
 
+def reads(rig: Rig) -> None:
+    """Behind writes that have not been flushed, all over: where the map is in flash, they write."""
+    for lpa in range(0, 60, 7):
+        rig.write(lpa)
+    for lpa in range(SMALL.lpas):
+        rig.device.read(lpa * 7 % SMALL.lpas * PAGE, PAGE)
+    rig.flush()
+
+
 def checkpoints(rig: Rig) -> None:
     rig.write(9)
     rig.trim(11, 3)
@@ -156,7 +165,7 @@ def remounts(rig: Rig) -> None:
     rig.flush()
 
 
-REQUESTS = (overwrites, long_writes, many_trims, long_trim, flushes, copies, checkpoints, remounts)
+REQUESTS = (overwrites, long_writes, many_trims, long_trim, flushes, copies, reads, checkpoints, remounts)
 VARIANTS: dict[str, Callable[[], Rig]] = {
     "pagemap": lambda: Rig("pagemap", {"buffer": "8"}),
     "pagemap-plp": lambda: Rig("pagemap", {"buffer": "8"}, plp=True),
@@ -165,6 +174,7 @@ VARIANTS: dict[str, Callable[[], Rig]] = {
     "slimftl-plp": lambda: Rig("slimftl", {"buffer": "8"}, plp=True),
     "leaftl": lambda: Rig("leaftl", {"buffer": "16"}),
     "leaftl-in-flash": lambda: Rig("leaftl", {"buffer": "8", "gamma": "3", "table_bytes": "1"}),
+    "dftl-tight": lambda: Rig("dftl", {"buffer": "8", "cmt_bytes": "300"}),
 }
 VARIANTS |= {name: partial(Rig, name, {"buffer": "8"}) for name in SCHEMES if name not in VARIANTS}
 

@@ -280,3 +280,28 @@ def test_dirty_entries_share_their_programs() -> None:
     written = after["evicted_entries"] - before["evicted_entries"]
     evictions = after["dirty_evictions"] - before["dirty_evictions"]
     assert written / evictions == pytest.approx(expected, rel=0.05)
+
+
+def test_a_look_sees_a_page_that_came_back_to_where_it_was_looked_at() -> None:
+    """A translation page that is written again, and by chance at the place where its last one but many lay, is another
+    page: what was read there says nothing any more."""
+    geometry = Geometry(page_bytes=PAGE, pages_per_block=4, blocks=32, oob_bytes=64, lpas=40)
+    device = dftl(geometry, cmt_bytes=8 * ENTRY)
+    rnd, again = random.Random(3), 0
+    for lpa in range(20):
+        write(device, lpa)
+    for turn in range(60):
+        assert [device.ssd.mapped(lpa) for lpa in range(20, 40)] == [False] * 20
+        looked_at = device.ssd.mapping.directory()
+        write(device, 20 + turn % 20)
+        for _ in range(3_000):  # no look meanwhile: the directory reads no page
+            write(device, rnd.randrange(20))
+            where = device.ssd.mapping.explain(20 + turn % 20)["where"]
+            if device.ssd.mapping.directory() == looked_at and where == "in flash":
+                again += 1
+                assert device.ssd.mapped(20 + turn % 20)
+                break
+        device.trim((20 + turn % 20) * PAGE, PAGE)
+        for lpa in range(20):
+            read(device, lpa)
+    assert again
