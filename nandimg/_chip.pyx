@@ -379,15 +379,17 @@ cdef class Chip(Nand):
         return (self.table[block] >> 32) & 0xFFFF
 
     cdef uint32_t synced(self, uint32_t block) noexcept nogil:
-        """Where a record is ahead of the block's erase count, the host died and lost an erase: nothing of what was
-        synced before it is left to miss."""
+        """Where an erase was lost, nothing of what was synced before it is left to miss."""
+        return 0 if self.mark(block) and self.lost_erase(block) else self.mark(block)
+
+    cdef bint lost_erase(self, uint32_t block) noexcept nogil:
+        """A record is ahead of the block's erase count: the host died, and kept the one and lost the other."""
         cdef uint32_t page, epoch, now = self.erases(block) + 1
-        if self.doubts and self.mark(block):
-            for page in range(self.pages_per_block):
-                memcpy(&epoch, self.record(block, page), 4)
-                if epoch > now:
-                    return 0
-        return self.mark(block)
+        for page in range(self.pages_per_block if self.doubts else 0):
+            memcpy(&epoch, self.record(block, page), 4)
+            if epoch > now:
+                return True
+        return False
 
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
         if not self.readonly and self.health(block) == BLOCK_GOOD and pages > self.mark(block):

@@ -75,6 +75,9 @@ cdef class NandFilter(Nand):
     cdef uint32_t synced(self, uint32_t block) noexcept nogil:
         return self.inner.synced(block)
 
+    cdef bint lost_erase(self, uint32_t block) noexcept nogil:
+        return self.inner.lost_erase(block)
+
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
         return self.inner.vouch(block, pages)
 

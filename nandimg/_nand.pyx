@@ -59,6 +59,11 @@ cdef class Nand:
         cut, and no death of the host, can have spoilt them."""
         return 0
 
+    cdef bint lost_erase(self, uint32_t block) noexcept nogil:
+        """Whether pages of it were programmed behind an erase that the host's disk lost when it kept those pages. They
+        cannot be read; what else the block holds is from before that erase. Looks at the records of all its pages."""
+        return False
+
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
         """Whoever has read them since the last durable sync says that so many pages from the block's first are
         whole."""

@@ -5,6 +5,7 @@ from nandimg import Cut, FaultyNand, Nand
 
 class WatchedNand(FaultyNand):
     watcher: Any
+
     def __init__(
         self,
         inner: Nand,
@@ -19,3 +20,5 @@ class WatchedNand(FaultyNand):
     @property
     def still_failing(self) -> frozenset[int]: ...
     def perform_on(self, other: FaultyNand) -> None: ...
+    @property
+    def about_to_erase(self) -> Any: ...

@@ -46,6 +46,11 @@ cdef class WatchedNand(FaultyNand):
         return self.n // NVRAM_WORD if self.pending == NVRAM_STORE else 0
 
     @property
+    def about_to_erase(self):
+        """The block that the operation which is about to happen erases; None if it is no erase."""
+        return self.block if self.pending == ERASE else None
+
+    @property
     def still_failing(self):
         """The operation numbers at which the chip will yet report a failure."""
         return frozenset(self.failing)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,23 @@ from numpy.typing import NDArray
 import nandimg
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Wrong
+from flashfs.engine.block_map import block_map
 
 SECTOR = 512
 NVRAM_PAGE = 4096  #: what is lost of the NVRAM at a time
-REUSED = "a page that was flushed cannot be read"  #: what recovery says of a page that was dead, erased, written over
+#: what recovery says of a page that was dead, erased, written over
+REUSED = re.compile("(a|its first) page (that )?was flushed (and )?cannot be read")
 
 Sectors = NDArray[np.uint8]  #: (sectors, SECTOR)
+
+
+class Erase(NamedTuple):
+    """An erase: its operation, operations at the last sync, and whether the block held live pages then. Nothing else
+    has made those durable elsewhere, so there should be none such."""
+
+    at: int
+    synced: int
+    early: bool
 
 
 class HostBench(Bench):
@@ -37,6 +49,7 @@ class HostBench(Bench):
         self.life = self.syncs = 0
         self.erase_lost = False
         self.windows: list[list[tuple[int, int]]] = []  # of each life: operations at the last sync and at the next one
+        self.erased: list[list[Erase]] = []  # of each life
         self.file = os.memfd_create("flashfs-host", os.MFD_CLOEXEC)
         nandimg.create(self.path, self.geometry, force=True)
         self.image = nandimg.open_image(self.path)
@@ -55,8 +68,10 @@ class HostBench(Bench):
         self.durable = self._sectors()
         self.marked = self.durable  # ... and as the chip noted it behind the last sync
         self.since = 0  # operations since the last sync
+        self.held: NDArray[np.uint32] | None = None  # live pages of each block at the last sync
         self.marks: dict[int, Sectors] = {}
         self.windows.append([])
+        self.erased.append([])
         return WatchedNand(self.image.chip, self.case.cuts[self.life :], failing, watcher=self)
 
     def _sectors(self) -> Sectors:
@@ -71,6 +86,10 @@ class HostBench(Bench):
         """Remember the image as it was after so many operations, if the way this life ends asks for it."""
         if self.since in self.wanted():
             self.marks[self.since] = self._sectors()
+        block = nand.about_to_erase
+        if block is not None:
+            early = self.held is not None and bool(self.held[block])
+            self.erased[-1].append(Erase(nand.operations + 1, nand.operations - self.since, early))
         self.since += 1
 
     def wanted(self) -> tuple[int, ...]:
@@ -87,6 +106,7 @@ class HostBench(Bench):
         here = self.windows[-1]
         here.append((here[-1][1] if here else 0, nand.operations))
         self.durable = self.marked = self._sectors()
+        self.held = block_map(self.ssd)["valid"]
         self.since = 0
         self.marks = {}
 
@@ -128,7 +148,7 @@ class HostBench(Bench):
         """Two things look like damage, and lose nothing: an erase that the power cut short, and whose beginning the
         host's disk lost; and one that the disk lost as a whole, when it kept what was programmed behind it."""
         if self.erase_lost:
-            alarms = [alarm for alarm in alarms if REUSED not in alarm]
+            alarms = [alarm for alarm in alarms if not REUSED.search(alarm)]
         if all(cut.shape in ("before", "after") for cut in self.cuts):
             super().heard(alarms)
 

@@ -17,7 +17,8 @@ from nandimg import PRESETS, Geometry
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
 CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
-STRIPED = "tiny-96q"  #: written over and over first, until streams that are several blocks wide want for space
+#: written over and over first, until streams that are several blocks wide want for space
+STRIPED = ("tiny-96q", "tiny-100d")
 #: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
 #: have pages to split and to merge, counts of pages that a hash had to place elsewhere come to their end
 LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
@@ -105,13 +106,15 @@ def wide_program(rnd: random.Random, geometry: Geometry, length: int, order: tup
 
 
 def aged_program(rnd: random.Random, pages: int, length: int) -> str:
-    """A device that was written more than twice over, and then writes of few pages with hardly a flush: the device has
-    to clean, and to sync on its own account."""
+    """A device that was written more than twice over, which may be flushed, and then writes of few pages with hardly a
+    flush: the device has to clean, and to sync on its own account."""
     words = [f"w0+{pages}", f"w0+{pages}", f"w0+{rnd.randint(pages // 5, pages)}"]
+    words += ["f"] * (rnd.random() < 0.7)
+    flushes = rnd.choice((1, 4))
     for _ in range(length):
         lpa = rnd.randrange(pages)
         kinds = (f"w{lpa}+{rnd.randint(1, min(6, pages - lpa))}", "f", f"t{lpa}", "i")
-        words.append(rnd.choices(kinds, weights=(88, 4, 4, 4))[0])
+        words.append(rnd.choices(kinds, weights=(92 - flushes, flushes, 4, 4))[0])
     return " ".join(words)
 
 
@@ -148,8 +151,8 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
     large = preset in large_for(ftl)
     if large:
         program = wide_program(rnd, geometry, rnd.choice((12, 24, 40)), LARGE.get(preset, ()))
-    elif preset == STRIPED or aged:
-        program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120)))
+    elif preset in STRIPED or aged:
+        program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120, 250)))
     else:
         length = rnd.choice((12, 24, 40, 90))
         program = random_program(rnd, geometry.lpas, length, geometry.page_bytes if odd else 0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from flashfs.crash.cases import SPOILS, Case
 from flashfs.crash.forks import Forks, Tally
-from flashfs.crash.host import HostBench
+from flashfs.crash.host import Erase, HostBench
 from flashfs.crash.programs import (
     CROWDED,
     LARGE,
@@ -30,7 +30,7 @@ __all__ = ["CROWDED", "TIERS", "TINY", "Tally", "Unit", "presets_for", "random_p
 
 TAIL = 3  #: words that follow most cuts of a sweep
 SCATTERED = 25  #: cases in a unit of tier random
-FILLED = {CROWDED: 900, STRIPED: 300}  #: operations that it takes to fill a chip, or nearly
+FILLED = {CROWDED: 900, "tiny-96q": 300, "tiny-100d": 700}  #: operations that it takes to fill a chip, or nearly
 AIMED = 4  #: deaths of the host that are aimed at one program's syncs
 NEVER = 10**6  #: an operation that no case comes to
 
@@ -77,7 +77,7 @@ def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier random: up to three lives, options, operations that fail."""
     rnd = random.Random(f"random {ftl} {seed} {unit}")
-    tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, STRIPED))[len(presets_for(ftl)) :]
+    tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, *STRIPED))[len(presets_for(ftl)) :]
     for _ in range(SCATTERED):
         preset = rnd.choice(filled_first) if filled_first and rnd.random() < 0.12 else rnd.choice(tiny)
         aged = preset in tiny and rnd.random() < 0.1
@@ -111,7 +111,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     operations that only a sync keeps in order; and some by a sync that fails."""
     rnd = random.Random(f"host {ftl} {seed} {unit}")
     presets = presets_for(ftl)
-    striped = presets_for(ftl, (*TINY, STRIPED))[len(presets) :]
+    striped = presets_for(ftl, (*TINY, *STRIPED))[len(presets) :]
     left = SCATTERED
     while left > 0:
         base = random_setting(rnd, ftl, rnd.choice(striped if striped and rnd.random() < 0.2 else presets))
@@ -132,25 +132,49 @@ def at_random(rnd: random.Random, base: Case) -> Case:
 
 
 def aimed(rnd: random.Random, base: Case) -> Iterator[Case]:
-    """The program is run once to learn between which operations the device syncs. Then the host dies behind the last
-    operation before one of those syncs, right after it, or somewhere between it and the one before; or the sync fails.
+    """The program is run once to learn between which operations the device syncs, and which of them are erases. Then
+    the host dies behind the last operation before one of those syncs, right after it, or somewhere between it and the
+    one before; or the sync fails; or it dies where an erase reached the disk and nothing did that was before it: of a
+    block that was not empty at the last sync, if there is such an erase, which breaks a rule.
     """
     bench = HostBench(base)
     outcome = bench.play()
     windows = [(n, begin, end) for n, (begin, end) in enumerate(bench.windows[0], 1) if end > begin]
+    erases = [erase for erase in bench.erased[0] if erase.early] or bench.erased[0]
     bench.release()
     if outcome.failure or not windows:
         yield base
         return
     for _ in range(AIMED):
-        number, begin, end = rnd.choice(windows)
-        at = rnd.choices((end, end + 1, rnd.randint(begin + 1, end), NEVER), weights=(45, 12, 33, 10))[0]
-        shape = "after" if at == end else _ending(rnd) if at < end else "before"
-        cuts, keeps = [Cut(at, shape)], [_keep(rnd) if at == end + 1 else _keep_since(rnd, min(at, end) - begin)]
+        unsynced: tuple[int, ...] = ()
+        if erases and (erases[0].early or rnd.random() < 0.2):
+            first = at_an_erase(rnd, rnd.choice(erases))
+        else:
+            first, unsynced = at_a_sync(rnd, *rnd.choice(windows))
+        lives = [first]
         for _ in range(rnd.choice((0, 0, 1, 2))):
-            cuts.append(Cut(int(rnd.expovariate(1 / 12)) + 1, _ending(rnd)))
-            keeps.append(_keep(rnd))
-        yield replace(base, cuts=tuple(cuts), keeps=tuple(keeps), unsynced=(number,) if at == NEVER else ())
+            lives.append((Cut(int(rnd.expovariate(1 / 12)) + 1, _ending(rnd)), _keep(rnd)))
+        cuts, keeps = zip(*lives, strict=True)
+        yield replace(base, cuts=cuts, keeps=keeps, unsynced=unsynced)
+
+
+def at_a_sync(rnd: random.Random, number: int, begin: int, end: int) -> tuple[tuple[Cut, str], tuple[int, ...]]:
+    """A life's end and what it leaves, and the sync that fails if there is one: sync ``number`` follows operation
+    ``end``, and the one before followed ``begin``."""
+    at = rnd.choices((end, end + 1, rnd.randint(begin + 1, end), NEVER), weights=(45, 12, 33, 10))[0]
+    shape = "after" if at == end else _ending(rnd) if at < end else "before"
+    keep = _keep(rnd) if at == end + 1 else _keep_since(rnd, min(at, end) - begin)
+    return (Cut(at, shape), keep), (number,) if at == NEVER else ()
+
+
+def at_an_erase(rnd: random.Random, erase: Erase) -> tuple[Cut, str]:
+    """A life's end and what it leaves: of what came since the last sync either the erase is there and nothing that was
+    before it, or everything but the erase."""
+    before = erase.at - erase.synced - 1
+    marks = "+marks" * (rnd.random() < 0.5)
+    if rnd.random() < 0.6:
+        return Cut(erase.at, "after"), f"last.{before}{marks}"
+    return Cut(erase.at + rnd.randint(1, 8), _ending(rnd)), f"but.{before}-{before + 1}{marks}"
 
 
 def _ending(rnd: random.Random) -> str:

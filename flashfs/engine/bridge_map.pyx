@@ -81,12 +81,13 @@ cdef class PyMapping(Mapping):
         return f"which holds LPA {oob.lpa}"
 
     cdef int names(self, uint32_t ppa, uint32_t lpa) except -1:
-        """By a spare read: 1 if the page at ``ppa`` is the host's and of ``lpa``, 0 if of another, 2 if erased, 3 if it
-        cannot be read."""
+        """By a spare read: 1 if the page at ``ppa`` is the host's and of ``lpa``, 0 if of another, 2 if it was erased,
+        though that may be lost, 3 if it cannot be read."""
         cdef Oob oob
         cdef uint8_t status = self.spare(ppa, &oob)
         if status != PAGE_OK:
-            return 2 if status == PAGE_ERASED else 3
+            erased = status == PAGE_ERASED or self.ssd.nand.lost_erase(ppa // self.ssd.nand.pages_per_block)
+            return 2 if erased else 3
         return oob.kind == KIND_USER and oob.lpa == lpa
 
     # --- asking

@@ -276,8 +276,8 @@ cdef class Mapping(Owner):
         return ()
 
     def recovery_erased(self):
-        """Blocks that turned out to be half erased when ``locate`` read them; the recovery is redone without what the
-        checkpoint says of them."""
+        """Blocks that ``locate`` found to have been erased since the checkpoint when it read them (an erased page among
+        them, or ``Nand.lost_erase``); the recovery is redone without what the checkpoint says of them."""
         return ()
 
     def recovery_reopens(self):

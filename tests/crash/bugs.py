@@ -196,6 +196,14 @@ BUGS: dict[str, Bug] = {
         Patch("flashfs/engine/ssd", "        self.pad_pairs()\n        self.sync_image()\n        self.syncs += 1",
               "        self.sync_image()\n        self.syncs += 1"),
     ),
+    "blocks that are free before the sync that makes their copies durable": Bug(
+        "core",
+        Patch("flashfs/engine/ssd",
+              "if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:\n            self.barrier()",
+              "if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:\n"
+              "            self.pool.release_pending()"),
+        ("pagemap", "slimftl", "dftl"),
+    ),
     "a checkpoint that is not synced before the last one is given up": Bug(
         "core", Patch("flashfs/engine/ssd", "self.mounts, clean)\n            self.sync_image()\n",
                       "self.mounts, clean)\n")

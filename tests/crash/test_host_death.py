@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +12,58 @@ from flashfs import cli
 from flashfs.crash import Case, campaign, run_case
 from flashfs.crash.cases import KEEPS
 from flashfs.crash.host import HostBench
-from flashfs.crash.programs import fitting
+from flashfs.crash.programs import STRIPED, fitting
 from flashfs.crash.tiers import dying
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
 
 SHARE = 12  #: one death of the host for so many cuts of tier sweep
+
+
+#: a block that was erased and written again, of which the disk kept the last pages, and the first as they were before
+#: that erase: SlimFTL took the old ones for its virtual block's, and lost a page that was flushed
+ERASE_LOST = (
+    "ftl=slimftl preset=tiny-100d opt.buffer=2 opt.hash=mix dram=29557 cut=4763:after:but.46-121 program='w0+251 "
+    "w0+251 w0+103 f w14+6 w130+5 w93+5 w73+2 w235+1 w96+1 w246+2 f w43+6 w101+3 w95+4 w127+6 t204 w124+2 w21+2 "
+    "w63+6 w100+2 t109 w242+6 w91+2 w246+2 w137+1 w34+6 w112+3 w244+6 i w231+3 w2+6 w160+3 w239+1 w133+5 w225+3 "
+    "w134+2 w69+4 w144+5 w224+1 w82+2 w87+6 w38+6 w59+2 i w73+1 w149+1 w155+4 w31+3 w232+2 w159+1 w250+1 w88+1 "
+    "w75+4 w133+2 w138+2 i w120+6 w124+5 w103+2 w153+2 i w38+2 w84+2 w60+4 w55+4 i w160+1 w243+6 w63+2 w103+2 "
+    "w152+6 w158+4 w114+5 w226+3 w185+3 w205+4 w21+3 w100+5 i w225+3 w200+6 i w36+2 w179+4 w184+3 w146+2 w37+2 "
+    "t30 w24+2 w157+6 w196+4 t232 w28+6 f w53+3 w14+5 i w222+1 w157+5 w216+6 w90+4 w104+4 w192+3 w74+5 w194+1 "
+    "w65+4 w99+2 i w212+1 i w130+4 w181+4 w63+6 w78+5 w155+4 w138+1 w167+2 w210+1 w151+5 w96+2 w192+1 w99+2 "
+    "w124+1 w74+2 w111+4 w64+1 w243+4 w235+4 w43+5 w73+3 w68+4 w185+6 w93+1 w179+1 w27+4 w45+5 w10+5 w171+1 "
+    "w133+2 w83+2 w246+4 i w21+2 w192+1 w225+3 w209+5 w199+3 w21+6 w230+1 w249+1 w148+4 w213+3 w203+2 w215+2 "
+    "w135+6 w126+6 w165+6 w142+3 w77+1 w202+5 f w34+5 w42+6 w10+2 w91+1 w42+3 i w239+3 w102+3 w169+1 w14+4 w159+6 "
+    "w87+4 w205+5 w35+6 t164 w133+4 w35+2 w167+4 w177+5 w83+6 w198+3 w94+3 w224+2 w249+2 w205+4 w173+1 w238+5 "
+    "w52+2 w87+5 w235+5'"
+)
+#: a block whose erase failed, and the disk kept none of it but that its first page is gone
+FAILED_ERASE_LOST = (
+    "ftl=slimftl preset=tiny-16k opt.buffer=1 fail=24 cut=27:after:but.7-8+marks program='w39.7+10 w16 w15 w43 "
+    "w23 c28.2-17.7+1 w9 w11 w38 r w10 t9+2 R w37 w37+1 w15+1 w9+4 w15 t37+1 w13.0+8 w8 w19 r c1.5-45.1+4'"
+)
+
+
+@pytest.mark.parametrize("line", [ERASE_LOST, FAILED_ERASE_LOST], ids=["erase", "failed-erase"])
+def test_an_erase_that_the_disk_lost(line: str) -> None:
+    outcome = run_case(Case.parse(line))
+    assert outcome.failure is None, str(outcome.failure)
+    assert outcome.cuts_hit == 1
+
+
+@pytest.mark.parametrize("ftl", ["pagemap", "slimftl"])
+def test_an_erase_in_the_same_window_is_aimed_at(ftl: str) -> None:
+    """What was before an erase is lost and the erase is not, or the other way round. No block is erased before what it
+    held at the last sync is durable elsewhere."""
+    bases = [base for unit in range(6) for base in dying(ftl, 1, unit) if base.preset in STRIPED]
+    found = 0
+    for base in bases:
+        bench = HostBench(replace(base, cuts=(), keeps=(), unsynced=()))
+        bench.play()
+        found += sum(erase.at > erase.synced + 1 for life in bench.erased for erase in life)
+        assert not [erase for life in bench.erased for erase in life if erase.early]
+        bench.release()
+    assert found > 10
 
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))

@@ -222,6 +222,34 @@ def test_pages_behind_those_that_cannot_be_read_count(rig: Rig) -> None:
     assert rig.device.ssd.pool.describe(old // per_block)["state"] == "closed"
 
 
+@ALL
+def test_the_second_page_of_a_block_stands_in_for_the_first(ftl: str, tmp_path: Path) -> None:
+    """Though there is no third one."""
+    rig = Rig(tmp_path / "chip", ftl)
+    rig.write(0, 1)
+    rig.device.flush()
+    rig.kill()
+    first, second = rig.find(lambda spare: spare.kind == USER)
+    assert second == first + 1
+    rig.wreck(first)
+    block = first // rig.geometry.pages_per_block
+    assert rig.open(readonly=True)[0] == f"block {block}: its first page was flushed and cannot be read"
+    assert rig.holds(1) == b"a"
+
+
+def test_a_block_that_was_open_at_a_crash_stays_open(tmp_path: Path) -> None:
+    """Where the scheme has it so: what follows goes into it."""
+    rig = Rig(tmp_path / "chip", "slimftl")
+    rig.write(0, 1)
+    rig.device.flush()
+    rig.kill()
+    (block,) = {ppa // rig.geometry.pages_per_block for ppa in rig.find(lambda spare: spare.kind == USER)}
+    assert rig.open() == []
+    assert rig.device.ssd.pool.describe(block)["state"] == "open"
+    rig.write(2)
+    assert rig.device.ssd.mapping.explain(2)["ppa"] == block * rig.geometry.pages_per_block + 2
+
+
 # --- the protected write buffer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,32 @@ def test_pages_found_are_put_in_order(keys: int, copies: int, memory: int) -> No
     orders = np.arange(rows[-1][3] // PAGES + 1, dtype=np.uint64)
     shuffled = rnd.sample(rows, len(rows))
     assert in_order(shuffled, orders, PAGES, 1 << 24, memory) == rows
+
+
+def test_an_lpa_that_was_written_a_million_times() -> None:
+    """More pages of neighbours than are sorted with a second buffer."""
+    n = (1 << 20) + 5
+    rows = [(seq, 0, seq * 7 // n, 3 * seq) for seq in range(1, n)]
+    orders = np.arange(3 * n // PAGES + 1, dtype=np.uint64)
+    assert in_order(rows[::2] + rows[1::2], orders, PAGES, 10) == rows
+
+
+def test_a_file_takes_what_is_too_much_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first record that has no room in memory on; and it grows by doubling."""
+    sizes: list[int] = []
+    reserve = os.posix_fallocate
+
+    def reserved(fd: int, offset: int, length: int) -> None:
+        sizes.append(length)
+        reserve(fd, offset, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", reserved)
+    rows = [(seq, 0, seq, seq) for seq in range(1, 20_001)]
+    orders = np.zeros(20_001 // PAGES + 1, dtype=np.uint64)
+    assert in_order(rows[: (1 << 15) // 16], orders, PAGES, 1 << 15, 1 << 15) == rows[: (1 << 15) // 16]
+    assert sizes == []
+    assert in_order(rows, orders, PAGES, 1 << 15, 1 << 15) == rows
+    assert sizes == [1 << 16, 1 << 17, 1 << 18, 1 << 19]
 
 
 def test_a_page_that_was_moved_more_often_than_the_count_goes() -> None:

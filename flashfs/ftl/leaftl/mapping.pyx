@@ -259,7 +259,7 @@ cdef class LearnedMap(Mapping):
         self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.spare,
                                                    &status, CAUSE_MAP, self.ssd.map_ns)
         self.list_at = ppa if status == PAGE_OK and oob_kind(self.spare) == KIND_USER else NONE
-        if status == PAGE_ERASED and self.recovering:
+        if status != PAGE_OK and self.recovering and (status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):
             with gil:
                 self.half_erased.add(block)
         return self.list_at != NONE
@@ -440,8 +440,8 @@ cdef class LearnedMap(Mapping):
         return 0
 
     def recovery_erased(self):
-        """A block in which a page of a run reads as erased was being erased when the power went: all in it had been
-        superseded. Only a prediction that is no certainty has to look there."""
+        """A block in which a page of a run reads as erased was being erased when the power went, or the host lost the
+        erase and kept what was programmed behind it: all in it had been superseded. Only a prediction that is no certainty has to look there."""
         return self.half_erased
 
     def recovery_steps(self):

@@ -218,7 +218,7 @@ cdef class SlimMapping(Mapping):
             oob_unpack(raw, &oob)
             if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
                 return ppa
-            if status == PAGE_ERASED and self.recovering:
+            if status != PAGE_OK and self.recovering and (status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):
                 with gil:
                     self.half_erased.add(block)
             ppa = self.after_miss(lpa, ppa, raw)
@@ -350,8 +350,8 @@ cdef class SlimMapping(Mapping):
         return out
 
     def recovery_erased(self):
-        """A block of which a live page reads as erased was being erased when the power went: all in it had been
-        superseded. Only a scheme that must read flash to know where a page was can stumble on one."""
+        """A block of which a live page reads as erased was being erased when the power went, or the host lost the erase
+        and kept what was programmed behind it: all in it had been superseded. Only a scheme that must read flash to know where a page was can stumble on one."""
         return self.half_erased
 
     def recovery_reopens(self):
