@@ -440,7 +440,7 @@ cdef class Scanner:
             key += self.ssd.lpas
         else:
             return False
-        self.entries.add(oob.seq | (<uint64_t> oob.kind << 48) | (<uint64_t> oob.flags << 56), key, ppa)
+        self.entries.add(oob.seq | (<uint64_t> oob.flags << 56), key, ppa)
         self.seq = max(self.seq, oob.seq)
         return True
 

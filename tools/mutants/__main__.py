@@ -35,6 +35,7 @@ from mutants.sites import Site
 from mutants.state import BadJudgement, Judgement, Key, State, judgements
 from mutants.text import Text
 
+PATTERN = 165  #: what fresh and given-up memory holds, as what the compiler fills variables with
 JUDGED = Path(__file__).resolve().parent / "judged.toml"
 
 
@@ -108,7 +109,8 @@ def meet(modules: list[Module], folder: Path, given: argparse.Namespace) -> int:
     reached = folder / runner.REACHED
     with reached.open("wb") as out:
         out.truncate(MOST)
-    environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'tools'}", "FLASHFS_MUTANTS_REACHED": str(reached)}
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'tools'}", "FLASHFS_MUTANTS_REACHED": str(reached),
+                   "MALLOC_PERTURB_": str(PATTERN)}
     command = [sys.executable, str(folder / "tools" / "mutants" / "runner.py"), str(task)]
     return subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
 
