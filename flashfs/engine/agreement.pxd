@@ -13,6 +13,8 @@ cdef class Agreement:
     cdef int clear(self) noexcept nogil
     cdef bint enter_all(self, const uint32_t* ppas, uint32_t n) noexcept nogil
     cdef bint is_whole(self) noexcept nogil
+    cdef uint32_t first_unnamed(self, uint64_t* live) noexcept nogil
+    cdef uint32_t unnamed(self) noexcept nogil
     cdef bint enter(self, uint32_t ppa) noexcept nogil
     cdef int require(self, uint32_t lpa, uint32_t ppa) except -1 nogil
     cdef str fault_of(self, uint32_t lpa, uint32_t ppa)

@@ -60,16 +60,25 @@ cdef class Agreement:
 
     cdef bint is_whole(self) noexcept nogil:
         """Whether the live pages are those that were entered."""
-        cdef uint32_t block, i, n, ppa
         cdef uint64_t live = 0
+        return self.first_unnamed(&live) == NONE and live == self.mapped
+
+    cdef uint32_t first_unnamed(self, uint64_t* live) noexcept nogil:
+        """The first live page that was not entered, or NONE; ``live`` grows by those up to its block."""
+        cdef uint32_t block, i, n, ppa
         for block in range(self.ssd.nand.blocks):
             n = self.ssd.validity.pages(block, self.of_block)
-            live += n
+            live[0] += n
             for i in range(n):
                 ppa = block * self.ssd.nand.pages_per_block + self.of_block[i]
                 if not self.seen[ppa >> 6] >> (ppa & 63) & 1:
-                    return False
-        return live == self.mapped
+                    return ppa
+        return NONE
+
+    cdef uint32_t unnamed(self) noexcept nogil:
+        """A live page that was not entered, or NONE."""
+        cdef uint64_t live = 0
+        return self.first_unnamed(&live)
 
     cdef bint enter(self, uint32_t ppa) noexcept nogil:
         """One page that an LPA names; False, and nothing is entered, if it is none of this chip, not live, or another

@@ -33,5 +33,5 @@ cdef class PagedMapping(Mapping):
     cdef int page_gone(self, uint32_t id) except -1 nogil
     cdef int rebuild(self, uint32_t id) except -1 nogil
     cdef int write_down(self, uint64_t least, uint32_t pages) except -1 nogil
-    cdef str named(self, uint32_t id)
+    cdef str fault_in(self, uint32_t id)
     cdef str misplaced(self)

@@ -99,7 +99,7 @@ cdef class PagedMapping(Mapping):
         self.lpas_of(id, &first, &n)
         if self.strict:
             with gil:
-                raise MapLostError(self.named(id))
+                raise MapLostError(self.fault_in(id))
         seen = <Witness*> calloc(n, sizeof(Witness))
         lists = <uint32_t*> malloc(<uint64_t> n * 8)
         try:
@@ -109,7 +109,7 @@ cdef class PagedMapping(Mapping):
             self.rebuilds += 1
             self.exact = False              # what the page named was not counted
             with gil:
-                self.ssd.alarm(f"{self.named(id)}: it is made again; LPAs that no live page names are holes now")
+                self.ssd.alarm(f"{self.fault_in(id)}: it is made again; LPAs that no live page names are holes now")
             take_witnesses(self.ssd, first, n, seen, &nobody)
             for i in range(n):
                 if seen[i].next_seq or nobody != NONE:
@@ -122,7 +122,7 @@ cdef class PagedMapping(Mapping):
             free(lists)
         return 0
 
-    cdef str named(self, uint32_t id):
+    cdef str fault_in(self, uint32_t id):
         """What is wrong with a page that could not be read."""
         cdef uint32_t first = 0, n = 0
         self.lpas_of(id, &first, &n)
@@ -130,7 +130,7 @@ cdef class PagedMapping(Mapping):
 
     def problems_in_flash(self):
         cdef uint32_t id
-        return [self.named(id) for id in range(self.translation_ids)
+        return [self.fault_in(id) for id in range(self.translation_ids)
                 if self.directory.home_of(id) != NONE and not self.is_sound(id)]
 
     def translation_pages(self):

@@ -657,11 +657,6 @@ cdef class Ssd(Engine):
             raise DeviceFailedError(self.failed)
         return 0
 
-    def saved_bytes(self):
-        """Size of a checkpoint's sections."""
-        parts = {**self.mapping.save(), **self.validity.save(), **self.placement.save(), "pool": self.pool.save()}
-        return sum(memoryview(section).nbytes for section in parts.values())
-
     def unchanged_since_clean(self):
         """Whether the device still stands on the clean checkpoint it was mounted from."""
         return self.mount_due

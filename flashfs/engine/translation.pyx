@@ -7,7 +7,7 @@ there: what was programmed since counts for nothing (the mapping is made again f
 what was superseded since still counts. So a page that the last checkpoint stands on lives until the next one is
 durable, and cleaning moves it meanwhile; one that is newer dies as soon as it is superseded.
 """
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -99,6 +99,20 @@ cdef class TranslationPages(Owner):
         self.ssd.map_ns = end
         self.programs += 1
         return ppa
+
+    cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil:
+        """``n`` pages from ``id`` on, their data end to end; ``ppas`` gets where they are. If that fails midway, none
+        of them counts."""
+        cdef uint32_t done = 0, i
+        try:
+            while done < n:
+                ppas[done] = self.program(id + done, data + <uint64_t> done * self.ssd.nand.page_bytes)
+                done += 1
+        finally:
+            if done < n:
+                for i in range(done):
+                    self.supersede(ppas[i])
+        return 0
 
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil:
         """The data of page ``id`` at its home; the map's clock goes on to where they are there. False if they cannot

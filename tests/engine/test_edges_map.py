@@ -121,8 +121,8 @@ def test_a_translation_page_that_cannot_be_moved_is_written_again(tmp_path: Path
     """Cleaning finds that it cannot be read, or says that it is another page: its leaf, which memory holds, is changed
     from then on, nothing names the page that is gone, and the next flush ends in a checkpoint."""
     device, model = in_flash(tmp_path / "chip")
-    pages, rnd, gone = device.ssd.mapping.pages, random.Random(5), set[int]()
-    spoilt = set(pages.homes())
+    directory, rnd, gone = device.ssd.mapping.directory, random.Random(5), set[int]()
+    spoilt = set(directory.ppas())
     assert len(spoilt) > 4
     read = {ppa: device.nand.read_page(*divmod(ppa, LEAVES.pages_per_block))[1:] for ppa in spoilt}
     for ppa in spoilt:
@@ -131,14 +131,14 @@ def test_a_translation_page_that_cannot_be_moved_is_written_again(tmp_path: Path
         else:
             put(tmp_path / "chip", ppa, *read.get(ppa + 1, read[min(spoilt)]))
     for turn in range(2, 8_000):  # most groups stay as they are
-        homes, lost = set(pages.homes()), device.smart()["lost"]
+        homes, lost = set(directory.ppas()), device.smart()["lost"]
         before = device.stats()["checkpoints"]
         rewrite(device, model, rnd, 500, turn)
-        gone = (homes & spoilt) - set(pages.homes())
+        gone = (homes & spoilt) - set(directory.ppas())
         if device.smart()["lost"] > lost:
             device.flush()
             assert device.stats()["checkpoints"] > before
-            assert all(ppa % 16 in device.ssd.validity.live_in(ppa // 16) for ppa in pages.homes())
+            assert all(ppa % 16 in device.ssd.validity.live_in(ppa // 16) for ppa in directory.ppas())
             assert damage == "another's" or device.problems() == []
             if gone:
                 break
@@ -215,7 +215,7 @@ def test_only_the_second_region_was_ever_written(tmp_path: Path) -> None:
     found = figures(device)
     assert found["loads"] > 20
     assert found["rebuilds"] == 0
-    leaves = device.ssd.mapping.pages.leaves()
+    leaves = device.ssd.mapping.directory.entries()
     assert leaves[0]["first_group"] == 256
     assert all(leaf["bytes"] <= 3072 for leaf in leaves)
     assert device.problems() == []
@@ -235,16 +235,16 @@ def test_only_the_second_region_was_ever_written(tmp_path: Path) -> None:
 def test_a_page_that_is_damaged_where_its_leaf_says_nothing(tmp_path: Path) -> None:
     """In the zeros behind its last group. It is tried twice, counted, and not believed: the leaf is made again."""
     device, model = in_flash(tmp_path / "chip", table_bytes="24000")
-    pages = device.ssd.mapping.pages
-    leaf = next(one for one in pages.leaves() if one["state"] == "in flash")
+    mapping = device.ssd.mapping
+    leaf = next(one for one in mapping.directory.entries() if one["state"] == "in flash")
     spoil(tmp_path / "chip", leaf["ppas"][-1], PAGE - 1)
-    before, reads = figures(device), pages.store.reads
+    before, reads = figures(device), mapping.store.reads
     lpa = next(lpa for lpa in model if lpa // 256 == leaf["first_group"])
     assert device.read(lpa * PAGE, PAGE) == model[lpa]
     after = figures(device)
     assert after["loads"] == before["loads"] + 1
-    assert pages.store.reads == reads + len(leaf["ppas"]) + 1
-    assert pages.store.unreadable == after["rebuilds"] == 1
+    assert mapping.store.reads == reads + len(leaf["ppas"]) + 1
+    assert mapping.store.unreadable == after["rebuilds"] == 1
     device.close(clean=False)
 
 
@@ -254,7 +254,7 @@ def test_a_leaf_is_made_again_of_the_newest_pages(tmp_path: Path) -> None:
     device, model = in_flash(path, table_bytes="24000")
     where, nand = places(device), device.nand
     seqs = {inspect.Spare.of(nand.read_spare_area(*divmod(ppa, 16))[1]).seq: lpa for lpa, ppa in where.items()}
-    leaf = next(one for one in device.ssd.mapping.pages.leaves() if one["state"] == "in flash")
+    leaf = next(one for one in device.ssd.mapping.directory.entries() if one["state"] == "in flash")
     groups = range(leaf["first_group"], leaf["first_group"] + leaf["groups"])
     older, newer = next((lpa, seqs[seq + 1]) for seq, lpa in sorted(seqs.items())
                         if lpa // 256 in groups and seq + 1 in seqs and where[seqs[seq + 1]] > where[lpa])  # fmt: skip
@@ -272,8 +272,8 @@ def test_a_leaf_that_leads_out_of_the_chip_is_not_believed(tmp_path: Path) -> No
     nandimg.create(tmp_path / "chip", LEAVES)
     device = Device.open(tmp_path / "chip", ftl="leaftl", options={"buffer": "0", "table_bytes": "12000"})
     model = scattered(device, random.Random(2), part=0.5)
-    where, pages = places(device), device.ssd.mapping.pages
-    leaf = next(one for one in pages.leaves() if one["state"] == "in flash" and one["groups"] > 1)
+    where, directory = places(device), device.ssd.mapping.directory
+    leaf = next(one for one in directory.entries() if one["state"] == "in flash" and one["groups"] > 1)
     last = leaf["first_group"] + leaf["groups"] - 1
     raw = bytearray().join(device.nand.read_page(*divmod(ppa, 16))[1] for ppa in leaf["ppas"])
     lpa = next(lpa for lpa in model if lpa // 256 == last and raw.count(where[lpa].to_bytes(4, "little")) == 1)
@@ -339,7 +339,7 @@ def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Pat
     tried, _, counted = run("tried", ())
     tried.close(clean=False)
     device, model, _ = run("chip", (counted.operations + 3,))
-    store = device.ssd.mapping.pages.store
+    store = device.ssd.mapping.store
     kept = set(store.kept_ppas())
     assert len(kept) > 10
     with pytest.raises(OSError, match="error"):
@@ -348,7 +348,7 @@ def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Pat
     assert device.problems() == []
     device.checkpoint()
     assert store.kept_ppas() == []
-    assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.pages.homes())
+    assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.directory.ppas())
     assert device.problems() == []
     same(device, model)
     device.close()

@@ -101,7 +101,7 @@ def test_mounts_with_and_without_a_budget(tmp_path: Path, clean: bool) -> None:
         work(device, rnd, model, 500)
         device.flush()
         assert device.problems() == []
-        leaves = device.ssd.mapping.pages.leaves()
+        leaves = device.ssd.mapping.directory.entries()
         if "table_bytes" in options:
             assert figures(device)["translation_programs"]
             assert any(leaf["ppas"] for leaf in leaves)
@@ -150,7 +150,7 @@ def test_a_device_of_several_regions(clean: bool, tmp_path: Path) -> None:
             mapped[first : first + 300] = False
     device.flush()
     assert figures(device)["evictions"] > 100
-    assert {leaf["first_group"] // 256 for leaf in device.ssd.mapping.pages.leaves()} == {0, 1, 2}
+    assert {leaf["first_group"] // 256 for leaf in device.ssd.mapping.directory.entries()} == {0, 1, 2}
     device.close(clean=clean)
     with Device.open(path) as device:
         assert device.recovery.clean is clean
@@ -162,7 +162,7 @@ def test_what_is_not_in_memory_costs_a_read_first() -> None:
     with Device.memory(SHAPES["pages of 4096"], "leaftl", {**OPTIONS, "buffer": "0"}) as device:
         device.ssd.write_pages(np.random.default_rng(2).permutation(9000).astype(np.uint32))
         device.flush()
-        absent = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
+        absent = next(leaf for leaf in device.ssd.mapping.directory.entries() if leaf["state"] == "in flash")
         lpas = np.array([absent["first_group"] * 256 + 7], np.uint32)
         before, quiet = device.stats()["nand"]["by_cause"]["read"], device.quiet_at()
         first = device.ssd.read_pages(lpas, t_ns=quiet) - quiet
@@ -217,7 +217,7 @@ def test_what_a_translation_page_says_of_itself() -> None:
     originals = [spare.seq for spare in found if not spare.moved]
     assert len(set(originals)) == len(originals)
     assert all(spare.moved == (spare.moves > 0) for spare in found)
-    packed, allocated = device.ssd.mapping.pages.store.tables()
+    packed, allocated = device.ssd.mapping.store.tables()
     assert (packed % 4, allocated) == (0, 10 * packed) != (0, 0)  # 4 bytes a page, and what a set takes for it
 
 
@@ -226,16 +226,16 @@ def test_the_checkpoint_s_pages_outlive_their_successors() -> None:
     with Device.memory(SMALL, "leaftl", OPTIONS) as device:
         model = filled(device, random.Random(4))
         device.checkpoint()
-        named = set(device.ssd.mapping.pages.homes())
+        named = set(device.ssd.mapping.directory.ppas())
         assert named
         work(device, random.Random(5), model, 60)
-        assert not named <= set(device.ssd.mapping.pages.homes())
+        assert not named <= set(device.ssd.mapping.directory.ppas())
         live = {block * 16 + page for block in range(900) for page in device.ssd.validity.live_in(block)}
-        assert set(device.ssd.mapping.translation_pages()) > set(device.ssd.mapping.pages.homes())
+        assert set(device.ssd.mapping.translation_pages()) > set(device.ssd.mapping.directory.ppas())
         device.checkpoint()
-        assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.pages.homes())
+        assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.directory.ppas())
         still = {block * 16 + page for block in range(900) for page in device.ssd.validity.live_in(block)}
-        gone = named - set(device.ssd.mapping.pages.homes())
+        gone = named - set(device.ssd.mapping.directory.ppas())
         assert gone & live
         assert not gone & still
 
@@ -256,7 +256,7 @@ def test_a_page_that_goes_bad_under_a_mount_is_made_again(tmp_path: Path) -> Non
     create(path, SMALL)
     device = Device.open(path, ftl="leaftl", options=OPTIONS)
     model = filled(device, random.Random(6))
-    leaf = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
+    leaf = next(leaf for leaf in device.ssd.mapping.directory.entries() if leaf["state"] == "in flash")
     spoil(path, leaf["ppas"][0])
     spares = device.stats()["nand"]["by_cause"]["spare_read"].get("map", 0)
     same(device, model)
@@ -277,7 +277,7 @@ def test_what_may_be_lost_with_it_does_not_read_as_a_hole(tmp_path: Path) -> Non
         model = filled(device, random.Random(8))
     places = {lpa: inspect.lpa(path, lpa)["ppa"] for lpa in range(0, 9000, 200) if lpa in model}
     device = Device.open(path, options=OPTIONS)
-    leaf = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
+    leaf = next(leaf for leaf in device.ssd.mapping.directory.entries() if leaf["state"] == "in flash")
     lost = next(lpa for lpa in places if leaf["first_group"] <= lpa // 256 < leaf["first_group"] + leaf["groups"])
     ppa = places[lost]
     layout = inspect.header(path)["layout"]
@@ -307,7 +307,7 @@ def test_a_page_that_a_mount_cannot_read(tmp_path: Path, clean: bool, all_of_the
     device.close(clean=clean)
     with Device.open(path, readonly=True) as device:
         mapping = device.ssd.mapping  # what was written since has superseded some, on which the recovery stands
-        spoilt = mapping.translation_pages() if all_of_them else mapping.pages.homes()
+        spoilt = mapping.translation_pages() if all_of_them else mapping.directory.ppas()
     assert spoilt
     for ppa in spoilt:
         spoil(path, ppa)
@@ -382,7 +382,7 @@ def test_dump_explains_translation_pages(tmp_path: Path) -> None:
             assert shown["oob"]["translation_page"] == 6 * row["first_group"] + n
             if n == 0:
                 last = row["first_group"] + row["groups"] - 1
-                assert shown["content"]["leaf"] == f"groups {row['first_group']} to {last}"
+                assert shown["content"]["groups"] == f"{row['first_group']} to {last}"
 
 
 @pytest.mark.parametrize(("tier", "cuts"), [("sweep", 3_000), ("random", 2_000), ("host", 1_200), ("faults", 1_200)])
