@@ -58,12 +58,12 @@ cdef class Agreement:
             self.mapped += 1
         return True
 
-    cdef bint is_whole(self) noexcept nogil:
+    cdef bint is_whole(self) except -1 nogil:
         """Whether the live pages are those that were entered."""
         cdef uint64_t live = 0
         return self.first_unnamed(&live) == NONE and live == self.mapped
 
-    cdef uint32_t first_unnamed(self, uint64_t* live) noexcept nogil:
+    cdef uint32_t first_unnamed(self, uint64_t* live) except? 0xFFFFFFFE nogil:
         """The first live page that was not entered, or NONE; ``live`` grows by those up to its block."""
         cdef uint32_t block, i, n, ppa
         for block in range(self.ssd.nand.blocks):
@@ -75,12 +75,12 @@ cdef class Agreement:
                     return ppa
         return NONE
 
-    cdef uint32_t unnamed(self) noexcept nogil:
+    cdef uint32_t unnamed(self) except? 0xFFFFFFFE nogil:
         """A live page that was not entered, or NONE."""
         cdef uint64_t live = 0
         return self.first_unnamed(&live)
 
-    cdef bint enter(self, uint32_t ppa) noexcept nogil:
+    cdef bint enter(self, uint32_t ppa) except -1 nogil:
         """One page that an LPA names; False, and nothing is entered, if it is none of this chip, not live, or another
         LPA's."""
         if ppa >= self.pages or self.seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):

@@ -5,9 +5,13 @@ from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.pending cimport PendingEntries
 
 
+cdef class DemandMapping(PagedMapping)
+
+
 cdef class Gtd(PageDirectory):
     cdef uint32_t* homes
     cdef readonly uint32_t n               # translation pages there can be
+    cdef DemandMapping mapping
 
 
 cdef class DemandMapping(PagedMapping):

@@ -23,6 +23,7 @@ from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.parts cimport FOREIGN, IN_TABLE, LIVE, Engine
 from flashfs.engine.pending cimport PendingEntries
 from flashfs.engine.pool cimport NONE
+from flashfs.engine.translation cimport TranslationPages
 
 import struct
 
@@ -49,7 +50,8 @@ def saved_bytes(lpas, page_bytes):
 cdef class Gtd(PageDirectory):
     """The directory: 4 bytes a translation page, in DRAM."""
 
-    def __cinit__(self, uint32_t n):
+    def __cinit__(self, DemandMapping mapping not None, uint32_t n):
+        self.mapping = mapping
         self.n = n
         self.homes = <uint32_t*> malloc(n * 4)
         if self.homes == NULL:
@@ -93,8 +95,8 @@ cdef class DemandMapping(PagedMapping):
         self.ssd = ssd
         self.demand = True
         self.per_page = page_bytes // 4
-        self.gtd = Gtd(entry_pages(ssd.lpas, page_bytes))
-        self.keep_in(self.gtd, self.gtd.n)
+        self.gtd = Gtd(self, entry_pages(ssd.lpas, page_bytes))
+        self.own_pages(TranslationPages(ssd, self.gtd, self.gtd.n), self.gtd)
         self.pending = PendingEntries()
         self.pending_most = 2 * self.per_page
         self.image = <uint32_t*> malloc(page_bytes)

@@ -9,7 +9,7 @@ cdef class PagedMapping(Mapping)
 
 
 cdef class PageDirectory(Directory):
-    cdef PagedMapping mapping
+    cdef PagedMapping owner
     cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil
     cdef uint32_t count(self) noexcept nogil
 
@@ -22,7 +22,7 @@ cdef class PagedMapping(Mapping):
     cdef bint exact                        # ... of which none was lost to damage
     cdef readonly bint strict              # a page that cannot be read is an error, not to be made again
     cdef bint recovering
-    cdef int keep_in(self, PageDirectory directory, uint32_t ids) except -1
+    cdef int own_pages(self, TranslationPages store, PageDirectory directory) except -1
     # what a scheme says of its pages
     cdef int lpas_of(self, uint32_t id, uint32_t* first, uint32_t* n) noexcept nogil
     cdef int remade(self, uint32_t id, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil

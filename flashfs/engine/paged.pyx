@@ -36,20 +36,20 @@ cdef class PageDirectory(Directory):
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
         cdef uint32_t id = self.id_at(ppa)
-        return self.mapping.page_gone(id) if id != NONE else 0
+        return self.owner.page_gone(id) if id != NONE else 0
 
 
 cdef class PagedMapping(Mapping):
-    """The base of schemes with translation pages. ``keep_in`` comes before anything else."""
+    """The base of schemes with translation pages. ``own_pages`` comes before anything else."""
 
-    cdef int keep_in(self, PageDirectory directory, uint32_t ids) except -1:
-        """The pages have ids below ``ids``, and ``directory`` says where they are."""
+    cdef int own_pages(self, TranslationPages store, PageDirectory directory) except -1:
+        """Its translation pages are those of ``store``; ``directory``, also the store's, says where they are."""
         self.directory = directory
-        directory.mapping = self
-        self.store = TranslationPages(self.ssd, directory, ids)
-        self.translation_ids = ids
+        directory.owner = self
+        self.store = store
+        self.translation_ids = store.ids
         self.exact = True
-        self.ssd.own(KIND_TRANSLATION, self.store)
+        self.ssd.own(KIND_TRANSLATION, store)
         return 0
 
     # --- what a scheme says of its pages

@@ -14,7 +14,18 @@ from pathlib import Path
 
 import pytest
 from rig import (
-    CHECKPOINT, LAST, PAD, PAGE, TRANSLATION, TRIM, USER, Rig, forge, sections_bytes, table_entry, without_a_block,
+    CHECKPOINT,
+    LAST,
+    PAD,
+    PAGE,
+    TRANSLATION,
+    TRIM,
+    USER,
+    Rig,
+    forge,
+    sections_bytes,
+    table_entry,
+    without_a_block,
 )  # fmt: skip
 
 import nandimg
@@ -468,7 +479,7 @@ def test_no_translation_page_is_taken_for_the_page_of_an_lpa(tmp_path: Path) -> 
     for lpa in lpas:
         rig.write(lpa, mark=bytes([1 + lpa % 250]))
     rig.device.checkpoint()
-    ids = {leaf["first_group"] * 6 for leaf in rig.device.ssd.mapping.directory.entries() if leaf["ppas"]}
+    ids = {page["first_group"] * 6 for page in rig.device.ssd.mapping.directory.entries() if page["ppas"]}
     rig.kill()
     assert ids & set(lpas)
     lost = without_a_block(rig, lpas[90])

@@ -31,7 +31,7 @@ MODULES = tuple(
         "flashfs/engine/translation", "flashfs/ftl/leaftl/table_pages", "flashfs/ftl/leaftl/segments",
         "flashfs/ftl/slimftl/mapping", "flashfs/ftl/leaftl/mapping", "nandimg/_chip",
         "flashfs/engine/paged", "flashfs/engine/agreement", "flashfs/ftl/leaftl/gmd", "flashfs/ftl/leaftl/places",
-        "flashfs/ftl/leaftl/recovery", "flashfs/ftl/slimftl/placement",
+        "flashfs/ftl/leaftl/recovery", "flashfs/ftl/leaftl/blocks", "flashfs/ftl/slimftl/placement",
     )
 )  # fmt: skip
 COPIED = ("flashfs", "nandimg", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",

@@ -15,7 +15,7 @@ from flashfs.ftl.leaftl.gmd cimport REGION
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, LEVELS_MOST
 from flashfs.ftl.leaftl.places cimport PART
 from flashfs.ftl.leaftl.recovery cimport LearnedRecovery
-from flashfs.ftl.leaftl.segments cimport ABSENT
+from flashfs.ftl.leaftl.blocks cimport ABSENT
 
 from flashfs.errors import BindError
 from flashfs.ftl.common import spare_blocks

@@ -30,7 +30,7 @@ cdef class LearnedPlaces(PagedMapping):
     cdef uint32_t next_probe(self, uint32_t predicted, uint32_t ppa) noexcept nogil
     cdef int places(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef uint32_t settle(self, uint32_t lpa, uint32_t predicted) except? 0xFFFFFFFE nogil
-    cdef uint32_t only_live(self, uint32_t predicted) noexcept nogil
-    cdef uint32_t listed(self, uint32_t lpa, uint32_t predicted) noexcept nogil
+    cdef uint32_t only_live(self, uint32_t predicted) except? 0xFFFFFFFE nogil
+    cdef uint32_t listed(self, uint32_t lpa, uint32_t predicted) except? 0xFFFFFFFE nogil
     cdef bint read_list(self, uint32_t ppa) except -1 nogil
     cdef uint32_t claimed(self, uint32_t ppa) except? 0xFFFFFFFE nogil

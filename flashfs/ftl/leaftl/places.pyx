@@ -11,9 +11,11 @@ from libc.string cimport memcpy
 from flashfs.engine.paged cimport PagedMapping
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
+from flashfs.engine.translation cimport TranslationPages
 from flashfs.ftl.leaftl.gmd cimport Gmd
 from flashfs.ftl.leaftl.group cimport GROUP
-from flashfs.ftl.leaftl.segments cimport ABSENT, SegmentTable
+from flashfs.ftl.leaftl.blocks cimport ABSENT
+from flashfs.ftl.leaftl.segments cimport SegmentTable
 from flashfs.ftl.leaftl.table_pages cimport TablePages
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
@@ -39,7 +41,7 @@ cdef class LearnedPlaces(PagedMapping):
         self.scheme_oob = oob_bytes(gamma)
         self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block, pair_most=PAIR_MOST)
         gmd = Gmd(self.table.groups, span_of(ssd.nand.page_bytes))
-        self.keep_in(gmd, self.table.groups * gmd.span)
+        self.own_pages(TranslationPages(ssd, gmd, self.table.groups * gmd.span), gmd)
         self.pages = TablePages(self, self.table, gmd)
         self.table.put_elsewhere(self.pages)
         self.named_lpa = self.named_ppa = self.list_at = NONE
@@ -183,7 +185,7 @@ cdef class LearnedPlaces(PagedMapping):
             at = self.next_probe(predicted, at)
         return NONE
 
-    cdef uint32_t only_live(self, uint32_t predicted) noexcept nogil:
+    cdef uint32_t only_live(self, uint32_t predicted) except? 0xFFFFFFFE nogil:
         """The live page in reach of a prediction, if there is one only."""
         cdef uint32_t pages = self.ssd.nand.pages_per_block, first = predicted - predicted % pages
         cdef uint32_t ppa, only = NONE
@@ -195,7 +197,7 @@ cdef class LearnedPlaces(PagedMapping):
                 only = ppa
         return only
 
-    cdef uint32_t listed(self, uint32_t lpa, uint32_t predicted) noexcept nogil:
+    cdef uint32_t listed(self, uint32_t lpa, uint32_t predicted) except? 0xFFFFFFFE nogil:
         """Where the list that was read last has ``lpa``, if the prediction can mean that."""
         cdef uint32_t ppa
         if self.list_at == NONE:

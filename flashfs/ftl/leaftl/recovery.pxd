@@ -10,4 +10,4 @@ cdef class LearnedRecovery(LearnedPlaces):
     cdef FoundPages found
     cdef int relearn(self) except -1 nogil
     cdef int squeeze(self) except -1 nogil
-    cdef bint any_live(self, uint32_t predicted) noexcept nogil
+    cdef bint any_live(self, uint32_t predicted) except -1 nogil

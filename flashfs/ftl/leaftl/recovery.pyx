@@ -9,7 +9,7 @@ from flashfs.engine.pool cimport NONE
 from flashfs.ftl.leaftl.found cimport FoundPages
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP
 from flashfs.ftl.leaftl.places cimport PART, LearnedPlaces
-from flashfs.ftl.leaftl.segments cimport ABSENT
+from flashfs.ftl.leaftl.blocks cimport ABSENT
 
 from flashfs.ftl.leaftl.table_pages import IN_FLASH
 
@@ -192,7 +192,7 @@ cdef class LearnedRecovery(LearnedPlaces):
         others += len(self.translation_pages())
         return wrong or self.misplaced() or agreement.fault_of_all(others, absent)
 
-    cdef bint any_live(self, uint32_t predicted) noexcept nogil:
+    cdef bint any_live(self, uint32_t predicted) except -1 nogil:
         """Whether a live page is in reach."""
         cdef uint32_t ppa = predicted
         while ppa != NONE:

@@ -19,7 +19,8 @@ from flashfs.engine.pool cimport NONE
 from flashfs.ftl.leaftl.gmd cimport REGION, Gmd, Region, TransPage
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, HOLE, View, fault_of, intercept_at, predict, slope_at, view
 from flashfs.ftl.leaftl.learn cimport Piece
-from flashfs.ftl.leaftl.segments cimport ABSENT, Pager, SegmentTable
+from flashfs.ftl.leaftl.blocks cimport ABSENT
+from flashfs.ftl.leaftl.segments cimport Pager, SegmentTable
 
 cdef enum:
     HEAD = 16                # bytes: magic, u32 first group, u16 groups, u16 0, u32 bytes in all

@@ -5,7 +5,8 @@ from libc.string cimport memset
 from flashfs.engine.pool cimport NONE
 from flashfs.ftl.leaftl.group cimport GROUP, HOLE, LEVELS_MOST, View, slope_at, view
 from flashfs.ftl.leaftl.learn cimport APPROXIMATE
-from flashfs.ftl.leaftl.segments cimport ABSENT, SegmentTable
+from flashfs.ftl.leaftl.blocks cimport ABSENT
+from flashfs.ftl.leaftl.segments cimport SegmentTable
 
 from math import ceil
 

@@ -37,7 +37,8 @@ cdef class SlimMapping(Mapping):
     cdef uint32_t vba_of(self, uint32_t lpa, int hid) noexcept nogil
     cdef int find_digest(self, uint64_t key) noexcept nogil
     cdef int find_candidates(self, uint32_t lpa) noexcept nogil
-    cdef uint32_t next_live(self, uint32_t home, uint32_t from_distance, uint32_t ppid) noexcept nogil
+    cdef uint32_t next_live(self, uint32_t home, uint32_t from_distance,
+                            uint32_t ppid) except? 0xFFFFFFFE nogil
     cdef uint32_t let_go(self, uint32_t lpa) except? 0xFFFFFFFE nogil
     cdef blocks_with_pages(self, uint32_t vba)
     cdef int require_range(self) except -1

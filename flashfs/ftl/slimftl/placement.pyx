@@ -1,5 +1,5 @@
-"""SlimFTL's placement and cleaning (J. Shin, 3.2 to 3.5): the hash dictates the virtual block, and what is cleaned is one
-of those that the page at hand could go to. So nobody asks for just any block to be cleaned.
+"""SlimFTL's placement and cleaning (J. Shin, 3.2 to 3.5): the hash dictates the virtual block, and what is cleaned is
+one of those that the page at hand could go to. So nobody asks for just any block to be cleaned.
 """
 from libc.stdint cimport uint32_t, uint64_t
 
