@@ -86,6 +86,11 @@ cdef class Gtd(PageDirectory):
         homes = numpy.asarray(<uint32_t[:self.n]> self.homes)
         return homes[homes != NONE].tolist()
 
+    def entries(self):
+        """Each translation page that there is: {"page", "first_lpa", "ppa"}."""
+        return [{"page": page, "first_lpa": page * self.mapping.per_page, "ppa": self.homes[page]}
+                for page in range(self.n) if self.homes[page] != NONE]
+
 
 cdef class DemandMapping(PagedMapping):
     """What every demand-paged mapping of entries has; a scheme adds its cache."""
@@ -673,11 +678,6 @@ cdef class DemandMapping(PagedMapping):
         else:
             where = "in flash" if home != NONE else "no page"
         return {**out, "where": where, "ppa": None if ppa == NONE else ppa}
-
-    def directory(self):
-        """Each translation page that there is: {"page", "first_lpa", "ppa"}."""
-        return [{"page": page, "first_lpa": page * self.per_page, "ppa": self.gtd.homes[page]}
-                for page in range(self.gtd.n) if self.gtd.homes[page] != NONE]
 
     def check(self):
         """Pending entries ascend, and name pages of this chip; no home is another page's."""
