@@ -9,7 +9,7 @@ cdef class DemandMapping(PagedMapping)
 
 
 cdef class Gtd(PageDirectory):
-    cdef uint32_t* homes
+    cdef uint32_t* page_ppas
     cdef readonly uint32_t n               # translation pages there can be
     cdef DemandMapping mapping
 
@@ -21,9 +21,9 @@ cdef class DemandMapping(PagedMapping):
     cdef readonly uint64_t pending_most    # entries that wait between requests
     cdef readonly uint64_t writebacks, entries_written
     cdef uint32_t* image                   # the translation page being read, changed and written
-    cdef uint32_t image_of, image_home     # which page that is, and which version of it; NONE: none
+    cdef uint32_t image_of, image_ppa     # which page that is, and which version of it; NONE: none
     cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
-    cdef uint32_t looked_of, looked_home
+    cdef uint32_t looked_of, looked_ppa
     cdef int64_t saved_n                   # LPAs that are mapped by the checkpoint that was loaded; -1: it did not say
     cdef uint32_t* found_lpa               # recovery: what it found, as it came
     cdef uint32_t* found_ppa
@@ -52,5 +52,5 @@ cdef class DemandMapping(PagedMapping):
     cdef int judge(self, uint64_t at) except -1 nogil
     cdef int disown(self, uint64_t at) except -1 nogil
     cdef int put_pending(self, uint32_t page) except -1 nogil
-    cdef int set_home(self, uint32_t page, uint32_t ppa) except -1 nogil
+    cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil
     cdef int look(self, uint32_t page) except -1 nogil

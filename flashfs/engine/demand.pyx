@@ -53,43 +53,43 @@ cdef class Gtd(PageDirectory):
     def __cinit__(self, DemandMapping mapping not None, uint32_t n):
         self.mapping = mapping
         self.n = n
-        self.homes = <uint32_t*> malloc(n * 4)
-        if self.homes == NULL:
+        self.page_ppas = <uint32_t*> malloc(n * 4)
+        if self.page_ppas == NULL:
             raise MemoryError
-        memset(self.homes, 0xFF, n * 4)
+        memset(self.page_ppas, 0xFF, n * 4)
 
     def __dealloc__(self):
-        free(self.homes)
+        free(self.page_ppas)
 
-    cdef uint32_t home_of(self, uint32_t id) noexcept nogil:
-        return self.homes[id] if id < self.n else NONE
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
+        return self.page_ppas[id] if id < self.n else NONE
 
-    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil:
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
         if id < self.n:
-            self.homes[id] = ppa
+            self.page_ppas[id] = ppa
         return 0
 
     cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil:
         cdef uint32_t page
         for page in range(self.n):
-            if self.homes[page] == ppa:
+            if self.page_ppas[page] == ppa:
                 return page
         return NONE
 
     cdef uint32_t count(self) noexcept nogil:
         cdef uint32_t page, n = 0
         for page in range(self.n):
-            n += self.homes[page] != NONE
+            n += self.page_ppas[page] != NONE
         return n
 
     def ppas(self):
-        homes = numpy.asarray(<uint32_t[:self.n]> self.homes)
-        return homes[homes != NONE].tolist()
+        page_ppas = numpy.asarray(<uint32_t[:self.n]> self.page_ppas)
+        return page_ppas[page_ppas != NONE].tolist()
 
     def entries(self):
         """Each translation page that there is: {"page", "first_lpa", "ppa"}."""
-        return [{"page": page, "first_lpa": page * self.mapping.per_page, "ppa": self.homes[page]}
-                for page in range(self.n) if self.homes[page] != NONE]
+        return [{"page": page, "first_lpa": page * self.mapping.per_page, "ppa": self.page_ppas[page]}
+                for page in range(self.n) if self.page_ppas[page] != NONE]
 
 
 cdef class DemandMapping(PagedMapping):
@@ -166,15 +166,15 @@ cdef class DemandMapping(PagedMapping):
     cdef int fetch(self, uint32_t page) except -1 nogil:
         """The page as it is in flash, in ``image``; the map's clock goes on to when it is there. One that cannot be
         read is made again: its entries are pending then."""
-        cdef uint32_t home = self.gtd.homes[page]
+        cdef uint32_t page_ppa = self.gtd.page_ppas[page]
         self.image_of = NONE
-        if home != NONE and not self.store.read(home, page, <uint8_t*> self.image):
+        if page_ppa != NONE and not self.store.read(page_ppa, page, <uint8_t*> self.image):
             self.rebuild(page)
-            home = NONE
-        if home == NONE:
+            page_ppa = NONE
+        if page_ppa == NONE:
             memset(self.image, 0xFF, self.ssd.nand.page_bytes)
         self.image_of = page
-        self.image_home = home
+        self.image_ppa = page_ppa
         return 0
 
     cdef int write_back(self, uint32_t page) except -1 nogil:
@@ -195,7 +195,7 @@ cdef class DemandMapping(PagedMapping):
             if self.image[i] != NONE:
                 ppa = self.store.program(page, <const uint8_t*> self.image)
                 break
-        self.set_home(page, ppa)
+        self.set_ppa(page, ppa)
         self.pending.erase(self.pending.first_from(first), self.pending.first_from(first + n))
         self.cleaned(page)
         self.image_of = NONE
@@ -218,14 +218,14 @@ cdef class DemandMapping(PagedMapping):
             at += 1
         return 0
 
-    cdef int set_home(self, uint32_t page, uint32_t ppa) except -1 nogil:
+    cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil:
         """That version counts from now on; NONE: every entry is a hole."""
-        cdef uint32_t old = self.gtd.homes[page]
+        cdef uint32_t old = self.gtd.page_ppas[page]
         cdef int before = self.ssd.stopped
         if self.looked_of == page:          # the next version may come to lie where that one lay
             self.looked_of = NONE
         self.ssd.stopped = IN_TABLE
-        self.gtd.homes[page] = ppa
+        self.gtd.page_ppas[page] = ppa
         if old != NONE:
             self.store.supersede(old)
         self.ssd.stopped = before
@@ -250,11 +250,11 @@ cdef class DemandMapping(PagedMapping):
         while at < self.pending.n and self.page_of(self.pending.lpa[at]) == page:
             self.pending.settle(at)  # what a move expected of the page was true when it was made
             at += 1
-        return self.set_home(page, NONE)
+        return self.set_ppa(page, NONE)
 
     cdef bint is_sound(self, uint32_t page) except -1:
         self.looked_of = NONE
-        return self.store.read(self.gtd.homes[page], page, <uint8_t*> self.looked)
+        return self.store.read(self.gtd.page_ppas[page], page, <uint8_t*> self.looked)
 
     # --- entries
 
@@ -266,13 +266,13 @@ cdef class DemandMapping(PagedMapping):
         if at >= 0 and self.pending.expected[at] != UNSEEN:
             self.judge(<uint64_t> at)
             at = self.pending.find(lpa)
-        if at < 0 and self.gtd.homes[page] != NONE:
+        if at < 0 and self.gtd.page_ppas[page] != NONE:
             self.fetch(page)
             at = self.pending.find(lpa)     # the page may have been made again
         dirty[0] = at >= 0
         if at >= 0:
             return self.pending.ppa[at]
-        return self.image[lpa - page * self.per_page] if self.gtd.homes[page] != NONE else NONE
+        return self.image[lpa - page * self.per_page] if self.gtd.page_ppas[page] != NONE else NONE
 
     cdef int judge(self, uint64_t at) except -1 nogil:
         """A pending entry that cleaning put here: its page was moved because its OOB named the LPA. Does the map name
@@ -313,17 +313,17 @@ cdef class DemandMapping(PagedMapping):
 
     cdef int look(self, uint32_t page) except -1 nogil:
         """The page in ``looked``, for whoever is not the host; it is not read again while it is the newest."""
-        cdef uint32_t home = self.gtd.homes[page]
-        if self.looked_of == page and self.looked_home == home:
+        cdef uint32_t page_ppa = self.gtd.page_ppas[page]
+        if self.looked_of == page and self.looked_ppa == page_ppa:
             return 0
         self.looked_of = NONE
-        if home != NONE and not self.store.read(home, page, <uint8_t*> self.looked):
+        if page_ppa != NONE and not self.store.read(page_ppa, page, <uint8_t*> self.looked):
             self.rebuild(page)
-            home = NONE
-        if home == NONE:
+            page_ppa = NONE
+        if page_ppa == NONE:
             memset(self.looked, 0xFF, self.ssd.nand.page_bytes)
         self.looked_of = page
-        self.looked_home = home
+        self.looked_ppa = page_ppa
         return 0
 
     # --- the mapping's interface
@@ -349,7 +349,7 @@ cdef class DemandMapping(PagedMapping):
         while first < lpa + n:
             page = self.page_of(first)
             end = min(lpa + n, page * self.per_page + self.entries_of(page))
-            if self.gtd.homes[page] != NONE or self.dirty_of(first, end - first, NULL):
+            if self.gtd.page_ppas[page] != NONE or self.dirty_of(first, end - first, NULL):
                 break
             if self.pending.n and self.pending.first_from(first) != self.pending.first_from(end):
                 break
@@ -361,7 +361,7 @@ cdef class DemandMapping(PagedMapping):
         cdef uint32_t page = self.page_of(lpa)
         n = min(n, page * self.per_page + self.entries_of(page) - lpa)
         self.pending.reserve(n)
-        if self.gtd.homes[page] != NONE:
+        if self.gtd.page_ppas[page] != NONE:
             self.fetch(page)
         return n
 
@@ -378,16 +378,16 @@ cdef class DemandMapping(PagedMapping):
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """LPAs of one translation page. If they are all of it, the page goes with them."""
         cdef uint32_t page = self.page_of(lpa), first = page * self.per_page, i, kept = 0
-        if self.gtd.homes[page] != NONE and (self.image_of != page or self.image_home != self.gtd.homes[page]):
+        if self.gtd.page_ppas[page] != NONE and (self.image_of != page or self.image_ppa != self.gtd.page_ppas[page]):
             self.fetch(page)
         for i in range(n):
             if not self.newest(lpa + i, olds + i):
-                olds[i] = self.image[lpa + i - first] if self.gtd.homes[page] != NONE else NONE
+                olds[i] = self.image[lpa + i - first] if self.gtd.page_ppas[page] != NONE else NONE
             self.mapped_n -= olds[i] != NONE
         if n == self.entries_of(page):
             self.uncache(page)
             self.pending.erase(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
-            self.set_home(page, NONE)
+            self.set_ppa(page, NONE)
             return 0
         for i in range(n):
             if olds[i] != NONE and not self.recache(lpa + i, NONE):
@@ -457,7 +457,7 @@ cdef class DemandMapping(PagedMapping):
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         cdef uint32_t ppa = NONE
         if lpa >= self.ssd.lpas:
-            return self.gtd.home_of(lpa - self.ssd.lpas)
+            return self.gtd.ppa_of(lpa - self.ssd.lpas)
         self.peek(&lpa, 1, &ppa)
         return ppa
 
@@ -478,7 +478,7 @@ cdef class DemandMapping(PagedMapping):
     # --- recovery: the checkpoint's entries stand until every LPA is settled
 
     def reset(self):
-        memset(self.gtd.homes, 0xFF, self.gtd.n * 4)
+        memset(self.gtd.page_ppas, 0xFF, self.gtd.n * 4)
         self.pending.clear()
         self.uncache_all()
         self.image_of = self.looked_of = NONE
@@ -490,7 +490,7 @@ cdef class DemandMapping(PagedMapping):
         cdef uint64_t room = self.found_room
         cdef void* grown
         if lpa >= self.ssd.lpas:
-            return self.gtd.set_home(lpa - self.ssd.lpas, ppa)
+            return self.gtd.set_ppa(lpa - self.ssd.lpas, ppa)
         if self.found_n == room:
             room = max(<uint64_t> 1024, room + room // 2)
             grown = realloc(self.found_lpa, room * 4)
@@ -533,7 +533,7 @@ cdef class DemandMapping(PagedMapping):
     def save(self):
         """The directory, and what is newer than the pages; docs/ftl/dftl.md has the bytes."""
         return {
-            "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes).tobytes(),
+            "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas).tobytes(),
             "newer": self.saved_newer(),
             "mapped": struct.pack("<q", self.mapped_n if self.exact else -1),
         }
@@ -573,17 +573,17 @@ cdef class DemandMapping(PagedMapping):
 
     def load(self, sections):
         """The inverse; ValueError says what cannot be."""
-        homes = numpy.frombuffer(sections["gtd"], "<u4")
+        page_ppas = numpy.frombuffer(sections["gtd"], "<u4")
         pages = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
-        named = homes[homes != NONE]
-        if len(homes) != self.gtd.n:
-            raise ValueError(f"gtd section of {4 * len(homes)} bytes: {4 * self.gtd.n} are needed")
+        named = page_ppas[page_ppas != NONE]
+        if len(page_ppas) != self.gtd.n:
+            raise ValueError(f"gtd section of {4 * len(page_ppas)} bytes: {4 * self.gtd.n} are needed")
         if len(named) and int(named.max()) >= pages:
             raise ValueError(f"gtd section: a translation page at PPA {int(named.max())}: the chip has {pages} pages")
         if len(numpy.unique(named)) != len(named):
             raise ValueError("gtd section: two translation pages at one PPA")
         self.reset()
-        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes)[:] = homes
+        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas)[:] = page_ppas
         self.load_newer(sections.get("newer", b""))
         self.saved_n, = struct.unpack("<q", sections["mapped"])
 
@@ -669,24 +669,24 @@ cdef class DemandMapping(PagedMapping):
         """Where the entry of an LPA is, and what it says, as far as DRAM knows it."""
         cdef uint32_t ppa = NONE, page = self.page_of(lpa)
         cdef int64_t at = self.pending.find(lpa)
-        home = self.gtd.homes[page]
-        out = {"translation_page": page, "entry": lpa % self.per_page, "at": None if home == NONE else home}
+        page_ppa = self.gtd.page_ppas[page]
+        out = {"translation_page": page, "entry": lpa % self.per_page, "at": None if page_ppa == NONE else page_ppa}
         if self.cached(lpa, &ppa):
             where = "cached"
         elif at >= 0:
             where, ppa = "pending", self.pending.ppa[at]
         else:
-            where = "in flash" if home != NONE else "no page"
+            where = "in flash" if page_ppa != NONE else "no page"
         return {**out, "where": where, "ppa": None if ppa == NONE else ppa}
 
     def check(self):
-        """Pending entries ascend, and name pages of this chip; no home is another page's."""
+        """Pending entries ascend, and name pages of this chip; no PPA is another page's."""
         problems = []
         cdef uint64_t i
         for i in range(1, self.pending.n):
             if self.pending.lpa[i] <= self.pending.lpa[i - 1]:
                 problems.append(f"pending entries: LPA {self.pending.lpa[i]} behind {self.pending.lpa[i - 1]}")
-        homes = self.translation_pages()
-        if len(set(homes)) != len(homes):
+        page_ppas = self.translation_pages()
+        if len(set(page_ppas)) != len(page_ppas):
             problems.append("GTD: two translation pages at one PPA")
         return problems

@@ -131,7 +131,7 @@ cdef class PagedMapping(Mapping):
     def problems_in_flash(self):
         cdef uint32_t id
         return [self.fault_in(id) for id in range(self.translation_ids)
-                if self.directory.home_of(id) != NONE and not self.is_sound(id)]
+                if self.directory.ppa_of(id) != NONE and not self.is_sound(id)]
 
     def translation_pages(self):
         return self.directory.ppas() + self.store.kept_ppas()

@@ -250,7 +250,7 @@ cdef class BlockPool:
             self.pending_n -= i
         return 0
 
-    cdef int doom(self, uint32_t block) noexcept nogil:
+    cdef int retire(self, uint32_t block) noexcept nogil:
         """A program failed in it: to be evacuated and retired at the next quiet moment."""
         if not self.retiring[block]:
             self.retiring[block] = 1

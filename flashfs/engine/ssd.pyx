@@ -456,7 +456,7 @@ cdef class Ssd(Engine):
         """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
         self.pool.next_page[block] = self.pages_per_block
         self.placement.failed(block)
-        self.pool.doom(block)
+        self.pool.retire(block)
         return 0
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
@@ -525,7 +525,7 @@ cdef class Ssd(Engine):
             self.nand.program(block, self.pool.next_page[block], 1, NULL, self.oobs, CAUSE_PAD, self.now_ns, &ok)
             if not ok:
                 self.pool.next_page[block] = self.pages_per_block
-                self.pool.doom(block)
+                self.pool.retire(block)
                 break
             self.pool.advance(block, 1)
         if self.pool.next_page[block] == self.pages_per_block and block != self.meta.block:
@@ -564,7 +564,7 @@ cdef class Ssd(Engine):
         if self.mount_due:
             self.leave_clean()
         if self.pool.retiring_n:
-            self.retire_doomed()
+            self.empty_retiring()
         self.wear.level()
         self.map_ns = self.now_ns
         self.mapping.tend()
@@ -593,7 +593,7 @@ cdef class Ssd(Engine):
         self.mount_due = False  # only now: if the mark could not be made, whoever comes next must try again
         return 0
 
-    cdef int retire_doomed(self) except -1 nogil:
+    cdef int empty_retiring(self) except -1 nogil:
         """Move what is live out of blocks in which a program failed; the next sync marks them bad."""
         cdef uint32_t block
         for block in range(self.pool.blocks):

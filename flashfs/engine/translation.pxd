@@ -11,8 +11,8 @@ cdef struct Witness:                       # of an LPA
 
 
 cdef class Directory:
-    cdef uint32_t home_of(self, uint32_t id) noexcept nogil
-    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil
     cdef int lost(self, uint32_t ppa) except -1 nogil
 
 

@@ -19,7 +19,7 @@ COUNTS = (
 #: what has to be right for a promise about power loss to hold: functions of each module, or all of them
 DURABLE: dict[str, str] = {
     "flashfs/engine/ssd.pyx": """sync_image refuse write write_buffered trim flush drain drain_in_order append
-        program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean retire_doomed
+        program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean empty_retiring
         checkpoint resume restore sync_now""",
     "flashfs/engine/mover.pyx": ALL,
     "flashfs/engine/buffer.pyx": "find add settle drop clear sort gather gathered survivors _sum",
@@ -35,7 +35,7 @@ DURABLE: dict[str, str] = {
     "flashfs/engine/translation.pyx": ALL,
     "flashfs/engine/paged.pyx": ALL,
     "flashfs/engine/agreement.pyx": ALL,
-    "flashfs/ftl/leaftl/gmd.pyx": "replace home_of set_home id_at saved parsed",
+    "flashfs/ftl/leaftl/gmd.pyx": "replace ppa_of set_ppa id_at saved parsed",
     "flashfs/ftl/leaftl/table_pages.pyx": """need changes settled load parse plausible remade load_all evict write_next
         write_one first_changed written gather take is_sound""",
     "flashfs/ftl/slimftl/mapping.pyx": """set_entry owner_of let_go bind moved confirm unbind stamp recovered

@@ -143,7 +143,7 @@ cdef class Gmd(PageDirectory):
 
     # --- what cleaning and recovery ask
 
-    cdef uint32_t home_of(self, uint32_t id) noexcept nogil:
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
         cdef uint32_t group = id // self.span
         cdef int64_t at
         if group >= self.groups:
@@ -153,9 +153,9 @@ cdef class Gmd(PageDirectory):
             return NONE
         return self.regions[group // REGION].ppas[at * self.span + id % self.span]
 
-    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil:
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
         cdef uint32_t group = id // self.span
-        if self.home_of(id) != NONE:
+        if self.ppa_of(id) != NONE:
             self.regions[group // REGION].ppas[self.place_of(group) * self.span + id % self.span] = ppa
         return 0
 

@@ -223,7 +223,7 @@ cdef class LearnedPlaces(PagedMapping):
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         cdef uint32_t ppa = NONE
         if lpa >= self.ssd.lpas:
-            return self.directory.home_of(lpa - self.ssd.lpas)
+            return self.directory.ppa_of(lpa - self.ssd.lpas)
         self.places(&lpa, 1, &ppa)
         return ppa
 

@@ -35,7 +35,7 @@ cdef class LearnedRecovery(LearnedPlaces):
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         if lpa >= self.ssd.lpas:
-            return self.directory.set_home(lpa - self.ssd.lpas, ppa)
+            return self.directory.set_ppa(lpa - self.ssd.lpas, ppa)
         return self.found.add(lpa, ppa, scheme_oob)
 
     cdef int relearn(self) except -1 nogil:
