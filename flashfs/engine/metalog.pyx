@@ -134,7 +134,6 @@ cdef class MetaLog:
             if done:
                 self.ssd.pool.advance(block, 1)
                 return block * self.ssd.nand.pages_per_block + page
-            self.ssd.pool.next_page[block] = self.ssd.nand.pages_per_block
             self.ssd.pool.retire(block)
 
     cdef int take_up(self, uint32_t block) except -1:

@@ -454,9 +454,8 @@ cdef class Ssd(Engine):
 
     cdef int program_failed(self, uint32_t block) except -1 nogil:
         """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
-        self.pool.next_page[block] = self.pages_per_block
-        self.placement.failed(block)
         self.pool.retire(block)
+        self.placement.failed(block)
         return 0
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
@@ -524,7 +523,6 @@ cdef class Ssd(Engine):
         for _ in range(n):
             self.nand.program(block, self.pool.next_page[block], 1, NULL, self.oobs, CAUSE_PAD, self.now_ns, &ok)
             if not ok:
-                self.pool.next_page[block] = self.pages_per_block
                 self.pool.retire(block)
                 break
             self.pool.advance(block, 1)
