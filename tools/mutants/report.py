@@ -19,8 +19,8 @@ COUNTS = (
 #: what has to be right for a promise about power loss to hold: functions of each module, or all of them
 DURABLE: dict[str, str] = {
     "flashfs/engine/ssd.pyx": """sync_image refuse write write_buffered trim flush drain drain_in_order append
-        program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean empty_retiring
-        checkpoint resume restore sync_now""",
+        program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean
+        empty_retiring checkpoint resume restore sync_now""",
     "flashfs/engine/mover.pyx": ALL,
     "flashfs/engine/buffer.pyx": "find add settle drop clear sort gather gathered survivors _sum",
     "flashfs/engine/metalog.pyx": ALL,
