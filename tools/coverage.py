@@ -48,7 +48,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/metalog.pyx": (EVERYTHING,),
     "flashfs/engine/fsck.pyx": (EVERYTHING,),
     "flashfs/engine/buffer.pyx": ("survivors", "_sum"),
-    "flashfs/engine/mover.pyx": ("relocate", "collect", "is_readable", "entomb"),
+    "flashfs/engine/mover.pyx": ("relocate", "collect", "is_readable", "poison"),
     "flashfs/engine/pool.pyx": ("allocate", "set_bad", "rebuild_free", "load"),
     "flashfs/engine/defaults.pyx": ("load", "reset", "recovered", "forget", "attach"),
     "flashfs/ftl/slimftl/mapping.pyx": (

@@ -38,4 +38,3 @@ cdef class PyMapping(Mapping):
     cdef int drop_unread(self) except -1
     cdef rebuild(self, sections, uint64_t order)
     cdef missed(self, uint32_t lpa)
-    cdef lost(self, const uint8_t[::1] seen)

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from flashfs.engine.agreement cimport Agreement
 from flashfs.engine.bridge cimport Plugin
 from flashfs.engine.ssd cimport Ssd
 from flashfs.engine.parts cimport Mapping
@@ -343,10 +344,10 @@ cdef class PyMapping(Mapping):
     def audit(self):
         """Every LPA: bound or not as the bridge knows, at a live page, no two at one, and every live page named.
         Raises FtlError. Returns the map, 4 bytes an LPA."""
-        cdef uint32_t lpa, ppa, block, live = 0, mapped = 0
+        cdef uint32_t lpa, ppa
+        cdef Agreement agreement = Agreement(self.ssd)
         table = bytearray(4 * self.ssd.lpas)
-        seen = bytearray(self.plugin.pages // 8 + 1)
-        cdef uint8_t[::1] out = table, bits = seen
+        cdef uint8_t[::1] out = table
         for lpa in range(self.ssd.lpas):
             ppa = self.where(lpa)
             memcpy(&out[4 * lpa], &ppa, 4)
@@ -354,16 +355,13 @@ cdef class PyMapping(Mapping):
                 raise self.misbound(lpa, ppa)
             if ppa == NONE or self.guesses:
                 continue
-            if not self.ssd.validity.is_live(ppa):
+            if not agreement.enter(ppa):
+                if self.ssd.validity.is_live(ppa):
+                    raise self.wrong(lpa, f"returned PPA {ppa} for a second LPA, {self.holds(ppa)}")
                 raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
-            if bits[ppa >> 3] >> (ppa & 7) & 1:
-                raise self.wrong(lpa, f"returned PPA {ppa} for a second LPA, {self.holds(ppa)}")
-            bits[ppa >> 3] |= 1 << (ppa & 7)
-            mapped += 1
-        for block in range(self.ssd.nand.blocks):
-            live += self.ssd.validity.count(block)
-        if mapped != live and not self.guesses:
-            self.lost(seen)
+        if not self.guesses and agreement.fault_of_all(0) is not None:
+            ppa = agreement.unnamed()
+            raise self.plugin.mistake("lookup()", f"no LPA is said to be at PPA {ppa}, {self.holds(ppa)}, live")
         return table
 
     cdef missed(self, uint32_t lpa):
@@ -372,13 +370,6 @@ cdef class PyMapping(Mapping):
         for ppa in range(self.plugin.pages):
             if self.ssd.validity.is_live(ppa) and self.names(ppa, lpa) == 1:
                 raise self.wrong(lpa, f"neither it nor after_miss names PPA {ppa}, which holds it")
-
-    cdef lost(self, const uint8_t[::1] seen):
-        """Raise for the first live page that no LPA is at."""
-        cdef uint32_t ppa
-        for ppa in range(self.plugin.pages):
-            if self.ssd.validity.is_live(ppa) and not seen[ppa >> 3] >> (ppa & 7) & 1:
-                raise self.plugin.mistake("lookup()", f"no LPA is said to be at PPA {ppa}, {self.holds(ppa)}, live")
 
     # --- checkpoints
 

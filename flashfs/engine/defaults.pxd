@@ -8,8 +8,6 @@ from flashfs.engine.parts cimport Cleaning, Extent, Mapping, Placement, Validity
 cdef class PageTable(Mapping):
     cdef uint32_t* table
     cdef int require_range(self) except -1
-    cdef bint names_what_lives(self, uint64_t* seen, uint32_t* of_block) noexcept nogil
-    cdef int require_agreement(self, uint64_t* seen) except -1
 
 
 cdef class PageBitmap(Validity):

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from flashfs.engine.agreement cimport Agreement
 from flashfs.engine.parts cimport FOREIGN, LIVE, Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs.engine.pool cimport (
     CAUSE_GC,
@@ -110,65 +111,19 @@ cdef class PageTable(Mapping):
         return 0
 
     def verify(self, bint whole=True):
-        """Each mapped page is live, no two LPAs share one, and no other page is live: cleaning would carry it along,
-        and a recovery then take it for the newest."""
-        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
-        cdef uint64_t* seen = <uint64_t*> calloc(pages // 64 + 1, 8)
-        cdef uint32_t* of_block = <uint32_t*> malloc(self.ssd.nand.pages_per_block * sizeof(uint32_t))
-        want_huge_pages(seen, pages // 8)
-        try:
-            if seen == NULL or of_block == NULL:
-                raise MemoryError
-            if self.names_what_lives(seen, of_block):
-                return
-            memset(seen, 0, (pages // 64 + 1) * 8)
-            self.require_agreement(seen)
-        finally:
-            free(seen)
-            free(of_block)
-
-    cdef bint names_what_lives(self, uint64_t* seen, uint32_t* of_block) noexcept nogil:
-        """Whether the table names each live page once, and nothing else. It is gone through once, and so is validity:
-        a look at validity for each LPA would wait for memory each time. ``seen`` is a bit a page, all 0."""
-        cdef uint32_t lpa, ppa, block, i, n, first
-        cdef uint64_t mapped = 0, live = 0
+        """Each mapped page is live, no two LPAs share one, and no other page is live. The table is gone through once,
+        and so is validity; only if they do not agree, validity is asked about each LPA, and ValueError names the first
+        that is not where it could be."""
+        cdef Agreement agreement = Agreement(self.ssd)
+        cdef uint32_t lpa
+        if agreement.enter_all(self.table, self.ssd.lpas) and agreement.is_whole():
+            return
+        agreement.clear()
         for lpa in range(self.ssd.lpas):
-            if lpa + AHEAD < self.ssd.lpas and self.table[lpa + AHEAD] != NONE:
-                prefetch(seen + (self.table[lpa + AHEAD] >> 6), 1)
-            ppa = self.table[lpa]
-            if ppa == NONE:
-                continue
-            if seen[ppa >> 6] >> (ppa & 63) & 1:
-                return False
-            seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
-            mapped += 1
-        for block in range(self.ssd.nand.blocks):
-            n = self.ssd.validity.pages(block, of_block)
-            first = block * self.ssd.nand.pages_per_block
-            live += n
-            for i in range(n):
-                ppa = first + of_block[i]
-                if not seen[ppa >> 6] >> (ppa & 63) & 1:
-                    return False
-        return live == mapped
-
-    cdef int require_agreement(self, uint64_t* seen) except -1:
-        """As ``verify``; ValueError names the first LPA that is not where it could be."""
-        cdef uint32_t lpa, ppa, block
-        cdef uint64_t mapped = 0, live = 0
-        for lpa in range(self.ssd.lpas):
-            ppa = self.table[lpa]
-            if ppa == NONE:
-                continue
-            if seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
-                raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
-            seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
-            mapped += 1
-        for block in range(self.ssd.nand.blocks):
-            live += self.ssd.validity.count(block)
-        if live != mapped:
-            raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
-        return 0
+            agreement.require(lpa, self.table[lpa])
+        wrong = agreement.fault_of_all(0)
+        if wrong is not None:
+            raise ValueError(wrong)
 
     cdef int64_t pages_named(self) except -2 nogil:
         cdef uint32_t lpa, n = 0

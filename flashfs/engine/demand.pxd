@@ -1,34 +1,30 @@
 # A mapping whose entries lie in translation pages; see demand.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.parts cimport Engine, Mapping
+from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.pending cimport PendingEntries
-from flashfs.engine.translation cimport Directory, TranslationPages
 
 
-cdef class DemandMapping(Mapping)
+cdef class DemandMapping(PagedMapping)
 
 
-cdef class Gtd(Directory):
-    cdef uint32_t* homes
+cdef class Gtd(PageDirectory):
+    cdef uint32_t* page_ppas
     cdef readonly uint32_t n               # translation pages there can be
     cdef DemandMapping mapping
 
 
-cdef class DemandMapping(Mapping):
-    cdef readonly TranslationPages store
-    cdef readonly Gtd gtd
+cdef class DemandMapping(PagedMapping):
+    cdef readonly Gtd gtd                  # the directory
     cdef readonly PendingEntries pending
     cdef readonly uint32_t per_page        # entries of a translation page
     cdef readonly uint64_t pending_most    # entries that wait between requests
-    cdef readonly uint64_t writebacks, entries_written, rebuilds
+    cdef readonly uint64_t writebacks, entries_written
     cdef uint32_t* image                   # the translation page being read, changed and written
-    cdef uint32_t image_of, image_home     # which page that is, and which version of it; NONE: none
+    cdef uint32_t image_of, image_ppa     # which page that is, and which version of it; NONE: none
     cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
-    cdef uint32_t looked_of, looked_home
-    cdef int64_t mapped_n                  # LPAs that are mapped
-    cdef int64_t saved_n                   # ... by the checkpoint that was loaded; -1: it could not say
-    cdef bint strict, recovering, exact
+    cdef uint32_t looked_of, looked_ppa
+    cdef int64_t saved_n                   # LPAs that are mapped by the checkpoint that was loaded; -1: it did not say
     cdef uint32_t* found_lpa               # recovery: what it found, as it came
     cdef uint32_t* found_ppa
     cdef uint64_t found_n, found_room
@@ -56,9 +52,5 @@ cdef class DemandMapping(Mapping):
     cdef int judge(self, uint64_t at) except -1 nogil
     cdef int disown(self, uint64_t at) except -1 nogil
     cdef int put_pending(self, uint32_t page) except -1 nogil
-    cdef int set_home(self, uint32_t page, uint32_t ppa) except -1 nogil
-    cdef int rebuild(self, uint32_t page) except -1 nogil
-    cdef int drain(self, uint64_t most, uint32_t pages) except -1 nogil
-    cdef uint64_t require_live(self, uint64_t* seen, uint64_t pages) except? 0xFFFFFFFFFFFFFFFF
+    cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil
     cdef int look(self, uint32_t page) except -1 nogil
-    cdef uint32_t homes_n(self) noexcept nogil

@@ -11,22 +11,23 @@ them. It happens where the scheme makes room in its cache (``prepare``), behind 
 requests (``tend``); never inside a change. A checkpoint writes no pages: it takes the directory, and what is newer than
 the pages as it is. So what a recovery starts from is exact, and it adds what was programmed and trimmed since.
 
-A scheme brings the cache: what it holds, what leaves it when, and five answers about it.
+A scheme brings the cache: what it holds, what leaves it when, and five answers about it. What does not depend on what
+a translation page holds is in paged.pyx.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
-from flashfs.engine.parts cimport FOREIGN, IN_TABLE, LIVE, Engine, Mapping
+from flashfs.engine.agreement cimport Agreement
+from flashfs.engine.paged cimport PageDirectory, PagedMapping
+from flashfs.engine.parts cimport FOREIGN, IN_TABLE, LIVE, Engine
 from flashfs.engine.pending cimport PendingEntries
-from flashfs.engine.pool cimport KIND_TRANSLATION, NONE
-from flashfs.engine.translation cimport Directory, TranslationPages, Witness, take_witnesses
+from flashfs.engine.pool cimport NONE
+from flashfs.engine.translation cimport TranslationPages
 
 import struct
 
 import numpy
-
-from flashfs.errors import MapLostError
 
 cdef enum:
     DRAINED = 16             # pages written back between two requests at most
@@ -46,38 +47,52 @@ def saved_bytes(lpas, page_bytes):
     return 8 + 4 * pages + pages * (8 + page_bytes // 32) + 4 * lpas
 
 
-cdef class Gtd(Directory):
+cdef class Gtd(PageDirectory):
     """The directory: 4 bytes a translation page, in DRAM."""
 
     def __cinit__(self, DemandMapping mapping not None, uint32_t n):
         self.mapping = mapping
         self.n = n
-        self.homes = <uint32_t*> malloc(n * 4)
-        if self.homes == NULL:
+        self.page_ppas = <uint32_t*> malloc(n * 4)
+        if self.page_ppas == NULL:
             raise MemoryError
-        memset(self.homes, 0xFF, n * 4)
+        memset(self.page_ppas, 0xFF, n * 4)
 
     def __dealloc__(self):
-        free(self.homes)
+        free(self.page_ppas)
 
-    cdef uint32_t home_of(self, uint32_t id) noexcept nogil:
-        return self.homes[id] if id < self.n else NONE
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
+        return self.page_ppas[id] if id < self.n else NONE
 
-    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil:
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
         if id < self.n:
-            self.homes[id] = ppa
+            self.page_ppas[id] = ppa
         return 0
 
-    cdef int lost(self, uint32_t ppa) except -1 nogil:
-        """The page there cannot be read, and its block is about to be given up: it is made again."""
+    cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil:
         cdef uint32_t page
         for page in range(self.n):
-            if self.homes[page] == ppa:
-                self.mapping.rebuild(page)
-        return 0
+            if self.page_ppas[page] == ppa:
+                return page
+        return NONE
+
+    cdef uint32_t count(self) noexcept nogil:
+        cdef uint32_t page, n = 0
+        for page in range(self.n):
+            n += self.page_ppas[page] != NONE
+        return n
+
+    def ppas(self):
+        page_ppas = numpy.asarray(<uint32_t[:self.n]> self.page_ppas)
+        return page_ppas[page_ppas != NONE].tolist()
+
+    def entries(self):
+        """Each translation page that there is: {"page", "first_lpa", "ppa"}."""
+        return [{"page": page, "first_lpa": page * self.mapping.per_page, "ppa": self.page_ppas[page]}
+                for page in range(self.n) if self.page_ppas[page] != NONE]
 
 
-cdef class DemandMapping(Mapping):
+cdef class DemandMapping(PagedMapping):
     """What every demand-paged mapping of entries has; a scheme adds its cache."""
 
     def __cinit__(self, Engine ssd not None, *_):
@@ -86,8 +101,7 @@ cdef class DemandMapping(Mapping):
         self.demand = True
         self.per_page = page_bytes // 4
         self.gtd = Gtd(self, entry_pages(ssd.lpas, page_bytes))
-        self.store = TranslationPages(ssd, self.gtd, self.gtd.n)
-        self.translation_ids = self.gtd.n
+        self.own_pages(TranslationPages(ssd, self.gtd, self.gtd.n), self.gtd)
         self.pending = PendingEntries()
         self.pending_most = 2 * self.per_page
         self.image = <uint32_t*> malloc(page_bytes)
@@ -100,7 +114,6 @@ cdef class DemandMapping(Mapping):
         self.pending.reserve(self.pending_most + ssd.nand.pages_per_block)
         self.image_of = self.looked_of = NONE
         self.saved_n = -1
-        ssd.own(KIND_TRANSLATION, self.store)
 
     def __dealloc__(self):
         free(self.image)
@@ -153,15 +166,15 @@ cdef class DemandMapping(Mapping):
     cdef int fetch(self, uint32_t page) except -1 nogil:
         """The page as it is in flash, in ``image``; the map's clock goes on to when it is there. One that cannot be
         read is made again: its entries are pending then."""
-        cdef uint32_t home = self.gtd.homes[page]
+        cdef uint32_t page_ppa = self.gtd.page_ppas[page]
         self.image_of = NONE
-        if home != NONE and not self.store.read(home, page, <uint8_t*> self.image):
+        if page_ppa != NONE and not self.store.read(page_ppa, page, <uint8_t*> self.image):
             self.rebuild(page)
-            home = NONE
-        if home == NONE:
+            page_ppa = NONE
+        if page_ppa == NONE:
             memset(self.image, 0xFF, self.ssd.nand.page_bytes)
         self.image_of = page
-        self.image_home = home
+        self.image_ppa = page_ppa
         return 0
 
     cdef int write_back(self, uint32_t page) except -1 nogil:
@@ -182,7 +195,7 @@ cdef class DemandMapping(Mapping):
             if self.image[i] != NONE:
                 ppa = self.store.program(page, <const uint8_t*> self.image)
                 break
-        self.set_home(page, ppa)
+        self.set_ppa(page, ppa)
         self.pending.erase(self.pending.first_from(first), self.pending.first_from(first + n))
         self.cleaned(page)
         self.image_of = NONE
@@ -205,52 +218,43 @@ cdef class DemandMapping(Mapping):
             at += 1
         return 0
 
-    cdef int set_home(self, uint32_t page, uint32_t ppa) except -1 nogil:
+    cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil:
         """That version counts from now on; NONE: every entry is a hole."""
-        cdef uint32_t old = self.gtd.homes[page]
+        cdef uint32_t old = self.gtd.page_ppas[page]
         cdef int before = self.ssd.stopped
         if self.looked_of == page:          # the next version may come to lie where that one lay
             self.looked_of = NONE
         self.ssd.stopped = IN_TABLE
-        self.gtd.homes[page] = ppa
+        self.gtd.page_ppas[page] = ppa
         if old != NONE:
             self.store.supersede(old)
         self.ssd.stopped = before
         return 0
 
-    cdef int rebuild(self, uint32_t page) except -1 nogil:
-        """A translation page that cannot be read is made again from what the live pages say: its entries are pending
-        then, each that nothing newer is known of. While a recovery does not know yet which pages live, MapLostError."""
-        cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, nobody = NONE, kept = 0
-        cdef uint32_t* lists
-        cdef Witness* seen
-        if self.strict:
-            with gil:
-                raise MapLostError(f"translation page {page}, of LPAs {first} to {first + n - 1}, cannot be read")
-        seen = <Witness*> calloc(n, sizeof(Witness))
-        lists = <uint32_t*> malloc(<uint64_t> n * 8)
-        try:
-            if seen == NULL or lists == NULL:
-                with gil:
-                    raise MemoryError
-            take_witnesses(self.ssd, first, n, seen, &nobody)
-            for i in range(n):
-                if self.pending.find(first + i) >= 0 or (seen[i].next_seq == 0 and nobody == NONE):
-                    continue
-                lists[kept] = first + i
-                lists[n + kept] = seen[i].ppa if seen[i].next_seq else nobody
-                kept += 1
-            self.pending.merge(lists, lists + n, NULL, kept)
-        finally:
-            free(seen)
-            free(lists)
-        for i in range(n):  # what a move expected of the page was true when it was made
-            if self.pending.find(first + i) >= 0:
-                self.pending.settle(<uint64_t> self.pending.find(first + i))
-        self.rebuilds += 1
-        self.exact = False                  # what the page named was not counted
-        self.set_home(page, NONE)
+    cdef int lpas_of(self, uint32_t page, uint32_t* first, uint32_t* n) noexcept nogil:
+        first[0] = page * self.per_page
+        n[0] = self.entries_of(page)
         return 0
+
+    cdef int remade(self, uint32_t page, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil:
+        """Its entries are pending then, each that nothing newer is known of."""
+        cdef uint32_t i, kept = 0
+        cdef uint64_t at
+        for i in range(n):
+            if self.pending.find(lpas[i]) < 0:
+                lpas[kept] = lpas[i]
+                ppas[kept] = ppas[i]
+                kept += 1
+        self.pending.merge(lpas, ppas, NULL, kept)
+        at = self.pending.first_from(page * self.per_page)
+        while at < self.pending.n and self.page_of(self.pending.lpa[at]) == page:
+            self.pending.settle(at)  # what a move expected of the page was true when it was made
+            at += 1
+        return self.set_ppa(page, NONE)
+
+    cdef bint is_sound(self, uint32_t page) except -1:
+        self.looked_of = NONE
+        return self.store.read(self.gtd.page_ppas[page], page, <uint8_t*> self.looked)
 
     # --- entries
 
@@ -262,13 +266,13 @@ cdef class DemandMapping(Mapping):
         if at >= 0 and self.pending.expected[at] != UNSEEN:
             self.judge(<uint64_t> at)
             at = self.pending.find(lpa)
-        if at < 0 and self.gtd.homes[page] != NONE:
+        if at < 0 and self.gtd.page_ppas[page] != NONE:
             self.fetch(page)
             at = self.pending.find(lpa)     # the page may have been made again
         dirty[0] = at >= 0
         if at >= 0:
             return self.pending.ppa[at]
-        return self.image[lpa - page * self.per_page] if self.gtd.homes[page] != NONE else NONE
+        return self.image[lpa - page * self.per_page] if self.gtd.page_ppas[page] != NONE else NONE
 
     cdef int judge(self, uint64_t at) except -1 nogil:
         """A pending entry that cleaning put here: its page was moved because its OOB named the LPA. Does the map name
@@ -309,17 +313,17 @@ cdef class DemandMapping(Mapping):
 
     cdef int look(self, uint32_t page) except -1 nogil:
         """The page in ``looked``, for whoever is not the host; it is not read again while it is the newest."""
-        cdef uint32_t home = self.gtd.homes[page]
-        if self.looked_of == page and self.looked_home == home:
+        cdef uint32_t page_ppa = self.gtd.page_ppas[page]
+        if self.looked_of == page and self.looked_ppa == page_ppa:
             return 0
         self.looked_of = NONE
-        if home != NONE and not self.store.read(home, page, <uint8_t*> self.looked):
+        if page_ppa != NONE and not self.store.read(page_ppa, page, <uint8_t*> self.looked):
             self.rebuild(page)
-            home = NONE
-        if home == NONE:
+            page_ppa = NONE
+        if page_ppa == NONE:
             memset(self.looked, 0xFF, self.ssd.nand.page_bytes)
         self.looked_of = page
-        self.looked_home = home
+        self.looked_ppa = page_ppa
         return 0
 
     # --- the mapping's interface
@@ -345,7 +349,7 @@ cdef class DemandMapping(Mapping):
         while first < lpa + n:
             page = self.page_of(first)
             end = min(lpa + n, page * self.per_page + self.entries_of(page))
-            if self.gtd.homes[page] != NONE or self.dirty_of(first, end - first, NULL):
+            if self.gtd.page_ppas[page] != NONE or self.dirty_of(first, end - first, NULL):
                 break
             if self.pending.n and self.pending.first_from(first) != self.pending.first_from(end):
                 break
@@ -357,7 +361,7 @@ cdef class DemandMapping(Mapping):
         cdef uint32_t page = self.page_of(lpa)
         n = min(n, page * self.per_page + self.entries_of(page) - lpa)
         self.pending.reserve(n)
-        if self.gtd.homes[page] != NONE:
+        if self.gtd.page_ppas[page] != NONE:
             self.fetch(page)
         return n
 
@@ -374,16 +378,16 @@ cdef class DemandMapping(Mapping):
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """LPAs of one translation page. If they are all of it, the page goes with them."""
         cdef uint32_t page = self.page_of(lpa), first = page * self.per_page, i, kept = 0
-        if self.gtd.homes[page] != NONE and (self.image_of != page or self.image_home != self.gtd.homes[page]):
+        if self.gtd.page_ppas[page] != NONE and (self.image_of != page or self.image_ppa != self.gtd.page_ppas[page]):
             self.fetch(page)
         for i in range(n):
             if not self.newest(lpa + i, olds + i):
-                olds[i] = self.image[lpa + i - first] if self.gtd.homes[page] != NONE else NONE
+                olds[i] = self.image[lpa + i - first] if self.gtd.page_ppas[page] != NONE else NONE
             self.mapped_n -= olds[i] != NONE
         if n == self.entries_of(page):
             self.uncache(page)
             self.pending.erase(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
-            self.set_home(page, NONE)
+            self.set_ppa(page, NONE)
             return 0
         for i in range(n):
             if olds[i] != NONE and not self.recache(lpa + i, NONE):
@@ -453,52 +457,40 @@ cdef class DemandMapping(Mapping):
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         cdef uint32_t ppa = NONE
         if lpa >= self.ssd.lpas:
-            return self.gtd.home_of(lpa - self.ssd.lpas)
+            return self.gtd.ppa_of(lpa - self.ssd.lpas)
         self.peek(&lpa, 1, &ppa)
         return ppa
 
     cdef int tend(self) except -1 nogil:
-        return self.drain(self.pending_most, DRAINED)
+        return self.write_down(self.pending_most, DRAINED)
 
-    cdef int drain(self, uint64_t most, uint32_t pages) except -1 nogil:
-        """Write back pages of pending entries, those of the highest LPAs first, until ``most`` are left or fewer."""
-        while self.pending.n > most and pages:
+    cdef uint64_t dirty(self) noexcept nogil:
+        """Pending entries: those of the cache go when the cache needs their room."""
+        return self.pending.n
+
+    cdef bint write_next(self) except -1 nogil:
+        """The page of the highest LPA."""
+        if self.pending.n:
             self.write_back(self.page_of(self.pending.lpa[self.pending.n - 1]))
-            pages -= 1
-        return 0
-
-    cdef uint32_t homes_n(self) noexcept nogil:
-        cdef uint32_t page, n = 0
-        for page in range(self.gtd.n):
-            n += self.gtd.homes[page] != NONE
-        return n
-
-    cdef int64_t pages_named(self) except -2 nogil:
-        return self.mapped_n + self.homes_n() if self.exact else -1
-
-    cdef int checkpoint_begins(self) except -1:
-        return self.store.checkpoint_begins()
-
-    cdef int checkpoint_ended(self, bint whole) except -1:
-        return self.store.checkpoint_ended(whole)
+            return True
+        return False
 
     # --- recovery: the checkpoint's entries stand until every LPA is settled
 
     def reset(self):
-        memset(self.gtd.homes, 0xFF, self.gtd.n * 4)
+        memset(self.gtd.page_ppas, 0xFF, self.gtd.n * 4)
         self.pending.clear()
         self.uncache_all()
-        self.store.reset()
         self.image_of = self.looked_of = NONE
         self.found_n = 0
         self.saved_n = -1
-        self.recovering = self.strict = True
+        super().reset()
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         cdef uint64_t room = self.found_room
         cdef void* grown
         if lpa >= self.ssd.lpas:
-            return self.gtd.set_home(lpa - self.ssd.lpas, ppa)
+            return self.gtd.set_ppa(lpa - self.ssd.lpas, ppa)
         if self.found_n == room:
             room = max(<uint64_t> 1024, room + room // 2)
             grown = realloc(self.found_lpa, room * 4)
@@ -536,24 +528,12 @@ cdef class DemandMapping(Mapping):
         free(self.found_ppa)
         self.found_lpa = self.found_ppa = NULL
         self.found_n = self.found_room = 0
-        self.recovering = False
-
-    def manages(self):
-        self.strict = False
-
-    def opens(self):
-        """From here on the LPAs that are mapped are counted: to ask for each would be to read every page."""
-        cdef uint32_t block
-        self.mapped_n = -<int64_t> len(self.translation_pages())
-        for block in range(self.ssd.nand.blocks):
-            self.mapped_n += self.ssd.validity.count(block)
-        self.exact = True
-        self.strict = self.recovering = False
+        super().recovery_ends()
 
     def save(self):
         """The directory, and what is newer than the pages; docs/ftl/dftl.md has the bytes."""
         return {
-            "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes).tobytes(),
+            "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas).tobytes(),
             "newer": self.saved_newer(),
             "mapped": struct.pack("<q", self.mapped_n if self.exact else -1),
         }
@@ -593,17 +573,17 @@ cdef class DemandMapping(Mapping):
 
     def load(self, sections):
         """The inverse; ValueError says what cannot be."""
-        homes = numpy.frombuffer(sections["gtd"], "<u4")
+        page_ppas = numpy.frombuffer(sections["gtd"], "<u4")
         pages = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
-        named = homes[homes != NONE]
-        if len(homes) != self.gtd.n:
-            raise ValueError(f"gtd section of {4 * len(homes)} bytes: {4 * self.gtd.n} are needed")
+        named = page_ppas[page_ppas != NONE]
+        if len(page_ppas) != self.gtd.n:
+            raise ValueError(f"gtd section of {4 * len(page_ppas)} bytes: {4 * self.gtd.n} are needed")
         if len(named) and int(named.max()) >= pages:
             raise ValueError(f"gtd section: a translation page at PPA {int(named.max())}: the chip has {pages} pages")
         if len(numpy.unique(named)) != len(named):
             raise ValueError("gtd section: two translation pages at one PPA")
         self.reset()
-        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes)[:] = homes
+        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas)[:] = page_ppas
         self.load_newer(sections.get("newer", b""))
         self.saved_n, = struct.unpack("<q", sections["mapped"])
 
@@ -638,58 +618,18 @@ cdef class DemandMapping(Mapping):
     def verify(self, bint whole=True):
         """Each translation page that the directory names is live. ``whole``: the pages are read, and name each live
         page once. A clean mount reads none: a page is verified when it is read."""
-        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block, live = 0, mapped
-        cdef uint64_t* seen
-        cdef uint32_t block
-        for home in self.translation_pages():
-            if not self.ssd.validity.is_live(home):
-                raise ValueError(f"PPA {home}: a translation page that is not live")
-        for block in range(self.ssd.nand.blocks):
-            live += self.ssd.validity.count(block)
-        if not whole:
-            mapped = self.saved_n + len(self.translation_pages())
-            if self.saved_n >= 0 and live != mapped:
-                raise ValueError(f"{live} pages are live, and {mapped} LPAs and translation pages are mapped")
-            return
-        seen = <uint64_t*> calloc(pages // 64 + 1, 8)
-        if seen == NULL:
-            raise MemoryError
-        try:
-            mapped = self.require_live(seen, pages) + len(self.translation_pages())
-        finally:
-            free(seen)
-        if live != mapped:
-            raise ValueError(f"{live} pages are live, and {mapped} LPAs and translation pages are mapped")
-
-    cdef uint64_t require_live(self, uint64_t* seen, uint64_t pages) except? 0xFFFFFFFFFFFFFFFF:
-        """How many LPAs are mapped, each to a live page of its own; ValueError names the first that is not. ``seen`` is
-        a bit a page, all 0."""
+        cdef Agreement agreement = Agreement(self.ssd)
         cdef uint32_t lpa, ppa = NONE
-        cdef uint64_t mapped = 0
-        for lpa in range(self.ssd.lpas):
-            self.peek(&lpa, 1, &ppa)
-            if ppa == NONE:
-                continue
-            if ppa >= pages or seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
-                raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
-            seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
-            mapped += 1
-        return mapped
-
-    def problems_in_flash(self):
-        """A line for each translation page that cannot be read."""
-        cdef uint32_t page
-        problems = []
-        for page in range(self.gtd.n):
-            if self.gtd.homes[page] != NONE and not self.store.read(self.gtd.homes[page], page,
-                                                                    <uint8_t*> self.looked):
-                problems.append(f"PPA {self.gtd.homes[page]}: translation page {page} cannot be read")
-        self.looked_of = NONE
-        return problems
-
-    def translation_pages(self):
-        homes = numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes)
-        return homes[homes != NONE].tolist() + self.store.kept_ppas()
+        wrong = self.misplaced()
+        if wrong is None and whole:
+            for lpa in range(self.ssd.lpas):
+                self.peek(&lpa, 1, &ppa)
+                agreement.require(lpa, ppa)
+            wrong = agreement.fault_of_all(len(self.translation_pages()))
+        elif wrong is None and self.saved_n >= 0:
+            wrong = agreement.fault_of_all(self.saved_n + len(self.translation_pages()))
+        if wrong is not None:
+            raise ValueError(wrong)
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
         """Page by page: to ask for each LPA by itself would read each page as often as it has entries."""
@@ -715,46 +655,38 @@ cdef class DemandMapping(Mapping):
 
     def figures(self):
         return {
-            "translation_pages": len(self.translation_pages()),
-            "translation_reads": self.store.reads,
-            "translation_programs": self.store.programs,
+            **super().figures(),
             "writebacks": self.writebacks,
             "entries_written": self.entries_written,
             "pending": self.pending.n,
-            "rebuilds": self.rebuilds,
         }
 
     def forget_counts(self):
-        self.writebacks = self.entries_written = self.rebuilds = 0
-        self.store.forget_counts()
+        self.writebacks = self.entries_written = 0
+        super().forget_counts()
 
     def explain(self, uint32_t lpa):
         """Where the entry of an LPA is, and what it says, as far as DRAM knows it."""
         cdef uint32_t ppa = NONE, page = self.page_of(lpa)
         cdef int64_t at = self.pending.find(lpa)
-        home = self.gtd.homes[page]
-        out = {"translation_page": page, "entry": lpa % self.per_page, "at": None if home == NONE else home}
+        page_ppa = self.gtd.page_ppas[page]
+        out = {"translation_page": page, "entry": lpa % self.per_page, "at": None if page_ppa == NONE else page_ppa}
         if self.cached(lpa, &ppa):
             where = "cached"
         elif at >= 0:
             where, ppa = "pending", self.pending.ppa[at]
         else:
-            where = "in flash" if home != NONE else "no page"
+            where = "in flash" if page_ppa != NONE else "no page"
         return {**out, "where": where, "ppa": None if ppa == NONE else ppa}
 
-    def directory(self):
-        """Each translation page that there is: {"page", "first_lpa", "ppa"}."""
-        return [{"page": page, "first_lpa": page * self.per_page, "ppa": self.gtd.homes[page]}
-                for page in range(self.gtd.n) if self.gtd.homes[page] != NONE]
-
     def check(self):
-        """Pending entries ascend, and name pages of this chip; no home is another page's."""
+        """Pending entries ascend, and name pages of this chip; no PPA is another page's."""
         problems = []
         cdef uint64_t i
         for i in range(1, self.pending.n):
             if self.pending.lpa[i] <= self.pending.lpa[i - 1]:
                 problems.append(f"pending entries: LPA {self.pending.lpa[i]} behind {self.pending.lpa[i - 1]}")
-        homes = self.translation_pages()
-        if len(set(homes)) != len(homes):
+        page_ppas = self.translation_pages()
+        if len(set(page_ppas)) != len(page_ppas):
             problems.append("GTD: two translation pages at one PPA")
         return problems

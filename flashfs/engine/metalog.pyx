@@ -134,8 +134,7 @@ cdef class MetaLog:
             if done:
                 self.ssd.pool.advance(block, 1)
                 return block * self.ssd.nand.pages_per_block + page
-            self.ssd.pool.next_page[block] = self.ssd.nand.pages_per_block
-            self.ssd.pool.doom(block)
+            self.ssd.pool.retire(block)
 
     cdef int take_up(self, uint32_t block) except -1:
         """A block that was just opened is the log's."""

@@ -34,7 +34,7 @@ cdef class Mover:
     cdef int kind_in(self, uint32_t block) noexcept nogil
     cdef bint is_late(self, uint32_t block, uint32_t i, int cause) except -1 nogil
     cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order) except -1 nogil
-    cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil
+    cdef bint poison(self, uint32_t block, uint32_t i, int cause) except -1 nogil
     cdef int sort_keys(self, uint32_t n) noexcept nogil
     cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil
     cdef uint32_t copy_run(self, uint32_t first, Extent* ext, uint32_t before, uint32_t behind, int stream, int cause,

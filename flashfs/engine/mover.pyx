@@ -153,7 +153,7 @@ cdef class Mover:
         for i in range(live):
             if self.is_late(block, i, cause):
                 continue
-            if self.is_readable(block, i, order) or self.entomb(block, i, cause):
+            if self.is_readable(block, i, order) or self.poison(block, i, cause):
                 if order == 0:
                     oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
                     order = oob.order
@@ -203,7 +203,7 @@ cdef class Mover:
             return True
         return oob.lpa < self.ssd.lpas and self.ssd.mapping.locate(oob.lpa) == ppa
 
-    cdef bint entomb(self, uint32_t block, uint32_t i, int cause) except -1 nogil:
+    cdef bint poison(self, uint32_t block, uint32_t i, int cause) except -1 nogil:
         """Live page ``i`` cannot be read. What moves in its place holds nothing but says whose it was: that LPA gives
         EIO from then on, not an older version, and the block can be used again. False if it was nobody's."""
         cdef uint8_t status = 0

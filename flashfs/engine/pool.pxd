@@ -139,5 +139,5 @@ cdef class BlockPool:
     cdef bint is_pending(self, uint32_t block) noexcept nogil
     cdef int release_pending(self) except -1 nogil
     cdef int set_bad(self, uint32_t block) except -1 nogil
-    cdef int doom(self, uint32_t block) noexcept nogil
+    cdef int retire(self, uint32_t block) noexcept nogil
     cdef int rebuild_free(self) noexcept nogil

@@ -250,8 +250,10 @@ cdef class BlockPool:
             self.pending_n -= i
         return 0
 
-    cdef int doom(self, uint32_t block) noexcept nogil:
-        """A program failed in it: to be evacuated and retired at the next quiet moment."""
+    cdef int retire(self, uint32_t block) noexcept nogil:
+        """A program failed in it: the rest of it is given up, and at the next quiet moment it is emptied and called
+        bad."""
+        self.next_page[block] = self.pages_per_block
         if not self.retiring[block]:
             self.retiring[block] = 1
             self.retiring_n += 1

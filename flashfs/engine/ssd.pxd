@@ -59,7 +59,7 @@ cdef class Ssd(Engine):
     cdef int require_agreement(self) except -1
     cdef int chores(self) except -1 nogil
     cdef int leave_clean(self) except -1 nogil
-    cdef int retire_doomed(self) except -1 nogil
+    cdef int empty_retiring(self) except -1 nogil
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
                         const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil
     cdef bint is_mapped(self, uint32_t lpa) except -1 nogil

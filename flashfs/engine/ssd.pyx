@@ -454,9 +454,8 @@ cdef class Ssd(Engine):
 
     cdef int program_failed(self, uint32_t block) except -1 nogil:
         """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
-        self.pool.next_page[block] = self.pages_per_block
+        self.pool.retire(block)
         self.placement.failed(block)
-        self.pool.doom(block)
         return 0
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
@@ -524,8 +523,7 @@ cdef class Ssd(Engine):
         for _ in range(n):
             self.nand.program(block, self.pool.next_page[block], 1, NULL, self.oobs, CAUSE_PAD, self.now_ns, &ok)
             if not ok:
-                self.pool.next_page[block] = self.pages_per_block
-                self.pool.doom(block)
+                self.pool.retire(block)
                 break
             self.pool.advance(block, 1)
         if self.pool.next_page[block] == self.pages_per_block and block != self.meta.block:
@@ -564,7 +562,7 @@ cdef class Ssd(Engine):
         if self.mount_due:
             self.leave_clean()
         if self.pool.retiring_n:
-            self.retire_doomed()
+            self.empty_retiring()
         self.wear.level()
         self.map_ns = self.now_ns
         self.mapping.tend()
@@ -593,7 +591,7 @@ cdef class Ssd(Engine):
         self.mount_due = False  # only now: if the mark could not be made, whoever comes next must try again
         return 0
 
-    cdef int retire_doomed(self) except -1 nogil:
+    cdef int empty_retiring(self) except -1 nogil:
         """Move what is live out of blocks in which a program failed; the next sync marks them bad."""
         cdef uint32_t block
         for block in range(self.pool.blocks):
@@ -656,11 +654,6 @@ cdef class Ssd(Engine):
             self.fail(f"no checkpoint was written, because the device does not agree with itself: {why}")
             raise DeviceFailedError(self.failed)
         return 0
-
-    def saved_bytes(self):
-        """Size of a checkpoint's sections."""
-        parts = {**self.mapping.save(), **self.validity.save(), **self.placement.save(), "pool": self.pool.save()}
-        return sum(memoryview(section).nbytes for section in parts.values())
 
     def unchanged_since_clean(self):
         """Whether the device still stands on the clean checkpoint it was mounted from."""

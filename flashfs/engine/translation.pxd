@@ -11,8 +11,8 @@ cdef struct Witness:                       # of an LPA
 
 
 cdef class Directory:
-    cdef uint32_t home_of(self, uint32_t id) noexcept nogil
-    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil
     cdef int lost(self, uint32_t ppa) except -1 nogil
 
 
@@ -25,6 +25,7 @@ cdef class TranslationPages(Owner):
     cdef uint8_t* oob
     cdef int ensure(self, uint32_t pages) except -1 nogil
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil
+    cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil
     cdef int supersede(self, uint32_t ppa) except -1 nogil
     cdef bint keeps(self, uint32_t ppa) noexcept nogil

@@ -2,12 +2,12 @@
 """Translation pages: parts of a mapping in flash, in blocks of their own that cleaning cares for like any others.
 
 What a page holds is its owner's business; here is what every owner needs. A page has an id, which its OOB says in
-place of an LPA, and one home at a time. The checkpoint says where the home of each id is, and a recovery starts from
+place of an LPA, and is at one place at a time. The checkpoint says where each id is, and a recovery starts from
 there: what was programmed since counts for nothing (the mapping is made again from the user pages that are newer), and
 what was superseded since still counts. So a page that the last checkpoint stands on lives until the next one is
 durable, and cleaning moves it meanwhile; one that is newer dies as soon as it is superseded.
 """
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -28,18 +28,18 @@ from nandimg._nand cimport PAGE_OK
 
 
 cdef class Directory:
-    """Where the home of each page is."""
+    """Where each page is."""
 
-    cdef uint32_t home_of(self, uint32_t id) noexcept nogil:
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
         """NONE if there is no such page."""
         return NONE
 
-    cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil:
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
         """Page ``id`` is at ``ppa``; a number that is no page's changes nothing."""
         return 0
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
-        """The page there cannot be read, and is about to be erased: if it is a home, what it held is made again."""
+        """The page there cannot be read, and is about to be erased: if it is the newest, it is made again."""
         return 0
 
 
@@ -100,8 +100,22 @@ cdef class TranslationPages(Owner):
         self.programs += 1
         return ppa
 
+    cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil:
+        """``n`` pages from ``id`` on, their data end to end; ``ppas`` gets where they are. If that fails midway, none
+        of them counts."""
+        cdef uint32_t done = 0, i
+        try:
+            while done < n:
+                ppas[done] = self.program(id + done, data + <uint64_t> done * self.ssd.nand.page_bytes)
+                done += 1
+        finally:
+            if done < n:
+                for i in range(done):
+                    self.supersede(ppas[i])
+        return 0
+
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil:
-        """The data of page ``id`` at its home; the map's clock goes on to where they are there. False if they cannot
+        """The data of page ``id`` at its PPA; the map's clock goes on to where they are there. False if they cannot
         be read, or are not that page's."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
@@ -118,7 +132,7 @@ cdef class TranslationPages(Owner):
         return False
 
     cdef int supersede(self, uint32_t ppa) except -1 nogil:
-        """That version is not the page's home any more."""
+        """That version is not the page's newest any more."""
         if self.fresh.erase(ppa):
             self.ssd.validity.dead(&ppa, 1)
             return 0
@@ -131,7 +145,7 @@ cdef class TranslationPages(Owner):
 
     cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil:
         """Whether a live version of page ``id`` may be at ``ppa``."""
-        return id < self.ids and (self.directory.home_of(id) == ppa or self.keeps(ppa))
+        return id < self.ids and (self.directory.ppa_of(id) == ppa or self.keeps(ppa))
 
     cdef int confirm(self, const uint32_t* ids, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         cdef uint32_t i
@@ -148,7 +162,7 @@ cdef class TranslationPages(Owner):
                 continue
             if self.fresh.erase(olds[i]):
                 self.fresh.insert(news[i])
-            self.directory.set_home(ids[i], news[i])
+            self.directory.set_ppa(ids[i], news[i])
         return 0
 
     cdef int page_lost(self, uint32_t ppa) except -1 nogil:

@@ -118,7 +118,7 @@ def test_a_failure_at_each_operation(ftl: str, preset: str) -> None:
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_a_cut_soon_after_a_failure(ftl: str) -> None:
-    """The block is doomed but not yet retired when the power goes."""
+    """The block is to be retired, and is not yet, when the power goes."""
     rnd = random.Random(f"soon {ftl}")
     for n in range(150):
         preset = presets_for(ftl, (("tiny-16", "tiny-24d")[n % 2], "tiny-32"))[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nandimg
 from flashfs.device import Device
@@ -98,6 +99,12 @@ class Rig:
 
     def ppa(self, lpa: int) -> int:
         return self.find(lambda spare: spare.kind == USER and spare.lpa == lpa)[-1]
+
+
+def sections_bytes(ssd: Any) -> int:
+    """What the sections of a checkpoint take that is written now."""
+    sections = {**ssd.mapping.save(), **ssd.validity.save(), **ssd.placement.save(), "pool": ssd.pool.save()}
+    return sum(memoryview(section).nbytes for section in sections.values())
 
 
 def table_entry(erases: int, synced: int, health: int) -> bytes:

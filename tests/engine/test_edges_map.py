@@ -21,10 +21,10 @@ from nandimg._chip import checksum, page_checksum
 from nandimg._menu import BitErrors, HostErrors
 
 PAGE = 512
-LEAVES = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=1, channels=1, oob_bytes=160, lpas=3900)
+GROUPS = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=1, channels=1, oob_bytes=160, lpas=3900)
 REGIONS = Geometry(page_bytes=PAGE, pages_per_block=64, blocks=1300, dies=1, channels=1, oob_bytes=64, lpas=70_000)
 ENTRIES = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=160, dies=1, channels=1, oob_bytes=64, lpas=2_000)
-SECOND = 65_536  #: the first LPA of the second region of leaves
+SECOND = 65_536  #: the first LPA of the second region of translation pages
 KIND_USER, TRANSLATION = 1, 2
 FLAG_LOST = 8  #: of a copy that stands for a page that could not be read
 
@@ -104,7 +104,7 @@ def places(device: Device) -> dict[int, int]:
 
 def in_flash(path: Path, **options: object) -> tuple[Device, dict[int, bytes]]:
     """A device with room for its whole table, of which the most is in flash too."""
-    nandimg.create(path, LEAVES)
+    nandimg.create(path, GROUPS)
     given = {"buffer": "0", "table_bytes": "44000", "wear_spread": "2", **options}
     device = Device.open(path, ftl="leaftl", options=given)
     return device, scattered(device, random.Random(2), part=0.98)
@@ -118,27 +118,27 @@ def rewrite(device: Device, model: dict[int, bytes], rnd: random.Random, below: 
 
 @pytest.mark.parametrize("damage", ["unreadable", "another's"])
 def test_a_translation_page_that_cannot_be_moved_is_written_again(tmp_path: Path, damage: str) -> None:
-    """Cleaning finds that it cannot be read, or says that it is another page: its leaf, which memory holds, is changed
-    from then on, nothing names the page that is gone, and the next flush ends in a checkpoint."""
+    """Cleaning finds that it cannot be read, or says that it is another page: its groups, which memory holds, are
+    changed from then on, nothing names the page that is gone, and the next flush ends in a checkpoint."""
     device, model = in_flash(tmp_path / "chip")
-    pages, rnd, gone = device.ssd.mapping.pages, random.Random(5), set[int]()
-    spoilt = set(pages.homes())
+    directory, rnd, gone = device.ssd.mapping.directory, random.Random(5), set[int]()
+    spoilt = set(directory.ppas())
     assert len(spoilt) > 4
-    read = {ppa: device.nand.read_page(*divmod(ppa, LEAVES.pages_per_block))[1:] for ppa in spoilt}
+    read = {ppa: device.nand.read_page(*divmod(ppa, GROUPS.pages_per_block))[1:] for ppa in spoilt}
     for ppa in spoilt:
         if damage == "unreadable":
             spoil(tmp_path / "chip", ppa)
         else:
             put(tmp_path / "chip", ppa, *read.get(ppa + 1, read[min(spoilt)]))
     for turn in range(2, 8_000):  # most groups stay as they are
-        homes, lost = set(pages.homes()), device.smart()["lost"]
+        homes, lost = set(directory.ppas()), device.smart()["lost"]
         before = device.stats()["checkpoints"]
         rewrite(device, model, rnd, 500, turn)
-        gone = (homes & spoilt) - set(pages.homes())
+        gone = (homes & spoilt) - set(directory.ppas())
         if device.smart()["lost"] > lost:
             device.flush()
             assert device.stats()["checkpoints"] > before
-            assert all(ppa % 16 in device.ssd.validity.live_in(ppa // 16) for ppa in pages.homes())
+            assert all(ppa % 16 in device.ssd.validity.live_in(ppa // 16) for ppa in directory.ppas())
             assert damage == "another's" or device.problems() == []
             if gone:
                 break
@@ -200,7 +200,7 @@ def test_a_translation_page_that_could_not_be_moved_is_forgotten(tmp_path: Path)
 
 
 def test_only_the_second_region_was_ever_written(tmp_path: Path) -> None:
-    """The first has no leaves, and that is nothing to stumble over: neither when pages of the second are loaded or
+    """The first has no pages, and that is nothing to stumble over: neither when pages of the second are loaded or
     moved, nor when a mount takes them from a checkpoint."""
     path = tmp_path / "chip"
     nandimg.create(path, REGIONS, backend="meta")
@@ -215,9 +215,9 @@ def test_only_the_second_region_was_ever_written(tmp_path: Path) -> None:
     found = figures(device)
     assert found["loads"] > 20
     assert found["rebuilds"] == 0
-    leaves = device.ssd.mapping.pages.leaves()
-    assert leaves[0]["first_group"] == 256
-    assert all(leaf["bytes"] <= 3072 for leaf in leaves)
+    entries = device.ssd.mapping.directory.entries()
+    assert entries[0]["first_group"] == 256
+    assert all(page["bytes"] <= 3072 for page in entries)
     assert device.problems() == []
     for clean in (True, False):
         device.close(clean=clean)
@@ -232,54 +232,54 @@ def test_only_the_second_region_was_ever_written(tmp_path: Path) -> None:
 # --- translation pages that are read and written
 
 
-def test_a_page_that_is_damaged_where_its_leaf_says_nothing(tmp_path: Path) -> None:
-    """In the zeros behind its last group. It is tried twice, counted, and not believed: the leaf is made again."""
+def test_a_page_that_is_damaged_where_it_says_nothing(tmp_path: Path) -> None:
+    """In the zeros behind its last group. It is tried twice, counted, and not believed: the page is made again."""
     device, model = in_flash(tmp_path / "chip", table_bytes="24000")
-    pages = device.ssd.mapping.pages
-    leaf = next(one for one in pages.leaves() if one["state"] == "in flash")
-    spoil(tmp_path / "chip", leaf["ppas"][-1], PAGE - 1)
-    before, reads = figures(device), pages.store.reads
-    lpa = next(lpa for lpa in model if lpa // 256 == leaf["first_group"])
+    mapping = device.ssd.mapping
+    page = next(one for one in mapping.directory.entries() if one["state"] == "in flash")
+    spoil(tmp_path / "chip", page["ppas"][-1], PAGE - 1)
+    before, reads = figures(device), mapping.store.reads
+    lpa = next(lpa for lpa in model if lpa // 256 == page["first_group"])
     assert device.read(lpa * PAGE, PAGE) == model[lpa]
     after = figures(device)
     assert after["loads"] == before["loads"] + 1
-    assert pages.store.reads == reads + len(leaf["ppas"]) + 1
-    assert pages.store.unreadable == after["rebuilds"] == 1
+    assert mapping.store.reads == reads + len(page["ppas"]) + 1
+    assert mapping.store.unreadable == after["rebuilds"] == 1
     device.close(clean=False)
 
 
-def test_a_leaf_is_made_again_of_the_newest_pages(tmp_path: Path) -> None:
+def test_a_translation_page_is_made_again_of_the_newest_pages(tmp_path: Path) -> None:
     """Of two that say they are one LPA's, even if not one sequence number lies between them."""
     path = tmp_path / "chip"
     device, model = in_flash(path, table_bytes="24000")
     where, nand = places(device), device.nand
     seqs = {inspect.Spare.of(nand.read_spare_area(*divmod(ppa, 16))[1]).seq: lpa for lpa, ppa in where.items()}
-    leaf = next(one for one in device.ssd.mapping.pages.leaves() if one["state"] == "in flash")
-    groups = range(leaf["first_group"], leaf["first_group"] + leaf["groups"])
+    page = next(one for one in device.ssd.mapping.directory.entries() if one["state"] == "in flash")
+    groups = range(page["first_group"], page["first_group"] + page["groups"])
     older, newer = next((lpa, seqs[seq + 1]) for seq, lpa in sorted(seqs.items())
                         if lpa // 256 in groups and seq + 1 in seqs and where[seqs[seq + 1]] > where[lpa])  # fmt: skip
     raw = bytearray(nand.read_spare_area(*divmod(where[newer], 16))[1])
     raw[8:12] = older.to_bytes(4, "little")
     put(path, where[newer], None, bytes(raw))
-    spoil(path, leaf["ppas"][0])
+    spoil(path, page["ppas"][0])
     assert device.read(older * PAGE, PAGE) == model[newer]
     assert figures(device)["rebuilds"] == 1
     device.close(clean=False)
 
 
-def test_a_leaf_that_leads_out_of_the_chip_is_not_believed(tmp_path: Path) -> None:
-    """A whole page, of which its last group says so: none of the leaf's groups is taken from it."""
-    nandimg.create(tmp_path / "chip", LEAVES)
+def test_a_translation_page_that_leads_out_of_the_chip_is_not_believed(tmp_path: Path) -> None:
+    """A whole page, of which its last group says so: none of its groups is taken from it."""
+    nandimg.create(tmp_path / "chip", GROUPS)
     device = Device.open(tmp_path / "chip", ftl="leaftl", options={"buffer": "0", "table_bytes": "12000"})
     model = scattered(device, random.Random(2), part=0.5)
-    where, pages = places(device), device.ssd.mapping.pages
-    leaf = next(one for one in pages.leaves() if one["state"] == "in flash" and one["groups"] > 1)
-    last = leaf["first_group"] + leaf["groups"] - 1
-    raw = bytearray().join(device.nand.read_page(*divmod(ppa, 16))[1] for ppa in leaf["ppas"])
+    where, directory = places(device), device.ssd.mapping.directory
+    page = next(one for one in directory.entries() if one["state"] == "in flash" and one["groups"] > 1)
+    last = page["first_group"] + page["groups"] - 1
+    raw = bytearray().join(device.nand.read_page(*divmod(ppa, 16))[1] for ppa in page["ppas"])
     lpa = next(lpa for lpa in model if lpa // 256 == last and raw.count(where[lpa].to_bytes(4, "little")) == 1)
     at = raw.index(where[lpa].to_bytes(4, "little")) + 3
     raw[at] = 0x7F
-    put(tmp_path / "chip", leaf["ppas"][at // PAGE], bytes(raw[at // PAGE * PAGE :][:PAGE]))
+    put(tmp_path / "chip", page["ppas"][at // PAGE], bytes(raw[at // PAGE * PAGE :][:PAGE]))
     assert device.read(lpa * PAGE, PAGE) == model[lpa]
     assert figures(device)["rebuilds"] == 1
     assert device.problems() == []
@@ -293,7 +293,7 @@ def programs(device: Device) -> int:
 
 def test_translation_pages_count_for_the_next_checkpoint() -> None:
     """As any page that is programmed does."""
-    with Device.memory(LEAVES, "leaftl", {"buffer": "0", "table_bytes": "12000"}) as device:
+    with Device.memory(GROUPS, "leaftl", {"buffer": "0", "table_bytes": "12000"}) as device:
         model, rnd = scattered(device, random.Random(2)), random.Random(3)
         device.checkpoint()
         done, there = programs(device), device.stats()["checkpoints"]
@@ -304,14 +304,14 @@ def test_translation_pages_count_for_the_next_checkpoint() -> None:
         assert device.ssd.since_checkpoint == programs(device) - done
 
 
-def test_leaves_that_come_and_go_take_no_room_for_ever() -> None:
-    """What the directory of leaves takes of the budget is what it has now: groups have nearly all the rest."""
-    with Device.memory(LEAVES, "leaftl", {"buffer": "0", "table_bytes": "20000"}) as device:
+def test_translation_pages_that_come_and_go_take_no_room_for_ever() -> None:
+    """What the directory takes of the budget is what it has now: groups have nearly all the rest."""
+    with Device.memory(GROUPS, "leaftl", {"buffer": "0", "table_bytes": "20000"}) as device:
         model, rnd = scattered(device, random.Random(2), part=0.9), random.Random(3)
         for turn in range(2, 3_000):
-            rewrite(device, model, rnd, LEAVES.lpas, turn)
+            rewrite(device, model, rnd, GROUPS.lpas, turn)
         device.checkpoint()
-        for lpa in range(0, LEAVES.lpas, 100):
+        for lpa in range(0, GROUPS.lpas, 100):
             device.read(lpa * PAGE, PAGE)
         pages = device.ssd.mapping.pages
         assert figures(device)["translation_programs"] > 3_000
@@ -326,7 +326,7 @@ def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Pat
             return fronts[0]
 
         fronts: list[HostErrors] = []
-        nandimg.create(tmp_path / name, LEAVES)
+        nandimg.create(tmp_path / name, GROUPS)
         options = {"buffer": "0", "table_bytes": "12000"}
         device = Device.open(tmp_path / name, ftl="leaftl", options=options, front=front)
         model, rnd = scattered(device, random.Random(2)), random.Random(3)
@@ -339,7 +339,7 @@ def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Pat
     tried, _, counted = run("tried", ())
     tried.close(clean=False)
     device, model, _ = run("chip", (counted.operations + 3,))
-    store = device.ssd.mapping.pages.store
+    store = device.ssd.mapping.store
     kept = set(store.kept_ppas())
     assert len(kept) > 10
     with pytest.raises(OSError, match="error"):
@@ -348,13 +348,13 @@ def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Pat
     assert device.problems() == []
     device.checkpoint()
     assert store.kept_ppas() == []
-    assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.pages.homes())
+    assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.directory.ppas())
     assert device.problems() == []
     same(device, model)
     device.close()
 
 
-def test_many_leaves_are_written_at_once_on_a_full_chip() -> None:
+def test_many_translation_pages_are_written_at_once_on_a_full_chip() -> None:
     """There is cleaning before they need a block: none is taken from what the next checkpoint needs."""
     geometry = Geometry(page_bytes=PAGE, pages_per_block=4, blocks=1_200, dies=1, channels=1, oob_bytes=64, lpas=3900)
     with Device.memory(geometry, "leaftl", {"buffer": "0", "table_bytes": "60000"}) as device:
@@ -372,7 +372,7 @@ def test_many_leaves_are_written_at_once_on_a_full_chip() -> None:
 
 
 def test_a_trim_of_holes_is_not_worth_a_record() -> None:
-    with Device.memory(LEAVES, "leaftl", {"buffer": "0"}) as device:
+    with Device.memory(GROUPS, "leaftl", {"buffer": "0"}) as device:
         device.write(0, b"x" * PAGE)
         device.trim(300 * PAGE, 40 * PAGE)
         device.flush()
@@ -383,9 +383,9 @@ def test_a_trim_of_holes_is_not_worth_a_record() -> None:
 
 
 def test_the_table_is_compacted_every_so_many_pages() -> None:
-    with Device.memory(LEAVES, "leaftl", {"buffer": "0", "compact_every": "100"}) as device:
+    with Device.memory(GROUPS, "leaftl", {"buffer": "0", "compact_every": "100"}) as device:
         scattered(device, random.Random(2), part=0.3)
-        assert figures(device)["compactions"] == int(0.3 * LEAVES.lpas) // 100
+        assert figures(device)["compactions"] == int(0.3 * GROUPS.lpas) // 100
 
 
 # --- pages that are not what they say
@@ -408,10 +408,10 @@ def failing_once(chip: nandimg.Chip) -> nandimg.Nand:
 
 def in_order(path: Path, ftl: str, front: Front | None = None, **options: object) -> tuple[Device, dict[int, bytes]]:
     """Runs with holes; what is rewritten later leaves the first LPAs to wear levelling alone."""
-    nandimg.create(path, LEAVES)
+    nandimg.create(path, GROUPS)
     device = Device.open(path, ftl=ftl, options={"buffer": "64", "wear_spread": "2", **options}, front=front)
     rnd = random.Random(6)
-    model = {lpa: content(lpa, 1) for lpa in range(LEAVES.lpas) if rnd.random() < 0.7}
+    model = {lpa: content(lpa, 1) for lpa in range(GROUPS.lpas) if rnd.random() < 0.7}
     for lpa, data in model.items():
         device.write(lpa * PAGE, data)
     device.checkpoint()

@@ -18,8 +18,8 @@ ROOM = Geometry(page_bytes=PAGE, pages_per_block=64, blocks=24, channels=1, dies
 
 
 class Doomed(Rig):
-    """A device of the page map, of which any program can be made to fail: that dooms its block, and what lives there is
-    moved before the next request."""
+    """A device of the page map, of which any program can be made to fail: that retires its block, and what lives there
+    is moved before the next request."""
 
     def __init__(self, path: Path, failing: int, **options: str) -> None:
         self.fronts: list[FaultyNand] = []

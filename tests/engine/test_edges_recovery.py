@@ -13,7 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rig import CHECKPOINT, LAST, PAD, PAGE, TRANSLATION, TRIM, USER, Rig, forge, table_entry, without_a_block
+from rig import (
+    CHECKPOINT,
+    LAST,
+    PAD,
+    PAGE,
+    TRANSLATION,
+    TRIM,
+    USER,
+    Rig,
+    forge,
+    sections_bytes,
+    table_entry,
+    without_a_block,
+)  # fmt: skip
 
 import nandimg
 from flashfs.device import Device
@@ -148,7 +161,7 @@ def test_the_log_may_grow_by_so_much_before_a_checkpoint_is_due(blocks: int) -> 
         device.write(0, b"x" * (500 * PAGE))
         device.checkpoint()
         meta, per_block = device.ssd.meta, geometry.pages_per_block
-        assert (meta.checkpoint_pages, meta.log_blocks_most) == plan_of(device.ssd.saved_bytes(), geometry)
+        assert (meta.checkpoint_pages, meta.log_blocks_most) == plan_of(sections_bytes(device.ssd), geometry)
         assert len(meta.blocks) == meta.checkpoint_blocks == 1
         room = per_block - 1 - meta.descriptor_ppa % per_block + meta.log_blocks_most * per_block
         before, trims = meta.checkpoints_n, 0
@@ -476,7 +489,7 @@ def test_a_translation_page_in_a_block_that_is_gone(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "chip", "leaftl", MANY, options=TABLE)
     written(rig)
     rig.device.checkpoint()
-    homes = rig.device.ssd.mapping.pages.homes()
+    homes = rig.device.ssd.mapping.directory.ppas()
     rig.kill()
     rig.call_bad(homes[0] // 16)
     assert any("does not fit the pages" in alarm for alarm in rig.open())
@@ -494,7 +507,7 @@ def test_no_translation_page_is_taken_for_the_page_of_an_lpa(tmp_path: Path) -> 
     for lpa in lpas:
         rig.write(lpa, mark=bytes([1 + lpa % 250]))
     rig.device.checkpoint()
-    ids = {leaf["first_group"] * 6 for leaf in rig.device.ssd.mapping.pages.leaves() if leaf["ppas"]}
+    ids = {page["first_group"] * 6 for page in rig.device.ssd.mapping.directory.entries() if page["ppas"]}
     rig.kill()
     assert ids & set(lpas)
     lost = without_a_block(rig, lpas[90])
@@ -532,7 +545,7 @@ def test_a_checkpoint_that_could_not_be_written_leaves_alive_what_the_last_one_s
     for lpa in range(0, 900, 90):
         rig.write(lpa, mark=b"n")
     mapping = rig.device.ssd.mapping
-    kept = set(mapping.translation_pages()) - set(mapping.pages.homes())
+    kept = set(mapping.translation_pages()) - set(mapping.directory.ppas())
     assert kept
     assert rig.device.problems() == []
     fd = rig.device._image.chip.fileno()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rig import sections_bytes
 
 from flashfs import ftl as registry
 from flashfs.device import Device, saved_bytes
@@ -153,4 +154,4 @@ def test_a_checkpoint_is_the_sum_of_what_parts_ask_for() -> None:
     assert PageBitmap.section_bytes(GEOMETRY) == {"pvb": 64 * 8}
     assert saved_bytes(scheme, GEOMETRY) == 4 * 600 + 64 * 8 + 64 * 10
     device = Device.memory(GEOMETRY)
-    assert device.ssd.saved_bytes() == saved_bytes(scheme, GEOMETRY)
+    assert sections_bytes(device.ssd) == saved_bytes(scheme, GEOMETRY)

@@ -411,7 +411,7 @@ class Crash:
         for pages in self.found.values():
             pages.sort(key=cmp_to_key(newer))
         self.base_pages = {image.key(page): page for page in image._live(self.base, self.void)}
-        known = leaf_homes(image, self.base.sections) if self.base else {}
+        known = translation_ppas(image, self.base.sections) if self.base else {}
         self.found = {key: pages for key, pages in self.found.items() if key < image.lpas or key - image.lpas in known}
 
     def _pool(self, block: int) -> tuple[int, int]:
@@ -569,14 +569,14 @@ def slim_ppa(image: Image, checkpoint: Checkpoint, lpa: int) -> int | None:
     return None
 
 
-def leaf_homes(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
+def translation_ppas(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
     """The PPA of each translation page, by its number, from the section `gmd`."""
     span = -(-2770 // image.page_bytes)
     rows = struct.iter_unpack(f"<{2 + span}I", sections.get("gmd", b""))
     return {first * span + k: ppa for first, _, *ppas in rows for k, ppa in enumerate(ppas) if ppa != NONE}
 
 
-def leaf_groups(image: Image, sections: dict[str, bytes]) -> list[bytes]:
+def groups_of_leaftl(image: Image, sections: dict[str, bytes]) -> list[bytes]:
     """The block of each group of 256 LPAs, from the section `groups` and the translation pages of `gmd`."""
     blocks: list[bytes | None] = []
     section, at = sections["groups"], 0

@@ -208,7 +208,7 @@ def test_clean_sections(image: Path, spec: reader.Image) -> None:
             assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
             return
         if spec.header["ftl"] == "leaftl":
-            groups = reader.leaf_groups(spec, checkpoint.sections)
+            groups = reader.groups_of_leaftl(spec, checkpoint.sections)
             assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in range(spec.lpas) if lpa in current} == current
             assert [lpa for lpa in range(spec.lpas) if reader.leaf_guess(groups, lpa)] == sorted(current)
             return
@@ -254,7 +254,7 @@ def test_other_options(tmp_path: Path, ftl: str) -> None:
     if ftl == "pagemap":
         assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
     elif ftl == "leaftl":
-        groups = reader.leaf_groups(spec, checkpoint.sections)
+        groups = reader.groups_of_leaftl(spec, checkpoint.sections)
         assert any(not said[1] for lpa in current if (said := reader.leaf_guess(groups, lpa)))
         assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in current} == current
     else:

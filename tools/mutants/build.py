@@ -32,6 +32,8 @@ MODULES = tuple(
         "flashfs/ftl/slimftl/mapping", "flashfs/ftl/leaftl/mapping", "nandimg/_chip", "flashfs/engine/records",
         "flashfs/engine/demand", "flashfs/engine/pending", "flashfs/engine/battery", "flashfs/ftl/dftl/cmt",
         "flashfs/ftl/dftl/mapping",
+        "flashfs/engine/paged", "flashfs/engine/agreement", "flashfs/ftl/leaftl/gmd", "flashfs/ftl/leaftl/places",
+        "flashfs/ftl/leaftl/recovery", "flashfs/ftl/leaftl/blocks", "flashfs/ftl/slimftl/placement",
     )
 )  # fmt: skip
 COPIED = ("flashfs", "nandimg", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",

@@ -19,8 +19,8 @@ COUNTS = (
 #: what has to be right for a promise about power loss to hold: functions of each module, or all of them
 DURABLE: dict[str, str] = {
     "flashfs/engine/ssd.pyx": """sync_image refuse write write_buffered trim flush drain drain_in_order append
-        program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean retire_doomed
-        checkpoint resume restore sync_now""",
+        program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean
+        empty_retiring checkpoint resume restore sync_now""",
     "flashfs/engine/mover.pyx": ALL,
     "flashfs/engine/buffer.pyx": "find add settle drop clear sort gather gathered survivors _sum",
     "flashfs/engine/metalog.pyx": ALL,
@@ -33,12 +33,16 @@ DURABLE: dict[str, str] = {
     "flashfs/ftl/dftl/mapping.pyx": ALL,
     "flashfs/engine/recovery.pyx": ALL,
     "flashfs/engine/translation.pyx": ALL,
-    "flashfs/ftl/leaftl/table_pages.pyx": """replace need changes settled load parse plausible rebuild take_witnesses
-        load_all evict write_back write_one gather program home_of set_home holds lost saved_leaves take_leaves""",
+    "flashfs/engine/paged.pyx": ALL,
+    "flashfs/engine/agreement.pyx": ALL,
+    "flashfs/ftl/leaftl/gmd.pyx": "replace ppa_of set_ppa id_at saved parsed",
+    "flashfs/ftl/leaftl/table_pages.pyx": """need changes settled load parse plausible remade load_all evict write_next
+        write_one first_changed written gather take is_sound""",
     "flashfs/ftl/slimftl/mapping.pyx": """set_entry owner_of let_go bind moved confirm unbind stamp recovered
-        blocks_with_pages recovery_conflicts recovery_reopens recovery_ends point_vbt reset load attach""",
-    "flashfs/ftl/leaftl/mapping.pyx": """owner_of claimed bind insert_unsorted moved confirm unbind stamp recovered
-        relearn recovery_ends reset save load misfit""",
+        blocks_with_pages recovery_conflicts recovery_reopens recovery_ends point_vbt reset load""",
+    "flashfs/ftl/leaftl/mapping.pyx": "bind insert_unsorted moved confirm unbind stamp lpas_of page_gone tend",
+    "flashfs/ftl/leaftl/places.pyx": "owner_of claimed places settle only_live listed read_list",
+    "flashfs/ftl/leaftl/recovery.pyx": "recovered relearn recovery_ends reset save load misfit",
     "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced vouch find_next judge_spare
         write_data program take_page take_again erase erases_after sync retire nvram_store nvram_pair nvram_load
         boot_write boot_read block_table_problem spare_is_blank entry_check""",

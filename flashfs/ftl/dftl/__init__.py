@@ -53,7 +53,7 @@ def _describe_translation(number: int, raw: bytes) -> dict[str, Any]:
 
 def _gtd(device: Any) -> list[dict[str, Any]]:
     """The directory of translation pages: each that there is, and where."""
-    return list(device.ssd.mapping.directory())
+    return list(device.ssd.mapping.directory.entries())
 
 
 def _cmt(device: Any) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def _map(device: Any) -> dict[str, Any]:
         "entries_a_page": mapping.per_page,
         "mapped": mapped,
         "fill": round(mapped / device.ssd.lpas, 6),
-        "translation_pages": len(mapping.directory()),
+        "translation_pages": len(mapping.directory.entries()),
         "cached": mapping.cmt.used,
         "dirty": mapping.cmt.dirty_n,
         "pending": mapping.pending.n,

@@ -10,7 +10,9 @@ from flashfs.engine.defaults import Greedy, PageBitmap
 from flashfs.errors import UsageError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import streams_for
-from flashfs.ftl.leaftl.mapping import LearnedMap, oob_bytes, saved_bytes
+from flashfs.ftl.leaftl.mapping import LearnedMap
+from flashfs.ftl.leaftl.places import oob_bytes
+from flashfs.ftl.leaftl.recovery import saved_bytes
 from flashfs.ftl.leaftl.table_pages import MAGIC
 
 NO_PAGE = 2**32 - 1  #: in a page's list: a neighbour of another run, or none
@@ -33,11 +35,11 @@ def _describe_oob(raw: bytes) -> dict[str, Any]:
 
 
 def _describe_translation(number: int, raw: bytes) -> dict[str, Any]:
-    """The groups of a leaf, and how many bytes each takes. A leaf's further pages, on chips of small ones, go on where
-    the one in front ends."""
+    """The groups of a translation page, and how many bytes each takes. On chips of small pages one takes a few pages of
+    flash, which go on where the one in front ends."""
     magic, first, groups, size = struct.unpack_from("<4sIHxxI", raw)
     if magic != MAGIC:
-        return {"leaf": "goes on from the page in front"}
+        return {"groups": "goes on from the page in front"}
     sizes, at = [], 16
     for _ in range(groups):
         if at + 2 > len(raw):
@@ -45,12 +47,12 @@ def _describe_translation(number: int, raw: bytes) -> dict[str, Any]:
         (n,) = struct.unpack_from("<H", raw, at)
         sizes.append(n)
         at += 2 + n
-    return {"leaf": f"groups {first} to {first + groups - 1}", "bytes": size, "group_bytes": sizes}
+    return {"groups": f"{first} to {first + groups - 1}", "bytes": size, "group_bytes": sizes}
 
 
 def _gmd(device: Any) -> list[dict[str, Any]]:
-    """The directory of translation pages: each leaf, and where it is."""
-    return list(device.ssd.mapping.pages.leaves())
+    """The directory of translation pages: each, and where it is."""
+    return list(device.ssd.mapping.directory.entries())
 
 
 def _map(device: Any) -> dict[str, Any]:
@@ -137,11 +139,11 @@ def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
 _EVENTS = {
     "groups compacted": lambda ssd: ssd.mapping.compactions,
     "look-ups that a segment misled": lambda ssd: ssd.mapping.mispredictions,
-    "leaves written": lambda ssd: ssd.mapping.pages.store.programs,
-    "leaves split": lambda ssd: ssd.mapping.pages.splits,
-    "leaves merged": lambda ssd: ssd.mapping.pages.merges,
-    "leaves loaded": lambda ssd: ssd.mapping.pages.loads,
-    "leaves evicted": lambda ssd: ssd.mapping.pages.evictions,
+    "translation pages written": lambda ssd: ssd.mapping.store.programs,
+    "translation pages split": lambda ssd: ssd.mapping.directory.splits,
+    "translation pages merged": lambda ssd: ssd.mapping.directory.merges,
+    "translation pages loaded": lambda ssd: ssd.mapping.pages.loads,
+    "translation pages evicted": lambda ssd: ssd.mapping.pages.evictions,
 }
 
 SCHEME = Scheme(
@@ -172,7 +174,7 @@ SCHEME = Scheme(
     numbered={"segments": ("GROUP", _group)},
     charts=_charts,
     events=_EVENTS,
-    damage_events={"a translation page was made again": lambda ssd: ssd.mapping.pages.rebuilds},
+    damage_events={"a translation page was made again": lambda ssd: ssd.mapping.rebuilds},
     tight={"table_bytes": (1, 1_500, 6_000, 15_000)},
     varied={"table_bytes": (0, 4_000, 20_000)},
     year=2023,

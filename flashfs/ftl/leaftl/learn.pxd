@@ -29,8 +29,6 @@ cdef uint16_t half_floor(double value) noexcept nogil
 cdef double half_value(uint16_t half) noexcept nogil
 cdef uint32_t learn(const uint32_t* lpas, const uint32_t* ppas, uint32_t n, const Rules* rules,
                     Piece* out) noexcept nogil
-cdef Rules make_rules(gamma, group, pages_per_block, objective)
-cdef int check_run(const uint32_t[::1] lpas, const uint32_t[::1] ppas) except -1
 
 
 cdef inline uint64_t scaled(uint16_t half) noexcept nogil:

@@ -1,16 +1,9 @@
 # LeaFTL's log-structured mapping table, all groups of it; see segments.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from flashfs.ftl.leaftl.blocks cimport GroupBlocks
 from flashfs.ftl.leaftl.group cimport Bits, Scratch, Segment, View
 from flashfs.ftl.leaftl.learn cimport Piece, Rules
-from flashfs.ftl.leaftl.slabs cimport Slabs
-
-cdef extern from *:
-    """
-    #define FLASHFS_ABSENT 0xFFFFFFFFu
-    """
-    const uint32_t ABSENT "FLASHFS_ABSENT"     # in the directory: the group is in flash
-
 
 cdef class Pager:
     cdef uint8_t* used                     # a bit a group: looked at since the bit was cleared
@@ -19,22 +12,12 @@ cdef class Pager:
     cdef bint settled(self, uint32_t group) noexcept nogil
 
 
-cdef class SegmentTable:
-    cdef readonly uint32_t lpas
-    cdef readonly uint32_t groups
-    cdef readonly uint64_t segments        # in all groups, as the next four
-    cdef readonly uint64_t crb_bytes
-    cdef readonly uint64_t levels
-    cdef readonly uint64_t mapped_groups   # that have a block
+cdef class SegmentTable(GroupBlocks):
     cdef readonly uint64_t learned         # segments that were ever inserted
-    cdef readonly uint64_t crowded         # groups that were compacted because they had grown too large
     cdef Rules rules
-    cdef Slabs slabs
-    cdef uint32_t* directory               # handle of each group's block, 0 for none, or ABSENT
     cdef Pager pager                       # None: all groups are here for good
     cdef bint paged
     cdef uint8_t* used                     # the pager's
-    cdef Scratch* scratch
     cdef readonly uint32_t pair_most       # LPAs between the two of a pair; those farther apart stay single
     cdef Piece* pieces
     cdef uint32_t pieces_room
@@ -49,16 +32,6 @@ cdef class SegmentTable:
     cdef int unmap_run(self, const uint32_t* lpas, uint32_t n) except -1 nogil
     cdef int compact_group(self, uint32_t group) except -1 nogil
     cdef int compact_all(self) except -1 nogil
-    cdef uint32_t group_bytes(self, uint32_t group) noexcept nogil
-    cdef uint32_t save_group(self, uint32_t group, uint8_t* out) noexcept nogil
-    cdef const char* load_group(self, uint32_t group, const uint8_t* block, uint32_t n) except? NULL nogil
-    cdef int drop_group(self, uint32_t group) noexcept nogil
-    cdef uint64_t modelled_bytes(self) noexcept nogil
-    cdef uint8_t* block_of(self, uint32_t group) noexcept nogil
-    cdef int unpack(self, uint32_t group) noexcept nogil
-    cdef int pack(self, uint32_t group) except -1 nogil
-    cdef uint8_t* resized(self, uint32_t group, uint32_t bytes) except NULL nogil
-    cdef int tally(self, const uint8_t* block, int64_t sign) noexcept nogil
     cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
                            uint32_t n) except -1 nogil
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil
@@ -67,6 +40,3 @@ cdef class SegmentTable:
     cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
                       uint32_t kept, uint32_t bytes) except -1 nogil
     cdef void fetch(self, uint32_t group) noexcept nogil
-    cdef int spread(self) except -1 nogil
-    cdef uint32_t known(self, lpa) except? 0xFFFFFFFF
-    cdef uint32_t known_group(self, group) except? 0xFFFFFFFF

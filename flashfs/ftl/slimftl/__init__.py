@@ -10,7 +10,8 @@ import numpy as np
 from flashfs.engine import block_map
 from flashfs.engine.defaults import PageBitmap
 from flashfs.ftl import Option, Scheme, charts
-from flashfs.ftl.slimftl.mapping import OOB_BYTES, build, virtual_blocks_for
+from flashfs.ftl.slimftl.mapping import OOB_BYTES
+from flashfs.ftl.slimftl.placement import build, virtual_blocks_for
 
 SHARED_MOST = 255  #: pages of a virtual block that lie in others: more are not counted
 

@@ -5,32 +5,21 @@ Where LPA x lies is told by which of 63 hash functions chose its block (HID) and
 names a virtual block (VBA); the virtual block table says which physical block stands for it, so cleaning can move a
 block without touching its pages' HIDs. The hasher drops the low bits of an LPA, so neighbours share a block.
 
-What the thesis replaces: mapping (3.2), placement (3.2 to 3.4), cleaning (3.5). Recovery is ours: docs/ftl/slimftl.md.
+The thesis replaces placement (3.2 to 3.4) and cleaning (3.5) too: placement.pyx. Recovery is ours:
+docs/ftl/slimftl.md.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport FOREIGN, LIVE, Cleaning, Engine, Extent, Mapping, Placement
+from flashfs.engine.agreement cimport Agreement
+from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Mapping
 from flashfs.engine.pool cimport (
-    CAUSE_GC,
-    CAUSE_HOST,
-    CAUSE_MAP,
-    CAUSE_WEAR,
-    KIND_USER,
-    NONE,
-    STATE_BAD,
-    STATE_CLOSED,
-    STATE_OPEN,
-    STREAM_GC,
-    STREAM_HOST,
-    STREAM_WEAR,
-    Oob,
-    oob_unpack,
+    CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
 )
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
-from flashfs.errors import BindError, CorruptError, DeviceFullError
+from flashfs.errors import CorruptError
 
 cdef extern from "md5.h" nogil:
     void md5_of_u64(uint64_t message, uint64_t* out)
@@ -39,9 +28,7 @@ cdef extern from "md5.h" nogil:
     void shifted_mods(const uint64_t* digest, int most, uint32_t n, uint32_t* out)
 
 cdef enum:
-    HIDS = 63                # 1..63; 0 says that the LPA was never written
     HID_BITS = 6
-    NO_BLOCK = 0xFFFFFF      # in the 24 bits that a VBT entry has for a physical block
     SHARED_MOST = 255        # ... and in its other 8, how many pages were placed elsewhere for this VBA: sticks here
 
 cdef uint32_t NOWHERE = NONE - 1  # a mapped page whose virtual block has no block: beyond every chip
@@ -51,25 +38,6 @@ OOB_BYTES = 8  #: u32 VBA of the block, u8 HID, u8 1 if the HID names another VB
 
 cdef class SlimMapping(Mapping):
     """The primary table, bit-packed, and the virtual block table."""
-    cdef readonly uint32_t virtual_blocks, entry_bits, ppid_bits, shift
-    cdef readonly bint md5
-    cdef readonly uint64_t probes, probe_reads, shared_pages, table_bytes
-    cdef uint8_t* table
-    cdef uint32_t* vbt                     # PBA in the low 24 bits, shared count in the high 8
-    cdef uint64_t digest_key
-    cdef uint64_t[2] digest
-    cdef uint64_t candidates_key
-    cdef uint32_t[64] candidates           # [1..63]
-    cdef uint32_t place_vba                # what placement chose for the run being written
-    cdef int place_hid
-    cdef bint place_shared
-    cdef uint32_t move_vba                 # the virtual block being cleaned
-    cdef dict found                        # recovery: VBA -> blocks with pages of it
-    cdef uint32_t* found_in                # ... and of each block the VBA, or NONE
-    cdef set found_shared
-    cdef bint recovering, from_nothing     # ... without a checkpoint
-    cdef set half_erased                   # blocks with a live page that is gone: their erase had begun
-    cdef bint exact                        # no LPA was lost to damage: as many pages are live as LPAs are mapped
 
     def __cinit__(self, Engine ssd, uint32_t virtual_blocks, uint32_t shift, bint md5):
         self.ssd = ssd
@@ -154,7 +122,8 @@ cdef class SlimMapping(Mapping):
 
     # --- where is an LPA?
 
-    cdef uint32_t next_live(self, uint32_t home, uint32_t from_distance, uint32_t ppid) noexcept nogil:
+    cdef uint32_t next_live(self, uint32_t home, uint32_t from_distance,
+                            uint32_t ppid) except? 0xFFFFFFFE nogil:
         """The first live page ``ppid`` in the virtual blocks from ``home + from_distance`` on; NONE if there is none.
         A page that is not live is passed over without a read: it may well hold an older version of this LPA."""
         cdef uint32_t k, block, ppa
@@ -453,40 +422,29 @@ cdef class SlimMapping(Mapping):
 
     def verify(self, bint whole=True):
         """Each block that the VBT names is in use, as the pool has it; each LPA names a live page, and no two name one.
-        Where pages were shared, an LPA's place is known only by
-        reading OOBs, which then decide. An entry that names a dead page is not left alone: once its virtual block is
-        cleaned, it would name another LPA's page, and the next write would kill that."""
-        cdef uint32_t lpa, hid, home, ppa, block
-        cdef uint64_t mapped = 0, live = 0, shared = 0
-        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
-        cdef uint64_t* seen
+        Where pages were shared, an LPA's place is known only by reading OOBs, which then decide. An entry that names a
+        dead page is not left alone: once its virtual block is cleaned, it would name another LPA's page, and the next
+        write would kill that."""
+        cdef Agreement agreement = Agreement(self.ssd)
+        cdef uint32_t lpa, hid, home, block
+        cdef uint64_t shared = 0
         self.require_standing()
-        seen = <uint64_t*> calloc(pages // 64 + 1, 8)
-        if seen == NULL:
-            raise MemoryError
-        try:
-            for lpa in range(self.ssd.lpas):
-                hid = self.entry(lpa) >> self.ppid_bits
-                if hid == 0:
-                    continue
-                mapped += 1
-                home = self.vba_of(lpa, hid)
-                block = self.block_of(home)
-                if self.shared_from(home):
-                    shared += 1
-                    continue
-                if block == NONE:
-                    raise ValueError(f"LPA {lpa} is in VBA {home}, for which no block stands")
-                ppa = block * self.ssd.nand.pages_per_block + (self.entry(lpa) & ((1 << self.ppid_bits) - 1))
-                if seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
-                    raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
-                seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
-        finally:
-            free(seen)
-        for block in range(self.ssd.nand.blocks):
-            live += self.ssd.validity.count(block)
-        if live != mapped and not shared:
-            raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
+        for lpa in range(self.ssd.lpas):
+            hid = self.entry(lpa) >> self.ppid_bits
+            if hid == 0:
+                continue
+            home = self.vba_of(lpa, hid)
+            block = self.block_of(home)
+            if self.shared_from(home):
+                shared += 1
+                continue
+            if block == NONE:
+                raise ValueError(f"LPA {lpa} is in VBA {home}, for which no block stands")
+            agreement.require(lpa, block * self.ssd.nand.pages_per_block
+                              + (self.entry(lpa) & ((1 << self.ppid_bits) - 1)))
+        wrong = agreement.fault_of_all(0)
+        if wrong is not None and not shared:
+            raise ValueError(wrong)
 
     cdef uint64_t count_mapped(self) noexcept nogil:
         cdef uint32_t lpa
@@ -570,192 +528,6 @@ cdef class SlimMapping(Mapping):
             if (self.vbt[vba] & NO_BLOCK) == block:
                 return vba
         return NONE
-
-
-cdef class SlimPlacement(Placement):
-    """The hash dictates the virtual block; cleaning dictates its successor."""
-    cdef SlimMapping slim
-    cdef SlimCleaning cleaner
-    cdef uint32_t target                   # the block that takes the pages of the one being cleaned
-    cdef bint broken                       # a program in it failed
-
-    def __cinit__(self, SlimMapping slim, SlimCleaning cleaner):
-        self.ssd = slim.ssd
-        self.slim = slim
-        self.cleaner = cleaner
-        self.target = NONE
-
-    cdef uint32_t room(self, uint32_t vba) noexcept nogil:
-        """Pages that may still be programmed for this VBA; a VBA without a block has a block's worth."""
-        cdef uint32_t block = self.slim.block_of(vba)
-        if block == NONE:
-            return self.ssd.nand.pages_per_block
-        if self.ssd.pool.state[block] != STATE_OPEN:
-            return 0
-        return self.ssd.nand.pages_per_block - self.ssd.pool.next_page[block]
-
-    cdef uint32_t reclaimable(self, uint32_t vba) noexcept nogil:
-        """Pages that cleaning this VBA would make available."""
-        return self.ssd.nand.pages_per_block - self.ssd.validity.count(self.slim.block_of(vba))
-
-    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
-        cdef uint32_t vba, run
-        if stream != STREAM_HOST:
-            out.n = 0 if self.broken else n
-            out.block = self.target
-            out.page = self.ssd.pool.next_page[self.target]
-            return 0
-        vba = self.choose(lpas[0])
-        while (self.slim.block_of(vba) != NONE
-                and not self.ssd.pool.takes_more(self.slim.block_of(vba), CAUSE_HOST, self.ssd.now_ns)):
-            self.ssd.pool.close(self.slim.block_of(vba))
-            vba = self.choose(lpas[0])
-        self.slim.place_vba = vba
-        if self.slim.block_of(vba) == NONE:
-            self.slim.set_block(vba, <uint32_t> self.ssd.open_block(-1, STREAM_HOST, False, CAUSE_HOST))
-        run = 1
-        while run < n and lpas[run] >> self.slim.shift == lpas[0] >> self.slim.shift:
-            run += 1
-        out.block = self.slim.block_of(vba)
-        out.page = self.ssd.pool.next_page[out.block]
-        out.n = min(run, self.ssd.nand.pages_per_block - out.page)
-        if self.slim.place_shared or self.slim.shared_from(vba):
-            out.n = 1  # a run that names an LPA twice could not be told apart by liveness
-        return 0
-
-    cdef uint32_t choose(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """The VBA for the next version of ``lpa``, with room, and its HID in the mapping."""
-        cdef int hid, best = 0
-        cdef uint32_t vba, gain, most = 0
-        self.slim.place_shared = False
-        self.slim.find_candidates(lpa)
-        for hid in range(1, HIDS + 1):
-            if self.room(self.slim.candidates[hid]):
-                self.slim.place_hid = hid
-                return self.slim.candidates[hid]
-        for hid in range(1, HIDS + 1):
-            gain = self.reclaimable(self.slim.candidates[hid])
-            if gain > most:
-                most = gain
-                best = hid
-        if most:
-            vba = self.slim.candidates[best]
-            self.cleaner.clean_virtual(vba, CAUSE_GC, False)
-            self.slim.place_hid = best
-            return vba
-        return self.share(self.slim.candidates[1])
-
-    cdef uint32_t share(self, uint32_t home) except? 0xFFFFFFFE nogil:
-        """Every candidate is full of valid pages: the next virtual block that has room, or can get some (3.4)."""
-        cdef uint32_t k, vba
-        self.slim.place_hid = 1
-        self.slim.place_shared = True
-        for k in range(1, self.slim.virtual_blocks):
-            vba = (home + k) % self.slim.virtual_blocks
-            if self.room(vba) == 0 and self.reclaimable(vba):
-                self.cleaner.clean_virtual(vba, CAUSE_GC, False)
-            if self.room(vba):
-                return vba
-        with gil:
-            raise DeviceFullError("every virtual block is full of valid pages")
-
-    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
-        if self.ssd.pool.next_page[block] >= self.ssd.nand.pages_per_block:
-            self.ssd.pool.close(block)
-        return 0
-
-    cdef int failed(self, uint32_t block) except -1 nogil:
-        self.ssd.pool.close(block)
-        if block == self.target:
-            self.broken = True
-        return 0
-
-
-cdef class SlimCleaning(Cleaning):
-    """Clean one of the candidates: its valid pages move in order to a free block, which then stands for its VBA."""
-    cdef SlimMapping slim
-    cdef SlimPlacement place
-    cdef readonly uint64_t cleaned
-
-    def __cinit__(self, SlimMapping slim):
-        self.ssd = slim.ssd
-        self.slim = slim
-        self.open_blocks_rest = True
-
-    def attach(self, SlimPlacement place):
-        self.place = place
-
-    cdef int clean_virtual(self, uint32_t vba, int cause, bint worn) except -1 nogil:
-        cdef uint32_t old = self.slim.block_of(vba), fresh
-        cdef int stream = STREAM_WEAR if worn else STREAM_GC
-        cdef int done = 0
-        self.cleaned += 1
-        if self.ssd.validity.count(old) == 0:
-            self.ssd.relocate(old, stream, cause)
-            self.slim.set_block(vba, NO_BLOCK)
-            return 0
-        while not done:
-            fresh = <uint32_t> self.ssd.open_block(-1, stream, worn, cause)
-            self.place.target = fresh
-            self.place.broken = False
-            self.slim.move_vba = vba
-            try:
-                done = self.ssd.relocate(old, stream, cause)
-            finally:
-                self.slim.move_vba = NONE
-                self.place.target = NONE
-                if not done:
-                    self.ssd.pool.release(fresh, self.ssd.now_ns)  # nothing of it was ever bound
-        self.slim.set_block(vba, fresh)
-        return 0
-
-    cdef int clean(self) except -1 nogil:
-        """Nobody asks while there are virtual blocks to clean by need; kept whole for those who would."""
-        cdef uint32_t vba, best = NONE, gain, most = 0
-        for vba in range(self.slim.virtual_blocks):
-            if self.slim.block_of(vba) != NONE:
-                gain = self.place.reclaimable(vba)
-                if gain > most:
-                    most = gain
-                    best = vba
-        if best == NONE:
-            with gil:
-                raise DeviceFullError("no virtual block has a dead page")
-        return self.clean_virtual(best, CAUSE_GC, False)
-
-    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
-        cdef uint32_t vba = self.slim.vba_standing(block)
-        if vba == NONE:
-            if self.ssd.validity.count(block) == 0:
-                self.ssd.relocate(block, STREAM_GC, cause)
-            return 0                       # else: what lives there could not be found again elsewhere
-        return self.clean_virtual(vba, cause, cause == CAUSE_WEAR)
-
-
-def virtual_blocks_for(ssd):
-    """How many virtual blocks the chip can stand for: its good blocks less two checkpoints, the log, the blocks that
-    cleaning turns over, and one and one in 256 kept for blocks that go bad (and for fewer forced syncs)."""
-    good = sum(ssd.nand.block_health(block) == 0 for block in range(ssd.nand.blocks))
-    kept = 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve + good // 256 + (good >= 16)
-    count = good - kept
-    if count <= 0 or count * ssd.nand.pages_per_block <= ssd.lpas:
-        raise BindError(
-            f"slimftl: {ssd.lpas} logical pages need more than {-(-ssd.lpas // ssd.nand.pages_per_block)} virtual "
-            f"blocks; {good} good blocks leave {max(count, 0)}: a larger --op would do")
-    return count
-
-
-def build(ssd, options):
-    """(mapping, placement, cleaning) for ``options`` {shift, hash, virtual_blocks}."""
-    if ssd.nand.blocks >= NO_BLOCK:
-        raise BindError(f"slimftl: {ssd.nand.blocks} blocks; a VBT entry has room for {NO_BLOCK - 1}")
-    if options["virtual_blocks"] > ssd.nand.blocks:
-        raise BindError(f"slimftl: {options['virtual_blocks']} virtual blocks: the chip has {ssd.nand.blocks} blocks")
-    slim = SlimMapping(ssd, options["virtual_blocks"], options["shift"], options["hash"] == "md5")
-    cleaning = SlimCleaning(slim)
-    placement = SlimPlacement(slim, cleaning)
-    cleaning.attach(placement)
-    return slim, placement, cleaning
 
 
 def hash_vba(uint64_t key, int hid, uint32_t virtual_blocks, bint md5):

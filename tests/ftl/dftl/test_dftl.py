@@ -118,7 +118,7 @@ def test_two_misses_side_by_side_cost_one_after_the_other_only_where_they_must()
     for lpa in range(9, 9 + 32 * 8, 8):  # and the cache holds what need not be written back
         read(device, lpa)
     mapping, ssd = device.ssd.mapping, device.ssd
-    homes = {entry["page"]: entry["ppa"] for entry in mapping.directory()}
+    homes = {entry["page"]: entry["ppa"] for entry in mapping.directory.entries()}
     where = {lpa: mapping.explain(lpa) for lpa in range(0, SMALL.lpas, PER_PAGE)}
     die = lambda ppa: ppa // geometry.pages_per_block % geometry.dies  # noqa: E731
     located = block_map.locations(ssd)
@@ -162,7 +162,7 @@ def test_a_trim_of_whole_pages_costs_by_translation_page() -> None:
     found = figures(device)
     assert found["translation_reads"] - before["translation_reads"] <= pages
     assert found["translation_programs"] == before["translation_programs"]
-    assert device.ssd.mapping.directory() == []
+    assert device.ssd.mapping.directory.entries() == []
     assert device.ssd.mapping.cmt.used == 0
     assert read(device, 0, 8 * PER_PAGE)[0] == bytes(8 * PER_PAGE * PAGE)
     assert device.problems() == []
@@ -250,7 +250,7 @@ def test_a_translation_page_that_cannot_be_read_is_made_again() -> None:
     write(device, 0, 1_000)
     device.trim(5 * PAGE, PAGE)
     device.flush()
-    for entry in device.ssd.mapping.directory()[:3]:
+    for entry in device.ssd.mapping.directory.entries()[:3]:
         block, page = divmod(entry["ppa"], SMALL.pages_per_block)
         spoil(device.nand, block, page)
     for lpa in range(1_000):
@@ -292,12 +292,12 @@ def test_a_look_sees_a_page_that_came_back_to_where_it_was_looked_at() -> None:
         write(device, lpa)
     for turn in range(60):
         assert [device.ssd.mapped(lpa) for lpa in range(20, 40)] == [False] * 20
-        looked_at = device.ssd.mapping.directory()
+        looked_at = device.ssd.mapping.directory.entries()
         write(device, 20 + turn % 20)
         for _ in range(3_000):  # no look meanwhile: the directory reads no page
             write(device, rnd.randrange(20))
             where = device.ssd.mapping.explain(20 + turn % 20)["where"]
-            if device.ssd.mapping.directory() == looked_at and where == "in flash":
+            if device.ssd.mapping.directory.entries() == looked_at and where == "in flash":
                 again += 1
                 assert device.ssd.mapped(20 + turn % 20)
                 break

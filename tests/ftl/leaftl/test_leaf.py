@@ -19,7 +19,7 @@ from flashfs.crash.forks import Forks
 from flashfs.device import ENGINE_OOB, Device, default_buffer
 from flashfs.errors import BindError, UncorrectableError
 from flashfs.ftl import SCHEMES
-from flashfs.ftl.leaftl.mapping import saved_bytes
+from flashfs.ftl.leaftl.recovery import saved_bytes
 from nandimg import PRESETS, Fault, Geometry
 from nandimg._tears import spoil
 from nandimg.faults import dress

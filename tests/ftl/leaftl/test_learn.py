@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flashfs.ftl.leaftl import learn
-from flashfs.ftl.leaftl.learn import fit, float_to_half, float_to_half_floor, half_to_float, predicted, stride
+from flashfs.ftl.leaftl import fit as fitting
+from flashfs.ftl.leaftl.fit import fit, float_to_half, float_to_half_floor, half_to_float, predicted, stride
 
 Points = list[tuple[int, int]]
 
@@ -252,4 +252,4 @@ def test_what_would_do_is_said(arguments: tuple[Any, ...], rules: dict[str, Any]
 
 def test_no_points_no_pieces() -> None:
     assert len(fit([], [])) == 0
-    assert fit([], []).dtype == learn.PIECE
+    assert fit([], []).dtype == fitting.PIECE

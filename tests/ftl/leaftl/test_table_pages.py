@@ -101,12 +101,12 @@ def test_mounts_with_and_without_a_budget(tmp_path: Path, clean: bool) -> None:
         work(device, rnd, model, 500)
         device.flush()
         assert device.problems() == []
-        leaves = device.ssd.mapping.pages.leaves()
+        entries = device.ssd.mapping.directory.entries()
         if "table_bytes" in options:
             assert figures(device)["translation_programs"]
-            assert any(leaf["ppas"] for leaf in leaves)
+            assert any(page["ppas"] for page in entries)
         else:
-            assert "in flash" not in {leaf["state"] for leaf in leaves}
+            assert "in flash" not in {page["state"] for page in entries}
         device.close(clean=clean)
     with Device.open(path, readonly=True, options=OPTIONS) as device:
         assert device.recovery.clean == clean
@@ -134,7 +134,7 @@ def test_the_budget_holds() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_device_of_several_regions(clean: bool, tmp_path: Path) -> None:
-    """The directory of leaves is cut into regions of 65,536 LPAs: here are three, the last of them not whole."""
+    """The directory is cut into regions of 65,536 LPAs: here are three, the last of them not whole."""
     path, rnd = tmp_path / "chip", np.random.default_rng(3)
     geometry = replace(SMALL, pages_per_block=64, blocks=3_200, lpas=150_000)
     create(path, geometry, backend="meta")
@@ -150,7 +150,7 @@ def test_a_device_of_several_regions(clean: bool, tmp_path: Path) -> None:
             mapped[first : first + 300] = False
     device.flush()
     assert figures(device)["evictions"] > 100
-    assert {leaf["first_group"] // 256 for leaf in device.ssd.mapping.pages.leaves()} == {0, 1, 2}
+    assert {page["first_group"] // 256 for page in device.ssd.mapping.directory.entries()} == {0, 1, 2}
     device.close(clean=clean)
     with Device.open(path) as device:
         assert device.recovery.clean is clean
@@ -162,7 +162,7 @@ def test_what_is_not_in_memory_costs_a_read_first() -> None:
     with Device.memory(SHAPES["pages of 4096"], "leaftl", {**OPTIONS, "buffer": "0"}) as device:
         device.ssd.write_pages(np.random.default_rng(2).permutation(9000).astype(np.uint32))
         device.flush()
-        absent = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
+        absent = next(page for page in device.ssd.mapping.directory.entries() if page["state"] == "in flash")
         lpas = np.array([absent["first_group"] * 256 + 7], np.uint32)
         before, quiet = device.stats()["nand"]["by_cause"]["read"], device.quiet_at()
         first = device.ssd.read_pages(lpas, t_ns=quiet) - quiet
@@ -217,7 +217,7 @@ def test_what_a_translation_page_says_of_itself() -> None:
     originals = [spare.seq for spare in found if not spare.moved]
     assert len(set(originals)) == len(originals)
     assert all(spare.moved == (spare.moves > 0) for spare in found)
-    packed, allocated = device.ssd.mapping.pages.store.tables()
+    packed, allocated = device.ssd.mapping.store.tables()
     assert (packed % 4, allocated) == (0, 10 * packed) != (0, 0)  # 4 bytes a page, and what a set takes for it
 
 
@@ -226,16 +226,16 @@ def test_the_checkpoint_s_pages_outlive_their_successors() -> None:
     with Device.memory(SMALL, "leaftl", OPTIONS) as device:
         model = filled(device, random.Random(4))
         device.checkpoint()
-        named = set(device.ssd.mapping.pages.homes())
+        named = set(device.ssd.mapping.directory.ppas())
         assert named
         work(device, random.Random(5), model, 60)
-        assert not named <= set(device.ssd.mapping.pages.homes())
+        assert not named <= set(device.ssd.mapping.directory.ppas())
         live = {block * 16 + page for block in range(900) for page in device.ssd.validity.live_in(block)}
-        assert set(device.ssd.mapping.translation_pages()) > set(device.ssd.mapping.pages.homes())
+        assert set(device.ssd.mapping.translation_pages()) > set(device.ssd.mapping.directory.ppas())
         device.checkpoint()
-        assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.pages.homes())
+        assert set(device.ssd.mapping.translation_pages()) == set(device.ssd.mapping.directory.ppas())
         still = {block * 16 + page for block in range(900) for page in device.ssd.validity.live_in(block)}
-        gone = named - set(device.ssd.mapping.pages.homes())
+        gone = named - set(device.ssd.mapping.directory.ppas())
         assert gone & live
         assert not gone & still
 
@@ -256,8 +256,8 @@ def test_a_page_that_goes_bad_under_a_mount_is_made_again(tmp_path: Path) -> Non
     create(path, SMALL)
     device = Device.open(path, ftl="leaftl", options=OPTIONS)
     model = filled(device, random.Random(6))
-    leaf = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
-    spoil(path, leaf["ppas"][0])
+    page = next(page for page in device.ssd.mapping.directory.entries() if page["state"] == "in flash")
+    spoil(path, page["ppas"][0])
     spares = device.stats()["nand"]["by_cause"]["spare_read"].get("map", 0)
     same(device, model)
     assert figures(device)["rebuilds"] == 1
@@ -277,14 +277,14 @@ def test_what_may_be_lost_with_it_does_not_read_as_a_hole(tmp_path: Path) -> Non
         model = filled(device, random.Random(8))
     places = {lpa: inspect.lpa(path, lpa)["ppa"] for lpa in range(0, 9000, 200) if lpa in model}
     device = Device.open(path, options=OPTIONS)
-    leaf = next(leaf for leaf in device.ssd.mapping.pages.leaves() if leaf["state"] == "in flash")
-    lost = next(lpa for lpa in places if leaf["first_group"] <= lpa // 256 < leaf["first_group"] + leaf["groups"])
+    page = next(page for page in device.ssd.mapping.directory.entries() if page["state"] == "in flash")
+    lost = next(lpa for lpa in places if page["first_group"] <= lpa // 256 < page["first_group"] + page["groups"])
     ppa = places[lost]
     layout = inspect.header(path)["layout"]
     with path.open("r+b") as file:
         file.seek(layout["spare_at"] + ppa * layout["stride"] + 14)
         file.write(b"\xa5\x5a")
-    spoil(path, leaf["ppas"][0])
+    spoil(path, page["ppas"][0])
     with pytest.raises(OSError, match=f"LPA {lost}"):
         device.read(lost * PAGE, PAGE)
     device.close(clean=False)
@@ -292,7 +292,7 @@ def test_what_may_be_lost_with_it_does_not_read_as_a_hole(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("clean", "all_of_them"), [(True, False), (False, False), (False, True)])
 def test_a_page_that_a_mount_cannot_read(tmp_path: Path, clean: bool, all_of_them: bool) -> None:
-    """Its leaf is made of what the live pages say; or, if that is not known yet because the recovery itself has to ask
+    """It is made again of what the live pages say; or, if that is not known yet because the recovery itself has to ask
     it, the checkpoint that names it is of no use. An alarm says which. A clean mount reads no such page: whoever needs
     it makes it again, and fsck tells."""
     path, rnd = tmp_path / "image", random.Random(9)
@@ -307,7 +307,7 @@ def test_a_page_that_a_mount_cannot_read(tmp_path: Path, clean: bool, all_of_the
     device.close(clean=clean)
     with Device.open(path, readonly=True) as device:
         mapping = device.ssd.mapping  # what was written since has superseded some, on which the recovery stands
-        spoilt = mapping.translation_pages() if all_of_them else mapping.pages.homes()
+        spoilt = mapping.translation_pages() if all_of_them else mapping.directory.ppas()
     assert spoilt
     for ppa in spoilt:
         spoil(path, ppa)
@@ -327,18 +327,18 @@ def test_forged_directories_are_refused() -> None:
         mapping = device.ssd.mapping
         saved = {name: bytes(part) for name, part in mapping.save().items()}
         entry = struct.Struct("<8I")
-        leaves = list(entry.iter_unpack(saved["gmd"]))
-        assert len(leaves) > 2
-        first, groups, *ppas = leaves[0]
+        entries = list(entry.iter_unpack(saved["gmd"]))
+        assert len(entries) > 2
+        first, groups, *ppas = entries[0]
         forged = (
-            leaves[1:],
-            leaves[::-1],
-            [leaves[0], *leaves],
-            [(first, 0, *ppas), *leaves[1:]],
-            [(first, 300, *ppas), *leaves[1:]],
-            [(first, groups, 2**31, *ppas[1:]), *leaves[1:]],
-            [(first, groups, *leaves[1][2:]), *leaves[1:]],
-            [(first, groups, *[2**32 - 1] * 6), *leaves[1:]],
+            entries[1:],
+            entries[::-1],
+            [entries[0], *entries],
+            [(first, 0, *ppas), *entries[1:]],
+            [(first, 300, *ppas), *entries[1:]],
+            [(first, groups, 2**31, *ppas[1:]), *entries[1:]],
+            [(first, groups, *entries[1][2:]), *entries[1:]],
+            [(first, groups, *[2**32 - 1] * 6), *entries[1:]],
         )
         for rows in forged:
             gmd = b"".join(entry.pack(*row) for row in rows)
@@ -382,7 +382,7 @@ def test_dump_explains_translation_pages(tmp_path: Path) -> None:
             assert shown["oob"]["translation_page"] == 6 * row["first_group"] + n
             if n == 0:
                 last = row["first_group"] + row["groups"] - 1
-                assert shown["content"]["leaf"] == f"groups {row['first_group']} to {last}"
+                assert shown["content"]["groups"] == f"{row['first_group']} to {last}"
 
 
 @pytest.mark.parametrize(("tier", "cuts"), [("sweep", 3_000), ("random", 2_000), ("host", 1_200), ("faults", 1_200)])
@@ -420,8 +420,8 @@ def test_a_trim_kills_nothing_that_came_later(line: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_power_cuts_among_many_leaves(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """The chips of the tiers hold one leaf; here are four full groups, a leaf each, of which one may be in memory."""
+def test_power_cuts_among_many_translation_pages(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """The chips of the tiers hold one translation page; here are four, of a full group each; memory holds one."""
     several = Geometry(page_bytes=512, pages_per_block=8, blocks=190, oob_bytes=64, lpas=1024)
     monkeypatch.setitem(PRESETS, "several", Preset("several", "four groups", "this test", several))
     rnd = random.Random(seed)

@@ -1,0 +1,6 @@
+from typing import Any
+
+class Agreement:
+    def __init__(self, ssd: Any) -> None: ...
+    @property
+    def mapped(self) -> int: ...

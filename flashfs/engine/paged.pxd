@@ -1,0 +1,37 @@
+# A mapping of which parts lie in translation pages; see paged.pyx.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from flashfs.engine.parts cimport Mapping
+from flashfs.engine.translation cimport Directory, TranslationPages
+
+
+cdef class PagedMapping(Mapping)
+
+
+cdef class PageDirectory(Directory):
+    cdef PagedMapping owner
+    cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil
+    cdef uint32_t count(self) noexcept nogil
+
+
+cdef class PagedMapping(Mapping):
+    cdef readonly TranslationPages store
+    cdef readonly PageDirectory directory
+    cdef readonly uint64_t rebuilds        # translation pages that were made again
+    cdef int64_t mapped_n                  # LPAs that are mapped, counted as they are bound and unbound
+    cdef bint exact                        # ... of which none was lost to damage
+    cdef readonly bint strict              # a page that cannot be read is an error, not to be made again
+    cdef bint recovering
+    cdef int own_pages(self, TranslationPages store, PageDirectory directory) except -1
+    # what a scheme says of its pages
+    cdef int lpas_of(self, uint32_t id, uint32_t* first, uint32_t* n) noexcept nogil
+    cdef int remade(self, uint32_t id, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil
+    cdef bint is_sound(self, uint32_t id) except -1
+    cdef uint64_t dirty(self) noexcept nogil
+    cdef bint write_next(self) except -1 nogil
+    # what it need not say
+    cdef int page_gone(self, uint32_t id) except -1 nogil
+    cdef int rebuild(self, uint32_t id) except -1 nogil
+    cdef int write_down(self, uint64_t least, uint32_t pages) except -1 nogil
+    cdef str fault_in(self, uint32_t id)
+    cdef str misplaced(self)

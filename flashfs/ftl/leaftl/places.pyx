@@ -1,0 +1,258 @@
+# distutils: language = c++
+"""LeaFTL: where is an LPA? What the segments say, and where that is a guess, what the OOBs of pages say of it.
+
+With gamma 0 a segment's answer is exact. With a larger one it may be off by gamma pages: then the page that was read
+names the LPAs of its neighbours in its OOB, and one more read finds the right one (3.5). Whoever invalidates a page
+must know for certain; it asks validity first, then a list of neighbours, and reads one only if it must.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from flashfs.engine.paged cimport PagedMapping
+from flashfs.engine.parts cimport Engine
+from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
+from flashfs.engine.translation cimport TranslationPages
+from flashfs.ftl.leaftl.gmd cimport Gmd
+from flashfs.ftl.leaftl.group cimport GROUP
+from flashfs.ftl.leaftl.blocks cimport ABSENT
+from flashfs.ftl.leaftl.segments cimport SegmentTable
+from flashfs.ftl.leaftl.table_pages cimport TablePages
+from nandimg._nand cimport PAGE_ERASED, PAGE_OK
+
+from flashfs.ftl.leaftl.table_pages import span_of
+
+cdef enum:
+    PAIR_MOST = 4            # LPAs: two that lie farther apart are no pair (docs/ftl/leaftl.md, "Decisions")
+
+
+def oob_bytes(gamma):
+    """What a page's OOB holds beside the engine's: the LPAs of the gamma pages before it and behind it, 4 bytes each.
+    The paper's 2 gamma + 1 entries have the page's own LPA in the middle; here that is in the engine's part."""
+    return 8 * gamma
+
+
+cdef class LearnedPlaces(PagedMapping):
+    """The log-structured mapping table, and what it takes to be sure. ``gamma`` in pages."""
+
+    def __cinit__(self, Engine ssd not None, uint32_t gamma, *_):
+        cdef Gmd gmd
+        self.ssd = ssd
+        self.gamma = gamma
+        self.scheme_oob = oob_bytes(gamma)
+        self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block, pair_most=PAIR_MOST)
+        gmd = Gmd(self.table.groups, span_of(ssd.nand.page_bytes))
+        self.own_pages(TranslationPages(ssd, gmd, self.table.groups * gmd.span), gmd)
+        self.pages = TablePages(self, self.table, gmd)
+        self.table.put_elsewhere(self.pages)
+        self.named_lpa = self.named_ppa = self.list_at = NONE
+        self.half_erased = set()
+
+    # --- where is an LPA?
+
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
+                          int64_t* ready) except? 0xFFFFFFFF nogil:
+        """The groups of the first LPAs are in memory. To bring one in may push others out, so only the first group of a
+        batch is brought in. What is written needs its group when it is learned, and brings it in then."""
+        cdef uint32_t i
+        if writing or not self.pages.limit:
+            return n
+        if self.table.directory[lpas[0] // GROUP] == ABSENT:
+            self.pages.need(lpas[0] // GROUP)
+        for i in range(n):
+            if self.table.directory[lpas[i] // GROUP] == ABSENT:
+                return i
+            if lpas[i] // GROUP == lpas[0] // GROUP:
+                ready[i] = self.ssd.map_ns
+        return n
+
+    cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i = 0, end, group, levels = 0
+        cdef bint absent, about = False
+        cdef uint8_t used
+        while i < n:
+            group = lpas[i] // GROUP
+            end = i
+            absent = self.table.directory[group] == ABSENT
+            used = self.pages.used[group >> 3]
+            if absent:
+                self.pages.borrow(group)
+            while end < n and lpas[end] // GROUP == group:
+                if not self.table.find(lpas[end], ppas + end, &levels, &about):
+                    ppas[end] = NONE
+                end += 1
+            self.pages.used[group >> 3] = used
+            if absent:
+                self.pages.give_back(group)
+            i = end
+        return 0
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i = 0, k, part
+        self.named_lpa = NONE
+        while i < n:
+            part = min(n - i, <uint32_t> PART)
+            self.table.find_many(lpas + i, part, ppas + i, self.part_levels, NULL)
+            for k in range(part):
+                self.by_level[self.part_levels[k] if ppas[i + k] != NONE else 0] += 1
+            i += part
+        return 0
+
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
+        """The list in the OOB of the page that was read names the right one (3.5). Where that page cannot be read, or
+        does not say, another of the run does."""
+        cdef uint32_t predicted = NONE, levels = 0, found
+        cdef bint about = False
+        if self.gamma == 0 or (lpa == self.named_lpa and ppa == self.named_ppa):
+            return NONE                    # the place is known, and this was it
+        if not self.table.find(lpa, &predicted, &levels, &about) or not about:
+            return NONE
+        if oob != NULL:
+            found = self.named(lpa, ppa, oob)
+            if found != NONE and found != ppa and self.in_reach(found, predicted):
+                self.mispredictions += ppa == predicted
+                self.named_lpa = lpa
+                self.named_ppa = found
+                return found
+        self.probes += 1
+        return self.next_probe(predicted, ppa)
+
+    cdef uint32_t named(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) noexcept nogil:
+        """Where the OOB read at ``ppa`` says that ``lpa`` is, or NONE."""
+        cdef uint32_t i, entry
+        if oob_kind(oob) == KIND_USER and oob_lpa(oob) == lpa:
+            return ppa
+        for i in range(2 * self.gamma):
+            memcpy(&entry, oob + OOB_ENGINE + 4 * i, 4)
+            if entry == lpa:
+                return ppa + i - self.gamma + (i >= self.gamma)
+        return NONE
+
+    cdef bint in_reach(self, uint32_t ppa, uint32_t predicted) noexcept nogil:
+        """Whether a segment that predicts the one may mean the other."""
+        cdef uint32_t away = ppa - predicted if ppa > predicted else predicted - ppa
+        return away <= self.gamma and ppa // self.ssd.nand.pages_per_block == predicted // self.ssd.nand.pages_per_block
+
+    cdef uint32_t next_probe(self, uint32_t predicted, uint32_t ppa) noexcept nogil:
+        """Of the pages that a prediction may mean, the next to be tried after ``ppa``: +1, -1, +2, -2, ..."""
+        cdef uint32_t away = ppa - predicted if ppa > predicted else predicted - ppa
+        cdef bint below = ppa < predicted
+        while True:
+            if below or away == 0:
+                away += 1
+                below = False
+            else:
+                below = True
+            if away > self.gamma:
+                return NONE
+            ppa = predicted - away if below else predicted + away
+            if self.in_reach(ppa, predicted):
+                return ppa
+
+    # --- where exactly? Whoever invalidates a page must know
+
+    cdef int places(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        """Where each of ``n`` LPAs (PART at most) lies for certain, NONE if nowhere. ``part_about`` is 1 where a
+        segment is approximate, and 2 where the LPA is mapped and cannot be found."""
+        cdef uint32_t i
+        self.table.find_many(lpas, n, ppas, NULL, self.part_about)
+        self.list_at = NONE
+        if self.gamma:
+            for i in range(n):
+                if self.part_about[i] and ppas[i] != NONE:
+                    ppas[i] = self.settle(lpas[i], ppas[i])
+                    if ppas[i] == NONE:
+                        self.part_about[i] = 2
+        return 0
+
+    cdef uint32_t settle(self, uint32_t lpa, uint32_t predicted) except? 0xFFFFFFFE nogil:
+        """The page that a prediction means. It is live and in reach: if only one is, that is it. Else a list of
+        neighbours says, the one that was read last or, by a spare read, that of the predicted page."""
+        cdef uint32_t ppa, at = predicted
+        if not self.recovering:            # until it is over, neither what lives nor what lies where is sure
+            ppa = self.only_live(predicted)
+            if ppa != NONE:
+                self.settled_by_live += 1
+                return ppa
+            ppa = self.listed(lpa, predicted)
+            if ppa != NONE:
+                self.settled_by_list += 1
+                return ppa
+        while at != NONE:
+            if self.read_list(at):
+                ppa = self.listed(lpa, predicted)
+                if ppa != NONE:
+                    return ppa
+            at = self.next_probe(predicted, at)
+        return NONE
+
+    cdef uint32_t only_live(self, uint32_t predicted) except? 0xFFFFFFFE nogil:
+        """The live page in reach of a prediction, if there is one only."""
+        cdef uint32_t pages = self.ssd.nand.pages_per_block, first = predicted - predicted % pages
+        cdef uint32_t ppa, only = NONE
+        cdef uint32_t low = max(first, predicted - self.gamma if predicted > self.gamma else 0)
+        for ppa in range(low, min(first + pages, predicted + self.gamma + 1)):
+            if self.ssd.validity.is_live(ppa):
+                if only != NONE:
+                    return NONE
+                only = ppa
+        return only
+
+    cdef uint32_t listed(self, uint32_t lpa, uint32_t predicted) except? 0xFFFFFFFE nogil:
+        """Where the list that was read last has ``lpa``, if the prediction can mean that."""
+        cdef uint32_t ppa
+        if self.list_at == NONE:
+            return NONE
+        ppa = self.named(lpa, self.list_at, self.spare)
+        if ppa != NONE and self.in_reach(ppa, predicted) and (self.recovering or self.ssd.validity.is_live(ppa)):
+            return ppa
+        return NONE
+
+    cdef bint read_list(self, uint32_t ppa) except -1 nogil:
+        """A spare read, on the map's account; whether it found a page's list."""
+        cdef uint8_t status = 0
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        self.settled_by_read += 1
+        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.spare,
+                                                   &status, CAUSE_MAP, self.ssd.map_ns)
+        self.list_at = ppa if status == PAGE_OK and oob_kind(self.spare) == KIND_USER else NONE
+        if status != PAGE_OK and self.recovering and (status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):
+            with gil:
+                self.half_erased.add(block)
+        return self.list_at != NONE
+
+    cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        cdef uint32_t ppa = NONE
+        if lpa >= self.ssd.lpas:
+            return self.directory.ppa_of(lpa - self.ssd.lpas)
+        self.places(&lpa, 1, &ppa)
+        return ppa
+
+    cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """That LPA of which the table says so; or, where it says so of several, the one that a neighbour's list names,
+        or that is found nowhere else."""
+        cdef uint32_t lpa, predicted = NONE, levels = 0, claim = self.claimed(ppa), lost = NONE
+        cdef bint about = False
+        for lpa in range(self.ssd.lpas):
+            if not self.table.find(lpa, &predicted, &levels, &about) or not self.in_reach(ppa, predicted):
+                continue
+            if lpa == claim or (not about and predicted == ppa):
+                return lpa
+            if about and claim == NONE and lost == NONE and self.locate(lpa) == NONE:
+                lost = lpa
+        if lost == NONE:
+            self.exact = False
+        return lost
+
+    cdef uint32_t claimed(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """The LPA that a neighbour's list has at ``ppa``, or NONE."""
+        cdef uint32_t near = ppa, i, lpa = NONE
+        while self.gamma:
+            near = self.next_probe(ppa, near)
+            if near == NONE:
+                break
+            if self.read_list(near):
+                i = self.gamma - (near - ppa) if near > ppa else self.gamma + (ppa - near) - 1
+                memcpy(&lpa, self.spare + OOB_ENGINE + 4 * i, 4)
+                if lpa != NONE:
+                    break
+        return lpa

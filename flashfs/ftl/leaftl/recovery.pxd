@@ -1,0 +1,13 @@
+# LeaFTL's checkpoint and recovery; see recovery.pyx.
+from libc.stdint cimport uint32_t
+
+from flashfs.ftl.leaftl.found cimport FoundPages
+from flashfs.ftl.leaftl.places cimport LearnedPlaces
+
+
+cdef class LearnedRecovery(LearnedPlaces):
+    cdef bint in_range                     # what ``misfit`` found was at least of this chip
+    cdef FoundPages found
+    cdef int relearn(self) except -1 nogil
+    cdef int squeeze(self) except -1 nogil
+    cdef bint any_live(self, uint32_t predicted) except -1 nogil
