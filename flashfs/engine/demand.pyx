@@ -12,13 +12,17 @@ requests (``tend``); never inside a change. A checkpoint writes no pages: it tak
 the pages as it is. So what a recovery starts from is exact, and it adds what was programmed and trimmed since.
 
 A scheme brings the cache: what it holds, what leaves it when, and five answers about it.
+
+With a battery (map_battery.pyx) all of that is kept in NVRAM, continuously, and a recovery scans nothing that a sync
+has made durable. Whatever changes what the mapping names tells the battery first how the sum of that changes.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
+from flashfs.engine.map_battery cimport KEPT, READY, REFUSED, WAITING, MapBattery, SavedBitmap, named_by
 from flashfs.engine.parts cimport FOREIGN, IN_TABLE, LIVE, Engine, Mapping
-from flashfs.engine.pending cimport PendingEntries
+from flashfs.engine.pending cimport Found, PendingEntries
 from flashfs.engine.pool cimport KIND_TRANSLATION, NONE
 from flashfs.engine.translation cimport Directory, TranslationPages, Witness, take_witnesses
 
@@ -26,24 +30,21 @@ import struct
 
 import numpy
 
+from flashfs.engine.map_battery import pages_of
+from flashfs.engine.newer import newer_bytes, pack_newer, unpack_newer
+from flashfs.engine.pending import merge_arrays
 from flashfs.errors import MapLostError
 
 cdef enum:
     DRAINED = 16             # pages written back between two requests at most
 
 cdef uint32_t UNSEEN = NONE - 1
-DENSE = 1 << 31  #: in a checkpoint's record of a page: a bit an entry says which there are
-
-
-def entry_pages(lpas, page_bytes):
-    """Translation pages of so many LPAs."""
-    return -(-lpas // (page_bytes // 4))
 
 
 def saved_bytes(lpas, page_bytes):
     """The most that a checkpoint holds of an DemandMapping: the directory, and every entry as newer than its page."""
-    pages = entry_pages(lpas, page_bytes)
-    return 8 + 4 * pages + pages * (8 + page_bytes // 32) + 4 * lpas
+    pages = pages_of(lpas, page_bytes)
+    return 16 + 4 * pages + newer_bytes(lpas, page_bytes)
 
 
 cdef class Gtd(Directory):
@@ -66,6 +67,8 @@ cdef class Gtd(Directory):
     cdef int set_home(self, uint32_t id, uint32_t ppa) noexcept nogil:
         if id < self.n:
             self.homes[id] = ppa
+            if self.mapping.keeps():
+                self.mapping.saved.put_home(id, ppa)
         return 0
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
@@ -77,6 +80,14 @@ cdef class Gtd(Directory):
         return 0
 
 
+cdef class KeptPages(TranslationPages):
+    """Translation pages whose directory is in a battery."""
+
+    cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        (<Gtd> self.directory).mapping.changes()
+        return TranslationPages.moved(self, ids, olds, news, n)
+
+
 cdef class DemandMapping(Mapping):
     """What every demand-paged mapping of entries has; a scheme adds its cache."""
 
@@ -85,8 +96,8 @@ cdef class DemandMapping(Mapping):
         self.ssd = ssd
         self.demand = True
         self.per_page = page_bytes // 4
-        self.gtd = Gtd(self, entry_pages(ssd.lpas, page_bytes))
-        self.store = TranslationPages(ssd, self.gtd, self.gtd.n)
+        self.gtd = Gtd(self, pages_of(ssd.lpas, page_bytes))
+        self.store = KeptPages(ssd, self.gtd, self.gtd.n)
         self.translation_ids = self.gtd.n
         self.pending = PendingEntries()
         self.pending_most = 2 * self.per_page
@@ -99,6 +110,7 @@ cdef class DemandMapping(Mapping):
             raise MemoryError
         self.pending.reserve(self.pending_most + ssd.nand.pages_per_block)
         self.image_of = self.looked_of = NONE
+        self.found = Found()
         self.saved_n = -1
         ssd.own(KIND_TRANSLATION, self.store)
 
@@ -107,8 +119,6 @@ cdef class DemandMapping(Mapping):
         free(self.looked)
         free(self.lists)
         free(self.twins)
-        free(self.found_lpa)
-        free(self.found_ppa)
 
     # --- what a scheme's cache answers; by default there is none
 
@@ -116,7 +126,7 @@ cdef class DemandMapping(Mapping):
         """Whether the LPA has an entry in the cache, and what it says. Disturbs nothing."""
         return False
 
-    cdef bint recache(self, uint32_t lpa, uint32_t ppa) noexcept nogil:
+    cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         """If the LPA has an entry in the cache, that says ``ppa`` and is dirty from now on; whether it has."""
         return False
 
@@ -125,16 +135,20 @@ cdef class DemandMapping(Mapping):
         ``image``, if that is not NULL."""
         return 0
 
-    cdef int cleaned(self, uint32_t page) noexcept nogil:
+    cdef int cleaned(self, uint32_t page) except -1 nogil:
         """The translation page says what the cache says of its LPAs."""
         return 0
 
-    cdef int uncache(self, uint32_t page) noexcept nogil:
+    cdef int uncache(self, uint32_t page) except -1 nogil:
         """Forget the entries of a translation page, dirty or not."""
         return 0
 
     cdef int uncache_all(self) noexcept nogil:
         """Forget every entry."""
+        return 0
+
+    def save_cache(self):
+        """Every dirty entry goes into the battery; how many slots the cache has."""
         return 0
 
     def dirty_entries(self):
@@ -183,7 +197,7 @@ cdef class DemandMapping(Mapping):
                 ppa = self.store.program(page, <const uint8_t*> self.image)
                 break
         self.set_home(page, ppa)
-        self.pending.erase(self.pending.first_from(first), self.pending.first_from(first + n))
+        self.drop_pending(self.pending.first_from(first), self.pending.first_from(first + n))
         self.cleaned(page)
         self.image_of = NONE
         self.writebacks += 1
@@ -211,8 +225,9 @@ cdef class DemandMapping(Mapping):
         cdef int before = self.ssd.stopped
         if self.looked_of == page:          # the next version may come to lie where that one lay
             self.looked_of = NONE
+        self.changes()
         self.ssd.stopped = IN_TABLE
-        self.gtd.homes[page] = ppa
+        self.gtd.set_home(page, ppa)
         if old != NONE:
             self.store.supersede(old)
         self.ssd.stopped = before
@@ -227,6 +242,7 @@ cdef class DemandMapping(Mapping):
         if self.strict:
             with gil:
                 raise MapLostError(f"translation page {page}, of LPAs {first} to {first + n - 1}, cannot be read")
+        self.doubts()
         seen = <Witness*> calloc(n, sizeof(Witness))
         lists = <uint32_t*> malloc(<uint64_t> n * 8)
         try:
@@ -286,12 +302,13 @@ cdef class DemandMapping(Mapping):
         """The page that was moved is not that LPA's, whatever it says. Whoever it belongs to cannot be read: it names
         the copy from now on, which gives EIO."""
         cdef uint32_t old = self.pending.expected[at], new = self.pending.ppa[at], owner, ppa = new
-        self.pending.erase(at, at + 1)
+        self.doubts()
+        self.drop_pending(at, at + 1)
         owner = self.owner_of(old)
         if owner == NONE:
             self.ssd.validity.dead(&ppa, 1)
         elif not self.recache(owner, new):
-            self.pending.merge(&owner, &new, NULL, 1)
+            self.put_newer(&owner, &new, NULL, 1)
         return 0
 
     cdef bint newest(self, uint32_t lpa, uint32_t* ppa) except -1 nogil:
@@ -374,15 +391,22 @@ cdef class DemandMapping(Mapping):
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """LPAs of one translation page. If they are all of it, the page goes with them."""
         cdef uint32_t page = self.page_of(lpa), first = page * self.per_page, i, kept = 0
+        cdef uint64_t gain = 0
         if self.gtd.homes[page] != NONE and (self.image_of != page or self.image_home != self.gtd.homes[page]):
             self.fetch(page)
         for i in range(n):
             if not self.newest(lpa + i, olds + i):
                 olds[i] = self.image[lpa + i - first] if self.gtd.homes[page] != NONE else NONE
             self.mapped_n -= olds[i] != NONE
+            if olds[i] != NONE:
+                gain -= named_by(olds[i])
+        self.changes()
+        if gain and self.keeps():
+            self.saved.note_trim()
+            self.saved.name(gain)
         if n == self.entries_of(page):
             self.uncache(page)
-            self.pending.erase(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
+            self.drop_pending(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
             self.set_home(page, NONE)
             return 0
         for i in range(n):
@@ -390,18 +414,24 @@ cdef class DemandMapping(Mapping):
                 self.lists[kept] = lpa + i
                 self.lists[self.list_room + kept] = NONE
                 kept += 1
-        return self.pending.merge(self.lists, self.lists + self.list_room, NULL, kept)
+        return self.put_newer(self.lists, self.lists + self.list_room, NULL, kept)
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
         """What is cached is changed there, the rest is pending until ``moves_end``."""
         cdef uint32_t i, kept = 0
+        cdef uint64_t gain = 0
+        self.changes()
+        if self.keeps():
+            for i in range(n):
+                gain += named_by(news[i]) - named_by(olds[i])
+            self.saved.name(gain)
         for i in range(n):
             if not self.recache(lpas[i], news[i]):
                 self.lists[kept] = lpas[i]
                 self.lists[self.list_room + kept] = news[i]
                 self.lists[2 * self.list_room + kept] = olds[i]
                 kept += 1
-        return self.pending.merge(self.lists, self.lists + self.list_room, self.lists + 2 * self.list_room, kept)
+        return self.put_newer(self.lists, self.lists + self.list_room, self.lists + 2 * self.list_room, kept)
 
     cdef int moves_end(self) except -1 nogil:
         """Cleaning is through with a block: its entries go to their translation pages, page by page (DFTL, 3.4)."""
@@ -477,10 +507,21 @@ cdef class DemandMapping(Mapping):
         return self.mapped_n + self.homes_n() if self.exact else -1
 
     cdef int checkpoint_begins(self) except -1:
+        if self.bitmap is not None:
+            self.bitmap.held = True
         return self.store.checkpoint_begins()
 
     cdef int checkpoint_ended(self, bint whole) except -1:
-        return self.store.checkpoint_ended(whole)
+        cdef uint32_t ppa
+        if self.bitmap is not None:
+            self.bitmap.held = False
+            if whole:
+                for ppa in self.store.kept:
+                    self.bitmap.let_go(&ppa, 1)
+        self.store.checkpoint_ended(whole)
+        if whole and self.saved is not None:
+            self.begin_keeping()
+        return 0
 
     # --- recovery: the checkpoint's entries stand until every LPA is settled
 
@@ -489,53 +530,23 @@ cdef class DemandMapping(Mapping):
         self.pending.clear()
         self.uncache_all()
         self.store.reset()
+        self.found.release()
         self.image_of = self.looked_of = NONE
-        self.found_n = 0
         self.saved_n = -1
-        self.recovering = self.strict = True
+        self.stamp = 0
+        self.known = None
+        if self.saved is not None:
+            self.saved.wait()
+        self.recovering = self.strict = self.scanned = True
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        cdef uint64_t room = self.found_room
-        cdef void* grown
         if lpa >= self.ssd.lpas:
             return self.gtd.set_home(lpa - self.ssd.lpas, ppa)
-        if self.found_n == room:
-            room = max(<uint64_t> 1024, room + room // 2)
-            grown = realloc(self.found_lpa, room * 4)
-            if grown != NULL:
-                self.found_lpa = <uint32_t*> grown
-                grown = realloc(self.found_ppa, room * 4)
-            if grown == NULL:
-                with gil:
-                    raise MemoryError
-            self.found_ppa = <uint32_t*> grown
-            self.found_room = room
-        self.found_lpa[self.found_n] = lpa
-        self.found_ppa[self.found_n] = ppa
-        self.found_n += 1
-        return 0
+        return self.found.add(lpa, ppa)
 
     def recovery_ends(self):
-        """What was found is pending: of an LPA that was found twice, the last."""
-        cdef const uint32_t[::1] lpas, ppas
-        cdef uint64_t at = 0, part, n = self.found_n
-        if n:
-            lpa = numpy.asarray(<uint32_t[:n]> self.found_lpa)
-            ppa = numpy.asarray(<uint32_t[:n]> self.found_ppa)
-            if (lpa[1:] <= lpa[:-1]).any():
-                order = numpy.argsort(lpa, kind="stable")
-                last = numpy.append(lpa[order][1:] != lpa[order][:-1], True)
-                lpa, ppa = lpa[order][last], ppa[order][last]
-            lpas, ppas = numpy.ascontiguousarray(lpa), numpy.ascontiguousarray(ppa)
-            n = lpas.shape[0]
-            while at < n:
-                part = min(n - at, <uint64_t> 1 << 31)
-                self.pending.merge(&lpas[at], &ppas[at], NULL, <uint32_t> part)
-                at += part
-        free(self.found_lpa)
-        free(self.found_ppa)
-        self.found_lpa = self.found_ppa = NULL
-        self.found_n = self.found_room = 0
+        """What was found is pending."""
+        self.found.into(self.pending)
         self.recovering = False
 
     def manages(self):
@@ -549,35 +560,19 @@ cdef class DemandMapping(Mapping):
             self.mapped_n += self.ssd.validity.count(block)
         self.exact = True
         self.strict = self.recovering = False
+        if self.saved is not None and self.saved.state == WAITING:
+            self.saved.wait()               # what a recovery doubted it has settled
+            if not self.scanned:
+                self.saved.ready()
 
     def save(self):
         """The directory, and what is newer than the pages; docs/ftl/dftl.md has the bytes."""
         return {
             "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes).tobytes(),
-            "newer": self.saved_newer(),
+            "newer": pack_newer(*self.newer(), self.per_page),
             "mapped": struct.pack("<q", self.mapped_n if self.exact else -1),
+            **({"battery": struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)} if self.will_keep() else {}),
         }
-
-    def saved_newer(self):
-        """For each page of which something is newer: u32 page, u32 n, then n u16 places and n u32 PPAs; or, with DENSE
-        set in n, a bit for each entry and n u32 PPAs."""
-        out = bytearray()
-        lpas, ppas = self.newer()
-        if not len(lpas):
-            return out
-        pages = lpas // self.per_page
-        starts = numpy.flatnonzero(numpy.append(True, pages[1:] != pages[:-1]))
-        for a, b in zip(starts, [*starts[1:], len(lpas)], strict=True):
-            places = lpas[a:b] % self.per_page
-            n = int(b - a)
-            if 2 * n <= self.per_page // 8:
-                out += struct.pack("<II", int(pages[a]), n) + places.astype("<u2").tobytes()
-            else:
-                bits = numpy.zeros(self.per_page, numpy.uint8)
-                bits[places] = 1
-                out += struct.pack("<II", int(pages[a]), n | DENSE) + numpy.packbits(bits, bitorder="little").tobytes()
-            out += ppas[a:b].astype("<u4").tobytes()
-        return out
 
     def newer(self):
         """(LPAs, PPAs), ascending: what the cache and the pending entries have that the pages do not."""
@@ -604,36 +599,10 @@ cdef class DemandMapping(Mapping):
             raise ValueError("gtd section: two translation pages at one PPA")
         self.reset()
         numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes)[:] = homes
-        self.load_newer(sections.get("newer", b""))
+        for part in unpack_newer(sections.get("newer", b""), self.per_page, self.ssd.lpas, pages):
+            merge_arrays(self.pending, *part)
         self.saved_n, = struct.unpack("<q", sections["mapped"])
-
-    def load_newer(self, saved):
-        cdef const uint32_t[::1] lpas, ppas
-        at, end, view = 0, -1, memoryview(saved).cast("B")
-        while at < len(view):
-            if at + 8 > len(view):
-                raise ValueError(f"newer section of {len(view)} bytes: it ends within a record")
-            page, n = struct.unpack_from("<II", view, at)
-            dense, n = n & DENSE, n & ~DENSE
-            size = 8 + (self.per_page // 8 if dense else 2 * n) + 4 * n
-            if not end < page < self.gtd.n or not 0 < n <= self.per_page or at + size > len(view):
-                raise ValueError(f"newer section: page {page} with {n} entries")
-            if dense:
-                bits = numpy.frombuffer(view[at + 8 : at + 8 + self.per_page // 8], numpy.uint8)
-                places = numpy.flatnonzero(numpy.unpackbits(bits, bitorder="little"))
-            else:
-                places = numpy.frombuffer(view[at + 8 : at + 8 + 2 * n], "<u2").astype(numpy.int64)
-            if len(places) != n or (places[1:] <= places[:-1]).any() or int(places[-1]) >= self.entries_of(page):
-                raise ValueError(f"newer section: page {page} with {n} entries, and places of others")
-            values = numpy.frombuffer(view[at + size - 4 * n : at + size], "<u4")
-            known = values[values != NONE]
-            if len(known) and int(known.max()) >= self.ssd.nand.blocks * self.ssd.nand.pages_per_block:
-                raise ValueError(f"newer section: page {page} names PPA {int(known.max())}, which the chip has not")
-            lpas = (places + page * self.per_page).astype(numpy.uint32)
-            ppas = numpy.ascontiguousarray(values, numpy.uint32)
-            self.pending.merge(&lpas[0], &ppas[0], NULL, n)
-            end = page
-            at += size
+        self.stamp, = struct.unpack("<Q", sections.get("battery", bytes(8)))
 
     def verify(self, bint whole=True):
         """Each translation page that the directory names is live. ``whole``: the pages are read, and name each live
@@ -646,6 +615,9 @@ cdef class DemandMapping(Mapping):
                 raise ValueError(f"PPA {home}: a translation page that is not live")
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
+        self.scanned = whole
+        if self.known is not None:          # it was held against validity when it was taken from the battery
+            return
         if not whole:
             mapped = self.saved_n + len(self.translation_pages())
             if self.saved_n >= 0 and live != mapped:
@@ -699,7 +671,108 @@ cdef class DemandMapping(Mapping):
             if at == ppa:
                 return lpa
         self.exact = False
+        self.doubts()
         return NONE
+
+    # --- the battery
+
+    def keep_in(self, MapBattery battery not None, SavedBitmap bitmap not None):
+        """From the first change on ``battery`` keeps mapping and validity: before anything is mapped."""
+        self.saved = battery
+        self.bitmap = bitmap
+        self.pending = PendingEntries(True)
+        self.pending.reserve(self.pending_most + self.ssd.nand.pages_per_block)
+
+    cdef bint keeps(self) noexcept nogil:
+        return self.saved is not None and self.saved.state == KEPT
+
+    cdef int changes(self) except -1 nogil:
+        """Something is about to be changed: from here on the battery keeps it, or is believed no more."""
+        if self.saved is None or self.saved.state == KEPT:
+            return 0
+        if self.saved.state == READY:
+            with gil:
+                self.begin_keeping()
+        if self.saved.state == REFUSED:
+            self.saved.disown()
+        return 0
+
+    cdef int doubts(self) except -1 nogil:
+        """Flash is damaged, and mapping and validity may not agree any more: a battery that says so proves nothing."""
+        return self.saved.refuse(True) if self.saved is not None else 0
+
+    def will_keep(self):
+        return self.saved is not None and not self.saved.refuses()
+
+    def begin_keeping(self):
+        """Mapping and validity agree, and the newest checkpoint is durable: what is kept from now on goes with that."""
+        if not self.will_keep():
+            return
+        if self.saved.state != KEPT:
+            self.saved.begin()
+            slots = self.save_cache()
+            if slots > self.saved.slots:
+                self.saved.decline(f"the cache has {slots} slots, and the NVRAM room for {self.saved.slots}")
+                return
+            self.save_pages()
+        self.saved.settle(self.ssd.meta.checkpoint_id)
+
+    cdef int save_pages(self) except -1 nogil:
+        """The directory and the pending entries."""
+        cdef uint32_t page
+        cdef uint64_t i
+        for page in range(self.gtd.n):
+            if self.gtd.homes[page] != NONE:
+                self.saved.put_home(page, self.gtd.homes[page])
+        for i in range(self.pending.n):
+            self.pending.place[i] = NONE
+        for i in range(self.pending.n):
+            self.save_pending(i)
+        return 0
+
+    cdef int save_pending(self, uint64_t at) except -1 nogil:
+        if self.keeps():
+            self.pending.place[at] = self.saved.put_place(self.pending.place[at], self.pending.lpa[at],
+                                                          self.pending.ppa[at])
+        return 0
+
+    cdef int put_newer(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
+                       uint32_t n) except -1 nogil:
+        """As PendingEntries.merge, and the battery has them too."""
+        cdef uint32_t i
+        self.pending.merge(lpas, ppas, expected, n)
+        for i in range(n if self.keeps() else 0):
+            self.save_pending(<uint64_t> self.pending.find(lpas[i]))
+        return 0
+
+    cdef int drop_pending(self, uint64_t first, uint64_t end) except -1 nogil:
+        cdef uint64_t i
+        for i in range(first, end if self.keeps() else first):
+            self.saved.clear_place(self.pending.place[i])
+        return self.pending.erase(first, end)
+
+    def recovery_steps(self):
+        if self.saved is None or self.saved.refuses():
+            return ()
+        return (("battery", "trims", "take what the battery kept, if it proves itself", self.take_kept),)
+
+    def take_kept(self):
+        """Mapping and validity as the battery has them, if it is the one of the checkpoint that was loaded."""
+        if not self.stamp:
+            return "the checkpoint says that there was none"
+        why, kept = self.saved.prove(self.stamp)
+        if why is not None:
+            return f"not believed: {why}"
+        self.reset()
+        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.homes)[:] = kept["homes"]
+        merge_arrays(self.pending, kept["lpas"], kept["ppas"])
+        self.store.keep_all(kept["spares"])
+        self.ssd.validity.load({"pvb": kept["pvb"]})
+        self.known = kept["seq"], kept["trimmed"]
+        return f"{len(kept['lpas'])} entries, {len(self.directory())} translation pages"
+
+    def known_without_scan(self):
+        return self.known
 
     # --- for people
 
@@ -722,6 +795,7 @@ cdef class DemandMapping(Mapping):
             "entries_written": self.entries_written,
             "pending": self.pending.n,
             "rebuilds": self.rebuilds,
+            **(self.saved.figures() if self.saved is not None else {}),
         }
 
     def forget_counts(self):
