@@ -234,11 +234,13 @@ cdef class MapBattery:
         """Whether nothing is kept in this mount, or no more."""
         return self.off or self.for_good
 
-    def figures(self):
-        """For people."""
+    def says(self):
+        """For people: what it is doing, and why it does not if it does not."""
         said = ("waiting", "ready", "kept", "refused")[self.state]
-        return {"battery": f"{said}: {self.why}" if self.why else said,
-                "battery_bytes": nvram_bytes(self.words.words)}
+        return f"{said}: {self.why}" if self.why else said
+
+    def figures(self):
+        return {"battery_kept": int(self.state == KEPT), "battery_bytes": nvram_bytes(self.words.words)}
 
     def decline(self, why):
         """Nothing is kept in this mount."""

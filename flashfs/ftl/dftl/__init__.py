@@ -94,6 +94,7 @@ def _map(device: Any) -> dict[str, Any]:
         "cached": mapping.cmt.used,
         "dirty": mapping.cmt.dirty_n,
         "pending": mapping.pending.n,
+        "battery": mapping.saved.says() if mapping.saved is not None else "none: bound without",
     }
 
 
@@ -103,6 +104,7 @@ def _charts(device: Any) -> list[dict[str, Any]]:
 
 
 _EVENTS = {
+    "recoveries from the battery": lambda ssd: ssd.mapping.known_without_scan() is not None,
     "entries evicted": lambda ssd: ssd.mapping.evictions,
     "dirty entries evicted": lambda ssd: ssd.mapping.dirty_evictions,
     "translation pages written": lambda ssd: ssd.mapping.store.programs,
