@@ -1,10 +1,10 @@
 """DFTL's cache against closed forms, and what its battery saves a recovery: tables, a picture and raw figures.
 
-    python tools/bench_dftl_cache.py [--trace TRACE...] [--only cache,batch,recovery]
+    python tools/bench_dftl_cache.py [--trace TRACE...] [--lpas N] [--ops N] [--gib GIB...]
 
-cache      hit ratio, translation reads a page of the host and translation programs a page written, by the entries cached
-           (1/128 to all of the table's): uniform (expected: the share cached), zipf 0.99 (Che's approximation, plain
-           LRU, and the same with half of it protected), requests of 64 pages in order, and traces
+cache      hit ratio, translation reads a page of the host and translation programs a page written, by the entries that
+           are cached (1/128 to all of the table's): uniform (expected: the share cached), zipf 0.99 (Che's
+           approximation, plain LRU, and the same with half of it protected), requests of 64 pages in order, and traces
 batch      entries that go back with one translation program, under uniform writes into a plain LRU
 recovery   spare reads, page reads and virtual seconds of a recovery with and without the battery, by size
 
@@ -117,9 +117,9 @@ def cache(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[st
 
 
 def batch(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[str, Any]]:
-    """Uniform writes into a plain LRU. The entry that leaves is dirty, so its page was not written since the entry came:
-    all entries of that page in the cache are younger, and dirty. So D is all that are cached, not the mean number of
-    dirty ones, which is what remains of write-backs at other times."""
+    """Uniform writes into a plain LRU. An entry that leaves dirty says that its page was not written since it came: all
+    entries of that page in the cache are younger, and dirty. So D is all that are cached, not the mean number of dirty
+    ones. The chip has room for all of the writes: cleaning would write pages back before their entries leave."""
     rows = []
     for share in shares:
         slots = lpas // share

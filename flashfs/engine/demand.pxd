@@ -1,81 +1,22 @@
 # A mapping whose entries lie in translation pages; see demand.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.map_battery cimport MapBattery, SavedBitmap
-from flashfs.engine.parts cimport Engine, Mapping
-from flashfs.engine.pending cimport Found, PendingEntries
-from flashfs.engine.translation cimport Directory, TranslationPages
+from flashfs.engine.entry_pages cimport EntryPages
+from flashfs.engine.pending cimport Found
 
 
-cdef class DemandMapping(Mapping)
-
-
-cdef class Gtd(Directory):
-    cdef uint32_t* homes
-    cdef readonly uint32_t n               # translation pages there can be
-    cdef DemandMapping mapping
-
-
-cdef class KeptPages(TranslationPages):
-    pass
-
-
-cdef class DemandMapping(Mapping):
-    cdef readonly TranslationPages store
-    cdef readonly Gtd gtd
-    cdef readonly PendingEntries pending
-    cdef readonly uint32_t per_page        # entries of a translation page
-    cdef readonly uint64_t pending_most    # entries that wait between requests
-    cdef readonly uint64_t writebacks, entries_written, rebuilds
-    cdef uint32_t* image                   # the translation page being read, changed and written
-    cdef uint32_t image_of, image_home     # which page that is, and which version of it; NONE: none
-    cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
-    cdef uint32_t looked_of, looked_home
+cdef class DemandMapping(EntryPages):
     cdef int64_t mapped_n                  # LPAs that are mapped
     cdef int64_t saved_n                   # ... by the checkpoint that was loaded; -1: it could not say
-    cdef bint strict, recovering, exact
     cdef bint scanned                      # the mount was no clean one
     cdef Found found                       # by a recovery
-    cdef readonly MapBattery saved         # that has all this too; None: there is none
-    cdef SavedBitmap bitmap                # ... and what validity says
     cdef uint64_t stamp                    # of the battery that goes with the checkpoint that was loaded; 0: none
     cdef object known                      # taken from it: the newest sequence number there is, and word TRIMMED
     cdef uint32_t* lists                   # three of ``list_room``: LPAs, PPAs, what flash should say
     cdef uint32_t* twins
     cdef uint32_t list_room
-    # what a cache of entries answers
-    cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
-    cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil
-    cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil
-    cdef int cleaned(self, uint32_t page) except -1 nogil
-    cdef int uncache(self, uint32_t page) except -1 nogil
-    cdef int uncache_all(self) noexcept nogil
-    # what a cache asks
-    cdef uint32_t page_of(self, uint32_t lpa) noexcept nogil
-    cdef uint32_t entries_of(self, uint32_t page) noexcept nogil
-    cdef int fetch(self, uint32_t page) except -1 nogil
-    cdef int write_back(self, uint32_t page) except -1 nogil
-    cdef int write_page(self, uint32_t page) except -1 nogil
-    cdef uint32_t entry(self, uint32_t lpa, bint* dirty) except? 0xFFFFFFFE nogil
-    # the battery
-    cdef bint keeps(self) noexcept nogil
-    cdef int changes(self) except -1 nogil
-    cdef int doubts(self) except -1 nogil
-    cdef int save_pages(self) except -1 nogil
-    cdef int save_pending(self, uint64_t at) except -1 nogil
-    cdef int put_newer(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
-                       uint32_t n) except -1 nogil
-    cdef int drop_pending(self, uint64_t first, uint64_t end) except -1 nogil
-    # the rest
     cdef int mark_twins(self, const uint32_t* lpas, uint32_t n, uint8_t* twins) noexcept nogil
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
-    cdef bint newest(self, uint32_t lpa, uint32_t* ppa) except -1 nogil
-    cdef int judge(self, uint64_t at) except -1 nogil
-    cdef int disown(self, uint64_t at) except -1 nogil
-    cdef int put_pending(self, uint32_t page) except -1 nogil
-    cdef int set_home(self, uint32_t page, uint32_t ppa) except -1 nogil
-    cdef int rebuild(self, uint32_t page) except -1 nogil
     cdef int drain(self, uint64_t most, uint32_t pages) except -1 nogil
     cdef uint64_t require_live(self, uint64_t* seen, uint64_t pages) except? 0xFFFFFFFFFFFFFFFF
-    cdef int look(self, uint32_t page) except -1 nogil
     cdef uint32_t homes_n(self) noexcept nogil

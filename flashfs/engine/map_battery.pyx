@@ -1,6 +1,6 @@
 """What a battery keeps of a demand-paged mapping: what is newer than its translation pages, where those are, and which
-pages live. With it a recovery scans nothing that a checkpoint or a sync has made durable (GeckoFTL's paper, section 5.3,
-on DFTL: the battery saves the dirty entries, and the PVB).
+pages live. With it a recovery scans nothing that a checkpoint or a sync has made durable (GeckoFTL's paper, section
+5.3, on DFTL: the battery saves the dirty entries, and the PVB).
 
 The words of the region (Battery), one behind the other:
 

@@ -1,4 +1,4 @@
-"""The section ``newer`` of a checkpoint: the entries of a demand-paged mapping that are newer than their translation pages.
+"""The section ``newer`` of a checkpoint: entries of a demand-paged mapping that are newer than their translation pages.
 
 For each page of which something is newer: u32 page, u32 n, then n u16 places in the page and n u32 PPAs; or, with DENSE
 set in n, a bit for each entry of the page and n u32 PPAs, whichever is less.

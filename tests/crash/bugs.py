@@ -251,7 +251,7 @@ BUGS: dict[str, Bug] = {
         ("leaftl", "dftl"),
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(
-        "dftl", Patch("flashfs/engine/demand", "self.entries_written += self.dirty_of(first, n, self.image)",
+        "dftl", Patch("flashfs/engine/entry_pages", "self.entries_written += self.dirty_of(first, n, self.image)",
                       "self.entries_written += self.dirty_of(first, n // 2, self.image)"), ("dftl",)
     ),
     "a checkpoint without the last dirty entry of the cache": Bug(
@@ -262,10 +262,10 @@ BUGS: dict[str, Bug] = {
         "dftl", Patch("flashfs/engine/demand", "            self.uncache(page)\n", ""), ("dftl",)
     ),
     "a translation page that is written though the mount has left no mark": Bug(
-        "dftl", Patch("flashfs/engine/demand", "        self.ssd.will_change()\n", ""), ("dftl",)
+        "dftl", Patch("flashfs/engine/entry_pages", "        self.ssd.will_change()\n", ""), ("dftl",)
     ),
     "a pending trim that is forgotten when its page is written": Bug(
-        "dftl", Patch("flashfs/engine/demand",
+        "dftl", Patch("flashfs/engine/entry_pages",
                       "            self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n",
                       "            if self.pending.ppa[at] != NONE:\n"
                       "                self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n"), ("dftl",)
@@ -284,12 +284,11 @@ BUGS: dict[str, Bug] = {
                          "            if last and not order:\n"), ("dftl",)
     ),
     "a battery that belongs to its checkpoint before it is filled": Bug(
-        "battery", Patch("flashfs/engine/map_battery", "        self.words.begin(UNFINISHED, CAUSE_MAP, self.ssd.now_ns)\n",
-                         "        self.words.begin((<object> self.ssd).meta.checkpoint_id, CAUSE_MAP, self.ssd.now_ns)\n"),
-        ("dftl",)
+        "battery", Patch("flashfs/engine/map_battery", "        self.words.begin(UNFINISHED, ",
+                         "        self.words.begin((<object> self.ssd).meta.checkpoint_id, "), ("dftl",)
     ),
     "a translation page whose new home the battery does not hear of": Bug(
-        "battery", Patch("flashfs/engine/demand", "            if self.mapping.keeps():\n",
+        "battery", Patch("flashfs/engine/entry_pages", "            if self.mapping.keeps():\n",
                          "            if self.mapping.keeps() and id:\n"), ("dftl",)
     ),
     "a pending entry that the battery prefers to the cached one": Bug(
@@ -301,8 +300,8 @@ BUGS: dict[str, Bug] = {
         "battery", Patch("flashfs/engine/demand", "        self.store.keep_all(kept[\"spares\"])\n", ""), ("dftl",)
     ),
     "sequence numbers that a recovery from the battery gives again": Bug(
-        "battery", Patch("flashfs/engine/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""),
-        ("dftl",)
+        "battery",
+        Patch("flashfs/engine/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""), ("dftl",)
     ),
     "a trim without a record that lets an older page back from the NVRAM": Bug(
         "battery", Patch("flashfs/engine/recovery", "            self.spared = not self.doubts_slots(known[1])\n",

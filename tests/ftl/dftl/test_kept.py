@@ -14,6 +14,7 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.engine import recovery
+from flashfs.engine.map_battery import pages_of
 from flashfs.errors import UncorrectableError
 from flashfs.ftl.dftl import ENTRY_BYTES
 from nandimg import Geometry
@@ -157,7 +158,7 @@ def test_a_word_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
     kept = np.frombuffer(saved.words.content(), "<u8").copy()
     blocks, bits = 8, 8 + GEOMETRY.blocks
     homes = bits + GEOMETRY.blocks
-    slots = homes + -(-(-(-GEOMETRY.lpas // PER_PAGE)) // 2)
+    slots = homes + (pages_of(GEOMETRY.lpas, PAGE) + 1) // 2
     live = int(np.flatnonzero(kept[bits:homes])[0])
     dead = next(ppa for ppa in range(GEOMETRY.blocks * 32) if not int(kept[bits + ppa // 32]) >> ppa % 32 & 1)
     entry = slots + int(np.flatnonzero(kept[slots:])[0])
