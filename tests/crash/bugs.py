@@ -301,7 +301,8 @@ BUGS: dict[str, Bug] = {
     ),
     "sequence numbers that a recovery from the battery gives again": Bug(
         "battery",
-        Patch("flashfs/engine/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""), ("dftl",)
+        Patch("flashfs/engine/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""),
+        ("dftl",),
     ),
     "a trim without a record that lets an older page back from the NVRAM": Bug(
         "battery", Patch("flashfs/engine/recovery", "            self.spared = not self.doubts_slots(known[1])\n",

@@ -125,8 +125,8 @@ SCHEME = Scheme(
         STRIPE,
         Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} an entry; 0: what --dram leaves, or "
                f"an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40),
-        Option("battery", 1, "1: NVRAM keeps dirty entries, GTD and PVB, and a recovery needs no scan; room is laid out when "
-               "the image is bound, for the CMT of then", high=1),
+        Option("battery", 1, "1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; room is laid out "
+               "when the image is bound, for the CMT of then", high=1),
         Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99),
     ),
     describe_translation=_describe_translation,
