@@ -128,16 +128,17 @@ def batch(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[st
         total = ops + max(ops, 4 * slots)
         device = device_of(lpas, slots, 0, 1.5 * total / lpas + 0.5)
         places = asked(f"uniform:write=1,ops={total}", lpas)[1]
-        device.ssd.write_pages(places[:-ops])
-        before = dict(device.ssd.mapping.figures())
         dirty = []
-        for part in np.array_split(places[-ops:], 64):
-            device.ssd.write_pages(part)
-            dirty.append(device.ssd.mapping.cmt.dirty_n)
+        for i in range(total):  # one by one: what is prepared together is not dirty yet when others leave for it
+            if i == total - ops:
+                before = dict(device.ssd.mapping.figures())
+            device.ssd.write_pages(places[i : i + 1])
+            if i % 1000 == 0:
+                dirty.append(device.ssd.mapping.cmt.dirty_n)
         after = device.ssd.mapping.figures()
         pages = -(-lpas // (PAGE // 4))
         entries, programs = (after[name] - before[name] for name in ("evicted_entries", "dirty_evictions"))
-        rows.append({"share": f"1/{share}", "slots": slots, "pages": pages, "dirty_mean": float(np.mean(dirty)),
+        rows.append({"share": f"1/{share}", "slots": slots, "pages": pages, "dirty_mean": float(np.mean(dirty[-(ops // 1000) :])),
                      "programs": programs, "entries_a_program": entries / programs,
                      "expected": entries_a_program(slots, pages)})  # fmt: skip
     return rows
@@ -202,9 +203,9 @@ def traces(texts: list[str]) -> list[dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", nargs="*", default=[])
-    parser.add_argument("--lpas", type=int, default=1 << 17)
-    parser.add_argument("--ops", type=int, default=400_000)
-    parser.add_argument("--gib", nargs="+", type=float, default=[1, 4, 16, 64])
+    parser.add_argument("--lpas", type=int, default=1 << 16)
+    parser.add_argument("--ops", type=int, default=200_000)
+    parser.add_argument("--gib", nargs="+", type=float, default=[1, 4, 16])
     args = parser.parse_args()
     found: dict[str, Any] = {"lpas": args.lpas, "cache": cache(args.lpas, args.ops)}
     found["batch"] = batch(args.lpas, args.ops)

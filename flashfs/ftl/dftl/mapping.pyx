@@ -112,23 +112,24 @@ cdef class CachedMap(DemandMapping):
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
         cdef uint32_t i, slot
         self.changes()
-        if self.keeps():
-            self.name_in_battery(lpas, n, ppa)
         for i in range(n):
             slot = self.cmt.find(lpas[i])
             olds[i] = self.cmt.ppa[slot]
-            self.put(slot, ppa + i)
+            self.cmt.put(slot, ppa + i)
             self.mapped_n += olds[i] == NONE
-        return 0
+        return self.save_bound(lpas, n, ppa, olds) if self.keeps() else 0
 
-    cdef int name_in_battery(self, const uint32_t* lpas, uint32_t n, uint32_t ppa) except -1 nogil:
-        """Before they are bound: by how much the sum of all that is named changes."""
-        cdef uint32_t i, old
+    cdef int save_bound(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, const uint32_t* olds) except -1 nogil:
+        """For the battery: the sum of all that is named, then the entries."""
+        cdef uint32_t i, slot
         cdef uint64_t gain = 0
         for i in range(n):
-            old = self.cmt.ppa[self.cmt.find(lpas[i])]
-            gain += named_by(ppa + i) - (named_by(old) if old != NONE else 0)
-        return self.saved.name(gain)
+            gain += named_by(ppa + i) - (named_by(olds[i]) if olds[i] != NONE else 0)
+        self.saved.name(gain)
+        for i in range(n):
+            slot = self.cmt.find(lpas[i])
+            self.saved.put_slot(slot, lpas[i], self.cmt.ppa[slot])
+        return 0
 
     cdef int put(self, uint32_t slot, uint32_t ppa) except -1 nogil:
         """What the entry says from now on, in the battery too."""

@@ -215,6 +215,17 @@ def test_a_durable_page_that_is_gone_is_told_when_it_is_read(disk: Disk) -> None
         disk.device.read(5 * PAGE, PAGE)
 
 
+def test_a_page_that_is_written_twice_in_one_run(disk: Disk) -> None:
+    """Its first version dies with the second: what is named is the last."""
+    lpas = np.array([9, 9, 8, 9, 8], np.uint32)
+    data = [np.array([lpa, 10**9 + i] * (PAGE // 16), "<u8").tobytes() for i, lpa in enumerate(lpas)]
+    disk.device.ssd.write_pages(lpas, np.frombuffer(b"".join(data), np.uint8))
+    disk.truth[9], disk.truth[8] = 10**9 + 3, 10**9 + 4
+    disk.device.flush()
+    assert believed(disk.crash())
+    disk.check()
+
+
 def test_a_cache_larger_than_the_nvram_does_without(disk: Disk) -> None:
     """The region was laid out for a smaller one. That is said, and a crash costs a scan."""
     disk.crash(cmt_bytes=400 * ENTRY_BYTES)
