@@ -4,7 +4,7 @@ bytes of the CMT; and whether look-ups, hits and reads for misses are those of t
     python tools/bench_dftl.py TRACE... [--sizes 128 32 8 4 2 1] [--most 400000] [--out FILE]
 
 Each source runs on a device of its own size (workloads: 1 GiB) on the `meta` backend, without a write buffer, so that
-a look-up is a page of the host. A size is a share of the entries that the source touches. A trace longer than `--most`
+a look-up is a page of the host. A size is a share of the entries that the source touches. A source longer than `--most`
 pages is cut there: the model is Python.
 """
 
@@ -25,13 +25,13 @@ sys.path.insert(0, str(ROOT / "tests" / "ftl" / "dftl"))
 from slru import SegmentedLru  # type: ignore[import-not-found]  # noqa: E402
 
 from flashfs.device import Device  # noqa: E402
+from flashfs.ftl.dftl import ENTRY_BYTES  # noqa: E402
 from flashfs.replay.source import READ, WRITE, Source  # noqa: E402
 from flashfs.replay.sources import device_for, open_source  # noqa: E402
 from flashfs.replay.workloads import is_workload  # noqa: E402
 from nandimg import Geometry  # noqa: E402
 
 PAGE = 4096
-ENTRY = 29  #: bytes of a CMT slot
 RESULTS = ROOT / "tools" / "results" / "dftl.json"
 
 
@@ -65,16 +65,16 @@ def run(asked: list[tuple[int, int, bool]], size: int, share: int) -> dict[str, 
     geometry = Geometry.sized(size, op=0.15, channels=8, dies=8, oob_bytes=64)
     touched = len({lpa for first, n, _ in asked for lpa in range(first, first + n)})
     slots = max(64, touched // share)
-    device = Device.memory(geometry, "dftl", {"buffer": 0, "cmt_bytes": slots * ENTRY, "wear_spread": 1 << 20},
+    device = Device.memory(geometry, "dftl", {"buffer": 0, "cmt_bytes": slots * ENTRY_BYTES, "wear_spread": 1 << 20},
                            backend="meta")  # fmt: skip
     mapping: Any = device.ssd.mapping
     slots = mapping.cmt.slots
     model = SegmentedLru(slots, slots // 2, PAGE // 4)
-    began = time.perf_counter()
+    began = time.process_time()
     for first, n, writing in asked:
         some: Any = np.arange(first, first + n, dtype=np.uint32)
         (device.ssd.write_pages if writing else device.ssd.read_pages)(some)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     for first, n, writing in asked:
         for lpa in range(first, first + n):
             model.look_up(lpa, writing)
@@ -82,7 +82,7 @@ def run(asked: list[tuple[int, int, bool]], size: int, share: int) -> dict[str, 
     written = sum(n for _, n, writing in asked if writing)
     return {
         "share": f"1/{share}",
-        "cmt_bytes": slots * ENTRY,
+        "cmt_bytes": slots * ENTRY_BYTES,
         "lookups": found["lookups"],
         "hit_ratio": round(found["hits"] / found["lookups"], 6),
         "reads_a_lookup": round(found["translation_reads"] / found["lookups"], 6),
@@ -96,7 +96,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="+", metavar="TRACE|WORKLOAD")
     parser.add_argument("--sizes", nargs="+", type=int, default=[128, 32, 8, 4, 2], metavar="N")
-    parser.add_argument("--most", type=int, default=400_000, metavar="PAGES")
+    parser.add_argument("--most", type=int, default=10_000_000, metavar="PAGES")
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     results = []

@@ -1,6 +1,6 @@
 """Plant bugs, one at a time, and see which tier catches each, and after how many cuts.
 
-    python tools/planted_bugs.py [--bug TEXT] [--out FILE]
+    python tools/planted_bugs.py [--bug TEXT] [--of FTL] [--first] [--out FILE]
 
 Every bug of tests/crash/bugs.py is tried on every FTL that has it, against each tier in turn: `sweep`, `every`,
 `random`, `host`, `faults`, `wide`. A patch of a compiled module takes half a minute to build. The table goes to stdout
@@ -28,8 +28,9 @@ SEED = 11
 TRY_S = 900
 
 
-def catch(ftl: str) -> dict[str, int | None]:
-    """{tier: the number of the cut whose case failed first, None if none did} on the engine as this process has it."""
+def catch(ftl: str, first: bool) -> dict[str, int | None]:
+    """{tier: the number of the cut whose case failed first, None if none did} on the engine as this process has it;
+    ``first``: only until one is found."""
     from flashfs.crash import tiers
     from flashfs.errors import FlashfsError
 
@@ -47,13 +48,15 @@ def catch(ftl: str) -> dict[str, int | None]:
                     break
         except FlashfsError:  # it does not even start
             found[tier] = 1
+        if first and found[tier]:
+            break
     return found
 
 
-def measure(name: str, ftl: str, path: str | None) -> dict[str, int | None]:
+def measure(name: str, ftl: str, path: str | None, first: bool) -> dict[str, int | None]:
     """In a process of its own: what a patched engine does to it is no matter of ours."""
     environment = {**os.environ, **({"PYTHONPATH": path} if path else {})}
-    command = [sys.executable, __file__, "--catch", name, "--ftl", ftl]
+    command = [sys.executable, __file__, "--catch", name, "--ftl", ftl, *(["--first"] if first else [])]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TRY_S, cwd=path)
     except subprocess.TimeoutExpired:
@@ -66,20 +69,21 @@ def measure(name: str, ftl: str, path: str | None) -> dict[str, int | None]:
     return found
 
 
-def one(name: str) -> list[dict[str, Any]]:
-    """A row for each FTL that the bug is in."""
+def one(name: str, of: str, first: bool) -> list[dict[str, Any]]:
+    """A row for each FTL that the bug is in, or for the one that is asked for."""
     import bugs
 
     bug = bugs.BUGS[name]
     with tempfile.TemporaryDirectory(prefix="flashfs-bug-") as folder:
         path = str(bug.how.build(Path(folder))) if isinstance(bug.how, bugs.Patch) else None
         return [
-            {"bug": name, "where": bug.where, "ftl": ftl, "compiled": path is not None, **measure(name, ftl, path)}
-            for ftl in bug.of
-        ]
+            {"bug": name, "where": bug.where, "ftl": ftl, "compiled": path is not None,
+             **measure(name, ftl, path, first)}
+            for ftl in bug.of if of in ("", ftl)
+        ]  # fmt: skip
 
 
-def caught_here(name: str, ftl: str) -> None:
+def caught_here(name: str, ftl: str, first: bool) -> None:
     """The child: plant what can be planted here, and print what caught it."""
     import bugs
     import pytest
@@ -88,18 +92,20 @@ def caught_here(name: str, ftl: str) -> None:
         how = bugs.BUGS[name].how
         if not isinstance(how, bugs.Patch):
             how(patch)
-        print(json.dumps(catch(ftl)))
+        print(json.dumps(catch(ftl, first)))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bug", default="", help="only those whose name has this in it")
+    parser.add_argument("--of", default="", help="only those of this FTL and of one other at most")
+    parser.add_argument("--first", action="store_true", help="no further tier once one has caught it")
     parser.add_argument("--out", type=Path, help="where the raw figures go")
     parser.add_argument("--catch", help=argparse.SUPPRESS)
     parser.add_argument("--ftl", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.catch:
-        caught_here(given.catch, given.ftl)
+        caught_here(given.catch, given.ftl, given.first)
         return 0
     import bugs
 
@@ -107,12 +113,13 @@ def main() -> int:
     started = time.time()
     print(f"| bug | where | FTL | {' | '.join(BOUNDS)} |\n| --- | --- | --- |{' --: |' * len(BOUNDS)}")
     for name in bugs.BUGS:
-        if given.bug not in name:
+        of = bugs.BUGS[name].of
+        if given.bug not in name or (given.of and (given.of not in of or len(of) > 2)):
             continue
-        rows += one(name)
-        for row in rows[-len(bugs.BUGS[name].of) :]:
+        for row in one(name, given.of, given.first):
+            rows.append(row)
             other = next((kind for kind in ("crash", "never ends") if kind in row), "-")
-            figures = [str(row.get(tier) or other) for tier in BOUNDS]
+            figures = [str(row.get(tier) or (other if tier in row or other != "-" else "")) for tier in BOUNDS]
             print(f"| {name} | {row['where']} | {row['ftl']} | {' | '.join(figures)} |", flush=True)
     if given.out:
         note = {"seed": SEED, "bounds": BOUNDS, "seconds": round(time.time() - started), "rows": rows}

@@ -18,4 +18,5 @@ cdef class Battery:
                            int64_t t_ns) except -1 nogil
     cdef int64_t put_bits(self, uint64_t first, uint64_t n, bint on, int cause, int64_t t_ns) except -1 nogil
     cdef bint bit(self, uint64_t number) noexcept nogil
+    cdef int64_t disown(self, int cause) except -1 nogil
     cdef int breach(self, uint64_t first, uint64_t n) except -1 nogil

@@ -113,6 +113,11 @@ cdef class Battery:
             raise ValueError(f"NVRAM region {self.name}: begun or proved, and a stamp other than 0, would do")
         return self.nand.nvram_store(self.head_at + STAMP_AT, &stamp, NVRAM_WORD, cause, t_ns)
 
+    cdef int64_t disown(self, int cause) except -1 nogil:
+        """Nobody's: nothing is proved until it is begun again, or restamped. One store of a word."""
+        cdef uint64_t none = 0
+        return self.nand.nvram_store(self.head_at + STAMP_AT, &none, NVRAM_WORD, cause, 0)
+
     cdef int breach(self, uint64_t first, uint64_t n) except -1 nogil:
         with gil:
             if self.body == NULL:

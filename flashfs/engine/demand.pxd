@@ -1,56 +1,18 @@
 # A mapping whose entries lie in translation pages; see demand.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.paged cimport PageDirectory, PagedMapping
-from flashfs.engine.pending cimport PendingEntries
+from flashfs.engine.entry_pages cimport EntryPages
+from flashfs.engine.pending cimport Found
 
 
-cdef class DemandMapping(PagedMapping)
-
-
-cdef class Gtd(PageDirectory):
-    cdef uint32_t* page_ppas
-    cdef readonly uint32_t n               # translation pages there can be
-    cdef DemandMapping mapping
-
-
-cdef class DemandMapping(PagedMapping):
-    cdef readonly Gtd gtd                  # the directory
-    cdef readonly PendingEntries pending
-    cdef readonly uint32_t per_page        # entries of a translation page
-    cdef readonly uint64_t pending_most    # entries that wait between requests
-    cdef readonly uint64_t writebacks, entries_written
-    cdef uint32_t* image                   # the translation page being read, changed and written
-    cdef uint32_t image_of, image_ppa     # which page that is, and which version of it; NONE: none
-    cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
-    cdef uint32_t looked_of, looked_ppa
+cdef class DemandMapping(EntryPages):
     cdef int64_t saved_n                   # LPAs that are mapped by the checkpoint that was loaded; -1: it did not say
-    cdef uint32_t* found_lpa               # recovery: what it found, as it came
-    cdef uint32_t* found_ppa
-    cdef uint64_t found_n, found_room
+    cdef bint scanned                      # the mount was no clean one
+    cdef Found found                       # by a recovery
+    cdef uint64_t stamp                    # of the battery that goes with the checkpoint that was loaded; 0: none
+    cdef object known                      # taken from it: the newest sequence number there is, and word TRIMMED
     cdef uint32_t* lists                   # three of ``list_room``: LPAs, PPAs, what flash should say
     cdef uint32_t* twins
     cdef uint32_t list_room
-    # what a cache of entries answers
-    cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
-    cdef bint recache(self, uint32_t lpa, uint32_t ppa) noexcept nogil
-    cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil
-    cdef int cleaned(self, uint32_t page) noexcept nogil
-    cdef int uncache(self, uint32_t page) noexcept nogil
-    cdef int uncache_all(self) noexcept nogil
-    # what a cache asks
-    cdef uint32_t page_of(self, uint32_t lpa) noexcept nogil
-    cdef uint32_t entries_of(self, uint32_t page) noexcept nogil
-    cdef int fetch(self, uint32_t page) except -1 nogil
-    cdef int write_back(self, uint32_t page) except -1 nogil
-    cdef int write_page(self, uint32_t page) except -1 nogil
-    cdef uint32_t entry(self, uint32_t lpa, bint* dirty) except? 0xFFFFFFFE nogil
-    # the rest
     cdef int mark_twins(self, const uint32_t* lpas, uint32_t n, uint8_t* twins) noexcept nogil
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
-    cdef bint newest(self, uint32_t lpa, uint32_t* ppa) except -1 nogil
-    cdef int judge(self, uint64_t at) except -1 nogil
-    cdef int disown(self, uint64_t at) except -1 nogil
-    cdef int put_pending(self, uint32_t page) except -1 nogil
-    cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil
-    cdef int look(self, uint32_t page) except -1 nogil

@@ -1,330 +1,59 @@
 # distutils: language = c++
-"""Demand-paged mappings: 4-byte entries in translation pages, a directory of those pages (GTD) in DRAM.
+"""Demand-paged mappings of entries: what the engine asks of a mapping, on top of translation pages (entry_pages.pyx).
 
-Translation page ``id`` holds the PPAs of ``per_page`` LPAs, from ``id * per_page`` on; NONE is a hole. A page of which
-all entries are holes does not exist. What is newer than a translation page is in one of two places: in the scheme's
-cache, as a dirty entry, or among the *pending* entries, where cleaning, trims and recovery put what no cache holds. A
-cached entry counts before a pending one, and that before the page.
+Pages are written back where the scheme makes room in its cache (``prepare``), behind a move (``moves_end``), and
+between requests (``tend``); never inside a change. A checkpoint writes no pages: it takes the directory, and what is
+newer than the pages as it is. So what a recovery starts from is exact, and it adds what was programmed and trimmed
+since. If a battery has all of that, and proves itself, there is nothing to add.
 
-Writing a page back takes everything newer that there is of it, cached or pending: one read and one program for all of
-them. It happens where the scheme makes room in its cache (``prepare``), behind a move (``moves_end``), and between
-requests (``tend``); never inside a change. A checkpoint writes no pages: it takes the directory, and what is newer than
-the pages as it is. So what a recovery starts from is exact, and it adds what was programmed and trimmed since.
-
-A scheme brings the cache: what it holds, what leaves it when, and five answers about it. What does not depend on what
-a translation page holds is in paged.pyx.
+A scheme brings the cache: what it holds, what leaves it when, and six answers about it.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.paged cimport PageDirectory, PagedMapping
-from flashfs.engine.parts cimport FOREIGN, IN_TABLE, LIVE, Engine
-from flashfs.engine.pending cimport PendingEntries
+from flashfs.engine.entry_pages cimport EntryPages
+from flashfs.engine.map_battery cimport WAITING, named_by
+from flashfs.engine.parts cimport FOREIGN, LIVE, Engine
+from flashfs.engine.pending cimport Found
 from flashfs.engine.pool cimport NONE
-from flashfs.engine.translation cimport TranslationPages
 
 import struct
 
 import numpy
 
+from flashfs.engine.map_battery import pages_of
+from flashfs.engine.newer import newer_bytes, pack_newer, unpack_newer
+from flashfs.engine.pending import merge_arrays
+
 cdef enum:
     DRAINED = 16             # pages written back between two requests at most
 
 cdef uint32_t UNSEEN = NONE - 1
-DENSE = 1 << 31  #: in a checkpoint's record of a page: a bit an entry says which there are
-
-
-def entry_pages(lpas, page_bytes):
-    """Translation pages of so many LPAs."""
-    return -(-lpas // (page_bytes // 4))
 
 
 def saved_bytes(lpas, page_bytes):
-    """The most that a checkpoint holds of an DemandMapping: the directory, and every entry as newer than its page."""
-    pages = entry_pages(lpas, page_bytes)
-    return 8 + 4 * pages + pages * (8 + page_bytes // 32) + 4 * lpas
+    """The most that a checkpoint holds of a DemandMapping: the directory, and every entry as newer than its page."""
+    pages = pages_of(lpas, page_bytes)
+    return 16 + 4 * pages + newer_bytes(lpas, page_bytes)
 
 
-cdef class Gtd(PageDirectory):
-    """The directory: 4 bytes a translation page, in DRAM."""
-
-    def __cinit__(self, DemandMapping mapping not None, uint32_t n):
-        self.mapping = mapping
-        self.n = n
-        self.page_ppas = <uint32_t*> malloc(n * 4)
-        if self.page_ppas == NULL:
-            raise MemoryError
-        memset(self.page_ppas, 0xFF, n * 4)
-
-    def __dealloc__(self):
-        free(self.page_ppas)
-
-    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
-        return self.page_ppas[id] if id < self.n else NONE
-
-    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
-        if id < self.n:
-            self.page_ppas[id] = ppa
-        return 0
-
-    cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil:
-        cdef uint32_t page
-        for page in range(self.n):
-            if self.page_ppas[page] == ppa:
-                return page
-        return NONE
-
-    cdef uint32_t count(self) noexcept nogil:
-        cdef uint32_t page, n = 0
-        for page in range(self.n):
-            n += self.page_ppas[page] != NONE
-        return n
-
-    def ppas(self):
-        page_ppas = numpy.asarray(<uint32_t[:self.n]> self.page_ppas)
-        return page_ppas[page_ppas != NONE].tolist()
-
-    def entries(self):
-        """Each translation page that there is: {"page", "first_lpa", "ppa"}."""
-        return [{"page": page, "first_lpa": page * self.mapping.per_page, "ppa": self.page_ppas[page]}
-                for page in range(self.n) if self.page_ppas[page] != NONE]
-
-
-cdef class DemandMapping(PagedMapping):
+cdef class DemandMapping(EntryPages):
     """What every demand-paged mapping of entries has; a scheme adds its cache."""
 
     def __cinit__(self, Engine ssd not None, *_):
-        cdef uint32_t page_bytes = ssd.nand.page_bytes
-        self.ssd = ssd
-        self.demand = True
-        self.per_page = page_bytes // 4
-        self.gtd = Gtd(self, entry_pages(ssd.lpas, page_bytes))
-        self.own_pages(TranslationPages(ssd, self.gtd, self.gtd.n), self.gtd)
-        self.pending = PendingEntries()
-        self.pending_most = 2 * self.per_page
-        self.image = <uint32_t*> malloc(page_bytes)
-        self.looked = <uint32_t*> malloc(page_bytes)
         self.list_room = max(self.per_page, ssd.nand.pages_per_block)
         self.lists = <uint32_t*> malloc(<uint64_t> self.list_room * 12)
         self.twins = <uint32_t*> malloc(<uint64_t> ssd.nand.pages_per_block * 16)
-        if not (self.image and self.looked and self.lists and self.twins):
+        if not (self.lists and self.twins):
             raise MemoryError
-        self.pending.reserve(self.pending_most + ssd.nand.pages_per_block)
-        self.image_of = self.looked_of = NONE
+        self.found = Found()
         self.saved_n = -1
 
     def __dealloc__(self):
-        free(self.image)
-        free(self.looked)
         free(self.lists)
         free(self.twins)
-        free(self.found_lpa)
-        free(self.found_ppa)
-
-    # --- what a scheme's cache answers; by default there is none
-
-    cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
-        """Whether the LPA has an entry in the cache, and what it says. Disturbs nothing."""
-        return False
-
-    cdef bint recache(self, uint32_t lpa, uint32_t ppa) noexcept nogil:
-        """If the LPA has an entry in the cache, that says ``ppa`` and is dirty from now on; whether it has."""
-        return False
-
-    cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil:
-        """How many dirty entries there are of ``n`` LPAs from ``first`` on, all of one translation page; they go into
-        ``image``, if that is not NULL."""
-        return 0
-
-    cdef int cleaned(self, uint32_t page) noexcept nogil:
-        """The translation page says what the cache says of its LPAs."""
-        return 0
-
-    cdef int uncache(self, uint32_t page) noexcept nogil:
-        """Forget the entries of a translation page, dirty or not."""
-        return 0
-
-    cdef int uncache_all(self) noexcept nogil:
-        """Forget every entry."""
-        return 0
-
-    def dirty_entries(self):
-        """(LPAs, PPAs) of the cache's dirty entries, arrays of u32, in any order."""
-        return numpy.empty(0, numpy.uint32), numpy.empty(0, numpy.uint32)
-
-    # --- pages
-
-    cdef uint32_t page_of(self, uint32_t lpa) noexcept nogil:
-        return lpa // self.per_page
-
-    cdef uint32_t entries_of(self, uint32_t page) noexcept nogil:
-        """Entries that the page has; the last page may have fewer."""
-        return min(self.per_page, self.ssd.lpas - page * self.per_page)
-
-    cdef int fetch(self, uint32_t page) except -1 nogil:
-        """The page as it is in flash, in ``image``; the map's clock goes on to when it is there. One that cannot be
-        read is made again: its entries are pending then."""
-        cdef uint32_t page_ppa = self.gtd.page_ppas[page]
-        self.image_of = NONE
-        if page_ppa != NONE and not self.store.read(page_ppa, page, <uint8_t*> self.image):
-            self.rebuild(page)
-            page_ppa = NONE
-        if page_ppa == NONE:
-            memset(self.image, 0xFF, self.ssd.nand.page_bytes)
-        self.image_of = page
-        self.image_ppa = page_ppa
-        return 0
-
-    cdef int write_back(self, uint32_t page) except -1 nogil:
-        """Write a page when there is time to clean for it first, which may change what is cached and pending."""
-        cdef int64_t start = self.ssd.map_ns
-        self.ssd.will_change()
-        self.store.ensure(1)
-        self.ssd.map_ns = start
-        return self.write_page(page)
-
-    cdef int write_page(self, uint32_t page) except -1 nogil:
-        """One program for all that is newer than the page; the map's clock goes on to its end."""
-        cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, ppa = NONE
-        self.fetch(page)
-        self.put_pending(page)
-        self.entries_written += self.dirty_of(first, n, self.image)
-        for i in range(n):
-            if self.image[i] != NONE:
-                ppa = self.store.program(page, <const uint8_t*> self.image)
-                break
-        self.set_ppa(page, ppa)
-        self.pending.erase(self.pending.first_from(first), self.pending.first_from(first + n))
-        self.cleaned(page)
-        self.image_of = NONE
-        self.writebacks += 1
-        return 0
-
-    cdef int put_pending(self, uint32_t page) except -1 nogil:
-        """The page's pending entries, into ``image``: those whose move turned out to be another LPA's do not count."""
-        cdef uint32_t first = page * self.per_page, end = first + self.entries_of(page), was
-        cdef uint64_t at = self.pending.first_from(first)
-        while at < self.pending.n and self.pending.lpa[at] < end:
-            was = self.image[self.pending.lpa[at] - first]
-            if self.pending.expected[at] != UNSEEN and self.pending.expected[at] != was:
-                self.disown(at)
-                at = self.pending.first_from(first)
-                continue
-            self.pending.settle(at)
-            self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]
-            self.entries_written += 1
-            at += 1
-        return 0
-
-    cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil:
-        """That version counts from now on; NONE: every entry is a hole."""
-        cdef uint32_t old = self.gtd.page_ppas[page]
-        cdef int before = self.ssd.stopped
-        if self.looked_of == page:          # the next version may come to lie where that one lay
-            self.looked_of = NONE
-        self.ssd.stopped = IN_TABLE
-        self.gtd.page_ppas[page] = ppa
-        if old != NONE:
-            self.store.supersede(old)
-        self.ssd.stopped = before
-        return 0
-
-    cdef int lpas_of(self, uint32_t page, uint32_t* first, uint32_t* n) noexcept nogil:
-        first[0] = page * self.per_page
-        n[0] = self.entries_of(page)
-        return 0
-
-    cdef int remade(self, uint32_t page, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil:
-        """Its entries are pending then, each that nothing newer is known of."""
-        cdef uint32_t i, kept = 0
-        cdef uint64_t at
-        for i in range(n):
-            if self.pending.find(lpas[i]) < 0:
-                lpas[kept] = lpas[i]
-                ppas[kept] = ppas[i]
-                kept += 1
-        self.pending.merge(lpas, ppas, NULL, kept)
-        at = self.pending.first_from(page * self.per_page)
-        while at < self.pending.n and self.page_of(self.pending.lpa[at]) == page:
-            self.pending.settle(at)  # what a move expected of the page was true when it was made
-            at += 1
-        return self.set_ppa(page, NONE)
-
-    cdef bint is_sound(self, uint32_t page) except -1:
-        self.looked_of = NONE
-        return self.store.read(self.gtd.page_ppas[page], page, <uint8_t*> self.looked)
-
-    # --- entries
-
-    cdef uint32_t entry(self, uint32_t lpa, bint* dirty) except? 0xFFFFFFFE nogil:
-        """What an LPA that is not cached has as its entry, read where it must be; whether that is newer than its
-        page."""
-        cdef uint32_t page = self.page_of(lpa)
-        cdef int64_t at = self.pending.find(lpa)
-        if at >= 0 and self.pending.expected[at] != UNSEEN:
-            self.judge(<uint64_t> at)
-            at = self.pending.find(lpa)
-        if at < 0 and self.gtd.page_ppas[page] != NONE:
-            self.fetch(page)
-            at = self.pending.find(lpa)     # the page may have been made again
-        dirty[0] = at >= 0
-        if at >= 0:
-            return self.pending.ppa[at]
-        return self.image[lpa - page * self.per_page] if self.gtd.page_ppas[page] != NONE else NONE
-
-    cdef int judge(self, uint64_t at) except -1 nogil:
-        """A pending entry that cleaning put here: its page was moved because its OOB named the LPA. Does the map name
-        the page? Its translation page says."""
-        cdef uint32_t lpa = self.pending.lpa[at], page = self.page_of(lpa), said
-        self.fetch(page)
-        at = <uint64_t> self.pending.find(lpa)
-        said = self.image[lpa - page * self.per_page]
-        if self.pending.expected[at] == UNSEEN or self.pending.expected[at] == said:
-            self.pending.settle(at)
-            return 0
-        return self.disown(at)
-
-    cdef int disown(self, uint64_t at) except -1 nogil:
-        """The page that was moved is not that LPA's, whatever it says. Whoever it belongs to cannot be read: it names
-        the copy from now on, which gives EIO."""
-        cdef uint32_t old = self.pending.expected[at], new = self.pending.ppa[at], owner, ppa = new
-        self.pending.erase(at, at + 1)
-        owner = self.owner_of(old)
-        if owner == NONE:
-            self.ssd.validity.dead(&ppa, 1)
-        elif not self.recache(owner, new):
-            self.pending.merge(&owner, &new, NULL, 1)
-        return 0
-
-    cdef bint newest(self, uint32_t lpa, uint32_t* ppa) except -1 nogil:
-        """Whether something in DRAM says where the LPA is, and what."""
-        cdef int64_t at
-        if self.cached(lpa, ppa):
-            return True
-        at = self.pending.find(lpa)
-        if at >= 0 and self.pending.expected[at] != UNSEEN:
-            self.judge(<uint64_t> at)
-            at = self.pending.find(lpa)
-        if at >= 0:
-            ppa[0] = self.pending.ppa[at]
-        return at >= 0
-
-    cdef int look(self, uint32_t page) except -1 nogil:
-        """The page in ``looked``, for whoever is not the host; it is not read again while it is the newest."""
-        cdef uint32_t page_ppa = self.gtd.page_ppas[page]
-        if self.looked_of == page and self.looked_ppa == page_ppa:
-            return 0
-        self.looked_of = NONE
-        if page_ppa != NONE and not self.store.read(page_ppa, page, <uint8_t*> self.looked):
-            self.rebuild(page)
-            page_ppa = NONE
-        if page_ppa == NONE:
-            memset(self.looked, 0xFF, self.ssd.nand.page_bytes)
-        self.looked_of = page
-        self.looked_ppa = page_ppa
-        return 0
 
     # --- the mapping's interface
 
@@ -378,15 +107,22 @@ cdef class DemandMapping(PagedMapping):
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """LPAs of one translation page. If they are all of it, the page goes with them."""
         cdef uint32_t page = self.page_of(lpa), first = page * self.per_page, i, kept = 0
+        cdef uint64_t gain = 0
         if self.gtd.page_ppas[page] != NONE and (self.image_of != page or self.image_ppa != self.gtd.page_ppas[page]):
             self.fetch(page)
         for i in range(n):
             if not self.newest(lpa + i, olds + i):
                 olds[i] = self.image[lpa + i - first] if self.gtd.page_ppas[page] != NONE else NONE
             self.mapped_n -= olds[i] != NONE
+            if olds[i] != NONE:
+                gain -= named_by(olds[i])
+        self.changes()
+        if gain and self.keeps():
+            self.saved.note_trim()
+            self.saved.name(gain)
         if n == self.entries_of(page):
             self.uncache(page)
-            self.pending.erase(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
+            self.drop_pending(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
             self.set_ppa(page, NONE)
             return 0
         for i in range(n):
@@ -394,18 +130,24 @@ cdef class DemandMapping(PagedMapping):
                 self.lists[kept] = lpa + i
                 self.lists[self.list_room + kept] = NONE
                 kept += 1
-        return self.pending.merge(self.lists, self.lists + self.list_room, NULL, kept)
+        return self.put_newer(self.lists, self.lists + self.list_room, NULL, kept)
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
         """What is cached is changed there, the rest is pending until ``moves_end``."""
         cdef uint32_t i, kept = 0
+        cdef uint64_t gain = 0
+        self.changes()
+        if self.keeps():
+            for i in range(n):
+                gain += named_by(news[i]) - named_by(olds[i])
+            self.saved.name(gain)
         for i in range(n):
             if not self.recache(lpas[i], news[i]):
                 self.lists[kept] = lpas[i]
                 self.lists[self.list_room + kept] = news[i]
                 self.lists[2 * self.list_room + kept] = olds[i]
                 kept += 1
-        return self.pending.merge(self.lists, self.lists + self.list_room, self.lists + 2 * self.list_room, kept)
+        return self.put_newer(self.lists, self.lists + self.list_room, self.lists + 2 * self.list_room, kept)
 
     cdef int moves_end(self) except -1 nogil:
         """Cleaning is through with a block: its entries go to their translation pages, page by page (DFTL, 3.4)."""
@@ -475,89 +217,64 @@ cdef class DemandMapping(PagedMapping):
             return True
         return False
 
+    cdef int checkpoint_begins(self) except -1:
+        if self.bitmap is not None:
+            self.bitmap.held = True
+        return EntryPages.checkpoint_begins(self)
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        cdef uint32_t ppa
+        if self.bitmap is not None:
+            self.bitmap.held = False
+            if whole:
+                for ppa in self.store.kept:
+                    self.bitmap.let_go(&ppa, 1)
+        EntryPages.checkpoint_ended(self, whole)
+        if whole and self.saved is not None:
+            self.begin_keeping()
+        return 0
+
     # --- recovery: the checkpoint's entries stand until every LPA is settled
 
     def reset(self):
         memset(self.gtd.page_ppas, 0xFF, self.gtd.n * 4)
         self.pending.clear()
         self.uncache_all()
-        self.image_of = self.looked_of = NONE
-        self.found_n = 0
-        self.saved_n = -1
         super().reset()
+        self.found.release()
+        self.image_of = self.looked_of = NONE
+        self.saved_n = -1
+        self.stamp = 0
+        self.known = None
+        if self.saved is not None:
+            self.saved.wait()
+        self.scanned = True
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        cdef uint64_t room = self.found_room
-        cdef void* grown
         if lpa >= self.ssd.lpas:
             return self.gtd.set_ppa(lpa - self.ssd.lpas, ppa)
-        if self.found_n == room:
-            room = max(<uint64_t> 1024, room + room // 2)
-            grown = realloc(self.found_lpa, room * 4)
-            if grown != NULL:
-                self.found_lpa = <uint32_t*> grown
-                grown = realloc(self.found_ppa, room * 4)
-            if grown == NULL:
-                with gil:
-                    raise MemoryError
-            self.found_ppa = <uint32_t*> grown
-            self.found_room = room
-        self.found_lpa[self.found_n] = lpa
-        self.found_ppa[self.found_n] = ppa
-        self.found_n += 1
-        return 0
+        return self.found.add(lpa, ppa)
 
     def recovery_ends(self):
-        """What was found is pending: of an LPA that was found twice, the last."""
-        cdef const uint32_t[::1] lpas, ppas
-        cdef uint64_t at = 0, part, n = self.found_n
-        if n:
-            lpa = numpy.asarray(<uint32_t[:n]> self.found_lpa)
-            ppa = numpy.asarray(<uint32_t[:n]> self.found_ppa)
-            if (lpa[1:] <= lpa[:-1]).any():
-                order = numpy.argsort(lpa, kind="stable")
-                last = numpy.append(lpa[order][1:] != lpa[order][:-1], True)
-                lpa, ppa = lpa[order][last], ppa[order][last]
-            lpas, ppas = numpy.ascontiguousarray(lpa), numpy.ascontiguousarray(ppa)
-            n = lpas.shape[0]
-            while at < n:
-                part = min(n - at, <uint64_t> 1 << 31)
-                self.pending.merge(&lpas[at], &ppas[at], NULL, <uint32_t> part)
-                at += part
-        free(self.found_lpa)
-        free(self.found_ppa)
-        self.found_lpa = self.found_ppa = NULL
-        self.found_n = self.found_room = 0
+        """What was found is pending."""
+        self.found.into(self.pending)
         super().recovery_ends()
+
+    def opens(self):
+        super().opens()
+        if self.saved is not None and self.saved.state == WAITING:
+            self.saved.wait()               # what a recovery doubted it has settled
+            if not self.scanned:
+                self.saved.ready()
 
     def save(self):
         """The directory, and what is newer than the pages; docs/ftl/dftl.md has the bytes."""
         return {
             "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas).tobytes(),
-            "newer": self.saved_newer(),
+            "newer": pack_newer(*self.newer(), self.per_page),
             "mapped": struct.pack("<q", self.mapped_n if self.exact else -1),
+            **({"battery": struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)} if self.will_keep() else {}),
         }
-
-    def saved_newer(self):
-        """For each page of which something is newer: u32 page, u32 n, then n u16 places and n u32 PPAs; or, with DENSE
-        set in n, a bit for each entry and n u32 PPAs."""
-        out = bytearray()
-        lpas, ppas = self.newer()
-        if not len(lpas):
-            return out
-        pages = lpas // self.per_page
-        starts = numpy.flatnonzero(numpy.append(True, pages[1:] != pages[:-1]))
-        for a, b in zip(starts, [*starts[1:], len(lpas)], strict=True):
-            places = lpas[a:b] % self.per_page
-            n = int(b - a)
-            if 2 * n <= self.per_page // 8:
-                out += struct.pack("<II", int(pages[a]), n) + places.astype("<u2").tobytes()
-            else:
-                bits = numpy.zeros(self.per_page, numpy.uint8)
-                bits[places] = 1
-                out += struct.pack("<II", int(pages[a]), n | DENSE) + numpy.packbits(bits, bitorder="little").tobytes()
-            out += ppas[a:b].astype("<u4").tobytes()
-        return out
 
     def newer(self):
         """(LPAs, PPAs), ascending: what the cache and the pending entries have that the pages do not."""
@@ -584,36 +301,10 @@ cdef class DemandMapping(PagedMapping):
             raise ValueError("gtd section: two translation pages at one PPA")
         self.reset()
         numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas)[:] = page_ppas
-        self.load_newer(sections.get("newer", b""))
+        for part in unpack_newer(sections.get("newer", b""), self.per_page, self.ssd.lpas, pages):
+            merge_arrays(self.pending, *part)
         self.saved_n, = struct.unpack("<q", sections["mapped"])
-
-    def load_newer(self, saved):
-        cdef const uint32_t[::1] lpas, ppas
-        at, end, view = 0, -1, memoryview(saved).cast("B")
-        while at < len(view):
-            if at + 8 > len(view):
-                raise ValueError(f"newer section of {len(view)} bytes: it ends within a record")
-            page, n = struct.unpack_from("<II", view, at)
-            dense, n = n & DENSE, n & ~DENSE
-            size = 8 + (self.per_page // 8 if dense else 2 * n) + 4 * n
-            if not end < page < self.gtd.n or not 0 < n <= self.per_page or at + size > len(view):
-                raise ValueError(f"newer section: page {page} with {n} entries")
-            if dense:
-                bits = numpy.frombuffer(view[at + 8 : at + 8 + self.per_page // 8], numpy.uint8)
-                places = numpy.flatnonzero(numpy.unpackbits(bits, bitorder="little"))
-            else:
-                places = numpy.frombuffer(view[at + 8 : at + 8 + 2 * n], "<u2").astype(numpy.int64)
-            if len(places) != n or (places[1:] <= places[:-1]).any() or int(places[-1]) >= self.entries_of(page):
-                raise ValueError(f"newer section: page {page} with {n} entries, and places of others")
-            values = numpy.frombuffer(view[at + size - 4 * n : at + size], "<u4")
-            known = values[values != NONE]
-            if len(known) and int(known.max()) >= self.ssd.nand.blocks * self.ssd.nand.pages_per_block:
-                raise ValueError(f"newer section: page {page} names PPA {int(known.max())}, which the chip has not")
-            lpas = (places + page * self.per_page).astype(numpy.uint32)
-            ppas = numpy.ascontiguousarray(values, numpy.uint32)
-            self.pending.merge(&lpas[0], &ppas[0], NULL, n)
-            end = page
-            at += size
+        self.stamp, = struct.unpack("<Q", sections.get("battery", bytes(8)))
 
     def verify(self, bint whole=True):
         """Each translation page that the directory names is live. ``whole``: the pages are read, and name each live
@@ -621,6 +312,9 @@ cdef class DemandMapping(PagedMapping):
         cdef Agreement agreement = Agreement(self.ssd)
         cdef uint32_t lpa, ppa = NONE
         wrong = self.misplaced()
+        self.scanned = whole
+        if wrong is None and self.known is not None:
+            return                          # it was held against validity when it was taken from the battery
         if wrong is None and whole:
             for lpa in range(self.ssd.lpas):
                 self.peek(&lpa, 1, &ppa)
@@ -639,7 +333,33 @@ cdef class DemandMapping(PagedMapping):
             if at == ppa:
                 return lpa
         self.exact = False
+        self.doubts()
         return NONE
+
+    # --- from the battery
+
+    def recovery_steps(self):
+        if self.saved is None or self.saved.refuses():
+            return ()
+        return (("battery", "trims", "take what the battery kept, if it proves itself", self.take_kept),)
+
+    def take_kept(self):
+        """Mapping and validity as the battery has them, if it is the one of the checkpoint that was loaded."""
+        if not self.stamp:
+            return "the checkpoint says that there was none"
+        why, kept = self.saved.prove(self.stamp)
+        if why is not None:
+            return f"not believed: {why}"
+        self.reset()
+        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas)[:] = kept["page_ppas"]
+        merge_arrays(self.pending, kept["lpas"], kept["ppas"])
+        self.store.keep_all(kept["spares"])
+        self.ssd.validity.load({"pvb": kept["pvb"]})
+        self.known = kept["seq"], kept["trimmed"]
+        return f"{len(kept['lpas'])} entries, {self.gtd.count()} translation pages"
+
+    def known_without_scan(self):
+        return self.known
 
     # --- for people
 
@@ -659,6 +379,7 @@ cdef class DemandMapping(PagedMapping):
             "writebacks": self.writebacks,
             "entries_written": self.entries_written,
             "pending": self.pending.n,
+            **(self.saved.figures() if self.saved is not None else {}),
         }
 
     def forget_counts(self):

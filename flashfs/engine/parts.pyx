@@ -270,6 +270,12 @@ cdef class Mapping(Owner):
         held against the mapping in the step `fit`. Not called where a clean checkpoint spares a recovery."""
         return ()
 
+    def known_without_scan(self):
+        """None; or, if a step of its ``recovery_steps`` found mapping and validity whole as they were at the end, with
+        nothing scanned since the checkpoint: (the newest sequence number there is, one above the newest before the
+        last trim). Pages that it does not name count for nothing then, and trims are not applied again."""
+        return None
+
     def recovery_conflicts(self):
         """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
         without them. Only a host that died with writes lost can cause one."""

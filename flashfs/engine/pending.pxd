@@ -8,6 +8,8 @@ cdef class PendingEntries:
     cdef uint32_t* lpa                     # ascending
     cdef uint32_t* ppa
     cdef uint32_t* expected                # what the translation page has to say for it to count; UNSEEN: anything
+    cdef uint32_t* place                   # of each in the battery, NONE before it has one; NULL: there is no battery
+    cdef readonly bint placed
     cdef int reserve(self, uint64_t more) except -1 nogil
     cdef int64_t find(self, uint32_t lpa) noexcept nogil
     cdef uint64_t first_from(self, uint32_t lpa) noexcept nogil
@@ -16,3 +18,11 @@ cdef class PendingEntries:
     cdef int settle(self, uint64_t at) noexcept nogil
     cdef int erase(self, uint64_t first, uint64_t end) noexcept nogil
     cdef int clear(self) noexcept nogil
+
+
+cdef class Found:
+    cdef uint32_t* lpa
+    cdef uint32_t* ppa
+    cdef uint64_t n, room
+    cdef int add(self, uint32_t lpa, uint32_t ppa) except -1 nogil
+    cdef int release(self) noexcept nogil

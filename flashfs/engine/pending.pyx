@@ -8,14 +8,21 @@ from libc.string cimport memmove
 
 from flashfs.engine.pool cimport NONE
 
+import numpy
+
 cdef uint32_t UNSEEN = NONE - 1
 
 
 @cython.final
 cdef class PendingEntries:
-    """Sorted arrays of 12 bytes an entry; a search is O(log n), a merge of a sorted run O(n)."""
+    """Sorted arrays of 12 bytes an entry, of 16 if they have ``placed`` copies in a battery; a search is O(log n), a
+    merge of a sorted run O(n)."""
+
+    def __cinit__(self, bint placed=False):
+        self.placed = placed
 
     def __dealloc__(self):
+        free(self.place)
         free(self.lpa)
         free(self.ppa)
         free(self.expected)
@@ -34,10 +41,15 @@ cdef class PendingEntries:
         if grown != NULL:
             self.ppa = <uint32_t*> grown
             grown = realloc(self.expected, room * 4)
+        if grown != NULL:
+            self.expected = <uint32_t*> grown
+            if self.placed:
+                grown = realloc(self.place, room * 4)
         if grown == NULL:
             with gil:
                 raise MemoryError
-        self.expected = <uint32_t*> grown
+        if self.placed:
+            self.place = <uint32_t*> grown
         self.room = room
         return 0
 
@@ -82,14 +94,20 @@ cdef class PendingEntries:
                 self.lpa[to] = self.lpa[at]
                 self.ppa[to] = self.ppa[at]
                 self.expected[to] = self.expected[at]
+                if self.placed:
+                    self.place[to] = self.place[at]
                 continue
             i -= 1
             if at and self.lpa[at - 1] == lpas[i]:
                 at -= 1
                 self.expected[to] = self.expected[at]
+                if self.placed:
+                    self.place[to] = self.place[at]
             else:
                 self.expected[to] = UNSEEN if expected == NULL else expected[i]
                 self.moved_n += expected != NULL
+                if self.placed:
+                    self.place[to] = NONE
             self.lpa[to] = lpas[i]
             self.ppa[to] = ppas[i]
         return 0
@@ -108,6 +126,8 @@ cdef class PendingEntries:
         memmove(self.lpa + first, self.lpa + end, (self.n - end) * 4)
         memmove(self.ppa + first, self.ppa + end, (self.n - end) * 4)
         memmove(self.expected + first, self.expected + end, (self.n - end) * 4)
+        if self.placed:
+            memmove(self.place + first, self.place + end, (self.n - end) * 4)
         self.n -= end - first
         return 0
 
@@ -117,8 +137,67 @@ cdef class PendingEntries:
 
     def sizes(self):
         """(bytes as a controller packs them, as allocated)."""
-        return 12 * self.room, 12 * self.room
+        taken = (16 if self.placed else 12) * self.room
+        return taken, taken
 
     def entries(self):
         """[(LPA, PPA or None: a hole), ...]"""
         return [(self.lpa[i], None if self.ppa[i] == NONE else self.ppa[i]) for i in range(self.n)]
+
+
+@cython.final
+cdef class Found:
+    """(LPA, PPA) of what a recovery finds, as it comes: 8 bytes each."""
+
+    def __dealloc__(self):
+        self.release()
+
+    cdef int add(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        cdef uint64_t room = self.room
+        cdef void* grown
+        if self.n == room:
+            room = max(<uint64_t> 1024, room + room // 2)
+            grown = realloc(self.lpa, room * 4)
+            if grown != NULL:
+                self.lpa = <uint32_t*> grown
+                grown = realloc(self.ppa, room * 4)
+            if grown == NULL:
+                with gil:
+                    raise MemoryError
+            self.ppa = <uint32_t*> grown
+            self.room = room
+        self.lpa[self.n] = lpa
+        self.ppa[self.n] = ppa
+        self.n += 1
+        return 0
+
+    cdef int release(self) noexcept nogil:
+        free(self.lpa)
+        free(self.ppa)
+        self.lpa = self.ppa = NULL
+        self.n = self.room = 0
+        return 0
+
+    def into(self, PendingEntries pending not None):
+        """All of it is pending from now on: of an LPA that was found twice, the last."""
+        cdef uint64_t n = self.n
+        if n:
+            lpas = numpy.asarray(<uint32_t[:n]> self.lpa)
+            ppas = numpy.asarray(<uint32_t[:n]> self.ppa)
+            if (lpas[1:] <= lpas[:-1]).any():
+                order = numpy.argsort(lpas, kind="stable")
+                last = numpy.append(lpas[order][1:] != lpas[order][:-1], True)
+                lpas, ppas = lpas[order][last], ppas[order][last]
+            merge_arrays(pending, lpas, ppas)
+        self.release()
+
+
+def merge_arrays(PendingEntries pending not None, lpa, ppa):
+    """As ``PendingEntries.merge``, of arrays of u32; the LPAs ascend, and what their pages say does not matter."""
+    cdef const uint32_t[::1] lpas = numpy.ascontiguousarray(lpa, numpy.uint32)
+    cdef const uint32_t[::1] ppas = numpy.ascontiguousarray(ppa, numpy.uint32)
+    cdef uint64_t at = 0, part, n = lpas.shape[0]
+    while at < n:
+        part = min(n - at, <uint64_t> 1 << 31)
+        pending.merge(&lpas[at], &ppas[at], NULL, <uint32_t> part)
+        at += part

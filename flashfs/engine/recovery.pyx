@@ -176,6 +176,8 @@ cdef class Worker(Scanner):
     cdef object doubted                    # what a step of a part found that cannot be
     cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
+    cdef object slots                      # (LPA, seq, page) of the NVRAM's slots, once they are read
+    cdef bint spared                       # the mapping knows all without a scan
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
         self.moves = Records(sizeof(Move), MOVES_MOST)
@@ -274,9 +276,38 @@ cdef class Worker(Scanner):
         ssd.pool.rebuild_free()
         return log
 
+    # --- what the mapping knows without
+
+    def scan(self):
+        """Nothing, if the mapping has it all from elsewhere."""
+        known = self.ssd.mapping.known_without_scan()
+        if known is not None and not self.repairs:
+            self.spared = not self.doubts_slots(known[1])
+            if self.spared:
+                self.seq = max(self.seq, <uint64_t> known[0])
+                return "not needed"
+            self.load_base()
+        return Scanner.scan(self)
+
+    cdef bint doubts_slots(self, uint64_t trimmed) except -1:
+        """Whether a page in the NVRAM may be older than a trim of which no record was written: the mapping has no page
+        of that LPA, and cannot say whether it had one when it was trimmed."""
+        cdef uint64_t logged = self.floor
+        self.slots = self.ssd.buffer.survivors(CAUSE_RECOVERY)
+        if self.cut.count():
+            logged = max(logged, self.cut.record(self.cut.count() - 1).seq)
+        if trimmed <= logged:
+            return False
+        for lpa, seq, _ in self.slots:
+            if lpa < self.ssd.lpas and self.floor < seq < trimmed and self.ssd.mapping.locate(lpa) == NONE:
+                return True
+        return False
+
     # --- who wins
 
     def resolve(self):
+        if self.spared:
+            return "not needed"
         try:
             return self.resolve_all()
         except MapLostError as error:
@@ -452,7 +483,7 @@ cdef class Worker(Scanner):
         """Slots newer than the checkpoint (which empties the buffer) and than what flash holds."""
         cdef uint64_t newest
         back = {}
-        saved = self.ssd.buffer.survivors(CAUSE_RECOVERY)
+        saved = self.ssd.buffer.survivors(CAUSE_RECOVERY) if self.slots is None else self.slots
         self.cut.begin()
         for lpa, seq, page in sorted(saved, key=lambda slot: slot[0]):
             newest = max(self.floor, self.found_seq(lpa), self.cut.newest(lpa))
@@ -465,11 +496,21 @@ cdef class Worker(Scanner):
         self.back = sorted((seq, lpa, page) for lpa, (seq, page) in back.items())
         return f"{len(back)} pages"
 
-    cdef uint64_t found_seq(self, uint32_t lpa) noexcept nogil:
-        """The newest sequence number that was found in flash, 0 if there is no page of that LPA."""
+    cdef uint64_t found_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
+        """The newest sequence number that was found in flash, 0 if there is no page of that LPA. Where nothing was
+        scanned, that of the page the mapping names; if it cannot be read, it counts as the newest."""
         cdef uint64_t i, newest = 0
+        cdef uint32_t ppa
+        cdef Oob oob
         if lpa >= self.ssd.lpas:
             return 0
+        if self.spared:
+            ppa = self.ssd.mapping.locate(lpa)
+            if ppa == NONE:
+                return 0
+            if self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block, &oob) != PAGE_OK:
+                return <uint64_t> 1 << 48
+            return oob.seq
         i = self.entries.first_of(lpa)
         while i < self.entries.count() and self.entries.entry(i).key == lpa:
             if not self.is_marked(self.entries.entry(i).ppa, EXCLUDED):

@@ -176,6 +176,12 @@ cdef class TranslationPages(Owner):
         """Where superseded pages live."""
         return [ppa for ppa in self.kept]
 
+    def keep_all(self, ppas):
+        """A recovery found superseded pages that the last checkpoint stands on."""
+        cdef uint32_t ppa
+        for ppa in ppas:
+            self.kept.insert(ppa)
+
     cdef uint64_t known(self) noexcept nogil:
         """Pages that are kept account of: programmed or superseded since the last checkpoint."""
         return self.fresh.size() + self.kept.size()

@@ -259,7 +259,7 @@ BUGS: dict[str, Bug] = {
         ("leaftl", "dftl"),
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(
-        "dftl", Patch("flashfs/engine/demand", "self.entries_written += self.dirty_of(first, n, self.image)",
+        "dftl", Patch("flashfs/engine/entry_pages", "self.entries_written += self.dirty_of(first, n, self.image)",
                       "self.entries_written += self.dirty_of(first, n // 2, self.image)"), ("dftl",)
     ),
     "a checkpoint without the last dirty entry of the cache": Bug(
@@ -270,13 +270,51 @@ BUGS: dict[str, Bug] = {
         "dftl", Patch("flashfs/engine/demand", "            self.uncache(page)\n", ""), ("dftl",)
     ),
     "a translation page that is written though the mount has left no mark": Bug(
-        "dftl", Patch("flashfs/engine/demand", "        self.ssd.will_change()\n", ""), ("dftl",)
+        "dftl", Patch("flashfs/engine/entry_pages", "        self.ssd.will_change()\n", ""), ("dftl",)
     ),
     "a pending trim that is forgotten when its page is written": Bug(
-        "dftl", Patch("flashfs/engine/demand",
+        "dftl", Patch("flashfs/engine/entry_pages",
                       "            self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n",
                       "            if self.pending.ppa[at] != NONE:\n"
                       "                self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n"), ("dftl",)
+    ),
+    "a battery that is believed in the middle of a change": Bug(
+        "battery", Patch("flashfs/engine/map_battery", "        if total != int(words[NAMES]):\n",
+                         "        if total != int(words[NAMES]) and not total:\n"), ("dftl",)
+    ),
+    "a battery whose pages beyond the last sync nobody looks at": Bug(
+        "battery", Patch("flashfs/engine/map_battery",
+                         "if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):",
+                         "if live[block, page] and status == PAGE_OK and oob.order != order:"), ("dftl",)
+    ),
+    "a battery that is believed whenever its blocks were opened": Bug(
+        "battery", Patch("flashfs/engine/map_battery", "            if last and order != self.ssd.pool.order[block]:\n",
+                         "            if last and not order:\n"), ("dftl",)
+    ),
+    "a battery that belongs to its checkpoint before it is filled": Bug(
+        "battery", Patch("flashfs/engine/map_battery", "        self.words.begin(UNFINISHED, ",
+                         "        self.words.begin((<object> self.ssd).meta.checkpoint_id, "), ("dftl",)
+    ),
+    "a translation page whose new home the battery does not hear of": Bug(
+        "battery", Patch("flashfs/engine/entry_pages", "            if self.mapping.keeps():\n",
+                         "            if self.mapping.keeps() and id:\n"), ("dftl",)
+    ),
+    "a pending entry that the battery prefers to the cached one": Bug(
+        "battery", Patch("flashfs/engine/map_battery",
+                         "numpy.append(words[self.places_at :], words[self.slots_at : self.places_at])",
+                         "words[self.slots_at :]"), ("dftl",)
+    ),
+    "a page that nobody names and the battery calls live no more": Bug(
+        "battery", Patch("flashfs/engine/demand", "        self.store.keep_all(kept[\"spares\"])\n", ""), ("dftl",)
+    ),
+    "sequence numbers that a recovery from the battery gives again": Bug(
+        "battery",
+        Patch("flashfs/engine/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""),
+        ("dftl",),
+    ),
+    "a trim without a record that lets an older page back from the NVRAM": Bug(
+        "battery", Patch("flashfs/engine/recovery", "            self.spared = not self.doubts_slots(known[1])\n",
+                         "            self.spared = not (self.doubts_slots(known[1]) and False)\n"), ("dftl",)
     ),
     "a short write that zeroes the sector behind it": Bug(
         "ranges",

@@ -7,24 +7,44 @@ from typing import Any
 
 from flashfs.engine import block_map
 from flashfs.engine.defaults import Greedy, PageBitmap
-from flashfs.engine.demand import entry_pages, saved_bytes
+from flashfs.engine.demand import saved_bytes
+from flashfs.engine.map_battery import MapBattery, SavedBitmap, pages_of, region_bytes
 from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, spare_blocks, streams_for
+from flashfs.ftl.dftl.cmt import ENTRY_BYTES
 from flashfs.ftl.dftl.mapping import CachedMap
 
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
-ENTRY_BYTES = 29  #: that a CMT slot takes
+REGION = "dftl"  #: of the NVRAM: the battery's
 SHARE = 32  #: unless told otherwise, one entry in so many is cached,
 LEAST = 64  #: and so many at least
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    slots = options["cmt_bytes"] // ENTRY_BYTES or max(LEAST, ssd.lpas // SHARE)
+    slots = _slots(ssd.lpas, options)
     mapping = CachedMap(ssd, slots, options["protected"], options["cmt_bytes"] > 0)
     placement = streams_for(ssd, options, "dftl")
-    require_room(ssd, entry_pages(ssd.lpas, ssd.nand.page_bytes), "dftl")
-    return mapping, PageBitmap(ssd), placement, Greedy(ssd)
+    require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), "dftl")
+    if ssd.nand.region(REGION) is None:  # bound without a battery
+        return mapping, PageBitmap(ssd), placement, Greedy(ssd)
+    kept = MapBattery(ssd, REGION, MapBattery.slots_for(ssd.nand, ssd.lpas, REGION), not options["battery"])
+    validity = SavedBitmap(ssd)
+    validity.attach(kept)
+    mapping.keep_in(kept, validity)
+    return mapping, validity, placement, Greedy(ssd)
+
+
+def _nvram(geometry: Any, options: dict[str, Any]) -> dict[str, int]:
+    """The battery's region, with room for the cache that these options ask for."""
+    if not options["battery"]:
+        return {}
+    return {REGION: region_bytes(geometry, _slots(geometry.lpas, options))}
+
+
+def _slots(lpas: int, options: dict[str, Any]) -> int:
+    """Of the CMT, unless --dram gives it more."""
+    return options["cmt_bytes"] // ENTRY_BYTES or max(LEAST, lpas // SHARE)
 
 
 def require_room(ssd: Any, pages: int, who: str) -> None:
@@ -74,6 +94,7 @@ def _map(device: Any) -> dict[str, Any]:
         "cached": mapping.cmt.used,
         "dirty": mapping.cmt.dirty_n,
         "pending": mapping.pending.n,
+        "battery": mapping.saved.says() if mapping.saved is not None else "none: bound without",
     }
 
 
@@ -83,6 +104,7 @@ def _charts(device: Any) -> list[dict[str, Any]]:
 
 
 _EVENTS = {
+    "recoveries from the battery": lambda ssd: ssd.mapping.known_without_scan() is not None,
     "entries evicted": lambda ssd: ssd.mapping.evictions,
     "dirty entries evicted": lambda ssd: ssd.mapping.dirty_evictions,
     "translation pages written": lambda ssd: ssd.mapping.store.programs,
@@ -103,6 +125,8 @@ SCHEME = Scheme(
         STRIPE,
         Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} an entry; 0: what --dram leaves, or "
                f"an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40),
+        Option("battery", 1, "1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; room is laid out "
+               "when the image is bound, for the CMT of then", high=1),
         Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99),
     ),
     describe_translation=_describe_translation,
@@ -111,7 +135,8 @@ SCHEME = Scheme(
     events=_EVENTS,
     damage_events={"a translation page was made again": lambda ssd: ssd.mapping.rebuilds},
     tight={"cmt_bytes": (200, 500, 2_000)},
-    varied={"cmt_bytes": (0, 300, 1_500)},
+    varied={"cmt_bytes": (0, 300, 1_500), "battery": (0, 1)},
+    nvram=_nvram,
     year=2009,
     manual="docs/ftl/dftl.md",
 )  # fmt: skip

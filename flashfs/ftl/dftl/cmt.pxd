@@ -1,7 +1,7 @@
 # The cached mapping table; see cmt.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-cdef enum:
+cpdef enum:
     ENTRY_BYTES = 29         # the most that a slot takes: six words, its flags, and its share of the hash table
 
 

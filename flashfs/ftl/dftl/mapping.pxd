@@ -13,3 +13,6 @@ cdef class CachedMap(DemandMapping):
     cdef readonly bint fixed               # the CMT's size was given
     cdef int make_slot(self) except -1 nogil
     cdef bint could_make_slot(self) except -1 nogil
+    cdef int save_bound(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, const uint32_t* olds) except -1 nogil
+    cdef int put(self, uint32_t slot, uint32_t ppa) except -1 nogil
+    cdef int clear_slots(self, uint32_t page) except -1 nogil

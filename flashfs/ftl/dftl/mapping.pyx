@@ -7,6 +7,7 @@ updates, trims and recovery are those of every demand-paged mapping (flashfs.eng
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.engine.demand cimport DemandMapping
+from flashfs.engine.map_battery cimport named_by
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
 from flashfs.ftl.dftl.cmt cimport ENTRY_BYTES, Cmt
@@ -110,12 +111,30 @@ cdef class CachedMap(DemandMapping):
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
         cdef uint32_t i, slot
+        self.changes()
         for i in range(n):
             slot = self.cmt.find(lpas[i])
             olds[i] = self.cmt.ppa[slot]
             self.cmt.put(slot, ppa + i)
             self.mapped_n += olds[i] == NONE
+        return self.save_bound(lpas, n, ppa, olds) if self.keeps() else 0
+
+    cdef int save_bound(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, const uint32_t* olds) except -1 nogil:
+        """For the battery: the sum of all that is named, then the entries."""
+        cdef uint32_t i, slot
+        cdef uint64_t gain = 0
+        for i in range(n):
+            gain += named_by(ppa + i) - (named_by(olds[i]) if olds[i] != NONE else 0)
+        self.saved.name(gain)
+        for i in range(n):
+            slot = self.cmt.find(lpas[i])
+            self.saved.put_slot(slot, lpas[i], self.cmt.ppa[slot])
         return 0
+
+    cdef int put(self, uint32_t slot, uint32_t ppa) except -1 nogil:
+        """What the entry says from now on, in the battery too."""
+        self.cmt.put(slot, ppa)
+        return self.saved.put_slot(slot, self.cmt.lpa[slot], ppa) if self.keeps() else 0
 
     # --- what the base asks of the cache
 
@@ -126,11 +145,11 @@ cdef class CachedMap(DemandMapping):
         ppa[0] = self.cmt.ppa[slot]
         return True
 
-    cdef bint recache(self, uint32_t lpa, uint32_t ppa) noexcept nogil:
+    cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         cdef uint32_t slot = self.cmt.find(lpa)
         if slot == NONE:
             return False
-        self.cmt.put(slot, ppa)
+        self.put(slot, ppa)
         return True
 
     cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil:
@@ -143,14 +162,34 @@ cdef class CachedMap(DemandMapping):
             slot = self.cmt.next_dirty[slot]
         return found
 
-    cdef int cleaned(self, uint32_t page) noexcept nogil:
+    cdef int cleaned(self, uint32_t page) except -1 nogil:
+        self.clear_slots(page)
         return self.cmt.clean_page(page)
 
-    cdef int uncache(self, uint32_t page) noexcept nogil:
+    cdef int uncache(self, uint32_t page) except -1 nogil:
+        self.clear_slots(page)
         return self.cmt.forget_page(page)
+
+    cdef int clear_slots(self, uint32_t page) except -1 nogil:
+        """The battery has the dirty entries of that page no more."""
+        cdef uint32_t slot = self.cmt.first_dirty[page] if self.keeps() else NONE
+        while slot != NONE:
+            self.saved.clear_slot(slot)
+            slot = self.cmt.next_dirty[slot]
+        return 0
 
     cdef int uncache_all(self) noexcept nogil:
         return self.cmt.clear()
+
+    def save_cache(self):
+        cdef uint32_t slot, page
+        if self.cmt.slots <= self.saved.slots:
+            for page in range(self.gtd.n):
+                slot = self.cmt.first_dirty[page]
+                while slot != NONE:
+                    self.saved.put_slot(slot, self.cmt.lpa[slot], self.cmt.ppa[slot])
+                    slot = self.cmt.next_dirty[slot]
+        return self.cmt.slots
 
     def dirty_entries(self):
         cdef uint32_t slot, n = 0

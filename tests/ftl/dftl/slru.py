@@ -14,8 +14,9 @@ class SegmentedLru:
 
     def __init__(self, slots: int, protected: int, per_page: int) -> None:
         self.slots, self.protected_most, self.per_page = slots, protected, per_page
-        self.probationary: OrderedDict[int, bool] = OrderedDict()  #: LPA: dirty; the next to leave first
-        self.protected: OrderedDict[int, bool] = OrderedDict()
+        self.probationary: OrderedDict[int, None] = OrderedDict()  #: LPAs; the next to leave first
+        self.protected: OrderedDict[int, None] = OrderedDict()
+        self.dirty: dict[int, set[int]] = {}  #: of a translation page: its cached LPAs that it does not agree with
         self.written: set[int] = set()  #: translation pages that exist
         self.lookups = self.hits = self.loads = 0
 
@@ -23,34 +24,31 @@ class SegmentedLru:
         self.lookups += 1
         if lpa in self.protected:
             self.hits += 1
-            self.protected[lpa] |= write
             self.protected.move_to_end(lpa)
         elif lpa in self.probationary:
             self.hits += 1
-            self._protect(lpa, self.probationary.pop(lpa) or write)
+            del self.probationary[lpa]
+            self._protect(lpa)
         else:
             if len(self.probationary) + len(self.protected) == self.slots:
                 self._evict()
             self.loads += lpa // self.per_page in self.written
-            self.probationary[lpa] = write
+            self.probationary[lpa] = None
+        if write:
+            self.dirty.setdefault(lpa // self.per_page, set()).add(lpa)
 
-    def _protect(self, lpa: int, dirty: bool) -> None:
+    def _protect(self, lpa: int) -> None:
         if not self.protected_most:
-            self.probationary[lpa] = dirty
+            self.probationary[lpa] = None
             return
-        self.protected[lpa] = dirty
+        self.protected[lpa] = None
         if len(self.protected) > self.protected_most:
-            low, low_dirty = self.protected.popitem(last=False)
-            self.probationary[low] = low_dirty
+            self.probationary[self.protected.popitem(last=False)[0]] = None
 
     def _evict(self) -> None:
-        segment = self.probationary or self.protected
-        lpa, dirty = segment.popitem(last=False)
-        if not dirty:
-            return
+        """What leaves, if it is dirty, takes all dirty ones of its page with it to flash; those stay, and are clean."""
+        lpa, _ = (self.probationary or self.protected).popitem(last=False)
         page = lpa // self.per_page
-        self.written.add(page)
-        for held in (self.probationary, self.protected):
-            for other in range(page * self.per_page, (page + 1) * self.per_page):
-                if other in held:
-                    held[other] = False
+        if lpa in self.dirty.get(page, ()):
+            self.written.add(page)
+            del self.dirty[page]
