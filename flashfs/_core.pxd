@@ -1,5 +1,7 @@
 # The door to the engine: what a scheme or a server of somebody else's cimports. What is behind it may move. Whoever
-# needs translation pages cimports flashfs.engine.translation beside it, and is C++ then.
+# needs translation pages cimports flashfs.engine.paged beside it (flashfs.engine.demand for pages of 4-byte entries),
+# and is C++ then.
+from flashfs.engine.agreement cimport Agreement
 from flashfs.engine.buffer cimport WriteBuffer
 from flashfs.engine.cache cimport DataCache
 from flashfs.engine.defaults cimport Greedy, PageBitmap, PageTable, Streams
