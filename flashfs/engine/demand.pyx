@@ -87,7 +87,6 @@ cdef class DemandMapping(Mapping):
         self.per_page = page_bytes // 4
         self.gtd = Gtd(self, entry_pages(ssd.lpas, page_bytes))
         self.store = TranslationPages(ssd, self.gtd, self.gtd.n)
-        self.translation_ids = self.gtd.n
         self.pending = PendingEntries()
         self.pending_most = 2 * self.per_page
         self.image = <uint32_t*> malloc(page_bytes)
@@ -452,8 +451,6 @@ cdef class DemandMapping(Mapping):
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         cdef uint32_t ppa = NONE
-        if lpa >= self.ssd.lpas:
-            return self.gtd.home_of(lpa - self.ssd.lpas)
         self.peek(&lpa, 1, &ppa)
         return ppa
 
@@ -497,8 +494,6 @@ cdef class DemandMapping(Mapping):
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         cdef uint64_t room = self.found_room
         cdef void* grown
-        if lpa >= self.ssd.lpas:
-            return self.gtd.set_home(lpa - self.ssd.lpas, ppa)
         if self.found_n == room:
             room = max(<uint64_t> 1024, room + room // 2)
             grown = realloc(self.found_lpa, room * 4)
@@ -547,6 +542,7 @@ cdef class DemandMapping(Mapping):
         self.mapped_n = -<int64_t> len(self.translation_pages())
         for block in range(self.ssd.nand.blocks):
             self.mapped_n += self.ssd.validity.count(block)
+        self.mapped_n -= self.ssd.validity.pages_named()
         self.exact = True
         self.strict = self.recovering = False
 
@@ -641,11 +637,12 @@ cdef class DemandMapping(Mapping):
         cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block, live = 0, mapped
         cdef uint64_t* seen
         cdef uint32_t block
-        for home in self.translation_pages():
+        for home in self.translation_pages() if whole or not self.ssd.validity.in_flash else ():
             if not self.ssd.validity.is_live(home):
                 raise ValueError(f"PPA {home}: a translation page that is not live")
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
+        live -= self.ssd.validity.pages_named()
         if not whole:
             mapped = self.saved_n + len(self.translation_pages())
             if self.saved_n >= 0 and live != mapped:

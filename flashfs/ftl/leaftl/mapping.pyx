@@ -86,7 +86,6 @@ cdef class LearnedMap(Mapping):
         self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block, pair_most=PAIR_MOST)
         self.pages = TablePages(ssd, self.table)
         self.table.put_elsewhere(self.pages)
-        self.translation_ids = self.table.groups * self.pages.span
         self.named_lpa = self.named_ppa = self.list_at = NONE
         self.half_erased = set()
         self.found = FoundPages(gamma, ssd.nand.pages_per_block)
@@ -229,7 +228,7 @@ cdef class LearnedMap(Mapping):
             at = self.next_probe(predicted, at)
         return NONE
 
-    cdef uint32_t only_live(self, uint32_t predicted) noexcept nogil:
+    cdef uint32_t only_live(self, uint32_t predicted) except? 0xFFFFFFFE nogil:
         """The live page in reach of a prediction, if there is one only."""
         cdef uint32_t pages = self.ssd.nand.pages_per_block, first = predicted - predicted % pages
         cdef uint32_t ppa, only = NONE
@@ -241,7 +240,7 @@ cdef class LearnedMap(Mapping):
                 only = ppa
         return only
 
-    cdef uint32_t listed(self, uint32_t lpa, uint32_t predicted) noexcept nogil:
+    cdef uint32_t listed(self, uint32_t lpa, uint32_t predicted) except? 0xFFFFFFFE nogil:
         """Where the list that was read last has ``lpa``, if the prediction can mean that."""
         cdef uint32_t ppa
         if self.list_at == NONE:
@@ -266,8 +265,6 @@ cdef class LearnedMap(Mapping):
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         cdef uint32_t ppa = NONE
-        if lpa >= self.ssd.lpas:
-            return self.pages.home_of(lpa - self.ssd.lpas)
         self.places(&lpa, 1, &ppa)
         return ppa
 
@@ -424,8 +421,6 @@ cdef class LearnedMap(Mapping):
     # --- recovery: the checkpoint's table stands until every LPA is settled; then what is newer is learned again
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        if lpa >= self.ssd.lpas:
-            return self.pages.set_home(lpa - self.ssd.lpas, ppa)
         return self.found.add(lpa, ppa, scheme_oob)
 
     cdef int relearn(self) except -1 nogil:
@@ -612,7 +607,7 @@ cdef class LearnedMap(Mapping):
             wrong = wrong or f"{live} pages are live, and {mapped} LPAs and translation pages are mapped"
         return wrong
 
-    cdef bint any_live(self, uint32_t predicted) noexcept nogil:
+    cdef bint any_live(self, uint32_t predicted) except -1 nogil:
         """Whether a live page is in reach."""
         cdef uint32_t ppa = predicted
         while ppa != NONE:

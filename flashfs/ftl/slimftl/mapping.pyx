@@ -154,7 +154,7 @@ cdef class SlimMapping(Mapping):
 
     # --- where is an LPA?
 
-    cdef uint32_t next_live(self, uint32_t home, uint32_t from_distance, uint32_t ppid) noexcept nogil:
+    cdef uint32_t next_live(self, uint32_t home, uint32_t from_distance, uint32_t ppid) except? 0xFFFFFFFE nogil:
         """The first live page ``ppid`` in the virtual blocks from ``home + from_distance`` on; NONE if there is none.
         A page that is not live is passed over without a read: it may well hold an older version of this LPA."""
         cdef uint32_t k, block, ppa
