@@ -39,3 +39,4 @@ cdef class Streams(Placement):
 
 cdef class Greedy(Cleaning):
     cdef uint64_t spared                   # a bit a stream that is never cleaned
+    cdef uint32_t oldest(self) noexcept nogil

@@ -20,7 +20,7 @@ from flashfs.engine.pool cimport (
     STREAMS,
     BlockPool,
 )
-from flashfs.engine.victims cimport gained, lost_one
+from flashfs.engine.victims cimport UNLISTED, gained, lost_one
 
 from flashfs.errors import DeviceFullError
 
@@ -468,7 +468,8 @@ cdef class Streams(Placement):
 
 cdef class Greedy(Cleaning):
     """The closed block with the fewest live pages; its pages go to the GC stream (cold ones to the most worn block).
-    Blocks of the streams ``spares`` are never cleaned, but erased when nothing in them lives."""
+    Blocks of the streams ``spares`` are not cleaned, but erased when nothing in them lives; unless there is nothing else
+    to clean: pages that nobody writes again may lie one in each of them."""
 
     def __cinit__(self, Engine ssd, *_, spares=()):
         self.ssd = ssd
@@ -481,10 +482,25 @@ cdef class Greedy(Cleaning):
     cdef int clean(self) except -1 nogil:
         cdef uint32_t victim = self.ssd.victims.fewest()
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
+            if self.ssd.validity.late:
+                victim = self.oldest()
+            else:
+                victim = self.ssd.victims.fewest_waiting() if self.spared else NONE
+        if victim == NONE or (self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block
+                              and not self.ssd.validity.late):
             with gil:
                 raise DeviceFullError("no block has a dead page: the healthy blocks cannot hold what the host wrote")
         self.ssd.relocate(victim, STREAM_GC, CAUSE_GC)
         return 0
+
+    cdef uint32_t oldest(self) noexcept nogil:
+        """Every candidate looks full, to a store that may not know better: the one that was opened first."""
+        cdef uint32_t block, best = NONE
+        for block in range(self.ssd.pool.blocks):
+            if (self.ssd.pool.state[block] == STATE_CLOSED and self.ssd.victims.listed[block] != UNLISTED
+                    and (best == NONE or self.ssd.pool.order[block] < self.ssd.pool.order[best])):
+                best = block
+        return best
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
         self.ssd.relocate(block, STREAM_WEAR if cause == CAUSE_WEAR else STREAM_GC, cause)

@@ -37,21 +37,27 @@ cdef extern from *:
 
 cdef enum:
     RUN = 256                # pages that a request binds at once, at most
-    SPARE = 64               # reports that were not announced: a mapping that mends its own pages
+    SPARE = 16               # reports that were not announced: a mapping that mends its own pages
     DRAINED = 4              # pages written back between two requests at most
 
 STREAM = "validity"
 
 
-def bitmap_pages(geometry):
+def blocks_in_page(geometry, most=0):
+    """Blocks whose bits a page of the bitmap holds; ``most`` if that is fewer and not 0."""
+    fit = geometry.page_bytes // (8 * -(-geometry.pages_per_block // 64))
+    return min(most, fit) if most else fit
+
+
+def bitmap_pages(geometry, most=0):
     """Pages of the bitmap of such a chip."""
-    words = -(-geometry.pages_per_block // 64)
-    return -(-geometry.blocks // max(1, geometry.page_bytes // (8 * words)))
+    return -(-geometry.blocks // max(1, blocks_in_page(geometry, most)))
 
 
-def log_entries(geometry):
-    """Reports that the log has room for."""
-    return 3 * max(RUN, geometry.pages_per_block) + SPARE
+def log_entries(geometry, log=0):
+    """Reports that the log has room for, as asked: 0 is three for each page of a whole run. A block's move has to fit,
+    at any rate."""
+    return max(log or 3 * RUN, 2 * geometry.pages_per_block) + SPARE
 
 
 cdef class BitmapDirectory(Directory):
@@ -99,15 +105,16 @@ cdef class BitmapPages(TranslationPages):
 
 
 cdef class FlashBitmap(Validity):
-    """The bitmap in flash; ``frames`` of its pages are cached."""
+    """The bitmap in flash; ``frames`` of its pages are cached, the log has room for ``log`` reports (0: those of a whole
+    run), and a page holds the bits of ``blocks_a_page`` blocks (0: as many as fit)."""
 
-    def __cinit__(self, Engine ssd, uint32_t frames=4):
+    def __cinit__(self, Engine ssd, uint32_t frames=4, *, uint32_t log=0, uint32_t blocks_a_page=0):
         cdef uint32_t n, i
         self.in_flash = True
         self.pages_per_block = ssd.nand.pages_per_block
         self.page_bytes = ssd.nand.page_bytes
         self.words_a_block = (self.pages_per_block + 63) // 64
-        self.blocks_a_page = self.page_bytes // (8 * self.words_a_block)
+        self.blocks_a_page = blocks_in_page(ssd.nand, blocks_a_page)
         if self.blocks_a_page == 0 or frames == 0:
             raise BindError(f"a bitmap in flash needs pages of {8 * self.words_a_block} bytes, and a frame in DRAM")
         n = (ssd.nand.blocks + self.blocks_a_page - 1) // self.blocks_a_page
@@ -117,9 +124,11 @@ cdef class FlashBitmap(Validity):
             cause=CAUSE_VALIDITY)
         ssd.own(KIND_VALIDITY, self.pages_in_flash)
         ssd.keep_free((n + self.pages_per_block - 1) // self.pages_per_block)
+        ssd.keep_pages(2 * n)               # each as it is, and as the last checkpoint knows it
+        ssd.reserve_for(2)                  # a cleaned block's pages go to one stream or the other
         self.frames_n = min(frames, n)
         self.log_spare = SPARE
-        self.log_room = log_entries(ssd.nand)
+        self.log_room = log_entries(ssd.nand, log)
         self.frames = <Frame*> calloc(self.frames_n, sizeof(Frame))
         self.images = <uint8_t*> malloc(<uint64_t> (self.frames_n + 2) * self.page_bytes)
         self.log = <uint64_t*> malloc(self.log_room * 8)
@@ -461,10 +470,10 @@ cdef class FlashBitmap(Validity):
         return self.pages_in_flash.checkpoint_ended(whole)
 
     @staticmethod
-    def section_bytes(geometry):
-        """{section: most bytes} of a checkpoint; the pool's names its stream."""
-        return {"pvbdir": 4 * bitmap_pages(geometry), "bvc": 2 * geometry.blocks, "pvblog": 8 * log_entries(geometry),
-                "stream": STREAM_BYTES}
+    def section_bytes(geometry, log=0, blocks_a_page=0):
+        """{section: most bytes} of a checkpoint, of a store made with these; the pool's section names its stream."""
+        return {"pvbdir": 4 * bitmap_pages(geometry, blocks_a_page), "bvc": 2 * geometry.blocks,
+                "pvblog": 8 * log_entries(geometry, log), "stream": STREAM_BYTES}
 
     def save(self):
         """The directory, u32 a page; the counts, u16 a block, 0 of the bitmap's own; the log, u64 a report, PPA and

@@ -79,6 +79,11 @@ cdef class Engine:
         checkpoint itself needs. A part asks for them when it is made, before placement is."""
         self.meta_floor += blocks
 
+    def keep_pages(self, uint64_t pages):
+        """A part may have so many live pages of its own in flash, in blocks of a stream of its own, one of them open:
+        they are not the host's. Asked for as ``keep_free``."""
+        self.part_blocks += (pages + self.nand.pages_per_block - 1) // self.nand.pages_per_block + 1
+
     cdef int kind_of(self, uint32_t block) noexcept nogil:
         """What pages a block is for: user pages, unless it is of a stream that another kind's owner has."""
         cdef int kind

@@ -141,7 +141,7 @@ cdef class Ssd(Engine):
 
     def reserve_for(self, uint32_t width):
         """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
-        self.gc_need = width
+        self.gc_need = max(self.gc_need, width)
         self.gc_reserve = max(self.gc_reserve, width)
 
     def set_budget(self, uint64_t dram):
@@ -293,8 +293,6 @@ cdef class Ssd(Engine):
             if n == 0:
                 break
             part = min(n, <uint32_t> TRIM_CHUNK)
-            if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
-                self.meta.log_trims()  # before anything is changed: it may fail
             self.map_ns = t_ns
             while True:
                 if self.validity.in_flash:
@@ -302,6 +300,10 @@ cdef class Ssd(Engine):
                 part = self.mapping.prepare_unbind(lpa, part)
                 if self.validity.room() >= 2 * part:
                     break
+            # Before anything is changed, since it may fail; and behind what may take a sequence number, since then the
+            # last record is not gone on from.
+            if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
+                self.meta.log_trims()
             self.stopped = IN_TRIM
             any_lived = False
             if self.buffer.held:

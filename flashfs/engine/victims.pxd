@@ -26,6 +26,7 @@ cdef class VictimIndex:
     cdef int candidate_once_dead(self, uint32_t block) noexcept nogil
     cdef int not_candidate(self, uint32_t block) noexcept nogil
     cdef uint32_t fewest(self) noexcept nogil
+    cdef uint32_t fewest_waiting(self) noexcept nogil
     cdef int clear(self) noexcept nogil
 
 

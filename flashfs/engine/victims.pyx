@@ -109,6 +109,15 @@ cdef class VictimIndex:
         self.lowest = self.pages_per_block
         return NONE
 
+    cdef uint32_t fewest_waiting(self) noexcept nogil:
+        """Of the blocks that wait until nothing in them lives, the one with the fewest live pages; NONE if there is
+        none. Linear: for whoever has nothing else left."""
+        cdef uint32_t block, best = NONE
+        for block in range(self.blocks):
+            if self.listed[block] == WAITING and (best == NONE or self.valid[block] < self.valid[best]):
+                best = block
+        return best
+
     cdef int clear(self) noexcept nogil:
         """Nothing lives, nothing is a candidate."""
         cdef uint32_t count
