@@ -14,7 +14,7 @@ from flashfs._core import Ssd
 from flashfs.engine import block_map, ranges, recovery
 from flashfs.engine.buffer import nvram_bytes, nvram_slots
 from flashfs.engine.fsck import cross_check
-from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES, STREAM_NAMES
+from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
 from flashfs.shape import DEFAULT_FTL
@@ -388,7 +388,7 @@ class Device:
             "pages_per_block": self.nand.pages_per_block,
             "dies": self.nand.dies,
             "states": list(STATE_NAMES),
-            "streams": [*STREAM_NAMES, "none"],
+            "streams": [*self.ssd.pool.stream_names, "none"],
             **{name: blocks[name] for name in ("state", "stream", "valid", "next_page", "erases")},
         }
 

@@ -4,7 +4,18 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Cleaning, Engine, Extent, Mapping, Placement, Validity, list_bits
+from flashfs.engine.parts cimport (
+    FOREIGN,
+    LIVE,
+    SUPERSEDED,
+    Cleaning,
+    Engine,
+    Extent,
+    Mapping,
+    Placement,
+    Validity,
+    list_bits,
+)
 from flashfs.engine.pool cimport (
     CAUSE_GC,
     CAUSE_WEAR,
@@ -328,7 +339,6 @@ cdef class Streams(Placement):
     part registered has as many as that asked for."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
-        cdef uint32_t i
         self.ssd = ssd
         self.width_host = width_host
         self.width_gc = width_gc
@@ -369,20 +379,24 @@ cdef class Streams(Placement):
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         if stream != STREAM_HOST:
             return 0
-        if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], self.ssd.pool.stream_cause[stream], self.ssd.now_ns):
+        if slot[0] != NONE and not self.takes_more(slot[0], stream):
             self.shut(slot)
         return self.ssd.make_room() if slot[0] == NONE else 0
+
+    cdef bint takes_more(self, uint32_t block, int stream) except -1 nogil:
+        """Whether the open block's next page is proved to be blank."""
+        return self.ssd.pool.takes_more(block, self.ssd.pool.stream_cause[stream], self.ssd.now_ns)
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         cdef uint32_t block, room
         cdef int64_t fresh
-        if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], self.ssd.pool.stream_cause[stream], self.ssd.now_ns):
+        if slot[0] != NONE and not self.takes_more(slot[0], stream):
             self.shut(slot)
         if slot[0] == NONE:
             if stream != STREAM_HOST and self.width[stream] > 1 and not self.ssd.affords_more():
                 slot = self.open_slot(stream)
-                if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], self.ssd.pool.stream_cause[stream], self.ssd.now_ns):
+                if slot[0] != NONE and not self.takes_more(slot[0], stream):
                     self.shut(slot)
         if slot[0] == NONE:
             fresh = self.ssd.open_block(-1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
@@ -468,8 +482,8 @@ cdef class Streams(Placement):
 
 cdef class Greedy(Cleaning):
     """The closed block with the fewest live pages; its pages go to the GC stream (cold ones to the most worn block).
-    Blocks of the streams ``spares`` are not cleaned, but erased when nothing in them lives; unless there is nothing else
-    to clean: pages that nobody writes again may lie one in each of them."""
+    Blocks of the streams ``spares`` are not cleaned, but erased when nothing in them lives; unless there is nothing
+    else to clean: pages that nobody writes again may lie one in each of them."""
 
     def __cinit__(self, Engine ssd, *_, spares=()):
         self.ssd = ssd

@@ -1,15 +1,15 @@
 # distutils: language = c++
-"""A page validity bitmap (PVB) in flash pages, with a small cache of them in DRAM: the validity store of u-FTL (Lee et
-al., TC 2013, as in GeckoFTL's section 2).
+"""A page validity bitmap (PVB) in flash pages, with a small cache of them in DRAM: the validity store of u-FTL, as
+GeckoFTL's section 2 has it.
 
 Page ``id`` of the bitmap holds a bit for each page of ``blocks_a_page`` blocks, 1: live; a block begins a word. A page
 that never was programmed is all 0. A report changes the bit where the page is in a frame of the cache; else it goes to
-the log, a list of reports in DRAM. ``prepare`` keeps room in the log: it brings the page of which most was reported into
-a frame, where a changed one may have to be written back first. So a report programs nothing, and a query reads a page at
-most, into a buffer of its own.
+the log, a list of reports in DRAM. ``prepare`` keeps room in the log: it brings the page of which most was reported
+into a frame, where a changed one may have to be written back first. So a report programs nothing, and a query reads a
+page at most, into a buffer of its own.
 
-The store's own pages are in blocks of a stream of their own, and their bits are always 0: whether one of them lives, the
-directory says, as it does of translation pages. Else each program of the bitmap would change the bitmap.
+The store's own pages are in blocks of a stream of their own, and their bits are always 0: whether one of them lives,
+the directory says, as it does of translation pages. Else each program of the bitmap would change the bitmap.
 
 A checkpoint takes the directory, the counts and the log; changed frames are written before. A recovery has the whole
 bitmap in DRAM: what the checkpoint's pages say, and on it what was found since. The pages that this changed are
@@ -21,7 +21,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
 from flashfs.engine.parts cimport IN_TABLE, Engine, Validity
-from flashfs.engine.pool cimport CAUSE_VALIDITY, KIND_USER, KIND_VALIDITY, NONE
+from flashfs.engine.pool cimport CAUSE_VALIDITY, KIND_VALIDITY, NONE
 from flashfs.engine.translation cimport Directory, TranslationPages
 from flashfs.engine.victims cimport gained, lost_one
 
@@ -38,7 +38,6 @@ cdef extern from *:
 cdef enum:
     RUN = 256                # pages that a request binds at once, at most
     SPARE = 16               # reports that were not announced: a mapping that mends its own pages
-    DRAINED = 4              # pages written back between two requests at most
 
 STREAM = "validity"
 
@@ -105,8 +104,8 @@ cdef class BitmapPages(TranslationPages):
 
 
 cdef class FlashBitmap(Validity):
-    """The bitmap in flash; ``frames`` of its pages are cached, the log has room for ``log`` reports (0: those of a whole
-    run), and a page holds the bits of ``blocks_a_page`` blocks (0: as many as fit)."""
+    """The bitmap in flash; ``frames`` of its pages are cached, the log has room for ``log`` reports (0: those of a
+    whole run), and a page holds the bits of ``blocks_a_page`` blocks (0: as many as fit)."""
 
     def __cinit__(self, Engine ssd, uint32_t frames=4, *, uint32_t log=0, uint32_t blocks_a_page=0):
         cdef uint32_t n, i

@@ -74,6 +74,8 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 ppa = block * ssd.pages_per_block + pages[i]
                 ssd.nand.read_spare(block, pages[i], 1, ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
                 oob_unpack(ssd.read_oobs, &oob)
+                if status != PAGE_OK and ssd.validity.late and ssd.mapping.owner_of(ppa) == NONE:
+                    continue
                 if status != PAGE_OK:
                     problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
                 elif oob.kind != KIND_USER and oob.kind < KINDS and ssd.owner_at[oob.kind] != NULL:

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport FOREIGN, IN_MOVE, KINDS, LIVE, SUPERSEDED, Engine, Extent, Owner
+from flashfs.engine.parts cimport FOREIGN, IN_MOVE, LIVE, SUPERSEDED, Engine, Extent, Owner
 from flashfs.engine.pool cimport (
     FLAG_LOST,
     KIND_USER,
@@ -56,7 +56,8 @@ cdef class Mover:
         self.sorted = <uint64_t*> malloc(pages * 8)
         self.ready = <int64_t*> malloc(pages * 8)
         if not (self.read_oobs and self.oobs and self.status and self.kinds and self.confirmed and self.pages
-                and self.lpas and self.olds and self.news and self.gone and self.left and self.keys and self.sorted and self.ready):
+                and self.lpas and self.olds and self.news and self.gone and self.left and self.keys and self.sorted
+                and self.ready):
             raise MemoryError
         if ssd.nand.keeps_data:
             self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
@@ -222,6 +223,7 @@ cdef class Mover:
             memset(at, 0xFF, self.oob_bytes)
             oob.lpa = self.ssd.mapping.owner_of(ppa)
             if oob.lpa == NONE:
+                self.lost_pages -= self.ssd.validity.late  # it was superseded, and its block half erased since
                 return False
             oob.seq = self.ssd.seq_before(oob.lpa)
             oob.order = 0

@@ -44,7 +44,7 @@ cdef class Engine:
     cdef readonly Cleaning cleaning
     cdef readonly uint32_t lpas
     cdef readonly uint32_t meta_floor      # free blocks that belong to the next checkpoint and its log
-    cdef readonly uint32_t part_blocks     # that the pages of kinds other than the user's may fill, where a part said so
+    cdef readonly uint32_t part_blocks     # that pages of kinds other than the user's may fill, if a part said so
     cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
     cdef readonly int64_t now_ns
     cdef int64_t map_ns                    # when what the mapping reads next may begin; then when it is there

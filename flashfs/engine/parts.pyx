@@ -12,7 +12,6 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from flashfs.engine.pool cimport KIND_USER, NONE, Oob
-from flashfs.engine.victims cimport VictimIndex
 
 cdef extern from *:
     int lowest_bit "__builtin_ctzll"(unsigned long long) nogil
@@ -421,7 +420,7 @@ cdef class Mapping(Owner):
 
 
 cdef class Validity:
-    """Which pages are live? Live is a question, and a store may answer it as it likes; the default is sure, and in DRAM.
+    """Which pages are live? Live is a question, and a store may answer it as it likes; the default is sure and in DRAM.
 
     *In flash.* Queries may read and fail. What reports (``live_run``, ``dead``) have to program or clean, they do not:
     ``prepare`` does, before anything is changed, and makes room for as many reports as are coming. Queries program

@@ -446,21 +446,40 @@ cdef class Worker(Scanner):
         return 0
 
     cdef int drop_superseded(self, uint32_t block) except -1 nogil:
-        """Pages of a victim that a late validity store calls live, though newer ones took their place: they need no
-        move, so their move is not missing. Asked by their spare areas. What is found since the checkpoint is newer than
-        what the mapping knew at it; one that cannot be read stays, and so does its block."""
+        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead. Whose
+        they are their spare areas say; or, where the block is half erased, the map of the checkpoint."""
         cdef Oob oob
-        cdef uint32_t page, ppa
+        cdef uint32_t page, ppa, lpa
+        cdef uint64_t seq
         for page in range(self.ssd.pages_per_block if self.ssd.validity.count(block) else 0):
             ppa = block * self.ssd.pages_per_block + page
-            if (not self.ssd.validity.is_live(ppa) or self.spare_read(block, page, &oob) != PAGE_OK
-                    or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas):
+            if not self.ssd.validity.is_live(ppa):
                 continue
-            if (self.found_seq(oob.lpa) <= oob.seq and self.trimmed_seq(oob.lpa) <= oob.seq
-                    and self.ssd.mapping.locate(oob.lpa) == ppa):
-                continue
-            self.ssd.validity.dead(&ppa, 1)
+            if self.spare_read(block, page, &oob) == PAGE_OK:
+                if oob.kind != KIND_USER:
+                    continue
+                lpa = oob.lpa
+                seq = oob.seq
+            else:
+                lpa = self.ssd.mapping.owner_of(ppa)
+                seq = self.floor
+            if lpa >= self.ssd.lpas or not self.counts(lpa, seq, ppa):
+                self.ssd.validity.dead(&ppa, 1)
         return 0
+
+    cdef bint counts(self, uint32_t lpa, uint64_t seq, uint32_t ppa) except -1 nogil:
+        """Whether the page of that number is the newest of its LPA: of those that were found, which are newer than what
+        the mapping knew at the checkpoint, or else by the mapping. An original counts as its copy does."""
+        if self.trimmed_seq(lpa) > seq:
+            return False
+        if self.has_entry(lpa):
+            return self.found_seq(lpa) <= seq
+        return self.ssd.mapping.locate(lpa) == ppa
+
+    cdef bint has_entry(self, uint32_t lpa) noexcept nogil:
+        """Whether a page of that LPA was found."""
+        cdef uint64_t i = self.entries.first_of(lpa)
+        return i < self.entries.count() and self.entries.entry(i).key == lpa
 
     cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
         """The newest trim of that LPA since the checkpoint. ``Trims.newest`` goes through LPAs in ascending order."""
@@ -544,7 +563,23 @@ cdef class Worker(Scanner):
             self.tell_blocks(reopens)
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
+        if ssd.validity.late and ssd.pool.free_n <= ssd.meta_floor + ssd.gc_reserve:
+            self.free_more()
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
+
+    cdef int free_more(self) except -1:
+        """Blocks were emptied since the checkpoint of pages that it takes for live, and counted as free ever since: what
+        is in the way of the next checkpoint is looked at page by page."""
+        cdef uint32_t block
+        cdef Ssd ssd = self.ssd
+        for block in range(ssd.pool.blocks):
+            if ssd.pool.free_n > ssd.meta_floor + ssd.gc_reserve:
+                break
+            if ssd.pool.state[block] == STATE_CLOSED:
+                self.drop_superseded(block)
+                if ssd.validity.count(block) == 0:
+                    ssd.pool.push(block)
+        return 0
 
     def mark_log(self):
         """The blocks of the checkpoint, and those of metadata written after it: their trims count until the next one

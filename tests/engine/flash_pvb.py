@@ -13,7 +13,7 @@ from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 
 NAME = "flash-pvb"
-FRAMES = Option("frames", 1, "pages of the bitmap in DRAM", low=1, high=64)
+FRAMES = Option("frames", 1, "pages of the bitmap in DRAM", low=1, high=256)
 LOG = Option("log", 1, "reports that the log has room for, beside a block's move", low=0, high=4096)
 BLOCKS = Option("blocks", 2, "blocks of whose pages a page of the bitmap has the bits; 0: as many as fit", high=64,
                 fixed=True)

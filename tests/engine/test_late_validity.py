@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from flash_pvb import registered
+
 from flashfs.crash import campaign
 from flashfs.device import Device
 from flashfs.engine.defaults import Greedy, PageTable
