@@ -568,8 +568,8 @@ cdef class Worker(Scanner):
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
 
     cdef int free_more(self) except -1:
-        """Blocks were emptied since the checkpoint of pages that it takes for live, and counted as free ever since: what
-        is in the way of the next checkpoint is looked at page by page."""
+        """Blocks were emptied since the checkpoint of pages that it takes for live, and counted as free ever since. As
+        many as the next checkpoint needs are looked at page by page."""
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
         for block in range(ssd.pool.blocks):

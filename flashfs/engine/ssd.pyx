@@ -562,7 +562,9 @@ cdef class Ssd(Engine):
 
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
         cdef uint32_t slot = self.buffer.find(lpa) if self.buffer.held else NONE
-        return self.buffer.seq_of[slot] - 1 if slot != NONE else self.seq - self.in_flight
+        if slot != NONE:
+            return self.buffer.seq_of[slot] - 1
+        return self.seqs[0] - 1 if self.in_flight else self.seq  # what was given since went to pages of other kinds
 
     # --- cleaning
 
