@@ -14,7 +14,7 @@ from flashfs._core import Ssd
 from flashfs.engine import block_map, ranges, recovery
 from flashfs.engine.buffer import nvram_bytes, nvram_slots
 from flashfs.engine.fsck import cross_check
-from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES, STREAM_NAMES
+from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
 from flashfs.shape import DEFAULT_FTL
@@ -339,7 +339,8 @@ class Device:
             "host": host,
             "nand": {**totals, "by_cause": by_cause},
             "waf": round(totals["program"] / host["write"], 4) if host["write"] else None,
-            "scheme": {**self.ssd.mapping.figures(), "extra_reads": self.ssd.reader.extra_reads},
+            "scheme": {**self.ssd.mapping.figures(), **self.ssd.validity.figures(),
+                       "extra_reads": self.ssd.reader.extra_reads},
             "dram": {**dram, "total": sum(dram.values())},
             "heap": sum(heap.values()),
             "allocated": {**heap, "total": sum(heap.values())},
@@ -388,7 +389,7 @@ class Device:
             "pages_per_block": self.nand.pages_per_block,
             "dies": self.nand.dies,
             "states": list(STATE_NAMES),
-            "streams": [*STREAM_NAMES, "none"],
+            "streams": [*self.ssd.pool.stream_names, "none"],
             **{name: blocks[name] for name in ("state", "stream", "valid", "next_page", "erases")},
         }
 

@@ -19,3 +19,4 @@ cdef class Agreement:
     cdef int require(self, uint32_t lpa, uint32_t ppa) except -1 nogil
     cdef str fault_of(self, uint32_t lpa, uint32_t ppa)
     cdef str fault_of_all(self, uint64_t others, bint some_unknown=*)
+    cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n)

@@ -8,7 +8,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.pool cimport KIND_USER, NONE
 
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
@@ -64,9 +64,12 @@ cdef class Agreement:
         return self.first_unnamed(&live) == NONE and live == self.mapped
 
     cdef uint32_t first_unnamed(self, uint64_t* live) except? 0xFFFFFFFE nogil:
-        """The first live page that was not entered, or NONE; ``live`` grows by those up to its block."""
+        """The first live page that was not entered, or NONE; ``live`` grows by those up to its block. Pages of other
+        kinds than the user's are their owners'."""
         cdef uint32_t block, i, n, ppa
         for block in range(self.ssd.nand.blocks):
+            if self.ssd.kind_of(block) != KIND_USER:
+                continue
             n = self.ssd.validity.pages(block, self.of_block)
             live[0] += n
             for i in range(n):
@@ -104,12 +107,33 @@ cdef class Agreement:
 
     cdef str fault_of_all(self, uint64_t others, bint some_unknown=False):
         """None, or that more pages are live than were entered and ``others``, translation pages and LPAs whose place is
-        a guess; or fewer, if ``some_unknown`` may be mapped beside those."""
+        a guess; or fewer, if ``some_unknown`` may be mapped beside those. Validity's own pages do not count; and of a
+        store that is late, more may be live."""
         cdef uint64_t live = 0, mapped = self.mapped + others
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
-        if live < mapped if some_unknown else live != mapped:
+        live -= self.ssd.validity.pages_named()
+        if live < mapped if some_unknown or self.ssd.validity.late else live != mapped:
             what = "LPAs and translation pages" if others else "LPAs"
             return f"{live} pages are live, and {mapped} {what} are mapped"
+        return None
+
+    cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n):
+        """Of a map from DRAM, ``ppas[lpa]``, and without a look at pages that validity may have in flash: None, or that
+        two LPAs are at one page, or that a block has not as many live pages as LPAs are mapped there."""
+        cdef uint32_t lpa, ppa, block
+        mapped = [0] * self.ssd.nand.blocks
+        for lpa in range(n):
+            ppa = ppas[lpa]
+            if ppa == NONE:
+                continue
+            if ppa >= self.pages or self.seen[ppa >> 6] >> (ppa & 63) & 1:
+                return self.fault_of(lpa, ppa)
+            self.seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+            mapped[ppa // self.ssd.nand.pages_per_block] += 1
+        for block in range(self.ssd.nand.blocks):
+            live = self.ssd.validity.count(block) if self.ssd.kind_of(block) == KIND_USER else 0
+            if live < mapped[block] or (live > mapped[block] and not self.ssd.validity.late):
+                return f"block {block} has {live} live pages, and {mapped[block]} LPAs are mapped there"
         return None

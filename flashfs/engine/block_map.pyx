@@ -16,7 +16,6 @@ from flashfs.engine.pool cimport (
     STATE_FREE,
     STATE_META,
     STATE_OPEN,
-    STREAMS,
     Oob,
     oob_unpack,
 )
@@ -44,8 +43,8 @@ cdef enum:
 
 def block_map(Ssd ssd not None):
     """{name: array with an item a block}: ``state`` (index of STATE_NAMES), ``valid`` (live pages), ``erases``,
-    ``stream`` (index of STREAM_NAMES; STREAMS if the block is of none), ``next_page`` (pages programmed, or given
-    up), ``health`` (the chip's word on it: 0 good, 1 factory bad, 2 grown bad). O(blocks), no flash is read."""
+    ``stream`` (index of the pool's names; their number if the block is of none), ``next_page`` (pages programmed, or
+    given up), ``health`` (the chip's word on it: 0 good, 1 factory bad, 2 grown bad). O(blocks), no flash is read."""
     cdef uint32_t block, blocks = ssd.pool.blocks
     state, stream, health = (numpy.empty(blocks, numpy.uint8) for _ in range(3))
     valid, erases, next_page = (numpy.empty(blocks, numpy.uint32) for _ in range(3))
@@ -60,7 +59,7 @@ def block_map(Ssd ssd not None):
             if (states[block] == STATE_OPEN or states[block] == STATE_CLOSED or states[block] == STATE_META):
                 streams[block] = ssd.pool.stream[block]
             else:
-                streams[block] = STREAMS
+                streams[block] = <uint8_t> ssd.pool.streams_n
             nexts[block] = 0 if states[block] == STATE_FREE else ssd.pool.next_page[block]
     return {"state": state, "valid": valid, "erases": erases, "stream": stream, "next_page": next_page,
             "health": health}

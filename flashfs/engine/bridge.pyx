@@ -255,15 +255,16 @@ cdef class PyValidity(PageBitmap):
             self.plugin.note(self.plugin.broke(f"{hook}(ppa={ppa})", error))
 
     cdef compare(self, uint32_t ppa, bint live):
+        """What the FTL says is what the bitmap has; one that says it is ``late`` may still call a dead page live."""
         try:
             said = self.plugin.ftl.is_live(ppa)
-            if said is not live:
+            if said is not live and not (said is True and getattr(self.plugin.cls, "late", False) is True):
                 self.plugin.note(self.plugin.mistake(f"is_live(ppa={ppa})", f"returned {reprlib.repr(said)}: {live} "
                                                      "would do"))
         except BaseException as error:
             self.plugin.note(self.plugin.broke(f"is_live(ppa={ppa})", error))
 
-    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil:
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
         cdef uint32_t i
         PageBitmap.live_run(self, ppa, n)
         with gil:
@@ -271,7 +272,7 @@ cdef class PyValidity(PageBitmap):
                 self.tell("live", ppa + i)
         return 0
 
-    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
         cdef uint32_t i
         PageBitmap.dead(self, ppas, n)
         with gil:
@@ -280,7 +281,7 @@ cdef class PyValidity(PageBitmap):
                     self.tell("dead", ppas[i])
         return 0
 
-    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil:
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) except? 0xFFFFFFFF nogil:
         """What cleaning moves, the bitmap says; that the FTL's store says the same is checked page by page."""
         cdef uint32_t n = PageBitmap.pages(self, block, out), page
         with gil:
@@ -290,7 +291,7 @@ cdef class PyValidity(PageBitmap):
                                  PageBitmap.is_live(self, block * self.pages_per_block + page))
         return n
 
-    cdef int forget(self, uint32_t block) noexcept nogil:
+    cdef int forget(self, uint32_t block) except -1 nogil:
         cdef uint32_t page
         with gil:
             for page in range(self.pages_per_block):
@@ -410,8 +411,7 @@ cdef class PyPlacement(Streams):
         """The block takes no more pages, and the FTL hears of it."""
         self.open_n[self.mine[block] - 1] -= 1
         self.mine[block] = 0
-        self.ssd.pool.close(block)
-        self.ssd.validity.candidate(block)
+        self.ssd.close(block)
         told = getattr(self.plugin.ftl, "closed", None)
         if told is not None:
             try:
@@ -441,11 +441,13 @@ cdef class PyPlacement(Streams):
         offered = {}
         memset(self.mine, 0, self.ssd.nand.blocks)
         self.open_n[0] = self.open_n[1] = 0
-        for i in range(4 * self.most):
+        if self.streams_n != self.ssd.pool.streams_n:
+            self.learn_streams()
+        for i in range(self.streams_n * self.most):
             self.open_of[i] = NONE
         for block in range(self.ssd.pool.blocks):
             if self.ssd.pool.state[block] == STATE_CLOSED:
-                self.ssd.validity.candidate(block)
+                self.ssd.close(block)
             elif self.ssd.pool.state[block] == STATE_OPEN:
                 if (self.ssd.pool.stream[block] <= STREAM_GC and self.ssd.pool.next_page[block] < room
                         and self.ssd.pool.takes_more(block, CAUSE_HOST, self.ssd.now_ns)):
@@ -453,8 +455,7 @@ cdef class PyPlacement(Streams):
                     self.open_n[self.ssd.pool.stream[block]] += 1
                     offered[block] = STREAM_NAMES[self.ssd.pool.stream[block]]
                 else:
-                    self.ssd.pool.close(block)
-                    self.ssd.validity.candidate(block)
+                    self.ssd.close(block)
         asked = getattr(self.plugin.ftl, "attach", None)
         try:
             kept = set() if asked is None or not offered else set(asked(dict(offered)))
@@ -477,8 +478,8 @@ cdef class PyCleaning(Greedy):
         return self
 
     cdef int clean(self) except -1 nogil:
-        cdef uint32_t victim = self.ssd.validity.fewest()
-        if victim == NONE or self.ssd.validity.count(victim) >= self.ssd.nand.pages_per_block:
+        cdef uint32_t victim = self.ssd.victims.fewest()
+        if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
             return Greedy.clean(self)  # nothing to choose from: it says so
         with gil:
             self.plugin.healthy()

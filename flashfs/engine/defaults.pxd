@@ -12,34 +12,29 @@ cdef class PageTable(Mapping):
 
 cdef class PageBitmap(Validity):
     cdef uint64_t* bits
-    cdef uint32_t* bvc
-    cdef uint32_t* next_of                 # victims by valid count: doubly linked lists, one a count
-    cdef uint32_t* prev_of
-    cdef uint32_t* first                   # [pages_per_block + 1]
-    cdef uint8_t* listed
-    cdef uint32_t lowest, pages_per_block, words, shift
+    cdef uint32_t pages_per_block, words_a_block, shift
     cdef uint64_t n_words
+
+    @cython.final
+    cdef uint32_t bits_of(self, uint32_t block) noexcept nogil
 
     @cython.final
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
 
-    @cython.final
-    cdef int link(self, uint32_t block, uint32_t count) noexcept nogil
-
-    @cython.final
-    cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil
-
 
 cdef class Streams(Placement):
     cdef readonly uint32_t width_host, width_gc, stripe
-    cdef uint32_t[5] width                 # of each stream
-    cdef uint32_t[5] turn
-    cdef uint32_t[5] left
-    cdef uint32_t* open_of                 # [5][most dies]
-    cdef uint32_t most
+    cdef uint32_t[32] width                # of each stream
+    cdef uint32_t[32] turn
+    cdef uint32_t[32] left
+    cdef uint32_t* open_of                 # [streams][most]
+    cdef uint32_t most, streams_n
+    cdef int learn_streams(self) except -1
+    cdef bint takes_more(self, uint32_t block, int stream) except -1 nogil
     cdef int shut(self, uint32_t* slot) noexcept nogil
     cdef uint32_t* open_slot(self, int stream) noexcept nogil
 
 
 cdef class Greedy(Cleaning):
-    pass
+    cdef uint64_t spared                   # a bit a stream that is never cleaned
+    cdef uint32_t oldest(self) noexcept nogil

@@ -1,15 +1,24 @@
 """The engine's default for each of the four parts: page table, page bitmap, append streams, greedy cleaning."""
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.parts cimport FOREIGN, LIVE, Cleaning, Engine, Extent, Mapping, Placement, Validity
+from flashfs.engine.parts cimport (
+    FOREIGN,
+    LIVE,
+    SUPERSEDED,
+    Cleaning,
+    Engine,
+    Extent,
+    Mapping,
+    Placement,
+    Validity,
+    list_bits,
+)
 from flashfs.engine.pool cimport (
     CAUSE_GC,
-    CAUSE_HOST,
-    CAUSE_MAP,
     CAUSE_WEAR,
     NONE,
     STATE_CLOSED,
@@ -22,6 +31,7 @@ from flashfs.engine.pool cimport (
     STREAMS,
     BlockPool,
 )
+from flashfs.engine.victims cimport UNLISTED, gained, lost_one
 
 from flashfs.errors import DeviceFullError
 
@@ -82,6 +92,8 @@ cdef class PageTable(Mapping):
             if i + AHEAD < n and lpas[i + AHEAD] < self.ssd.lpas:
                 prefetch(self.table + lpas[i + AHEAD], 1)
             answers[i] = LIVE if lpas[i] < self.ssd.lpas and self.table[lpas[i]] == ppas[i] else FOREIGN
+            if answers[i] == FOREIGN and self.ssd.validity.late and lpas[i] < self.ssd.lpas:
+                answers[i] = SUPERSEDED
         return 0
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
@@ -113,9 +125,14 @@ cdef class PageTable(Mapping):
     def verify(self, bint whole=True):
         """Each mapped page is live, no two LPAs share one, and no other page is live. The table is gone through once,
         and so is validity; only if they do not agree, validity is asked about each LPA, and ValueError names the first
-        that is not where it could be."""
+        that is not where it could be. Where validity is in flash, only counts are compared unless ``whole``."""
         cdef Agreement agreement = Agreement(self.ssd)
         cdef uint32_t lpa
+        if self.ssd.validity.in_flash and not whole:
+            wrong = agreement.fault_of_counts(self.table, self.ssd.lpas)
+            if wrong is not None:
+                raise ValueError(wrong)
+            return
         if agreement.enter_all(self.table, self.ssd.lpas) and agreement.is_whole():
             return
         agreement.clear()
@@ -139,139 +156,68 @@ cdef class PageTable(Mapping):
 
 
 cdef class PageBitmap(Validity):
-    """PVB: a bit a page; BVC: a count a block; candidates in a list a count, so the greedy victim is found at once."""
+    """PVB: a bit a page, in DRAM."""
 
     def __cinit__(self, Engine ssd):
-        cdef uint32_t n = ssd.nand.blocks, i
-        self.ssd = ssd
+        cdef uint32_t n = ssd.nand.blocks
         self.pages_per_block = ssd.nand.pages_per_block
         self.shift = 0 if self.pages_per_block & (self.pages_per_block - 1) else lowest_bit(self.pages_per_block)
-        self.words = (self.pages_per_block + 63) // 64  # a block begins a word, whatever its size
-        self.n_words = <uint64_t> self.words * n
+        self.words_a_block = (self.pages_per_block + 63) // 64  # a block begins a word, whatever its size
+        self.n_words = <uint64_t> self.words_a_block * n
         self.bits = <uint64_t*> calloc(self.n_words, 8)
         want_huge_pages(self.bits, self.n_words * 8)
-        self.bvc = <uint32_t*> calloc(n, 4)
-        self.next_of = <uint32_t*> calloc(n, 4)
-        self.prev_of = <uint32_t*> calloc(n, 4)
-        self.listed = <uint8_t*> calloc(n, 1)
-        self.first = <uint32_t*> malloc((self.pages_per_block + 1) * 4)
-        if not (self.bits and self.bvc and self.next_of and self.prev_of and self.listed and self.first):
+        if self.bits == NULL:
             raise MemoryError
-        for i in range(self.pages_per_block + 1):
-            self.first[i] = NONE
 
     def __dealloc__(self):
         free(self.bits)
-        free(self.bvc)
-        free(self.next_of)
-        free(self.prev_of)
-        free(self.listed)
-        free(self.first)
-
-    @cython.final
-    cdef int link(self, uint32_t block, uint32_t count) noexcept nogil:
-        cdef uint32_t head = self.first[count]
-        self.next_of[block] = head
-        self.prev_of[block] = NONE
-        if head != NONE:
-            self.prev_of[head] = block
-        self.first[count] = block
-        if count < self.lowest:
-            self.lowest = count
-        return 0
-
-    @cython.final
-    cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil:
-        cdef uint32_t after = self.next_of[block], before = self.prev_of[block]
-        if before == NONE:
-            self.first[count] = after
-        else:
-            self.next_of[before] = after
-        if after != NONE:
-            self.prev_of[after] = before
-        return 0
 
     @cython.final
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil:
         """A shift where the block is a power of two of pages, as nearly all are: a division costs ten times that."""
         return ppa >> self.shift if self.shift else ppa // self.pages_per_block
 
-    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil:
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
         cdef uint32_t block = self.block_of(ppa)
         cdef uint32_t page = ppa - block * self.pages_per_block, i
-        cdef uint64_t* word = self.bits + <uint64_t> block * self.words
+        cdef uint64_t* word = self.bits + <uint64_t> block * self.words_a_block
         cdef uint64_t bit
         for i in range(page, page + n):
             bit = <uint64_t> 1 << (i & 63)
             n -= (word[i >> 6] & bit) != 0      # the count must stay that of the bits, whatever a damaged image says
             word[i >> 6] |= bit
-        if self.listed[block]:
-            self.unlink(block, self.bvc[block])
-            self.link(block, self.bvc[block] + n)
-        self.bvc[block] += n
-        return 0
+        return gained(self.victims, block, n)
 
-    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
-        cdef uint32_t i, block, page, count
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        cdef uint32_t i, block, page
         cdef uint64_t* word
         for i in range(n):
             if i + AHEAD < n and ppas[i + AHEAD] != NONE:
                 block = self.block_of(ppas[i + AHEAD])
-                prefetch(self.bvc + block, 1)
-                prefetch(self.bits + <uint64_t> block * self.words, 1)
+                prefetch(self.victims.valid + block, 1)
+                prefetch(self.bits + <uint64_t> block * self.words_a_block, 1)
             if ppas[i] == NONE:
                 continue
             block = self.block_of(ppas[i])
             page = ppas[i] - block * self.pages_per_block
-            word = self.bits + <uint64_t> block * self.words + (page >> 6)
+            word = self.bits + <uint64_t> block * self.words_a_block + (page >> 6)
             if not word[0] >> (page & 63) & 1:
                 continue
             word[0] &= ~(<uint64_t> 1 << (page & 63))
-            count = self.bvc[block]
-            self.bvc[block] = count - 1
-            if self.listed[block]:
-                self.unlink(block, count)
-                self.link(block, count - 1)
+            lost_one(self.victims, block)
         return 0
 
-    cdef bint is_live(self, uint32_t ppa) noexcept nogil:
+    cdef bint is_live(self, uint32_t ppa) except -1 nogil:
         cdef uint32_t block = self.block_of(ppa)
         cdef uint32_t page = ppa - block * self.pages_per_block
-        return (self.bits[<uint64_t> block * self.words + (page >> 6)] >> (page & 63)) & 1
+        return (self.bits[<uint64_t> block * self.words_a_block + (page >> 6)] >> (page & 63)) & 1
 
-    cdef uint32_t count(self, uint32_t block) noexcept nogil:
-        return self.bvc[block]
-
-    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil:
-        cdef uint32_t w, n = 0
-        cdef uint64_t word
-        for w in range(self.words):
-            word = self.bits[<uint64_t> block * self.words + w]
-            while word:
-                out[n] = w * 64 + lowest_bit(word)
-                word &= word - 1
-                n += 1
-        return n
-
-    cdef int candidate(self, uint32_t block) noexcept nogil:
-        if not self.listed[block]:
-            self.listed[block] = 1
-            self.link(block, self.bvc[block])
+    cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
+        memcpy(words, self.bits + <uint64_t> block * self.words_a_block, self.words_a_block * 8)
         return 0
 
-    cdef int not_candidate(self, uint32_t block) noexcept nogil:
-        if self.listed[block]:
-            self.listed[block] = 0
-            self.unlink(block, self.bvc[block])
-        return 0
-
-    cdef uint32_t fewest(self) noexcept nogil:
-        while self.lowest <= self.pages_per_block:
-            if self.first[self.lowest] != NONE:
-                return self.first[self.lowest]
-            self.lowest += 1
-        self.lowest = self.pages_per_block
-        return NONE
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) except? 0xFFFFFFFF nogil:
+        return list_bits(self.bits + <uint64_t> block * self.words_a_block, self.words_a_block, out)
 
     @staticmethod
     def section_bytes(geometry):
@@ -281,84 +227,51 @@ cdef class PageBitmap(Validity):
     def save(self):
         return {"pvb": <const uint8_t[:self.n_words * 8]> <uint8_t*> self.bits}
 
-    cdef int forget(self, uint32_t block) noexcept nogil:
-        memset(self.bits + <uint64_t> block * self.words, 0, self.words * 8)
-        self.bvc[block] = 0
-        return 0
+    cdef int forget(self, uint32_t block) except -1 nogil:
+        memset(self.bits + <uint64_t> block * self.words_a_block, 0, self.words_a_block * 8)
+        return self.victims.set_count(block, 0)
 
     def reset(self):
         """Nothing is live, nothing is a candidate."""
-        cdef uint32_t i
         memset(self.bits, 0, self.n_words * 8)
-        memset(self.bvc, 0, self.ssd.nand.blocks * 4)
-        memset(self.listed, 0, self.ssd.nand.blocks)
-        for i in range(self.pages_per_block + 1):
-            self.first[i] = NONE
+        self.victims.clear()
 
     def load(self, sections):
         cdef const uint8_t[::1] saved = sections["pvb"]
-        cdef uint32_t block, w, count, odd = self.pages_per_block & 63
+        cdef uint32_t block, odd = self.pages_per_block & 63
         self.reset()
         if <uint64_t> saved.shape[0] != self.n_words * 8:
             raise ValueError(f"pvb section of {saved.shape[0]} bytes: {self.n_words * 8} are needed")
         memcpy(self.bits, &saved[0], self.n_words * 8)
         for block in range(self.ssd.nand.blocks):
-            count = 0
-            for w in range(self.words):
-                count += popcount64(self.bits[<uint64_t> block * self.words + w])
-            self.bvc[block] = count
-            if odd and self.bits[<uint64_t> (block + 1) * self.words - 1] >> odd:
+            self.victims.set_count(block, self.bits_of(block))
+            if odd and self.bits[<uint64_t> (block + 1) * self.words_a_block - 1] >> odd:
                 raise ValueError(f"block {block}: live pages beyond its {self.pages_per_block}")
 
+    @cython.final
+    cdef uint32_t bits_of(self, uint32_t block) noexcept nogil:
+        cdef uint32_t w, n = 0
+        for w in range(self.words_a_block):
+            n += popcount64(self.bits[<uint64_t> block * self.words_a_block + w])
+        return n
+
     def tables(self):
-        n = self.ssd.nand.blocks
-        return {
-            "pvb": (-(-n * self.pages_per_block // 8), self.n_words * 8),
-            "bvc": (n * 2, n * 4),
-            "victim_lists": (n * 8, n * 9 + (self.pages_per_block + 1) * 4),
-        }
+        return {"pvb": (-(-self.ssd.nand.blocks * self.pages_per_block // 8), self.n_words * 8)}
 
     def check(self):
-        """The count of a block is the number of its bits; each candidate is in the list of its count, once."""
-        problems = []
-        cdef uint32_t block, w, count, at
-        seen = {}
-        for count in range(self.pages_per_block + 1):
-            at = self.first[count]
-            while at != NONE:
-                if at in seen:
-                    problems.append(f"block {at}: twice in the victim lists")
-                    break
-                seen[at] = count
-                at = self.next_of[at]
-        for block in range(self.ssd.nand.blocks):
-            count = 0
-            for w in range(self.words):
-                count += popcount64(self.bits[<uint64_t> block * self.words + w])
-            if count != self.bvc[block]:
-                problems.append(f"block {block}: BVC {self.bvc[block]} but {count} bits in the PVB")
-            if bool(self.listed[block]) != (block in seen):
-                problems.append(f"block {block}: its place in the victim lists is wrong")
-            elif block in seen and seen[block] != count:
-                problems.append(f"block {block}: listed under {seen[block]} valid pages, has {count}")
-        return problems
-
-
-cdef inline int cause_of(int stream) noexcept nogil:
-    if stream == STREAM_HOST:
-        return CAUSE_HOST
-    if stream == STREAM_GC:
-        return CAUSE_GC
-    return CAUSE_MAP if stream == STREAM_MAP else CAUSE_WEAR
+        """The count of a block is the number of its bits."""
+        cdef uint32_t block
+        return [f"block {block}: BVC {self.victims.valid[block]} but {self.bits_of(block)} bits in the PVB"
+                for block in range(self.ssd.nand.blocks) if self.bits_of(block) != self.victims.valid[block]]
 
 
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
     of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
-    die. The wear stream has one block, the most worn there is; that of translation pages has one too."""
+    die. The wear stream has one block, the most worn there is; that of translation pages has one too; a stream that a
+    part registered has as many as that asked for."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
-        cdef uint32_t i
         self.ssd = ssd
         self.width_host = width_host
         self.width_gc = width_gc
@@ -369,15 +282,27 @@ cdef class Streams(Placement):
         self.width[STREAM_WEAR] = 1
         self.width[STREAM_META] = 0
         self.width[STREAM_MAP] = 1
-        self.most = max(width_host, width_gc, 1)
-        self.open_of = <uint32_t*> malloc(STREAMS * self.most * sizeof(uint32_t))
-        if self.open_of == NULL:
+        self.learn_streams()
+
+    cdef int learn_streams(self) except -1:
+        """Room for the open blocks of every stream that there is by now: some part may come after placement."""
+        cdef uint32_t i, n = self.ssd.pool.streams_n
+        cdef uint32_t* room
+        self.most = max(self.width_host, self.width_gc, 1)
+        for i in range(STREAMS, n):
+            self.width[i] = self.ssd.pool.stream_width[i]
+            self.most = max(self.most, self.width[i])
+        room = <uint32_t*> realloc(self.open_of, n * self.most * sizeof(uint32_t))
+        if room == NULL:
             raise MemoryError
-        for i in range(STREAMS * self.most):
+        self.open_of = room
+        self.streams_n = n
+        for i in range(n * self.most):
             self.open_of[i] = NONE
-        for i in range(STREAMS):
+        for i in range(n):
             self.turn[i] = 0
-            self.left[i] = stripe
+            self.left[i] = self.stripe
+        return 0
 
     def __dealloc__(self):
         free(self.open_of)
@@ -387,24 +312,28 @@ cdef class Streams(Placement):
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         if stream != STREAM_HOST:
             return 0
-        if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
+        if slot[0] != NONE and not self.takes_more(slot[0], stream):
             self.shut(slot)
         return self.ssd.make_room() if slot[0] == NONE else 0
+
+    cdef bint takes_more(self, uint32_t block, int stream) except -1 nogil:
+        """Whether the open block's next page is proved to be blank."""
+        return self.ssd.pool.takes_more(block, self.ssd.pool.stream_cause[stream], self.ssd.now_ns)
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         cdef uint32_t block, room
         cdef int64_t fresh
-        if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
+        if slot[0] != NONE and not self.takes_more(slot[0], stream):
             self.shut(slot)
         if slot[0] == NONE:
             if stream != STREAM_HOST and self.width[stream] > 1 and not self.ssd.affords_more():
                 slot = self.open_slot(stream)
-                if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
+                if slot[0] != NONE and not self.takes_more(slot[0], stream):
                     self.shut(slot)
         if slot[0] == NONE:
             fresh = self.ssd.open_block(-1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
-                                        stream, stream == STREAM_WEAR, cause_of(stream))
+                                        stream, stream == STREAM_WEAR, self.ssd.pool.stream_cause[stream])
             slot[0] = <uint32_t> fresh
         block = slot[0]
         room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
@@ -446,7 +375,7 @@ cdef class Streams(Placement):
 
     cdef int failed(self, uint32_t block) except -1 nogil:
         cdef uint32_t i
-        for i in range(STREAMS * self.most):
+        for i in range(self.streams_n * self.most):
             if self.open_of[i] == block:
                 self.shut(self.open_of + i)
         return 0
@@ -454,9 +383,7 @@ cdef class Streams(Placement):
     cdef int shut(self, uint32_t* slot) noexcept nogil:
         cdef uint32_t block = slot[0]
         slot[0] = NONE
-        self.ssd.pool.close(block)
-        self.ssd.validity.candidate(block)
-        return 0
+        return self.ssd.close(block)
 
     cdef int finish(self, int stream) except -1 nogil:
         cdef uint32_t* slot = self.open_of + stream * self.most
@@ -468,12 +395,14 @@ cdef class Streams(Placement):
         """Open blocks go back to their streams' free slots; one too many is closed."""
         cdef uint32_t block, i, stream
         cdef BlockPool pool = self.ssd.pool
-        for i in range(STREAMS * self.most):
+        if self.streams_n != pool.streams_n:
+            self.learn_streams()
+        for i in range(self.streams_n * self.most):
             self.open_of[i] = NONE
         for block in range(pool.blocks):
             if pool.state[block] != STATE_OPEN:
                 if pool.state[block] == STATE_CLOSED:
-                    self.ssd.validity.candidate(block)
+                    self.ssd.close(block)
                 continue
             stream = pool.stream[block]
             for i in range(self.width[stream]):
@@ -481,23 +410,44 @@ cdef class Streams(Placement):
                     self.open_of[stream * self.most + i] = block
                     break
             else:
-                pool.close(block)
-                self.ssd.validity.candidate(block)
+                self.ssd.close(block)
 
 
 cdef class Greedy(Cleaning):
-    """The closed block with the fewest live pages; its pages go to the GC stream (cold ones to the most worn block)."""
+    """The closed block with the fewest live pages; its pages go to the GC stream (cold ones to the most worn block).
+    Blocks of the streams ``spares`` are not cleaned, but erased when nothing in them lives; unless there is nothing
+    else to clean: pages that nobody writes again may lie one in each of them."""
 
-    def __cinit__(self, Engine ssd):
+    def __cinit__(self, Engine ssd, *_, spares=()):
         self.ssd = ssd
+        for stream in spares:
+            self.spared |= <uint64_t> 1 << <int> stream
+
+    cdef bint cleans(self, int stream) noexcept nogil:
+        return not self.spared >> stream & 1
 
     cdef int clean(self) except -1 nogil:
-        cdef uint32_t victim = self.ssd.validity.fewest()
-        if victim == NONE or self.ssd.validity.count(victim) >= self.ssd.nand.pages_per_block:
+        cdef uint32_t victim = self.ssd.victims.fewest()
+        if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
+            if self.ssd.validity.late:
+                victim = self.oldest()
+            else:
+                victim = self.ssd.victims.fewest_waiting() if self.spared else NONE
+        if victim == NONE or (self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block
+                              and not self.ssd.validity.late):
             with gil:
                 raise DeviceFullError("no block has a dead page: the healthy blocks cannot hold what the host wrote")
         self.ssd.relocate(victim, STREAM_GC, CAUSE_GC)
         return 0
+
+    cdef uint32_t oldest(self) noexcept nogil:
+        """Every candidate looks full, to a store that may not know better: the one that was opened first."""
+        cdef uint32_t block, best = NONE
+        for block in range(self.ssd.pool.blocks):
+            if (self.ssd.pool.state[block] == STATE_CLOSED and self.ssd.victims.listed[block] != UNLISTED
+                    and (best == NONE or self.ssd.pool.order[block] < self.ssd.pool.order[best])):
+                best = block
+        return best
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
         self.ssd.relocate(block, STREAM_WEAR if cause == CAUSE_WEAR else STREAM_GC, cause)

@@ -198,8 +198,6 @@ cdef class DemandMapping(EntryPages):
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         cdef uint32_t ppa = NONE
-        if lpa >= self.ssd.lpas:
-            return self.gtd.ppa_of(lpa - self.ssd.lpas)
         self.peek(&lpa, 1, &ppa)
         return ppa
 
@@ -251,8 +249,6 @@ cdef class DemandMapping(EntryPages):
         self.scanned = True
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        if lpa >= self.ssd.lpas:
-            return self.gtd.set_ppa(lpa - self.ssd.lpas, ppa)
         return self.found.add(lpa, ppa)
 
     def recovery_ends(self):
@@ -272,7 +268,7 @@ cdef class DemandMapping(EntryPages):
         return {
             "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas).tobytes(),
             "newer": pack_newer(*self.newer(), self.per_page),
-            "mapped": struct.pack("<q", self.mapped_n if self.exact else -1),
+            "mapped": struct.pack("<q", self.lpas_named()),
             **({"battery": struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)} if self.will_keep() else {}),
         }
 
@@ -311,7 +307,7 @@ cdef class DemandMapping(EntryPages):
         page once. A clean mount reads none: a page is verified when it is read."""
         cdef Agreement agreement = Agreement(self.ssd)
         cdef uint32_t lpa, ppa = NONE
-        wrong = self.misplaced()
+        wrong = self.misplaced(whole)
         self.scanned = whole
         if wrong is None and self.known is not None:
             return                          # it was held against validity when it was taken from the battery

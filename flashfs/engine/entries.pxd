@@ -8,8 +8,8 @@ cdef enum:
     SEQ_BITS = 48
 
 cdef struct Entry:
-    uint64_t word                          # as the first eight bytes of its OOB: u48 seq, u8 kind, u8 flags
-    uint32_t key                           # its LPA; of a page of another kind, its id behind the LPAs and other ids
+    uint64_t word                          # u48 seq, 0, u8 flags
+    uint32_t key                           # its LPA; of pages of another kind, which have entries of their own, the id
     uint32_t ppa
 
 

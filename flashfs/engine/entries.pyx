@@ -85,6 +85,9 @@ cdef class Entries:
     cdef uint64_t count(self) noexcept nogil:
         return self.records.n
 
+    def number(self):
+        return self.records.n
+
     cdef int add(self, uint64_t word, uint32_t key, uint32_t ppa) except -1 nogil:
         cdef Entry* entry = <Entry*> self.records.add()
         entry.word = word

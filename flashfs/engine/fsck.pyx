@@ -29,13 +29,20 @@ def admit(Ssd ssd, log):
         raise MemoryError
     try:
         for block in range(ssd.nand.blocks):
-            n = ssd.validity.pages(block, pages)
+            n = ssd.validity.count(block)
             if n == 0:
                 continue
             if (ssd.pool.state[block] != STATE_OPEN and ssd.pool.state[block] != STATE_CLOSED
                     and ssd.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
                 raise ValueError(f"block {block} holds {n} live pages and is neither open nor closed")
-            if ssd.pool.state[block] == STATE_OPEN and pages[n - 1] >= ssd.pool.next_page[block]:
+            if ssd.pool.state[block] == STATE_OPEN and ssd.validity.in_flash:
+                if n > ssd.pool.next_page[block]:
+                    raise ValueError(f"block {block}: {n} pages live, and {ssd.pool.next_page[block]} are programmed")
+                continue
+            if ssd.pool.state[block] != STATE_OPEN:
+                continue
+            n = ssd.validity.pages(block, pages)
+            if n and pages[n - 1] >= ssd.pool.next_page[block]:
                 raise ValueError(f"block {block}: page {pages[n - 1]} is live and not programmed yet")
     finally:
         free(pages)
@@ -53,7 +60,8 @@ def cross_check(Ssd ssd, uint32_t most=100):
     cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
     cdef uint8_t status = 0
     cdef Oob oob
-    problems = ssd.mapping.problems_in_flash()  # first: to ask where an LPA is may mend them
+    # first: to ask where an LPA is, or what lives, may mend them
+    problems = ssd.mapping.problems_in_flash() + ssd.validity.problems_in_flash()
     if pages == NULL:
         raise MemoryError
     try:
@@ -66,6 +74,8 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 ppa = block * ssd.pages_per_block + pages[i]
                 ssd.nand.read_spare(block, pages[i], 1, ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
                 oob_unpack(ssd.read_oobs, &oob)
+                if status != PAGE_OK and ssd.validity.late and ssd.mapping.owner_of(ppa) == NONE:
+                    continue
                 if status != PAGE_OK:
                     problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
                 elif oob.kind != KIND_USER and oob.kind < KINDS and ssd.owner_at[oob.kind] != NULL:
@@ -80,14 +90,14 @@ def cross_check(Ssd ssd, uint32_t most=100):
                     problems.append(f"PPA {ppa}: sequence number {oob.seq} is ahead of the device's {ssd.seq}")
                 else:
                     found = ssd.mapping.locate(oob.lpa)
-                    if found != ppa:
+                    if found != ppa and not ssd.validity.late:
                         where = "nowhere" if found == NONE else f"at PPA {found}"
                         problems.append(f"PPA {ppa}: live with LPA {oob.lpa}, which the mapping has {where}")
     finally:
         free(pages)
     for lpa in range(ssd.lpas):
         mapped += ssd.mapping.locate(lpa) != NONE
-    mapped += len(ssd.mapping.translation_pages())
-    if mapped != live:
+    mapped += len(ssd.owned_pages())
+    if live < mapped if ssd.validity.late else live != mapped:
         problems.append(f"the mapping holds {mapped} LPAs and translation pages, validity {live} live pages")
     return problems

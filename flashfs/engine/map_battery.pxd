@@ -51,6 +51,6 @@ cdef class MapBattery:
 cdef class SavedBitmap(PageBitmap):
     cdef readonly MapBattery battery
     cdef bint held                         # what dies now is kept alive there until a checkpoint is durable
-    cdef int keep(self, uint32_t block, uint32_t word) noexcept nogil
+    cdef int keep(self, uint32_t block, uint32_t word) except -1 nogil
     cdef int hold(self) noexcept nogil
-    cdef int let_go(self, const uint32_t* ppas, uint32_t n) noexcept nogil
+    cdef int let_go(self, const uint32_t* ppas, uint32_t n) except -1 nogil

@@ -193,7 +193,7 @@ cdef class MapBattery:
         cdef uint64_t opened = self.ssd.pool.order[block] | <uint64_t> self.ssd.pool.stream[block] << ORDER_BITS
         if bits:
             self.put(self.blocks_at + block, opened)
-        return self.put(self.bits_at + <uint64_t> block * self.bitmap.words + word, bits)
+        return self.put(self.bits_at + <uint64_t> block * self.bitmap.words_a_block + word, bits)
 
     # --- all at once
 
@@ -202,10 +202,10 @@ cdef class MapBattery:
         cdef uint32_t block, page, per_block = self.ssd.nand.pages_per_block
         cdef uint64_t total = 0
         for block in range(self.ssd.nand.blocks):
-            if self.bitmap.bvc[block] == 0 or self.ssd.pool.stream[block] == STREAM_MAP:
+            if self.ssd.victims.valid[block] == 0 or self.ssd.pool.stream[block] == STREAM_MAP:
                 continue
             for page in range(per_block):
-                if self.bitmap.bits[<uint64_t> block * self.bitmap.words + (page >> 6)] >> (page & 63) & 1:
+                if self.bitmap.bits[<uint64_t> block * self.bitmap.words_a_block + (page >> 6)] >> (page & 63) & 1:
                     total += named_by(block * per_block + page)
         return total
 
@@ -222,8 +222,8 @@ cdef class MapBattery:
             self.names = 0
             self.name(self.sum_of_live())
             for block in range(self.ssd.nand.blocks):
-                for w in range(self.bitmap.words):
-                    self.put_bits(block, w, self.bitmap.bits[<uint64_t> block * self.bitmap.words + w])
+                for w in range(self.bitmap.words_a_block):
+                    self.put_bits(block, w, self.bitmap.bits[<uint64_t> block * self.bitmap.words_a_block + w])
 
     def settle(self, uint64_t stamp):
         """What is kept from now on belongs to the checkpoint of that number."""
@@ -351,11 +351,11 @@ cdef class SavedBitmap(PageBitmap):
         self.battery = battery
         battery.bitmap = self
 
-    cdef int keep(self, uint32_t block, uint32_t word) noexcept nogil:
-        self.battery.put_bits(block, word, self.bits[<uint64_t> block * self.words + word])
+    cdef int keep(self, uint32_t block, uint32_t word) except -1 nogil:
+        self.battery.put_bits(block, word, self.bits[<uint64_t> block * self.words_a_block + word])
         return 0
 
-    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil:
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
         cdef uint32_t block = self.block_of(ppa), w
         PageBitmap.live_run(self, ppa, n)
         if self.battery.state == KEPT and not self.held and n:
@@ -364,14 +364,14 @@ cdef class SavedBitmap(PageBitmap):
                 self.keep(block, w)
         return 0
 
-    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
         PageBitmap.dead(self, ppas, n)
         return self.let_go(ppas, n) if not self.held else 0
 
-    cdef int forget(self, uint32_t block) noexcept nogil:
+    cdef int forget(self, uint32_t block) except -1 nogil:
         cdef uint32_t w
         PageBitmap.forget(self, block)
-        for w in range(self.words if self.battery.state == KEPT else 0):
+        for w in range(self.words_a_block if self.battery.state == KEPT else 0):
             self.keep(block, w)
         return 0
 
@@ -381,7 +381,7 @@ cdef class SavedBitmap(PageBitmap):
         self.held = True
         return 0
 
-    cdef int let_go(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+    cdef int let_go(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
         """What the bitmap says of these pages is kept; NONE entries are skipped."""
         cdef uint32_t i, block, word, last_block = NONE, last_word = 0
         if self.battery.state != KEPT:

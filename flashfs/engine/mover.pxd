@@ -21,6 +21,8 @@ cdef class Mover:
     cdef uint32_t* news
     cdef uint32_t* gone                    # PPAs of pages of other kinds that cannot be read
     cdef uint32_t gone_n
+    cdef uint32_t* left                    # PPAs of live pages that need no move: superseded, or nobody's
+    cdef uint32_t left_n
     cdef uint64_t* keys                    # LPA << 16 | index in page order
     cdef uint64_t* sorted
     cdef int64_t* ready                    # when each page was read, in page order
@@ -31,7 +33,6 @@ cdef class Mover:
     cdef int confirm(self, uint32_t block, uint32_t first, uint32_t n) except -1 nogil
     cdef int hold_data(self) except -1 nogil
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
-    cdef int kind_in(self, uint32_t block) noexcept nogil
     cdef bint is_late(self, uint32_t block, uint32_t i, int cause) except -1 nogil
     cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order) except -1 nogil
     cdef bint poison(self, uint32_t block, uint32_t i, int cause) except -1 nogil
@@ -40,3 +41,4 @@ cdef class Mover:
     cdef uint32_t copy_run(self, uint32_t first, Extent* ext, uint32_t before, uint32_t behind, int stream, int cause,
                            int64_t* end) except? 0xFFFFFFFE nogil
     cdef int commit_move(self, uint32_t n) except -1 nogil
+    cdef int let_left_die(self) except -1 nogil

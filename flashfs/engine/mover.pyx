@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport FOREIGN, IN_MOVE, KINDS, LIVE, SUPERSEDED, Engine, Extent, Owner
+from flashfs.engine.parts cimport FOREIGN, IN_MOVE, LIVE, SUPERSEDED, Engine, Extent, Owner
 from flashfs.engine.pool cimport (
     FLAG_LOST,
     KIND_USER,
@@ -51,11 +51,13 @@ cdef class Mover:
         self.olds = <uint32_t*> malloc(pages * 4)
         self.news = <uint32_t*> malloc(pages * 4)
         self.gone = <uint32_t*> malloc(pages * 4)
+        self.left = <uint32_t*> malloc(pages * 4)
         self.keys = <uint64_t*> malloc(pages * 8)
         self.sorted = <uint64_t*> malloc(pages * 8)
         self.ready = <int64_t*> malloc(pages * 8)
         if not (self.read_oobs and self.oobs and self.status and self.kinds and self.confirmed and self.pages
-                and self.lpas and self.olds and self.news and self.gone and self.keys and self.sorted and self.ready):
+                and self.lpas and self.olds and self.news and self.gone and self.left and self.keys and self.sorted
+                and self.ready):
             raise MemoryError
         if ssd.nand.keeps_data:
             self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
@@ -74,6 +76,7 @@ cdef class Mover:
         free(self.olds)
         free(self.news)
         free(self.gone)
+        free(self.left)
         free(self.keys)
         free(self.sorted)
         free(self.ready)
@@ -92,10 +95,11 @@ cdef class Mover:
         cdef uint32_t n, i
         cdef int before = self.ssd.stopped
         cdef int64_t end = self.ssd.now_ns
-        cdef uint32_t live = self.ssd.validity.count(block)
+        if self.ssd.validity.in_flash:     # each page's two places, before any of them is known
+            self.ssd.validity.prepare(2 * self.ssd.validity.count(block), False)
         self.ssd.map_ns = self.ssd.now_ns
         self.with_data = self.ssd.nand.keeps_data
-        self.kind = self.kind_in(block)
+        self.kind = self.ssd.kind_of(block)
         if self.kind != KIND_USER:
             stream = self.ssd.pool.stream[block]  # such pages stay among themselves
             self.hold_data()
@@ -103,27 +107,18 @@ cdef class Mover:
         if n and not self.copy_out(n, stream, cause, &end):
             return 0
         self.ssd.stopped = IN_MOVE
-        self.ssd.validity.not_candidate(block)  # first: its pages die one by one, and change lists each time
+        self.ssd.victims.not_candidate(block)  # first: its pages die one by one, and change lists each time
         self.commit_move(n)
         for i in range(self.gone_n):
             (<Owner> self.ssd.owner_at[self.kind]).page_lost(self.gone[i])
-        if n < live:
-            self.ssd.validity.forget(block)  # unreadable, and of no LPA
+        self.let_left_die()
+        self.ssd.validity.released(block)
         self.ssd.pool.release(block, end)
         self.ssd.stopped = before
         if self.kind == KIND_USER:
             self.ssd.map_ns = self.ssd.now_ns
             self.ssd.mapping.moves_end()
         return 1
-
-    cdef int kind_in(self, uint32_t block) noexcept nogil:
-        """What pages a block is for: user pages, unless it is of a stream that another kind's owner has."""
-        cdef int kind
-        for kind in range(KINDS):
-            if (self.ssd.owner_at[kind] != NULL
-                    and (<Owner> self.ssd.owner_at[kind]).stream == self.ssd.pool.stream[block]):
-                return kind
-        return KIND_USER
 
     cdef int hold_data(self) except -1 nogil:
         """A chip that keeps no user data keeps those of translation pages."""
@@ -144,16 +139,18 @@ cdef class Mover:
         cdef uint64_t order = 0
         cdef Oob oob
         cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
-        self.gone_n = 0
+        self.gone_n = self.left_n = 0
         if live == 0:
             return 0
         self.ssd.nand.read_some(block, self.pages, live, self.data if self.with_data else <uint8_t*> NULL,
                                 self.read_oobs, self.status, cause, self.ssd.now_ns, self.ready)
         self.confirm(block, 0, live)
         for i in range(live):
-            if self.is_late(block, i, cause):
-                continue
-            if self.is_readable(block, i, order) or self.poison(block, i, cause):
+            if self.is_late(block, i, cause) or not (self.is_readable(block, i, order)
+                                                     or self.poison(block, i, cause)):
+                self.left[self.left_n] = block * self.pages_per_block + self.pages[i]
+                self.left_n += 1
+            else:
                 if order == 0:
                     oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
                     order = oob.order
@@ -226,6 +223,7 @@ cdef class Mover:
             memset(at, 0xFF, self.oob_bytes)
             oob.lpa = self.ssd.mapping.owner_of(ppa)
             if oob.lpa == NONE:
+                self.lost_pages -= self.ssd.validity.late  # it was superseded, and its block half erased since
                 return False
             oob.seq = self.ssd.seq_before(oob.lpa)
             oob.order = 0
@@ -331,3 +329,11 @@ cdef class Mover:
             i += run
         self.ssd.validity.dead(self.olds, n)
         return 0
+
+    cdef int let_left_die(self) except -1 nogil:
+        """What was live and is not moved. The owner of a page that cannot be read may have reported it."""
+        cdef uint32_t i
+        for i in range(self.left_n):
+            if self.kind != KIND_USER and not self.ssd.validity.is_live(self.left[i]):
+                self.left[i] = NONE
+        return self.ssd.validity.dead(self.left, self.left_n)

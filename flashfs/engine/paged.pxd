@@ -34,4 +34,5 @@ cdef class PagedMapping(Mapping):
     cdef int rebuild(self, uint32_t id) except -1 nogil
     cdef int write_down(self, uint64_t least, uint32_t pages) except -1 nogil
     cdef str fault_in(self, uint32_t id)
-    cdef str misplaced(self)
+    cdef str misplaced(self, bint whole)
+    cdef int64_t lpas_named(self) noexcept nogil

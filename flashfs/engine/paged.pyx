@@ -47,7 +47,6 @@ cdef class PagedMapping(Mapping):
         self.directory = directory
         directory.owner = self
         self.store = store
-        self.translation_ids = store.ids
         self.exact = True
         self.ssd.own(KIND_TRANSLATION, store)
         return 0
@@ -130,7 +129,7 @@ cdef class PagedMapping(Mapping):
 
     def problems_in_flash(self):
         cdef uint32_t id
-        return [self.fault_in(id) for id in range(self.translation_ids)
+        return [self.fault_in(id) for id in range(self.store.ids)
                 if self.directory.ppa_of(id) != NONE and not self.is_sound(id)]
 
     def translation_pages(self):
@@ -139,7 +138,12 @@ cdef class PagedMapping(Mapping):
     # --- checkpoints and recoveries
 
     cdef int64_t pages_named(self) except -2 nogil:
-        return self.mapped_n + self.directory.count() if self.exact else -1
+        return self.mapped_n + self.directory.count() if self.lpas_named() >= 0 else -1
+
+    cdef int64_t lpas_named(self) noexcept nogil:
+        """LPAs that are mapped; -1 if nobody knows, for some were lost to damage, or it was not all of them that lived
+        when the count began (a validity store may be late)."""
+        return self.mapped_n if self.exact and not self.ssd.validity.late else -1
 
     cdef int checkpoint_begins(self) except -1:
         return self.store.checkpoint_begins()
@@ -164,11 +168,12 @@ cdef class PagedMapping(Mapping):
         self.mapped_n = -<int64_t> len(self.translation_pages())
         for block in range(self.ssd.nand.blocks):
             self.mapped_n += self.ssd.validity.count(block)
+        self.mapped_n -= self.ssd.validity.pages_named()
         self.strict = self.recovering = False
 
-    cdef str misplaced(self):
-        """None, or which translation page is not live."""
-        for ppa in self.translation_pages():
+    cdef str misplaced(self, bint whole):
+        """None, or which translation page is not live. Unless ``whole``, no validity in flash is read for that."""
+        for ppa in self.translation_pages() if whole or not self.ssd.validity.in_flash else ():
             if not self.ssd.validity.is_live(ppa):
                 return f"PPA {ppa}: a translation page that is not live"
         return None

@@ -1,7 +1,8 @@
 # The four parts of an FTL as compiled interfaces; flashfs.engine.defaults has the engine's own.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.pool cimport BlockPool
+from flashfs.engine.pool cimport BlockPool, Oob
+from flashfs.engine.victims cimport VictimIndex
 from nandimg._nand cimport Nand
 
 
@@ -29,16 +30,21 @@ cdef enum:                   # Engine.stopped: what was being changed, and did n
     FAILED = 7               # Engine.fail said why
 
 
+cdef uint32_t list_bits(const uint64_t* words, uint32_t n, uint32_t* out) noexcept nogil
+
+
 cdef class Engine:
     """What a part may ask of the device it is part of; flashfs.engine.ssd.Ssd is the device."""
     cdef readonly Nand nand
     cdef readonly BlockPool pool
+    cdef readonly VictimIndex victims
     cdef readonly Mapping mapping
     cdef readonly Validity validity
     cdef readonly Placement placement
     cdef readonly Cleaning cleaning
     cdef readonly uint32_t lpas
     cdef readonly uint32_t meta_floor      # free blocks that belong to the next checkpoint and its log
+    cdef readonly uint32_t part_blocks     # that pages of kinds other than the user's may fill, if a part said so
     cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
     cdef readonly int64_t now_ns
     cdef int64_t map_ns                    # when what the mapping reads next may begin; then when it is there
@@ -52,6 +58,8 @@ cdef class Engine:
     cdef readonly bint frozen              # the image is not to be changed: it was opened to be read
     cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
     cdef int lose(self, int kind, uint32_t ppa) except -1
+    cdef int kind_of(self, uint32_t block) noexcept nogil
+    cdef int close(self, uint32_t block) noexcept nogil
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil
     cdef int will_change(self) except -1 nogil
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
@@ -64,15 +72,18 @@ cdef class Engine:
 cdef class Owner:
     cdef readonly Engine ssd
     cdef readonly int stream               # that its moved pages go to; -1: where placement puts user pages
+    cdef readonly uint32_t ids             # its pages have ids below this
     cdef int confirm(self, const uint32_t* ids, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil
     cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil
     cdef int page_lost(self, uint32_t ppa) except -1 nogil
+    cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil
+    cdef int recovered(self, uint32_t id, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
+    cdef int found(self, const Oob* oob, uint32_t ppa) except -1 nogil
 
 
 cdef class Mapping(Owner):
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
     cdef readonly bint shares_pages        # several LPAs may be at one page: a recovery asks ``needs``
-    cdef readonly uint32_t translation_ids  # its translation pages have ids below this; 0: it has none
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
@@ -84,11 +95,9 @@ cdef class Mapping(Owner):
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
     cdef int moves_end(self) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
-    cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
                    uint32_t before, uint32_t behind) except -1 nogil
-    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
     cdef int tend(self) except -1 nogil
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1
@@ -98,15 +107,26 @@ cdef class Mapping(Owner):
 
 cdef class Validity:
     cdef readonly Engine ssd
-    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil
-    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil
-    cdef bint is_live(self, uint32_t ppa) noexcept nogil
+    cdef readonly VictimIndex victims      # the engine's
+    cdef readonly bint late                # a page that it calls live may be superseded, unnoticed so far
+    cdef readonly bint in_flash            # its queries read; its reports need room
+    cdef uint64_t* words                   # a block's bitmap
+    cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil
+    cdef uint32_t room(self) noexcept nogil
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil
+    cdef int opened(self, uint32_t block) except -1 nogil
+    cdef int released(self, uint32_t block) except -1 nogil
+    cdef bint is_live(self, uint32_t ppa) except -1 nogil
     cdef uint32_t count(self, uint32_t block) noexcept nogil
-    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil
-    cdef int candidate(self, uint32_t block) noexcept nogil
-    cdef int not_candidate(self, uint32_t block) noexcept nogil
-    cdef uint32_t fewest(self) noexcept nogil
-    cdef int forget(self, uint32_t block) noexcept nogil
+    cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) except? 0xFFFFFFFF nogil
+    cdef int tend(self) except -1 nogil
+    cdef uint64_t pages_named(self) noexcept nogil
+    cdef int checkpoint_begins(self) except -1
+    cdef int checkpoint_ended(self, bint whole) except -1
+    cdef int forget(self, uint32_t block) except -1 nogil
+    cdef int pages_known(self) except -1 nogil
 
 
 cdef class Placement:
@@ -125,3 +145,4 @@ cdef class Cleaning:
     cdef readonly bint open_blocks_rest    # an open block may lie still for long: wear levelling looks at it too
     cdef int clean(self) except -1 nogil
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil
+    cdef bint cleans(self, int stream) noexcept nogil

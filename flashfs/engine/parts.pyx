@@ -8,10 +8,13 @@
 
 A scheme replaces those that its paper changes. Methods work on runs (arrays), hold no GIL and allocate nothing.
 """
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.pool cimport KIND_USER, NONE, Oob
+
+cdef extern from *:
+    int lowest_bit "__builtin_ctzll"(unsigned long long) nogil
 
 ALARMS_MOST = 50  #: lines kept; a chip that fails altogether would have one a page
 
@@ -26,6 +29,19 @@ UNFINISHED = (
     "a checkpoint was written, and taking it up failed",
     "the device failed",
 )
+
+
+cdef uint32_t list_bits(const uint64_t* words, uint32_t n, uint32_t* out) noexcept nogil:
+    """The numbers of the bits that are set, ascending; returns how many."""
+    cdef uint32_t w, found = 0
+    cdef uint64_t word
+    for w in range(n):
+        word = words[w]
+        while word:
+            out[found] = w * 64 + lowest_bit(word)
+            word &= word - 1
+            found += 1
+    return found
 
 
 cdef class Engine:
@@ -51,6 +67,40 @@ cdef class Engine:
             self.owners = [None] * KINDS
         self.owners[kind] = owner
         self.owner_at[kind] = <void*> owner
+
+    def owned_pages(self):
+        """[(kind, PPA)] of the live pages of every kind but the user's, as their owners know them."""
+        return [(kind, ppa) for kind, owner in enumerate(self.owners) if owner is not None and kind != KIND_USER
+                for ppa in owner.live_ppas()]
+
+    def keep_free(self, uint32_t blocks):
+        """A recovery may have to program so many blocks before its checkpoint: they are kept free like those that the
+        checkpoint itself needs. A part asks for them when it is made, before placement is."""
+        self.meta_floor += blocks
+
+    def keep_pages(self, uint64_t pages):
+        """A part may have so many live pages of its own in flash, in blocks of a stream of its own, one of them open:
+        they are not the host's. Asked for as ``keep_free``."""
+        self.part_blocks += (pages + self.nand.pages_per_block - 1) // self.nand.pages_per_block + 1
+
+    cdef int kind_of(self, uint32_t block) noexcept nogil:
+        """What pages a block is for: user pages, unless it is of a stream that another kind's owner has."""
+        cdef int kind
+        for kind in range(KINDS):
+            if (self.owner_at[kind] != NULL
+                    and (<Owner> self.owner_at[kind]).stream == self.pool.stream[block]):
+                return kind
+        return KIND_USER
+
+    cdef int close(self, uint32_t block) noexcept nogil:
+        """Placement fills this block no further. It may be cleaned; or, where cleaning keeps away from its stream, be
+        erased once nothing in it lives."""
+        self.pool.close(block)
+        if self.cleaning.cleans(self.pool.stream[block]):
+            self.victims.candidate(block)
+        else:
+            self.victims.candidate_once_dead(block)
+        return 0
 
     cdef int lose(self, int kind, uint32_t ppa) except -1:
         """A page of that kind is gone, and its owner is to manage without."""
@@ -133,6 +183,25 @@ cdef class Owner:
         """A live page that was to be moved cannot be read, and its block is about to be given up."""
         return 0
 
+    cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil:
+        """Where exactly page ``id`` lies, or NONE."""
+        return NONE
+
+    cdef int recovered(self, uint32_t id, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        """Recovery found that page ``id``, which the checkpoint knows, is at ``ppa``."""
+        return 0
+
+    cdef int found(self, const Oob* oob, uint32_t ppa) except -1 nogil:
+        """Recovery found a whole page of this owner that was made after the checkpoint, or while there is none. It is
+        dead, unless its owner takes it up in a recovery step of its own; pages come block by block, and of the last one
+        of a block only the spare area is known to be whole. A scan may be done twice: then ``reset`` or ``load`` of the
+        part comes between."""
+        return 0
+
+    def live_ppas(self):
+        """The PPAs of its live pages; not asked of user pages."""
+        return []
+
 
 cdef class Mapping(Owner):
     """Where is LPA x? The engine programs a page first and binds it after, so a mapping never points at nothing.
@@ -141,8 +210,8 @@ cdef class Mapping(Owner):
     PPA is in anybody's hands then. What comes behind it, ``lookup`` and ``bind``, is about LPAs that are prepared. A
     read of the map begins at ``ssd.map_ns`` and puts its end there; who begins something sets that clock.
 
-    A mapping that keeps parts of itself in flash has translation pages (translation.pyx). To a recovery, page
-    ``id`` is LPA ``lpas + id``: ``locate`` and ``recovered`` are asked for those too, before any other."""
+    A mapping that keeps parts of itself in flash has translation pages (translation.pyx), whose owner a recovery asks
+    and tells before the mapping."""
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
@@ -189,7 +258,10 @@ cdef class Mapping(Owner):
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
-            answers[i] = LIVE if lpas[i] < self.ssd.lpas and self.locate(lpas[i]) == ppas[i] else FOREIGN
+            if lpas[i] < self.ssd.lpas and self.locate(lpas[i]) == ppas[i]:
+                answers[i] = LIVE
+            else:                          # where validity is late, a page that nobody names is nothing unusual
+                answers[i] = SUPERSEDED if self.ssd.validity.late and lpas[i] < self.ssd.lpas else FOREIGN
         return 0
 
     cdef int moves_end(self) except -1 nogil:
@@ -354,35 +426,98 @@ cdef class Mapping(Owner):
 
 
 cdef class Validity:
-    """Which pages are live? Live is a question, and a store may answer it as it likes; the default is sure."""
+    """Which pages are live? Live is a question, and a store may answer it as it likes; the default is sure and in DRAM.
 
-    cdef int live_run(self, uint32_t ppa, uint32_t n) noexcept nogil:
-        return 0
+    *In flash.* Queries may read and fail. What reports (``live_run``, ``dead``) have to program or clean, they do not:
+    ``prepare`` does, before anything is changed, and makes room for as many reports as are coming. Queries program
+    nothing either. So a report that was prepared does not fail, and one that does stops the device like any change
+    that came to no end. A store that programs pages of its own has an Owner for their kind, and a stream.
 
-    cdef int dead(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+    *Late.* A store may go on calling a page live that is superseded, until it learns better; never the reverse. Then
+    ``count`` is an upper bound, pages that cleaning meets are asked for (``Owner.confirm`` answers SUPERSEDED, and they
+    are dropped), the engine holds live pages against the map as "no fewer", and a recovery asks the pages of a victim
+    themselves before it takes a move for unfinished. A page is to be known dead before cleaning needs its space.
+
+    The counts are the engine's VictimIndex, which a store keeps up with each page."""
+
+    def __cinit__(self, Engine ssd, *_, **__):
+        self.ssd = ssd
+        self.victims = ssd.victims
+        self.words = <uint64_t*> malloc((ssd.nand.pages_per_block + 63) // 64 * 8)
+        if self.words == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.words)
+
+    cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil:
+        """Up to ``n`` pages will be reported before the next call, whatever they are. Makes room for all of them if
+        that can be, else for as many as it returns: twice as many as a run or a block has pages, at least. It may
+        program; and, if ``may_clean``, clean, which changes mapping and validity. If not, it is called by cleaning."""
+        return n
+
+    cdef uint32_t room(self) noexcept nogil:
+        """How many reports there is room for, now."""
+        return NONE
+
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
+        """``n`` pages from ``ppa`` on, all of one block, are live now."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
         """These pages died; NONE entries are skipped."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int opened(self, uint32_t block) except -1 nogil:
+        """The block was erased, and its pages are about to be programmed. It was ``released`` some time ago, if this
+        device had it in use at all; nothing is to be programmed here."""
         return 0
 
-    cdef bint is_live(self, uint32_t ppa) noexcept nogil:
-        return False
+    cdef int released(self, uint32_t block) except -1 nogil:
+        """The block is given up: no page in it lives, all of them were reported dead. It is erased some time later."""
+        return 0
+
+    cdef bint is_live(self, uint32_t ppa) except -1 nogil:
+        with gil:
+            raise NotImplementedError
 
     cdef uint32_t count(self, uint32_t block) noexcept nogil:
-        return 0
+        """Live pages of the block; at most that many, if the store is late. From DRAM."""
+        return self.victims.valid[block]
 
-    cdef uint32_t pages(self, uint32_t block, uint32_t* out) noexcept nogil:
+    cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
+        """A bit a page of the block, the lowest first; what is beyond the block is 0."""
+        with gil:
+            raise NotImplementedError
+
+    cdef uint32_t pages(self, uint32_t block, uint32_t* out) except? 0xFFFFFFFF nogil:
         """Page numbers of the block's live pages, ascending; returns how many."""
+        if self.victims.valid[block] == 0:
+            return 0
+        self.bitmap(block, self.words)
+        return list_bits(self.words, (self.ssd.nand.pages_per_block + 63) // 64, out)
+
+    cdef int tend(self) except -1 nogil:
+        """Between requests, as Mapping.tend."""
         return 0
 
-    cdef int candidate(self, uint32_t block) noexcept nogil:
-        """From now on ``fewest`` may name this block."""
+    cdef uint64_t pages_named(self) noexcept nogil:
+        """How many live pages are the store's own."""
         return 0
 
-    cdef int not_candidate(self, uint32_t block) noexcept nogil:
+    cdef int checkpoint_begins(self) except -1:
+        """A checkpoint is about to save mapping and validity. What the store has to program for that, it programs now;
+        a sync follows. Its ``save`` then says all that it knows, or names pages that do."""
         return 0
 
-    cdef uint32_t fewest(self) noexcept nogil:
-        """The candidate with the fewest live pages, NONE if there is no candidate."""
-        return NONE
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        """As Mapping.checkpoint_ended."""
+        return 0
+
+    def opens(self):
+        """As Mapping.opens; the mapping's comes after."""
 
     def save(self):
         raise NotImplementedError
@@ -396,12 +531,28 @@ cdef class Validity:
     def tables(self):
         raise NotImplementedError
 
+    def figures(self):
+        """The store's own statistics."""
+        return {}
+
+    def forget_counts(self):
+        """What ``figures`` counts is counted from now on."""
+
+    def problems_in_flash(self):
+        """As Mapping.problems_in_flash."""
+        return []
+
     def recovery_steps(self):
         """As Mapping.recovery_steps."""
         return ()
 
-    cdef int forget(self, uint32_t block) noexcept nogil:
-        """The block holds nothing any more (recovery: it was erased after the checkpoint that says otherwise)."""
+    cdef int forget(self, uint32_t block) except -1 nogil:
+        """Recovery: the block was erased after the checkpoint that says otherwise, so nothing of that holds."""
+        return 0
+
+    cdef int pages_known(self) except -1 nogil:
+        """Recovery: the store's own pages are where they say by now, so they can be read; ``forget`` was called for
+        all blocks that were erased since the checkpoint. Everything behind this is about pages found since."""
         return 0
 
     def live_in(self, uint32_t block):
@@ -476,6 +627,10 @@ cdef class Cleaning:
             raise NotImplementedError
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
-        """Empty this very block: static wear levelling and retirement ask for it."""
+        """Empty this very block: static wear levelling and retirement ask for it, whatever ``cleans`` says."""
         with gil:
             raise NotImplementedError
+
+    cdef bint cleans(self, int stream) noexcept nogil:
+        """Whether blocks of that stream may be cleaned. One that may not is erased when nothing in it lives."""
+        return True

@@ -25,7 +25,7 @@ cdef enum:
 cdef enum:
     KIND_USER = 1
     KIND_TRANSLATION = 2
-    KIND_GECKO = 3
+    KIND_VALIDITY = 3        # of a validity store in flash
     KIND_CHECKPOINT = 4
     KIND_TRIM = 5
     KIND_MOUNT = 6
@@ -51,6 +51,7 @@ cdef enum:
     CAUSE_RETIRE = 7
     CAUSE_MOUNT = 8
     CAUSE_PAD = 9
+    CAUSE_VALIDITY = 10
 
 cdef enum:
     STREAM_HOST = 0
@@ -58,7 +59,8 @@ cdef enum:
     STREAM_WEAR = 2
     STREAM_META = 3
     STREAM_MAP = 4           # translation pages, new ones and moved ones
-    STREAMS = 5
+    STREAMS = 5              # that every device has; parts register more
+    STREAMS_MOST = 32
 
 
 cdef inline bint runs_out(uint64_t number) noexcept nogil:
@@ -126,6 +128,10 @@ cdef class BlockPool:
     cdef readonly uint64_t last_order, erases_n
     cdef uint32_t die_turn
     cdef readonly uint32_t erases_most
+    cdef readonly tuple stream_names
+    cdef readonly uint32_t streams_n
+    cdef uint8_t[32] stream_cause      # on whose account each stream opens blocks
+    cdef uint32_t[32] stream_width     # blocks that it keeps open at once, of those that parts registered
     cdef int push(self, uint32_t block) noexcept nogil
     cdef uint32_t pop(self, uint32_t die) noexcept nogil
     cdef uint32_t pop_worn(self) noexcept nogil

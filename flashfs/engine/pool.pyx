@@ -10,9 +10,12 @@ from libc.string cimport memcpy, memmove
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK, Nand
 
 STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
-KIND_NAMES = {1: "user", 2: "translation", 3: "gecko", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
-CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad")
-STREAM_NAMES = ("host", "gc", "wear", "meta", "map")
+KIND_NAMES = {1: "user", 2: "translation", 3: "validity", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
+CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad",
+               "validity")
+STREAM_NAMES = ("host", "gc", "wear", "meta", "map")  #: those that every device has
+STREAM_CAUSES = (CAUSE_HOST, CAUSE_GC, CAUSE_WEAR, CAUSE_CHECKPOINT, CAUSE_MAP)
+STREAM_BYTES = 16  #: of the name of a stream that a part registered, behind the blocks in a checkpoint
 SAVED_BYTES = 10  #: of a block in a checkpoint: u8 state (+ 128: retiring), u8 stream, u16 next page, u48 order
 
 cdef enum:
@@ -43,6 +46,24 @@ cdef class BlockPool:
         if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.next_page
                 and self.order and self.ready_ns and self.heap and self.heap_n and self.pending):
             raise MemoryError
+        self.stream_names = STREAM_NAMES
+        self.streams_n = STREAMS
+        for stream, cause in enumerate(STREAM_CAUSES):
+            self.stream_cause[<int> stream] = cause
+
+    def add_stream(self, str name not None, int cause, uint32_t width=1):
+        """A part wants a stream of its own, which keeps ``width`` blocks open at once and opens them on the account of
+        ``cause``; returns its number. Parts ask when they are made, in the same order whenever the scheme is built: the
+        number stands in the pages, and a checkpoint says the names."""
+        if name in self.stream_names or not 0 < len(name.encode()) <= STREAM_BYTES:
+            raise ValueError(f"stream {name!r}: a new name of 1 to {STREAM_BYTES} bytes would do")
+        if self.streams_n == STREAMS_MOST:
+            raise ValueError(f"stream {name!r}: {STREAMS_MOST} streams are all there can be")
+        self.stream_cause[self.streams_n] = cause
+        self.stream_width[self.streams_n] = width
+        self.stream_names += (name,)
+        self.streams_n += 1
+        return self.streams_n - 1
 
     def __dealloc__(self):
         free(self.state)
@@ -301,9 +322,9 @@ cdef class BlockPool:
         self.rebuild_free()
 
     def save(self):
-        """The checkpoint section: SAVED_BYTES a block."""
+        """The checkpoint section: SAVED_BYTES a block, then the names of the streams that parts registered."""
         cdef uint32_t block
-        out = bytearray(self.blocks * SAVED_BYTES)
+        out = bytearray(self.blocks * SAVED_BYTES) + self.saved_names()
         cdef uint8_t[::1] view = out
         for block in range(self.blocks):
             view[10 * block] = self.state[block] | (RETIRING if self.retiring[block] else 0)
@@ -312,13 +333,20 @@ cdef class BlockPool:
             memcpy(&view[10 * block + 4], &self.order[block], 6)
         return out
 
+    def saved_names(self):
+        return b"".join(name.encode().ljust(STREAM_BYTES, b"\0") for name in self.stream_names[STREAMS:])
+
     def load(self, const uint8_t[::1] saved not None):
         """Take over what a checkpoint says. Metadata blocks come out free: the caller knows which still count. No
         block is trusted to be blank: one that was may have been opened while the checkpoint was being written.
         ValueError for what no pool says of itself; everything else leans on these numbers."""
         cdef uint32_t block
-        if saved.shape[0] != <Py_ssize_t> self.blocks * SAVED_BYTES:
-            raise ValueError(f"pool section of {saved.shape[0]} bytes: {self.blocks * SAVED_BYTES} are needed")
+        names = self.saved_names()
+        need = self.blocks * SAVED_BYTES + len(names)
+        if saved.shape[0] != need:
+            raise ValueError(f"pool section of {saved.shape[0]} bytes: {need} are needed")
+        if bytes(saved[self.blocks * SAVED_BYTES:]) != names:
+            raise ValueError(f"pool section: streams other than {', '.join(self.stream_names)}")
         self.retiring_n = 0
         for block in range(self.blocks):
             self.state[block] = saved[10 * block] & (RETIRING - 1)
@@ -330,7 +358,7 @@ cdef class BlockPool:
             self.order[block] = 0
             memcpy(&self.next_page[block], &saved[10 * block + 2], 2)
             memcpy(&self.order[block], &saved[10 * block + 4], 6)
-            if (self.state[block] > STATE_BAD or self.stream[block] >= STREAMS
+            if (self.state[block] > STATE_BAD or self.stream[block] >= self.streams_n
                     or runs_out(self.order[block]) or self.next_page[block] > self.pages_per_block):
                 raise ValueError(f"block {block}: state {self.state[block]}, stream {self.stream[block]}, order "
                                  f"{self.order[block]}, next page {self.next_page[block]}")
@@ -350,7 +378,7 @@ cdef class BlockPool:
         """One block as the engine sees it."""
         return {
             "state": STATE_NAMES[self.state[block]],
-            "stream": STREAM_NAMES[self.stream[block]] if self.state[block] in (2, 3, 4) else "",
+            "stream": self.stream_names[self.stream[block]] if self.state[block] in (2, 3, 4) else "",
             "order": self.order[block],
             "next_page": self.next_page[block],
             "erases": self.nand.erases(block),

@@ -17,15 +17,16 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from flashfs.engine.entries cimport Entry, entry_flags, entry_seq
+from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_seq
+from flashfs.engine.parts cimport KINDS, Owner
 from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
     FLAG_CLEAN,
     FLAG_LAST,
     FLAG_MOVED,
     KIND_CHECKPOINT,
-    KIND_TRANSLATION,
     KIND_USER,
+    KIND_VALIDITY,
     NONE,
     OOB_ENGINE,
     STATE_BAD,
@@ -172,6 +173,8 @@ cdef class Worker(Scanner):
     """The steps that follow the reading: who wins, and what that makes of the device."""
     cdef readonly bint clean
     cdef uint64_t winners, undone
+    cdef Owner owner                       # whose pages are being settled
+    cdef bint of_user                      # ... the mapping's, that is
     cdef Records moves                     # of the settling that is under way
     cdef object doubted                    # what a step of a part found that cannot be
     cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
@@ -279,7 +282,8 @@ cdef class Worker(Scanner):
     # --- what the mapping knows without
 
     def scan(self):
-        """Nothing, if the mapping has it all from elsewhere."""
+        """Nothing, if the mapping has it all from elsewhere. Else as of the Scanner; then the pages of a validity store
+        in flash are known too, if it has any, so a step of its own may read them."""
         known = self.ssd.mapping.known_without_scan()
         if known is not None and not self.repairs:
             self.spared = not self.doubts_slots(known[1])
@@ -287,7 +291,9 @@ cdef class Worker(Scanner):
                 self.seq = max(self.seq, <uint64_t> known[0])
                 return "not needed"
             self.load_base()
-        return Scanner.scan(self)
+        note = Scanner.scan(self)
+        self.settle_validity()
+        return note
 
     cdef bint doubts_slots(self, uint64_t trimmed) except -1:
         """Whether a page in the NVRAM may be older than a trim of which no record was written: the mapping has no page
@@ -318,12 +324,48 @@ cdef class Worker(Scanner):
         self.scan()
         return self.resolve_all()
 
-    cdef resolve_all(self):
+    cdef int settle_validity(self) except -1:
+        """Forget what the checkpoint says of blocks that were opened again, and let the newest copies of the validity
+        store's own pages win. Once, behind each load."""
+        cdef uint32_t block
+        if self.is_settled:
+            return 0
         with nogil:
-            self.entries.sort(<uint64_t> self.ssd.lpas + self.ssd.mapping.translation_ids)
+            for block in range(self.ssd.nand.blocks):
+                if self.marks[block] & REOPENED:
+                    self.ssd.validity.forget(block)
+        self.settle_kind(KIND_VALIDITY)
+        self.is_settled = True
+        return 0
+
+    cdef int settle_kind(self, int kind) except -1:
+        """The pages of a kind that is not the user's."""
+        cdef Entries entries = self.owned[kind]
+        if entries is None or entries.count() == 0:
+            return 0
+        self.owner = <Owner> self.ssd.owner_at[kind]
+        self.of_user = False
+        with nogil:
+            entries.sort(self.owner.ids)
+            self.settle_all(entries.entry(0), entries.count())
+        return 0
+
+    cdef resolve_all(self):
+        cdef int kind
+        with nogil:
+            self.entries.sort(self.ssd.lpas)
         while True:
+            self.winners = 0
+            self.settle_validity()
+            self.ssd.validity.pages_known()
+            for kind in range(KINDS):      # before user pages: whoever asks where an LPA was reads translation pages
+                if kind != KIND_USER and kind != KIND_VALIDITY:
+                    self.settle_kind(kind)
+            self.owner = self.ssd.mapping
+            self.of_user = True
             with nogil:
-                self.resolve_once()
+                self.apply_trims()
+                self.settle_all(self.entries.entry(0), self.entries.count())
             erased = self.newly(self.ssd.mapping.recovery_erased(), REOPENED)
             if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(), EXCLUDED):
                 break
@@ -340,31 +382,17 @@ cdef class Worker(Scanner):
             self.marks[block] |= mark
         return any_new
 
-    cdef int resolve_once(self) except -1 nogil:
-        cdef uint32_t block
-        cdef uint64_t users = self.entries.first_of(self.ssd.lpas)
-        self.winners = 0
-        for block in range(self.ssd.nand.blocks):
-            if self.marks[block] & REOPENED:
-                self.ssd.validity.forget(block)
-        # translation pages first: whoever asks where an LPA was reads them
-        self.settle_all(users, self.entries.count())
-        self.apply_trims()
-        self.settle_all(0, users)
-        return 0
-
-    cdef int settle_all(self, uint64_t first, uint64_t end) except -1 nogil:
-        """Entries from ``first`` up to ``end``, an LPA at a time, in ascending order."""
-        cdef uint64_t i = first, n
-        cdef Entry* at = self.entries.entry(0)
+    cdef int settle_all(self, Entry* at, uint64_t n) except -1 nogil:
+        """``n`` entries of pages of one owner, an LPA or id at a time, in ascending order."""
+        cdef uint64_t i = 0, same
         self.moves.n = 0
         self.cut.begin()
-        while i < end:
-            n = 1
-            while i + n < end and at[i + n].key == at[i].key:
-                n += 1
-            self.settle(at + i, n)
-            i += n
+        while i < n:
+            same = 1
+            while i + same < n and at[i + same].key == at[i].key:
+                same += 1
+            self.settle(at + i, same)
+            i += same
         return self.undo()
 
     cdef int apply_trims(self) except -1 nogil:
@@ -399,7 +427,7 @@ cdef class Worker(Scanner):
         return self.ssd.validity.dead(self.ssd.olds, n)
 
     cdef int settle(self, const Entry* of, uint64_t n) except -1 nogil:
-        """``n`` entries, all of one LPA, oldest first: bind the winner."""
+        """``n`` entries, all of one LPA or id, oldest first: bind the winner."""
         cdef const Entry* best
         cdef uint32_t old, before
         while self.is_marked(of[n - 1].ppa, EXCLUDED):
@@ -407,17 +435,17 @@ cdef class Worker(Scanner):
             if n == 0:
                 return 0
         best = of + n - 1
-        if self.cut.count() and best.key < self.ssd.lpas and self.cut.newest(best.key) > entry_seq(best):
+        if self.of_user and self.cut.count() and self.cut.newest(best.key) > entry_seq(best):
             return self.superseded(of, n, 0)
-        old = self.ssd.mapping.locate(best.key)
-        if best.key >= self.ssd.lpas and old == NONE:
-            return 0  # a translation page that the checkpoint does not know
+        old = self.owner.locate(best.key)
+        if not self.of_user and old == NONE:
+            return 0  # a page that the checkpoint does not know
         if old != NONE and self.is_marked(old, REOPENED):
             old = NONE  # what the checkpoint means is gone; another LPA's page may live there by now
         before = old
         if old != NONE:
             self.ssd.olds[0] = old
-            if self.ssd.mapping.shares_pages and self.ssd.mapping.needs(old, best.key):
+            if self.of_user and self.ssd.mapping.shares_pages and self.ssd.mapping.needs(old, best.key):
                 self.ssd.olds[0] = NONE
             self.kill_olds(1)
             before = self.ssd.olds[0]
@@ -427,12 +455,12 @@ cdef class Worker(Scanner):
             before = of[n - 2].ppa
             if self.is_marked(before, EXCLUDED):
                 before = NONE
-        self.ssd.mapping.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
+        self.owner.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
         self.ssd.validity.live_run(best.ppa, 1)
         self.winners += 1
         if entry_flags(best) & FLAG_MOVED and before != NONE:
             self.note_move(best, before)
-        return self.superseded(of, n - 1, entry_seq(best)) if self.ssd.mapping.shares_pages else 0
+        return self.superseded(of, n - 1, entry_seq(best)) if self.of_user and self.ssd.mapping.shares_pages else 0
 
     cdef int superseded(self, const Entry* of, uint64_t n, uint64_t seq) except -1 nogil:
         """``n`` entries count no more for the LPA that they name; those of number ``seq`` are originals of the one that
@@ -443,6 +471,47 @@ cdef class Worker(Scanner):
                     and self.ssd.mapping.needs(of[i].ppa, of[i].key)):
                 self.ssd.validity.live_run(of[i].ppa, 1)
         return 0
+
+    cdef int drop_superseded(self, uint32_t block) except -1 nogil:
+        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead. Whose
+        they are their spare areas say; or, where the block is half erased, the map of the checkpoint."""
+        cdef Oob oob
+        cdef uint32_t page, ppa, lpa
+        cdef uint64_t seq
+        for page in range(self.ssd.pages_per_block if self.ssd.validity.count(block) else 0):
+            ppa = block * self.ssd.pages_per_block + page
+            if not self.ssd.validity.is_live(ppa):
+                continue
+            if self.spare_read(block, page, &oob) == PAGE_OK:
+                if oob.kind != KIND_USER:
+                    continue
+                lpa = oob.lpa
+                seq = oob.seq
+            else:
+                lpa = self.ssd.mapping.owner_of(ppa)
+                seq = self.floor
+            if lpa >= self.ssd.lpas or not self.counts(lpa, seq, ppa):
+                self.ssd.validity.dead(&ppa, 1)
+        return 0
+
+    cdef bint counts(self, uint32_t lpa, uint64_t seq, uint32_t ppa) except -1 nogil:
+        """Whether the page of that number is the newest of its LPA: of those that were found, which are newer than what
+        the mapping knew at the checkpoint, or else by the mapping. An original counts as its copy does."""
+        if self.trimmed_seq(lpa) > seq:
+            return False
+        if self.has_entry(lpa):
+            return self.found_seq(lpa) <= seq
+        return self.ssd.mapping.locate(lpa) == ppa
+
+    cdef bint has_entry(self, uint32_t lpa) noexcept nogil:
+        """Whether a page of that LPA was found."""
+        cdef uint64_t i = self.entries.first_of(lpa)
+        return i < self.entries.count() and self.entries.entry(i).key == lpa
+
+    cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
+        """The newest trim of that LPA since the checkpoint. ``Trims.newest`` goes through LPAs in ascending order."""
+        self.cut.begin()
+        return self.cut.newest(lpa) if self.cut.count() else 0
 
     cdef int note_move(self, const Entry* best, uint32_t old) except -1 nogil:
         cdef Move* move = <Move*> self.moves.add()
@@ -462,6 +531,8 @@ cdef class Worker(Scanner):
         for block in range(self.ssd.nand.blocks if self.moves.n else 0):
             if self.marks[block] & ORIGIN:
                 self.marks[block] &= ~(ORIGIN | UNFINISHED)
+                if self.ssd.validity.late:
+                    self.drop_superseded(block)
                 if self.ssd.validity.count(block):
                     self.marks[block] |= UNFINISHED
                     unfinished += 1
@@ -470,7 +541,7 @@ cdef class Worker(Scanner):
             if self.is_marked(move.old, UNFINISHED):
                 self.ssd.olds[0] = move.new
                 self.ssd.validity.dead(self.ssd.olds, 1)
-                self.ssd.mapping.recovered(move.key, move.old, self.stamp_of(move.new))
+                self.owner.recovered(move.key, move.old, self.stamp_of(move.new))
                 self.ssd.validity.live_run(move.old, 1)
                 self.undone += 1
         for block in range(self.ssd.nand.blocks if unfinished else 0):
@@ -529,7 +600,23 @@ cdef class Worker(Scanner):
             self.tell_blocks(reopens)
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
+        if ssd.validity.late and ssd.pool.free_n <= ssd.meta_floor + ssd.gc_reserve:
+            self.free_more()
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
+
+    cdef int free_more(self) except -1:
+        """Blocks were emptied since the checkpoint of pages that it takes for live, and counted as free ever since. As
+        many as the next checkpoint needs are looked at page by page."""
+        cdef uint32_t block
+        cdef Ssd ssd = self.ssd
+        for block in range(ssd.pool.blocks):
+            if ssd.pool.free_n > ssd.meta_floor + ssd.gc_reserve:
+                break
+            if ssd.pool.state[block] == STATE_CLOSED:
+                self.drop_superseded(block)
+                if ssd.validity.count(block) == 0:
+                    ssd.pool.push(block)
+        return 0
 
     def mark_log(self):
         """The blocks of the checkpoint, and those of metadata written after it: their trims count until the next one
@@ -587,6 +674,9 @@ cdef class Worker(Scanner):
     def let_go(self):
         """Give back what only the recovery needed: a checkpoint is about to be written, and takes memory too."""
         self.entries.release()
+        for entries in self.owned:
+            if entries is not None:
+                (<Entries> entries).release()
         self.stamps.release()
         self.moves.release()
         self.cut.release()
@@ -597,13 +687,12 @@ cdef class Worker(Scanner):
         """What is left of the mapping after damage: translation pages that are gone are made again from the live pages,
         LPAs that name no live page, or another LPA's, hold nothing, and pages that no LPA names are dead. CorruptError
         if even that makes no sense."""
-        cdef uint32_t ppa
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
         ssd.mapping.manages()
-        for ppa in ssd.mapping.translation_pages():
-            if not ssd.validity.is_live(ppa):
-                ssd.lose(KIND_TRANSLATION, ppa)
+        for kind, at in ssd.owned_pages():
+            if not ssd.validity.is_live(<uint32_t> at):
+                ssd.lose(kind, <uint32_t> at)
         if not ssd.mapping.is_exact():
             self.ask_pages()
         self.keep_owned()
@@ -630,7 +719,7 @@ cdef class Worker(Scanner):
                     ssd.mapping.unbind(lpa, 1, ssd.olds)
                 else:
                     owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
-            for ppa in ssd.mapping.translation_pages():
+            for _, ppa in ssd.owned_pages():
                 owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
             for block in range(ssd.pool.blocks):
                 for page in ssd.validity.live_in(block) if ssd.validity.count(block) else ():

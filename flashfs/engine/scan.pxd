@@ -34,7 +34,9 @@ cdef class Scanner:
     cdef uint32_t* next_page               # ... the first page that is not programmed, if it was scanned
     cdef uint32_t* whole                   # ... pages from the first that can be read, likewise
     cdef int64_t* stamp_at                 # ... where in ``stamps`` that of its page 0 is, or would be
-    cdef Entries entries
+    cdef Entries entries                   # of user pages
+    cdef list owned                        # ... of the pages of each other kind that has an owner, or None
+    cdef void* owned_at[8]                 # the same; NULL
     cdef Records stamps                    # the scheme's OOB bytes of every page that was scanned
     cdef Trims cut                         # the trims since the checkpoint
     cdef uint64_t seq, order, newest_id, hint_id
@@ -43,6 +45,7 @@ cdef class Scanner:
     cdef int64_t latest_ns
     cdef uint8_t* page
     cdef int stand_on(self, base) except -1
+    cdef bint is_settled                   # whether validity's own pages are, for good, in this go
     cdef int full_read(self, uint32_t ppa, Oob* oob) except -1 nogil
     cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1 nogil
     cdef const uint8_t* stamp_of(self, uint32_t ppa) noexcept nogil
@@ -55,6 +58,7 @@ cdef class Scanner:
     cdef int scan_all(self) except -1 nogil
     cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil
+    cdef int untake(self, const Oob* oob) except -1 nogil
     cdef int forget_scan(self) except -1
     cdef int miss(self, uint32_t block, uint32_t page, uint32_t durable) except -1 nogil
     cdef int missing(self, uint32_t block, uint32_t page) except -1 nogil

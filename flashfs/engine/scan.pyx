@@ -11,11 +11,11 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from flashfs.engine.entries cimport Entries
+from flashfs.engine.parts cimport KINDS, Owner
 from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
     FLAG_LAST,
     KIND_CHECKPOINT,
-    KIND_TRANSLATION,
     KIND_TRIM,
     KIND_USER,
     NONE,
@@ -24,7 +24,6 @@ from flashfs.engine.pool cimport (
     STATE_FREE,
     STATE_OPEN,
     STREAM_META,
-    STREAMS,
     Oob,
     oob_unpack,
     runs_out,
@@ -71,6 +70,12 @@ cdef class Scanner:
             raise MemoryError
         self.entries = Entries(ssd.pages_per_block)
         self.entries.orders = self.orders
+        self.owned = [None] * KINDS
+        for kind in range(KINDS):
+            if kind != KIND_USER and ssd.owner_at[<int> kind] != NULL:
+                self.owned[kind] = Entries(ssd.pages_per_block)
+                (<Entries> self.owned[kind]).orders = self.orders
+                self.owned_at[<int> kind] = <void*> self.owned[kind]
         self.stamps = Records(ssd.mapping.scheme_oob, STAMPS_MOST)
         self.cut = Trims()
 
@@ -180,6 +185,7 @@ cdef class Scanner:
     cdef load_base(self):
         """Mapping, validity and pool as the checkpoint says, or empty."""
         cdef uint32_t block
+        self.is_settled = False
         if self.base is None:
             self.ssd.mapping.reset()
             self.ssd.validity.reset()
@@ -199,6 +205,7 @@ cdef class Scanner:
         for block in range(self.ssd.pool.blocks):  # blocks opened since are newer than it says
             if self.marks[block] & HEADED:
                 self.ssd.pool.order[block] = self.orders[block]
+                self.ssd.pool.stream[block] = self.streams[block]
 
     def headers(self):
         cdef uint32_t block, n = 0
@@ -226,7 +233,7 @@ cdef class Scanner:
             if page >= durable:
                 return 0
             status = self.spare_read(block, page, &oob)
-        if oob.stream >= STREAMS or runs_out(oob.order):
+        if oob.stream >= self.ssd.pool.streams_n or runs_out(oob.order):
             with gil:
                 raise CorruptError(f"block {block}: its pages say stream {oob.stream}, order {oob.order}")
         self.marks[block] |= HEADED
@@ -360,8 +367,8 @@ cdef class Scanner:
         with nogil:
             self.scan_all()
         self.figures["blocks_scanned"] = self.scanned
-        self.figures["pages_found"] = self.entries.count()
-        return f"{self.scanned} blocks, {self.entries.count()} pages"
+        self.figures["pages_found"] = n = self.entries.count() + sum(one.number() for one in self.owned if one)
+        return f"{self.scanned} blocks, {n} pages"
 
     cdef int scan_all(self) except -1 nogil:
         cdef uint64_t order = 0
@@ -390,7 +397,7 @@ cdef class Scanner:
     cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil:
         """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
         interrupted may have left its spare area in order and its data not."""
-        cdef Oob oob
+        cdef Oob oob, oob_last
         cdef int status
         cdef uint32_t last = NONE, stamp_bytes = self.ssd.mapping.scheme_oob
         cdef uint32_t per_block = self.ssd.pages_per_block, durable = self.ssd.nand.synced(block)
@@ -414,11 +421,12 @@ cdef class Scanner:
                 self.miss(block, page, durable)
             elif self.take(&oob, block * per_block + page):
                 last = page
+                oob_last = oob
             page += 1
         if last != NONE and last == page - 1 and self.full_read(block * per_block + last, &oob) != PAGE_OK:
             self.miss(block, last, durable)
             if last >= durable:
-                self.entries.drop_last()  # else it was whole once: its LPA gives EIO, not what it held before
+                self.untake(&oob_last)  # else it was whole once: its LPA gives EIO, not what it held before
         if page < durable:
             self.missing(block, page)
         self.next_page[block] = page
@@ -427,27 +435,41 @@ cdef class Scanner:
 
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil:
         """A whole page, if it may count: one of an LPA; or a copy of a page of another kind that the checkpoint stands
-        on, for of those newer ones do not count. Its key is its id behind the LPAs."""
-        cdef uint32_t key = oob.lpa
-        if oob.kind == KIND_USER and oob.lpa < self.ssd.lpas:
+        on, for newer ones are their owner's to take up."""
+        cdef uint64_t word = oob.seq | (<uint64_t> oob.flags << 56)
+        if oob.kind == KIND_USER:
+            if oob.lpa >= self.ssd.lpas:
+                return False
             if runs_out(oob.seq):
                 with gil:
                     raise CorruptError(f"PPA {ppa}: a page with sequence number {oob.seq}")
-        elif oob.kind == KIND_TRANSLATION:
+            self.entries.add(word, oob.lpa, ppa)
+        elif oob.kind < KINDS and self.ssd.owner_at[oob.kind] != NULL:
             self.seq = max(self.seq, oob.seq)
-            if not self.based or oob.seq > self.floor or oob.lpa >= self.ssd.mapping.translation_ids:
+            if not self.based or oob.seq > self.floor:
+                (<Owner> self.ssd.owner_at[oob.kind]).found(oob, ppa)
                 return False
-            key += self.ssd.lpas
+            if oob.lpa >= (<Owner> self.ssd.owner_at[oob.kind]).ids:
+                return False
+            (<Entries> self.owned_at[oob.kind]).add(word, oob.lpa, ppa)
         else:
             return False
-        self.entries.add(oob.seq | (<uint64_t> oob.flags << 56), key, ppa)
         self.seq = max(self.seq, oob.seq)
         return True
+
+    cdef int untake(self, const Oob* oob) except -1 nogil:
+        """The page that was taken last does not count after all."""
+        if oob.kind == KIND_USER:
+            return self.entries.drop_last()
+        return (<Entries> self.owned_at[oob.kind]).drop_last()
 
     cdef int forget_scan(self) except -1:
         """Nothing was scanned."""
         cdef uint32_t block
         self.entries.clear()
+        for entries in self.owned:
+            if entries is not None:
+                (<Entries> entries).clear()
         self.stamps.n = 0
         self.scanned = 0
         for block in range(self.ssd.nand.blocks):

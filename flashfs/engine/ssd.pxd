@@ -56,6 +56,7 @@ cdef class Ssd(Engine):
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil
     cdef int sync_image(self) except -1 nogil
     cdef int refuse(self) except -1 nogil
+    cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil
     cdef int require_agreement(self) except -1
     cdef int chores(self) except -1 nogil
     cdef int leave_clean(self) except -1 nogil

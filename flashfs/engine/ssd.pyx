@@ -47,6 +47,7 @@ from flashfs.engine.pool cimport (
     oob_pack,
 )
 from flashfs.engine.reader cimport Reader
+from flashfs.engine.victims cimport VictimIndex
 from flashfs.engine.wear cimport WearLevel
 from nandimg._nand cimport CAUSES, Nand
 
@@ -86,6 +87,7 @@ cdef class Ssd(Engine):
         self.gc_need = 1
         self.gc_reserve = gc_reserve or (1 if nand.blocks < 64 else 2)
         self.pool = BlockPool(nand)
+        self.victims = VictimIndex(nand.blocks, block_pages)
         self.buffer = WriteBuffer(nand, buffer_pages, plp, RUN if buffer_in_order else 0)
         self.cache = DataCache(nand)
         self.reader = Reader(self, self.buffer, self.cache)
@@ -139,7 +141,7 @@ cdef class Ssd(Engine):
 
     def reserve_for(self, uint32_t width):
         """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
-        self.gc_need = width
+        self.gc_need = max(self.gc_need, width)
         self.gc_reserve = max(self.gc_reserve, width)
 
     def set_budget(self, uint64_t dram):
@@ -163,11 +165,13 @@ cdef class Ssd(Engine):
         self.reader.forget_counts()
         self.cache.forget_counts()
         self.mapping.forget_counts()
+        self.validity.forget_counts()
 
     def format(self):
         """A blank chip becomes an empty device: its first checkpoint says so."""
         self.pool.format()
         self.placement.attach()
+        self.validity.opens()
         self.mapping.opens()
         self.ready = True
         self.checkpoint()
@@ -289,10 +293,17 @@ cdef class Ssd(Engine):
             if n == 0:
                 break
             part = min(n, <uint32_t> TRIM_CHUNK)
-            if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
-                self.meta.log_trims()  # before anything is changed: it may fail
             self.map_ns = t_ns
-            part = self.mapping.prepare_unbind(lpa, part)
+            while True:
+                if self.validity.in_flash:
+                    part = self.room_for(part, 2, STREAM_META)
+                part = self.mapping.prepare_unbind(lpa, part)
+                if self.validity.room() >= 2 * part:
+                    break
+            # Before anything is changed, since it may fail; and behind what may take a sequence number, since then the
+            # last record is not gone on from.
+            if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
+                self.meta.log_trims()
             self.stopped = IN_TRIM
             any_lived = False
             if self.buffer.held:
@@ -417,6 +428,8 @@ cdef class Ssd(Engine):
                 at_hand = done + self.mapping.prepare(lpas + done, n - done, True, self.known + done)
                 if self.mapping.demand:
                     self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
+                if self.validity.in_flash:
+                    at_hand = done + self.room_for(at_hand - done, 3, stream)
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
             oob.order = self.pool.order[ext.block]
             for i in range(ext.n):
@@ -452,6 +465,20 @@ cdef class Ssd(Engine):
                 self.program_failed(ext.block)
         return end
 
+    cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil:
+        """Before ``n`` pages are bound or trimmed, with so many ``reports`` a page of what lives and dies (its new
+        place, its old one, and what the mapping may have to say of its own pages): how many of them the validity store
+        has room for. To make room may be to clean, and to clean takes room: both have to hold in the end."""
+        cdef uint32_t room = self.validity.room()
+        while room < n * reports:
+            room = self.validity.prepare(n * reports, True)
+            if stream != STREAM_META:
+                self.placement.make_ready(stream)
+            if room < n * reports:
+                n = max(<uint32_t> 1, room // reports)
+            room = self.validity.room()
+        return n
+
     cdef int program_failed(self, uint32_t block) except -1 nogil:
         """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
         self.pool.retire(block)
@@ -474,6 +501,7 @@ cdef class Ssd(Engine):
         if block < 0:
             with gil:
                 raise DeviceFullError("no free block is left: too many blocks have gone bad")
+        self.validity.opened(<uint32_t> block)
         return block
 
     cdef int barrier(self) except -1 nogil:
@@ -532,7 +560,9 @@ cdef class Ssd(Engine):
 
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
         cdef uint32_t slot = self.buffer.find(lpa) if self.buffer.held else NONE
-        return self.buffer.seq_of[slot] - 1 if slot != NONE else self.seq - self.in_flight
+        if slot != NONE:
+            return self.buffer.seq_of[slot] - 1
+        return self.seqs[0] - 1 if self.in_flight else self.seq  # what was given since went to pages of other kinds
 
     # --- cleaning
 
@@ -566,6 +596,7 @@ cdef class Ssd(Engine):
         self.wear.level()
         self.map_ns = self.now_ns
         self.mapping.tend()
+        self.validity.tend()
         if self.budget and self.host_write >= self.refit_at:
             with gil:
                 self.fit_cache()
@@ -606,21 +637,27 @@ cdef class Ssd(Engine):
         if self.mount_due:
             self.leave_clean()
         self.drain()
-        self.meta.log_trims()
-        self.pad_pairs()
-        self.sync_image()  # a checkpoint may only name what the host's death cannot take
-        self.mapping.checkpoint_begins()
         try:
+            self.mapping.checkpoint_begins()
+            self.validity.checkpoint_begins()
+            self.meta.log_trims()
+            self.pad_pairs()
+            self.sync_image()  # a checkpoint may only name what the host's death cannot take
             self.require_agreement()
             sections = {**self.mapping.save(), **self.validity.save(), **self.placement.save(),
                         "pool": self.pool.save()}
             old = self.meta.write(sections, self.seq, self.mounts, clean)
             self.sync_image()
         except BaseException:
+            before = self.stopped
+            self.stopped = before or IN_CHECKPOINT
             self.mapping.checkpoint_ended(False)
+            self.validity.checkpoint_ended(False)
+            self.stopped = before
             raise
         self.stopped = IN_CHECKPOINT
         self.mapping.checkpoint_ended(True)
+        self.validity.checkpoint_ended(True)
         self.meta.point_boot()
         if clean:
             self.sync_image()
@@ -648,8 +685,11 @@ cdef class Ssd(Engine):
             if (n and self.pool.state[block] != STATE_OPEN and self.pool.state[block] != STATE_CLOSED
                     and self.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
                 why = f"block {block} has {n} live pages and is {self.pool.describe(block)['state']}"
-        if named >= 0 and <uint64_t> named != live:
-            why = f"{live} pages are live, and the map names {named}"
+        if named >= 0:
+            named += self.validity.pages_named()
+        if named >= 0 and (live < <uint64_t> named if self.validity.late else live != <uint64_t> named):
+            own = self.validity.pages_named()
+            why = f"{live} pages are live, and the map names {named - own}" + (f", validity {own}" if own else "")
         if why is not None:
             self.fail(f"no checkpoint was written, because the device does not agree with itself: {why}")
             raise DeviceFailedError(self.failed)
@@ -667,6 +707,7 @@ cdef class Ssd(Engine):
         self.mounts = mounts + 1
         self.mount_due = clean
         self.since_checkpoint = since_checkpoint
+        self.validity.opens()
         self.mapping.opens()
         self.ready = True
 
@@ -741,6 +782,7 @@ cdef class Ssd(Engine):
         """{structure: (bytes as a controller packs them, bytes allocated)}."""
         tables = dict(self.mapping.tables())
         tables.update(self.validity.tables())
+        tables.update(self.victims.tables())
         tables["blocks"] = self.pool.table_bytes()
         tables["write_buffer"] = self.buffer.tables()
         tables["trim_log"] = self.meta.tables()
@@ -752,8 +794,8 @@ cdef class Ssd(Engine):
     def check(self):
         """Every structure's own invariants, and those between pool and validity: only open and closed blocks hold
         live pages, and none beyond what was programmed."""
-        problems = self.pool.check() + self.validity.check() + self.mapping.check() + self.buffer.check()
-        problems += self.cache.check()
+        problems = self.pool.check() + self.victims.check() + self.validity.check() + self.mapping.check()
+        problems += self.buffer.check() + self.cache.check()
         for block in range(self.pool.blocks):
             live = self.validity.live_in(block)
             state = self.pool.state[block]

@@ -18,11 +18,13 @@ cdef class Directory:
 
 cdef class TranslationPages(Owner):
     cdef readonly Directory directory
-    cdef readonly uint32_t ids             # its pages have ids below this
+    cdef readonly int kind, cause
     cdef readonly uint64_t programs, reads, unreadable
     cdef unordered_set[uint32_t] fresh     # PPAs programmed since the last checkpoint
     cdef unordered_set[uint32_t] kept      # PPAs superseded that the last checkpoint stands on
     cdef uint8_t* oob
+    cdef uint64_t let_go_n                 # superseded pages that the checkpoint being written says are dead
+    cdef bint reports                      # what lives and dies is told to a store that needs room for it
     cdef int ensure(self, uint32_t pages) except -1 nogil
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil

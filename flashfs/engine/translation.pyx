@@ -16,6 +16,7 @@ from flashfs.engine.pool cimport (
     CAUSE_MAP,
     KIND_TRANSLATION,
     KIND_USER,
+    KIND_VALIDITY,
     NONE,
     STREAM_MAP,
     Oob,
@@ -44,13 +45,18 @@ cdef class Directory:
 
 
 cdef class TranslationPages(Owner):
-    """The translation pages of one mapping, ``ids`` of them at most."""
+    """The translation pages of one mapping, ``ids`` of them at most; or, of another ``kind``, pages that another part
+    keeps in flash by the same rules, in blocks of a stream of its own, counted under ``cause``."""
 
-    def __cinit__(self, Engine ssd not None, Directory directory not None, uint32_t ids):
+    def __cinit__(self, Engine ssd not None, Directory directory not None, uint32_t ids, *,
+                  int kind=KIND_TRANSLATION, int stream=STREAM_MAP, int cause=CAUSE_MAP):
         self.ssd = ssd
         self.directory = directory
         self.ids = ids
-        self.stream = STREAM_MAP
+        self.kind = kind
+        self.stream = stream
+        self.cause = cause
+        self.reports = kind != KIND_VALIDITY
         self.oob = <uint8_t*> malloc(ssd.nand.oob_bytes)
         if self.oob == NULL:
             raise MemoryError
@@ -60,7 +66,7 @@ cdef class TranslationPages(Owner):
 
     cdef int ensure(self, uint32_t pages) except -1 nogil:
         """Before ``pages`` are programmed together: clean now, not between them. Cleaning may change the mapping."""
-        cdef uint32_t room = self.ssd.placement.run_room(STREAM_MAP)
+        cdef uint32_t room = self.ssd.placement.run_room(self.stream)
         if room < pages or room == self.ssd.nand.pages_per_block:
             self.ssd.make_room()
         return 0
@@ -73,18 +79,20 @@ cdef class TranslationPages(Owner):
         cdef uint32_t ppa, done = 0
         cdef int64_t end
         cdef int before = self.ssd.stopped
+        if self.reports and self.ssd.validity.in_flash:
+            self.ssd.validity.prepare(2, False)  # the new page, and the one that it supersedes
         self.ssd.seq += 1
         oob.seq = self.ssd.seq
         oob.lpa = id
-        oob.kind = KIND_TRANSLATION
+        oob.kind = <uint8_t> self.kind
         oob.flags = 0
-        oob.stream = STREAM_MAP
+        oob.stream = <uint8_t> self.stream
         while True:
-            self.ssd.placement.take(STREAM_MAP, &id, 1, &ext)
+            self.ssd.placement.take(self.stream, &id, 1, &ext)
             oob.order = self.ssd.pool.order[ext.block]
             memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
             oob_pack(self.oob, &oob)
-            end = self.ssd.nand.program(ext.block, ext.page, 1, data, self.oob, CAUSE_MAP, self.ssd.map_ns, &done)
+            end = self.ssd.nand.program(ext.block, ext.page, 1, data, self.oob, self.cause, self.ssd.map_ns, &done)
             if done:
                 break
             self.ssd.program_failed(ext.block)
@@ -122,11 +130,11 @@ cdef class TranslationPages(Owner):
         cdef int _
         for _ in range(2):  # a page that fails once may read at the second try
             self.ssd.map_ns = self.ssd.nand.read(block, ppa - block * self.ssd.nand.pages_per_block, 1, into, self.oob,
-                                                 &status, CAUSE_MAP, self.ssd.map_ns)
+                                                 &status, self.cause, self.ssd.map_ns)
             self.reads += 1
             if status == PAGE_OK:
                 break
-        if status == PAGE_OK and oob_kind(self.oob) == KIND_TRANSLATION and oob_lpa(self.oob) == id:
+        if status == PAGE_OK and oob_kind(self.oob) == self.kind and oob_lpa(self.oob) == id:
             return True
         self.unreadable += 1
         return False
@@ -172,6 +180,17 @@ cdef class TranslationPages(Owner):
         self.kept.erase(ppa)
         return 0
 
+    cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil:
+        return self.directory.ppa_of(id)
+
+    cdef int recovered(self, uint32_t id, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        return self.directory.set_ppa(id, ppa)
+
+    def live_ppas(self):
+        cdef uint32_t id
+        ppas = [self.directory.ppa_of(id) for id in range(self.ids)]
+        return [ppa for ppa in ppas if ppa != NONE] + self.kept_ppas()
+
     def kept_ppas(self):
         """Where superseded pages live."""
         return [ppa for ppa in self.kept]
@@ -193,10 +212,15 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef int checkpoint_begins(self) except -1:
-        """What the next checkpoint says of validity is that superseded pages are dead."""
+        """What the next checkpoint says of validity is that superseded pages are dead. Room for that is made page by
+        page; no page moves meanwhile, so the set is gone through in one order here and below."""
         cdef uint32_t ppa
+        self.let_go_n = 0
         for ppa in self.kept:
+            if self.reports and self.ssd.validity.in_flash:
+                self.ssd.validity.prepare(1, False)
             self.ssd.validity.dead(&ppa, 1)
+            self.let_go_n += 1
         return 0
 
     cdef int checkpoint_ended(self, bint whole) except -1:
@@ -204,8 +228,14 @@ cdef class TranslationPages(Owner):
         cdef uint32_t ppa
         if not whole:
             for ppa in self.kept:
+                if self.let_go_n == 0:
+                    break
+                if self.reports and self.ssd.validity.in_flash:
+                    self.ssd.validity.prepare(1, False)
                 self.ssd.validity.live_run(ppa, 1)
+                self.let_go_n -= 1
             return 0
+        self.let_go_n = 0
         return self.reset()
 
     def forget_counts(self):
@@ -226,7 +256,7 @@ cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, u
     cdef uint8_t[4096] raw
     cdef Oob oob
     for block in range(ssd.nand.blocks):
-        if ssd.validity.count(block) == 0 or ssd.pool.stream[block] == STREAM_MAP:
+        if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_USER:
             continue
         for page in range(ssd.nand.pages_per_block):
             ppa = block * ssd.nand.pages_per_block + page

@@ -19,7 +19,8 @@ def good_blocks(ssd: Any) -> int:
 def spare_blocks(ssd: Any) -> int:
     """Good blocks that are neither for the host's pages, for metadata and the next checkpoint, nor open or reserved."""
     data = -(-(ssd.lpas + 1) // ssd.nand.pages_per_block)
-    return int(good_blocks(ssd) - ssd.meta.checkpoint_blocks - ssd.meta_floor - data - ssd.gc_reserve - 2)
+    return int(good_blocks(ssd) - ssd.meta.checkpoint_blocks - ssd.meta_floor - data - ssd.part_blocks
+               - ssd.gc_reserve - 2)
 
 
 def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool = False, pads: bool = False) -> Streams:
@@ -32,7 +33,7 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool =
     per_block = ssd.nand.pages_per_block
     good = good_blocks(ssd)
     meta = ssd.meta.checkpoint_blocks + ssd.meta_floor
-    data = -(-(ssd.lpas + 1) // per_block)
+    data = -(-(ssd.lpas + 1) // per_block) + ssd.part_blocks
     spare = good - meta - data
     reserve = options["gc_reserve"] or ssd.shrink_reserve(max(2, spare // 8))
     if spare < reserve + 2:

@@ -30,6 +30,7 @@ REQUIRED = ("lookup", "bind", "unbind")
 PAIRS = (
     ("save", "load"), ("load", "save"), ("stamp", "oob_bytes"), ("recovered", "stamp"), ("after_miss", "save"),
     ("live", "dead"), ("dead", "live"), ("is_live", "live"), ("attach", "place"), ("closed", "place"),
+    ("late", "live"),
 )  # fmt: skip
 #: part -> the method whose presence says that the class brings its own
 PARTS = {"validity": "live", "placement": "place", "cleaning": "victim"}
@@ -76,7 +77,8 @@ class Guesses(Protocol):
 
 
 class Validates(Protocol):
-    """For an FTL with its own store of live pages. It is told of each that comes to life or dies."""
+    """For an FTL with its own store of live pages. It is told of each that comes to life or dies. ``late = True``: of a
+    page that died, it may go on saying that it lives."""
 
     def live(self, ppa: int) -> None: ...
 
@@ -191,6 +193,8 @@ def _check_class(name: str, cls: type) -> None:
     for option in getattr(cls, "options", ()):
         if not isinstance(option, Option):
             raise UsageError(f"FTL {name}: options hold {option!r}: flashfs.plugin.Option would do")
+    if type(getattr(cls, "late", False)) is not bool:
+        raise UsageError(f"FTL {name}: late is {cls.late!r}: True or False would do")  # type: ignore[attr-defined]
     if hasattr(cls, "stamp"):
         oob_bytes = getattr(cls, "oob_bytes", None)
         if type(oob_bytes) is not int or oob_bytes < 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs.engine.pool import KIND_NAMES, STREAM_NAMES
+from flashfs.engine.pool import KIND_NAMES
 from flashfs.inspect._view import BLANK, HEALTH_NAMES, TORN, WHOLE, View, _name, opened
 
 
@@ -66,7 +66,7 @@ def _block(view: View, block: int) -> dict[str, Any]:
         "block": block,
         "die": block % view.chip.dies,
         "state": ssd.pool.describe(block)["state"] if ssd else "unknown" if view.header.ftl else "blank",
-        "stream": _name(STREAM_NAMES, spare.stream) if whole else "",
+        "stream": _name(view.stream_names, spare.stream) if whole else "",
         "kind": KIND_NAMES.get(spare.kind, str(spare.kind)) if whole else "",
         "order": spare.order if whole else None,
         "erases": view.chip.erase_count(block),

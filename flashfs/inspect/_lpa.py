@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flashfs.engine.pool import STREAM_NAMES
 from flashfs.inspect._log import _saved, _trims
 from flashfs.inspect._page import _why_dead
 from flashfs.inspect._view import STATUS_NAMES, TORN, WHOLE, Copy, View, _name, _within, opened
@@ -73,7 +72,7 @@ def _copy_row(view: View, copy: Copy, now: Copy | None, trims: list[dict[str, An
         "page": copy.ppa % view.per_block,
         "seq": copy.spare.seq,
         "order": copy.spare.order,
-        "stream": _name(STREAM_NAMES, copy.spare.stream),
+        "stream": _name(view.stream_names, copy.spare.stream),
         "moved": copy.spare.moved,
         "status": STATUS_NAMES[copy.status],
         "state": "live" if copy.live else "torn" if copy.status == TORN else "dead",

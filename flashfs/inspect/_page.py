@@ -8,7 +8,7 @@ from typing import Any
 
 import nandimg
 from flashfs.engine import metalog
-from flashfs.engine.pool import KIND_NAMES, STREAM_NAMES
+from flashfs.engine.pool import KIND_NAMES
 from flashfs.errors import CorruptError
 from flashfs.inspect._view import (
     ERASED,
@@ -45,7 +45,7 @@ def page(path: str | Path, ppa: int, trust: bool | str = False) -> dict[str, Any
             "record": _record(view, ppa, status, data),
         }  # fmt: skip
         if status != ERASED:
-            out["oob"] = _oob(spare)
+            out["oob"] = _oob(view, spare)
             out["scheme_oob"] = {**view.own(spare), "bytes": spare.own.hex(" ")}
             if status == WHOLE and spare.kind in (KIND_CHECKPOINT, KIND_TRIM):
                 out["content"] = _content(spare, data)
@@ -55,7 +55,7 @@ def page(path: str | Path, ppa: int, trust: bool | str = False) -> dict[str, Any
         return out
 
 
-def _oob(spare: Spare) -> dict[str, Any]:
+def _oob(view: View, spare: Spare) -> dict[str, Any]:
     return {
         "lpa": spare.lpa if spare.kind == KIND_USER else None,
         **({"translation_page": spare.lpa} if spare.kind == KIND_TRANSLATION else {}),
@@ -64,7 +64,7 @@ def _oob(spare: Spare) -> dict[str, Any]:
         "flags": [name for bit, name in FLAG_NAMES if spare.flags & bit],
         "moves": spare.moves,
         "order": spare.order,
-        "stream": _name(STREAM_NAMES, spare.stream),
+        "stream": _name(view.stream_names, spare.stream),
     }
 
 

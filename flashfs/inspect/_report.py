@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashfs.engine import block_map
-from flashfs.engine.pool import KIND_NAMES, STATE_NAMES, STREAM_NAMES
+from flashfs.engine.pool import KIND_NAMES, STATE_NAMES
 from flashfs.inspect._image import header
 from flashfs.inspect._log import _checkpoints, _saved, _trims
 from flashfs.inspect._view import HEALTH_NAMES, View, opened
@@ -92,7 +92,7 @@ def _cells(view: View, blocks: dict[str, NDArray[Any]]) -> dict[str, Any]:
         {"name": "torn", "unit": "pages", "values": mean("torn")},
         {"name": "erases", "values": most("erases")},
         first("kind", KINDS),
-        first("stream", [*STREAM_NAMES, "none"]),
+        first("stream", [*view.stream_names, "none"]),
         {"name": "order", "values": most("order")},
         first("health", HEALTH_NAMES),
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import nandimg
 from flashfs.device import ENGINE_OOB, Device, saved_bytes
+from flashfs.engine.pool import STREAM_NAMES
 from flashfs.errors import CorruptError, FtlError, UntrustedError, UsageError
 from flashfs.ftl import Scheme
 from flashfs.ftl import scheme as scheme_of
@@ -113,6 +114,11 @@ class View:
         self.checkpoint_most = 2 * (-(-need // self.header.geometry.page_bytes) + 2)
         if self.untrusted:
             self.checkpoint_most = self.header.geometry.pages
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """By number: those that every device has, and those that the parts of this one registered."""
+        return self.device.ssd.pool.stream_names if self.device else STREAM_NAMES
 
     def close(self) -> None:
         if self.device:

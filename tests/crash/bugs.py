@@ -255,7 +255,7 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
         "leaftl",
-        Patch("flashfs/engine/scan", "not self.based or oob.seq > self.floor or oob.lpa", "not self.based or oob.lpa"),
+        Patch("flashfs/engine/scan", "if not self.based or oob.seq > self.floor:", "if not self.based:"),
         ("leaftl", "dftl"),
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(

@@ -104,6 +104,26 @@ class Validating(Good):
         return ppa in self.living
 
 
+class Late(Validating):
+    """Learns of a death when seven more have come."""
+
+    late = True
+
+    def __init__(self, chip: Chip) -> None:
+        super().__init__(chip)
+        self.queue: list[int] = []
+
+    def live(self, ppa: int) -> None:
+        if ppa in self.queue:
+            self.queue.remove(ppa)
+        super().live(ppa)
+
+    def dead(self, ppa: int) -> None:
+        self.queue.append(ppa)
+        if len(self.queue) > 7:
+            super().dead(self.queue.pop(0))
+
+
 class Placing(Good):
     """Even and odd LPAs in blocks of their own, which go on to be filled after a clean mount."""
 
@@ -137,4 +157,4 @@ class Cleaning(Good):
         return min(self.chip.closed_blocks(), key=lambda block: (self.chip.live(block), self.chip.age(block)))
 
 
-GOOD = (Good, Saving, Stamping, Guessing, Validating, Placing, Cleaning)
+GOOD = (Good, Saving, Stamping, Guessing, Validating, Late, Placing, Cleaning)

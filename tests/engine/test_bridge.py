@@ -11,7 +11,7 @@ from typing import Any
 import planted
 import pytest
 import test_golden
-from planted import GOOD, NAME, Cleaning, Good, Guessing, Placing, Saving, Stamping, Validating, use
+from planted import GOOD, NAME, Cleaning, Good, Guessing, Late, Placing, Saving, Stamping, Validating, use
 
 import nandimg
 from flashfs.crash import campaign
@@ -202,6 +202,7 @@ MISTAKES: list[tuple[str, type, str, Any, str]] = [
     ("dead raises", Validating, "dead", raises, rf"dead\({PPA}\): {RAISED}"),
     ("dead is forgotten", Validating, "dead", gives(None), rf"is_live\({PPA}\): returned True: False would do"),
     ("is_live lies", Validating, "is_live", gives(False), rf"is_live\({PPA}\): returned False: True would do"),
+    ("a late is_live lies", Late, "is_live", gives(False), rf"is_live\({PPA}\): returned False: True would do"),
     ("is_live gives a number", Validating, "is_live", gives(1),
      rf"is_live\({PPA}\): returned 1: (True|False) would do"),
     ("place raises", Placing, "place", raises, rf"place\('(host|gc)', lpas=\[\d+.*\]\): {RAISED}"),
@@ -461,6 +462,9 @@ def test_more_open_blocks_than_there_are() -> None:
         ({"stamp": lambda self, lpa, ppa: b""}, "the class has stamp, so it needs oob_bytes too"),
         ({"stamp": lambda self, lpa, ppa: b"", "oob_bytes": "4"}, "oob_bytes is '4': a whole number from 1 on"),
         ({"live": lambda self, ppa: None}, "the class has live, so it needs dead too"),
+        ({"late": True}, "the class has late, so it needs live too"),
+        ({"late": 1, "live": lambda self, ppa: None, "dead": lambda self, ppa: None},
+         "late is 1: True or False would do"),
         ({"attach": lambda self, blocks: ()}, "the class has attach, so it needs place too"),
         ({"options": ("x",)}, "options hold 'x': flashfs.plugin.Option would do"),
     ],

@@ -222,8 +222,6 @@ cdef class LearnedPlaces(PagedMapping):
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         cdef uint32_t ppa = NONE
-        if lpa >= self.ssd.lpas:
-            return self.directory.ppa_of(lpa - self.ssd.lpas)
         self.places(&lpa, 1, &ppa)
         return ppa
 

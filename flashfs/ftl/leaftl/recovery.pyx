@@ -34,8 +34,6 @@ cdef class LearnedRecovery(LearnedPlaces):
         self.found = FoundPages(gamma, ssd.nand.pages_per_block)
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        if lpa >= self.ssd.lpas:
-            return self.directory.set_ppa(lpa - self.ssd.lpas, ppa)
         return self.found.add(lpa, ppa, scheme_oob)
 
     cdef int relearn(self) except -1 nogil:
@@ -190,7 +188,7 @@ cdef class LearnedRecovery(LearnedPlaces):
             first += n
         self.in_range = True
         others += len(self.translation_pages())
-        return wrong or self.misplaced() or agreement.fault_of_all(others, absent)
+        return wrong or self.misplaced(whole) or agreement.fault_of_all(others, absent)
 
     cdef bint any_live(self, uint32_t predicted) except -1 nogil:
         """Whether a live page is in reach."""

@@ -1,0 +1,48 @@
+# Which blocks may be cleaned, and which has the fewest live pages; see victims.pyx.
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t
+
+cdef enum:                   # VictimIndex.listed
+    UNLISTED = 0
+    LISTED = 1               # a candidate, in the list of its count
+    WAITING = 2              # a candidate once nothing in it lives
+    EMPTIED = 3              # ... as it is now: in the list of count 0
+
+
+@cython.final
+cdef class VictimIndex:
+    cdef uint32_t* valid                   # of each block, the live pages: the BVC
+    cdef uint32_t* next_of                 # candidates by valid count: doubly linked lists, one a count
+    cdef uint32_t* prev_of
+    cdef uint32_t* first                   # [pages_per_block + 1]
+    cdef uint8_t* listed
+    cdef uint32_t lowest
+    cdef readonly uint32_t blocks, pages_per_block
+    cdef int link(self, uint32_t block, uint32_t count) noexcept nogil
+    cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil
+    cdef int relist(self, uint32_t block, uint32_t old) noexcept nogil
+    cdef int set_count(self, uint32_t block, uint32_t count) noexcept nogil
+    cdef int candidate(self, uint32_t block) noexcept nogil
+    cdef int candidate_once_dead(self, uint32_t block) noexcept nogil
+    cdef int not_candidate(self, uint32_t block) noexcept nogil
+    cdef uint32_t fewest(self) noexcept nogil
+    cdef uint32_t fewest_waiting(self) noexcept nogil
+    cdef int clear(self) noexcept nogil
+
+
+cdef inline int gained(VictimIndex index, uint32_t block, uint32_t n) noexcept nogil:
+    """``n`` pages of the block came to life."""
+    cdef uint32_t old = index.valid[block]
+    index.valid[block] = old + n
+    if index.listed[block]:
+        index.relist(block, old)
+    return 0
+
+
+cdef inline int lost_one(VictimIndex index, uint32_t block) noexcept nogil:
+    """A page of the block died."""
+    cdef uint32_t old = index.valid[block]
+    index.valid[block] = old - 1
+    if index.listed[block]:
+        index.relist(block, old)
+    return 0

@@ -1,0 +1,156 @@
+"""The victim index: how many pages of each block live (BVC), and which block has the fewest of those that may be
+cleaned. It stands beside the validity store, whatever that is: the store says what comes to life and dies, placement
+says which blocks are full, and cleaning asks for a victim. Two bytes a block and its lists are all that has to be in
+DRAM of a validity store in flash.
+"""
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from flashfs.engine.pool cimport NONE
+
+
+@cython.final
+cdef class VictimIndex:
+    """Candidates in a list a count, so the greedy victim is found at once; each change moves a block from one list to
+    another in O(1)."""
+
+    def __cinit__(self, uint32_t blocks, uint32_t pages_per_block):
+        self.blocks = blocks
+        self.pages_per_block = pages_per_block
+        self.valid = <uint32_t*> calloc(blocks, 4)
+        self.next_of = <uint32_t*> calloc(blocks, 4)
+        self.prev_of = <uint32_t*> calloc(blocks, 4)
+        self.listed = <uint8_t*> calloc(blocks, 1)
+        self.first = <uint32_t*> malloc((pages_per_block + 1) * 4)
+        if not (self.valid and self.next_of and self.prev_of and self.listed and self.first):
+            raise MemoryError
+        self.clear()
+
+    def __dealloc__(self):
+        free(self.valid)
+        free(self.next_of)
+        free(self.prev_of)
+        free(self.listed)
+        free(self.first)
+
+    cdef int link(self, uint32_t block, uint32_t count) noexcept nogil:
+        cdef uint32_t head = self.first[count]
+        self.next_of[block] = head
+        self.prev_of[block] = NONE
+        if head != NONE:
+            self.prev_of[head] = block
+        self.first[count] = block
+        if count < self.lowest:
+            self.lowest = count
+        return 0
+
+    cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil:
+        cdef uint32_t after = self.next_of[block], before = self.prev_of[block]
+        if before == NONE:
+            self.first[count] = after
+        else:
+            self.next_of[before] = after
+        if after != NONE:
+            self.prev_of[after] = before
+        return 0
+
+    cdef int relist(self, uint32_t block, uint32_t old) noexcept nogil:
+        """A block that is listed had ``old`` live pages until now."""
+        cdef uint32_t count = self.valid[block]
+        if self.listed[block] == WAITING:
+            if count == 0:
+                self.listed[block] = EMPTIED
+                self.link(block, 0)
+            return 0
+        self.unlink(block, old)
+        if self.listed[block] == EMPTIED and count:
+            self.listed[block] = WAITING
+            return 0
+        self.link(block, count)
+        return 0
+
+    cdef int set_count(self, uint32_t block, uint32_t count) noexcept nogil:
+        cdef uint32_t old = self.valid[block]
+        self.valid[block] = count
+        if self.listed[block] and old != count:
+            self.relist(block, old)
+        return 0
+
+    cdef int candidate(self, uint32_t block) noexcept nogil:
+        """From now on ``fewest`` may name this block."""
+        if not self.listed[block]:
+            self.listed[block] = LISTED
+            self.link(block, self.valid[block])
+        return 0
+
+    cdef int candidate_once_dead(self, uint32_t block) noexcept nogil:
+        """``fewest`` may name this block when none of its pages lives: it is never cleaned, and yet erased."""
+        if not self.listed[block]:
+            self.listed[block] = WAITING
+            if self.valid[block] == 0:
+                self.listed[block] = EMPTIED
+                self.link(block, 0)
+        return 0
+
+    cdef int not_candidate(self, uint32_t block) noexcept nogil:
+        if self.listed[block] == LISTED or self.listed[block] == EMPTIED:
+            self.unlink(block, self.valid[block])
+        self.listed[block] = UNLISTED
+        return 0
+
+    cdef uint32_t fewest(self) noexcept nogil:
+        """The candidate with the fewest live pages, NONE if there is no candidate."""
+        while self.lowest <= self.pages_per_block:
+            if self.first[self.lowest] != NONE:
+                return self.first[self.lowest]
+            self.lowest += 1
+        self.lowest = self.pages_per_block
+        return NONE
+
+    cdef uint32_t fewest_waiting(self) noexcept nogil:
+        """Of the blocks that wait until nothing in them lives, the one with the fewest live pages; NONE if there is
+        none. Linear: for whoever has nothing else left."""
+        cdef uint32_t block, best = NONE
+        for block in range(self.blocks):
+            if self.listed[block] == WAITING and (best == NONE or self.valid[block] < self.valid[best]):
+                best = block
+        return best
+
+    cdef int clear(self) noexcept nogil:
+        """Nothing lives, nothing is a candidate."""
+        cdef uint32_t count
+        memset(self.valid, 0, self.blocks * 4)
+        memset(self.listed, 0, self.blocks)
+        for count in range(self.pages_per_block + 1):
+            self.first[count] = NONE
+        return 0
+
+    def tables(self):
+        return {
+            "bvc": (self.blocks * 2, self.blocks * 4),
+            "victim_lists": (self.blocks * 8, self.blocks * 9 + (self.pages_per_block + 1) * 4),
+        }
+
+    def check(self):
+        """Each candidate is in the list of its count, once."""
+        problems = []
+        cdef uint32_t block, count, at
+        seen = {}
+        for count in range(self.pages_per_block + 1):
+            at = self.first[count]
+            while at != NONE:
+                if at in seen:
+                    problems.append(f"block {at}: twice in the victim lists")
+                    break
+                seen[at] = count
+                at = self.next_of[at]
+        for block in range(self.blocks):
+            if (self.listed[block] == LISTED or self.listed[block] == EMPTIED) != (block in seen):
+                problems.append(f"block {block}: its place in the victim lists is wrong")
+            elif block in seen and seen[block] != self.valid[block]:
+                problems.append(f"block {block}: listed under {seen[block]} valid pages, has {self.valid[block]}")
+            elif self.listed[block] == WAITING and self.valid[block] == 0:
+                problems.append(f"block {block}: nothing in it lives, and it waits for that")
+        return problems
