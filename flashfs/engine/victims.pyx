@@ -8,8 +8,6 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.pool cimport NONE
-
 
 @cython.final
 cdef class VictimIndex:
@@ -57,26 +55,17 @@ cdef class VictimIndex:
         return 0
 
     cdef int relist(self, uint32_t block, uint32_t old) noexcept nogil:
-        """A block that is listed had ``old`` live pages until now."""
-        cdef uint32_t count = self.valid[block]
-        if self.listed[block] == WAITING:
-            if count == 0:
-                self.listed[block] = EMPTIED
-                self.link(block, 0)
-            return 0
-        self.unlink(block, old)
-        if self.listed[block] == EMPTIED and count:
+        """A block that cleaning is to keep away from had ``old`` live pages until now."""
+        if self.listed[block] == WAITING and self.valid[block] == 0:
+            self.listed[block] = EMPTIED
+            self.link(block, 0)
+        elif self.listed[block] == EMPTIED and self.valid[block]:
+            self.unlink(block, old)
             self.listed[block] = WAITING
-            return 0
-        self.link(block, count)
         return 0
 
     cdef int set_count(self, uint32_t block, uint32_t count) noexcept nogil:
-        cdef uint32_t old = self.valid[block]
-        self.valid[block] = count
-        if self.listed[block] and old != count:
-            self.relist(block, old)
-        return 0
+        return changed(self, block, self.valid[block], count) if count != self.valid[block] else 0
 
     cdef int candidate(self, uint32_t block) noexcept nogil:
         """From now on ``fewest`` may name this block."""
