@@ -40,6 +40,7 @@ cdef class Streams(Placement):
     cdef uint32_t* open_of                 # [5][most dies]
     cdef uint32_t most
     cdef int shut(self, uint32_t* slot) noexcept nogil
+    cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil
     cdef uint32_t* open_slot(self, int stream) noexcept nogil
 
 

@@ -7,8 +7,6 @@ from libc.string cimport memcpy, memset
 from flashfs.engine.parts cimport FOREIGN, LIVE, Cleaning, Engine, Extent, Mapping, Placement, Validity
 from flashfs.engine.pool cimport (
     CAUSE_GC,
-    CAUSE_HOST,
-    CAUSE_MAP,
     CAUSE_WEAR,
     NONE,
     STATE_CLOSED,
@@ -20,6 +18,7 @@ from flashfs.engine.pool cimport (
     STREAM_WEAR,
     STREAMS,
     BlockPool,
+    cause_of,
 )
 
 from flashfs.errors import DeviceFullError
@@ -160,6 +159,8 @@ cdef class PageTable(Mapping):
             ppa = self.table[lpa]
             if ppa == NONE:
                 continue
+            if seen[ppa >> 6] >> (ppa & 63) & 1 and self.shares_pages:
+                continue
             if seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
                 raise ValueError(f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's")
             seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
@@ -167,7 +168,7 @@ cdef class PageTable(Mapping):
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
         if live != mapped:
-            raise ValueError(f"{live} pages are live, and {mapped} LPAs are mapped")
+            raise ValueError(f"{live} pages are live, and {mapped} {'pages' if self.shares_pages else 'LPAs'} are mapped")
         return 0
 
     cdef int64_t pages_named(self) except -2 nogil:
@@ -389,14 +390,6 @@ cdef class PageBitmap(Validity):
         return problems
 
 
-cdef inline int cause_of(int stream) noexcept nogil:
-    if stream == STREAM_HOST:
-        return CAUSE_HOST
-    if stream == STREAM_GC:
-        return CAUSE_GC
-    return CAUSE_MAP if stream == STREAM_MAP else CAUSE_WEAR
-
-
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
     of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
@@ -439,7 +432,6 @@ cdef class Streams(Placement):
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         cdef uint32_t block, room
-        cdef int64_t fresh
         if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
             self.shut(slot)
         if slot[0] == NONE:
@@ -448,9 +440,9 @@ cdef class Streams(Placement):
                 if slot[0] != NONE and not self.ssd.pool.takes_more(slot[0], cause_of(stream), self.ssd.now_ns):
                     self.shut(slot)
         if slot[0] == NONE:
-            fresh = self.ssd.open_block(-1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
-                                        stream, stream == STREAM_WEAR, cause_of(stream))
-            slot[0] = <uint32_t> fresh
+            block = self.fresh(stream)
+            slot = self.open_of + stream * self.most + self.turn[stream]
+            slot[0] = block
         block = slot[0]
         room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
         out.block = block
@@ -459,6 +451,12 @@ cdef class Streams(Placement):
         if self.width[stream] > 1:
             out.n = min(out.n, self.left[stream])
         return 0
+
+    cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil:
+        """A block for the slot whose turn it is."""
+        return <uint32_t> self.ssd.open_block(
+            -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream], stream, stream == STREAM_WEAR,
+            cause_of(stream))
 
     cdef uint32_t run_room(self, int stream) noexcept nogil:
         cdef uint32_t block = self.open_of[stream * self.most + self.turn[stream]]

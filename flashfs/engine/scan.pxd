@@ -37,6 +37,8 @@ cdef class Scanner:
     cdef Entries entries
     cdef Records stamps                    # the scheme's OOB bytes of every page that was scanned
     cdef Trims cut                         # the trims since the checkpoint
+    cdef uint8_t[256] ended                # of each group that cleaning moved: its last copy was found
+    cdef uint32_t newest_group
     cdef uint64_t seq, order, newest_id, hint_id
     cdef uint64_t torn
     cdef uint32_t scanned

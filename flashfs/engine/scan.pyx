@@ -8,9 +8,9 @@ was complete and cannot be read. Then as much as can be read is used, and whoeve
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-from flashfs.engine.entries cimport Entries
+from flashfs.engine.entries cimport Entries, entry_flags, entry_group
 from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
     FLAG_LAST,
@@ -418,6 +418,8 @@ cdef class Scanner:
         if last != NONE and last == page - 1 and self.full_read(block * per_block + last, &oob) != PAGE_OK:
             self.miss(block, last, durable)
             if last >= durable:
+                if entry_flags(self.entries.entry(self.entries.count() - 1)) & FLAG_LAST:
+                    self.ended[entry_group(self.entries.entry(self.entries.count() - 1))] = 0
                 self.entries.drop_last()  # else it was whole once: its LPA gives EIO, not what it held before
         if page < durable:
             self.missing(block, page)
@@ -440,7 +442,9 @@ cdef class Scanner:
             key += self.ssd.lpas
         else:
             return False
-        self.entries.add(oob.seq | (<uint64_t> oob.kind << 48) | (<uint64_t> oob.flags << 56), key, ppa)
+        self.entries.add(oob.seq | (<uint64_t> oob.group << 48) | (<uint64_t> oob.flags << 56), key, ppa)
+        self.newest_group = max(self.newest_group, <uint32_t> oob.group)
+        self.ended[oob.group] |= (oob.flags & FLAG_LAST) != 0
         self.seq = max(self.seq, oob.seq)
         return True
 
@@ -450,6 +454,8 @@ cdef class Scanner:
         self.entries.clear()
         self.stamps.n = 0
         self.scanned = 0
+        self.newest_group = 0
+        memset(self.ended, 0, sizeof(self.ended))
         for block in range(self.ssd.nand.blocks):
             self.marks[block] &= ~(SCANNED | TORN_IN)
         return 0

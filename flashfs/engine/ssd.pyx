@@ -101,8 +101,9 @@ cdef class Ssd(Engine):
         self.olds = <uint32_t*> malloc(TRIM_CHUNK * 4)
         self.seqs = <uint64_t*> malloc(RUN * 8)
         self.known = <int64_t*> malloc(RUN * 8)
+        self.run_ppas = <uint32_t*> malloc(RUN * 4)
         self.edge = <uint8_t*> malloc(self.page_bytes)
-        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.known
+        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.known and self.run_ppas
                 and self.edge):
             raise MemoryError
 
@@ -112,6 +113,7 @@ cdef class Ssd(Engine):
         free(self.olds)
         free(self.seqs)
         free(self.known)
+        free(self.run_ppas)
         free(self.edge)
 
     # --- putting it together
@@ -131,6 +133,9 @@ cdef class Ssd(Engine):
         if not self.checkpoint_every:  # checkpoints then cost under half a per cent of all programs
             self.checkpoint_every = min(CHECKPOINT_EVERY_MOST,
                                         max(256 * self.meta.checkpoint_pages, 2 * self.pages_per_block))
+
+    def carry(self, uint32_t pages):
+        self.mover.carry(pages)
 
     def shrink_reserve(self, uint32_t most):
         """No more than ``most`` free blocks are kept for cleaning; returns how many are."""
@@ -382,7 +387,7 @@ cdef class Ssd(Engine):
         while i < n:
             room = self.placement.run_room(STREAM_HOST)
             run = min(n - i, <uint32_t> RUN)
-            if room:
+            if room and not self.mapping.whole_runs:
                 run = min(run, room)
             self.buffer.gather(i, run)
             self.appended = 0
@@ -401,7 +406,8 @@ cdef class Ssd(Engine):
         """Program ``n`` (up to RUN) pages where placement says and bind them; a failed program is tried elsewhere.
         ``ready`` (or NULL) gets the virtual end of each page's program. If it raises, ``appended`` of them were."""
         cdef Extent ext
-        cdef uint32_t done = 0, i, ok, ppa, at_hand = 0
+        cdef uint32_t done = 0, i, ok, ppa, at_hand = 0, run_from = 0
+        cdef uint64_t moves = self.mover.moves
         cdef int before = self.stopped
         cdef int64_t end = t_ns, one
         cdef Oob oob
@@ -418,6 +424,9 @@ cdef class Ssd(Engine):
                 if self.mapping.demand:
                     self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
+            if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
+                moves = self.mover.moves
+                run_from = done
             oob.order = self.pool.order[ext.block]
             for i in range(ext.n):
                 oob.seq = seqs[done + i]
@@ -434,6 +443,9 @@ cdef class Ssd(Engine):
                 self.stopped = IN_BIND
                 self.map_ns = t_ns
                 self.mapping.bind(lpas + done, ok, ppa, self.olds)
+                if self.mapping.whole_runs:
+                    for i in range(ok):
+                        self.run_ppas[done + i] = ppa + i
                 self.validity.live_run(ppa, ok)
                 self.validity.dead(self.olds, ok)
                 self.placement.used(ext.block, ok)
@@ -450,6 +462,10 @@ cdef class Ssd(Engine):
                 self.appended = done
             if ok < ext.n:
                 self.program_failed(ext.block)
+        if self.mapping.whole_runs and done > run_from:
+            self.stopped = IN_BIND
+            self.mapping.run_ends(lpas + run_from, self.run_ppas + run_from, done - run_from)
+            self.stopped = before
         return end
 
     cdef int program_failed(self, uint32_t block) except -1 nogil:
@@ -459,8 +475,8 @@ cdef class Ssd(Engine):
         self.pool.doom(block)
         return 0
 
-    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
-        cdef int64_t block
+    cdef int spare_pending(self, int stream) except -1 nogil:
+        """A block is about to be opened: a sync, if it is time for one."""
         # A host that dies takes every move since the last sync with it, so the blocks those moves freed are no
         # reserve: what recovery will need, and cleaning after it, must be among the blocks that are free already.
         cdef uint32_t floor = 0 if stream == STREAM_META else self.meta_floor
@@ -468,6 +484,15 @@ cdef class Ssd(Engine):
             floor += self.gc_need
         if self.pool.free_n <= floor and self.pool.pending_n:
             self.barrier()
+        return 0
+
+    cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
+        self.spare_pending(stream)
+        return self.pool.allocate_this(block, stream, cause, self.now_ns)
+
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
+        cdef int64_t block
+        self.spare_pending(stream)
         block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
         if block < 0:
             self.barrier()
@@ -558,6 +583,12 @@ cdef class Ssd(Engine):
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
         return self.mover.relocate(block, stream, cause)
 
+    cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil:
+        return self.mover.relocate_blocks(blocks, n, stream, cause)
+
+    cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
+        return self.mover.relocate_pages(ppas, n, stream, cause)
+
     # --- chores: between requests, never inside one
 
     cdef int chores(self) except -1 nogil:
@@ -632,6 +663,7 @@ cdef class Ssd(Engine):
             self.nand.let_go(block)
         self.pool.release_pending()
         self.since_checkpoint = 0
+        self.mover.groups = 0
         self.checkpoint_due = False
         self.dirty = False
         self.stopped = GOING

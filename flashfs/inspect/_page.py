@@ -63,6 +63,7 @@ def _oob(spare: Spare) -> dict[str, Any]:
         "kind": KIND_NAMES.get(spare.kind, str(spare.kind)),
         "flags": [name for bit, name in FLAG_NAMES if spare.flags & bit],
         "moves": spare.moves,
+        **({"group": spare.group} if spare.group else {}),
         "order": spare.order,
         "stream": _name(STREAM_NAMES, spare.stream),
     }
