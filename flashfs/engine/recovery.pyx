@@ -173,7 +173,7 @@ class Recovery:
 cdef class Worker(Scanner):
     """The steps that follow the reading: who wins, and what that makes of the device."""
     cdef readonly bint clean
-    cdef uint64_t winners, undone
+    cdef uint64_t winners, undone, undone_groups
     cdef Records moves                     # of the settling that is under way
     cdef object doubted                    # what a step of a part found that cannot be
     cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
@@ -300,6 +300,7 @@ cdef class Worker(Scanner):
                 break
             self.load_base()
         self.figures["undone_moves"] = self.undone
+        self.figures["undone_groups"] = self.undone_groups
         return f"{self.winners} pages changed place, {self.undone} moves undone"
 
     cdef bint newly(self, blocks, uint8_t mark) except -1:
@@ -470,6 +471,7 @@ cdef class Worker(Scanner):
         all that the newest move of a group copied, if that was not finished."""
         cdef Move* move
         cdef uint32_t block, unfinished = 0, group
+        cdef bint whole, any_group = False
         cdef uint64_t i
         for i in range(self.moves.n):
             move = <Move*> self.moves.at + i
@@ -483,8 +485,11 @@ cdef class Worker(Scanner):
         group = self.unfinished_group()
         for i in range(self.moves.n if unfinished or group else 0):
             move = <Move*> self.moves.at + i
-            if self.is_marked(move.old, UNFINISHED) or (group and move.group == group):
+            whole = group and move.group == group
+            if whole or self.is_marked(move.old, UNFINISHED):
                 self.undo_one(move)
+                any_group |= whole
+        self.undone_groups += any_group
         for block in range(self.ssd.nand.blocks if unfinished else 0):
             self.marks[block] &= ~UNFINISHED
         return 0

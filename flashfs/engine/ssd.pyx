@@ -28,6 +28,7 @@ from flashfs.engine.parts cimport (
     Validity,
 )
 from flashfs.engine.pool cimport (
+    CAUSE_GC,
     CAUSE_HOST,
     CAUSE_PAD,
     CAUSE_RECOVERY,
@@ -40,6 +41,7 @@ from flashfs.engine.pool cimport (
     STATE_CLOSED,
     STATE_META,
     STATE_OPEN,
+    STREAM_GC,
     STREAM_HOST,
     STREAM_META,
     BlockPool,
@@ -748,6 +750,28 @@ cdef class Ssd(Engine):
         with nogil:
             t_ns = self.trim(lpa, n, t_ns)
         return t_ns
+
+    def move_blocks(self, const uint32_t[::1] blocks not None):
+        """Clean these closed blocks together; False if placement broke that off."""
+        cdef bint done
+        self.map_ns = self.now_ns
+        if self.stopped:
+            self.refuse()
+        with nogil:
+            done = self.relocate_blocks(&blocks[0], blocks.shape[0], STREAM_GC, CAUSE_GC)
+        self.dirty = True
+        return done
+
+    def move_pages(self, const uint32_t[::1] ppas not None):
+        """Carry these pages, in ascending order of PPAs, to where cleaning puts its own; as ``move_blocks``."""
+        cdef bint done
+        self.map_ns = self.now_ns
+        if self.stopped:
+            self.refuse()
+        with nogil:
+            done = self.relocate_pages(&ppas[0], ppas.shape[0], STREAM_GC, CAUSE_GC)
+        self.dirty = True
+        return done
 
     def sync_now(self, int64_t t_ns=0):
         """Flush."""

@@ -147,10 +147,11 @@ cdef class Superblocks(Streams):
         return True
 
     def attach(self):
-        """A superblock that was open at an unmount goes on with the blocks that were open, from the die whose turn it was.
-        Of several, that with most of them; the others are closed."""
+        """A superblock that was open at an unmount goes on with the blocks that were open, and with those still to be
+        opened if no die had its second turn yet. Of several of one stream, that with most of them; the others are
+        closed."""
         cdef BlockPool pool = self.ssd.pool
-        cdef uint32_t block, die, first, page
+        cdef uint32_t block
         cdef int stream
         for block in range(STREAMS * self.most):
             self.open_of[block] = NONE
@@ -162,29 +163,48 @@ cdef class Superblocks(Streams):
         for block in range(pool.blocks):
             if pool.state[block] == STATE_CLOSED:
                 self.ssd.validity.candidate(block)
-            elif pool.state[block] == STATE_OPEN:
-                stream = pool.stream[block]
-                die = block % self.dies if self.width[stream] > 1 else 0
-                if ((self.width[stream] > 1 and self.offset[stream] != block // self.dies) or self.width[stream] == 0
-                        or self.open_of[stream * self.most + die] != NONE
-                        or pool.next_page[block] >= pool.pages_per_block):
-                    pool.close(block)
-                    self.ssd.validity.candidate(block)
-                else:
-                    self.open_of[stream * self.most + die] = block
+            elif pool.state[block] == STATE_OPEN and not self.goes_on(block):
+                pool.close(block)
+                self.ssd.validity.candidate(block)
         for stream in range(STREAMS):
-            first = NONE
-            for die in range(self.dies if self.width[stream] > 1 else 0):
-                block = self.open_of[stream * self.most + die]
-                if block == NONE:
-                    continue
-                page = pool.next_page[block]
-                if first == NONE or page // self.stripe < first // self.stripe or page % self.stripe:
-                    self.turn[stream] = die
-                    self.left[stream] = self.stripe - page % self.stripe
-                    first = page - page % self.stripe
-                    if page % self.stripe:
-                        break              # in the middle of a stripe
+            if self.offset[stream] != NONE:
+                self.find_turn(stream)
+
+    def goes_on(self, uint32_t block):
+        """Whether an open block is filled further; if so, it is its stream's."""
+        cdef int stream = self.ssd.pool.stream[block]
+        cdef uint32_t at = stream * self.most
+        if self.width[stream] == 0 or self.ssd.pool.next_page[block] >= self.ssd.pool.pages_per_block:
+            return False
+        if self.width[stream] > 1:
+            if self.offset[stream] != block // self.dies:
+                return False
+            at += block % self.dies
+        if self.open_of[at] != NONE:
+            return False
+        self.open_of[at] = block
+        return True
+
+    def find_turn(self, int stream):
+        """The die in the middle of whose stripe it is; else the first that has had fewest."""
+        cdef uint32_t die, page, fewest = NONE
+        cdef uint32_t first = self.offset[stream] * self.dies
+        open_pages = [self.ssd.pool.next_page[first + die] for die in range(self.dies)
+                      if self.open_of[stream * self.most + die] != NONE]
+        for die in range(self.dies):
+            page = 0
+            if self.open_of[stream * self.most + die] != NONE:
+                page = self.ssd.pool.next_page[first + die]
+            elif max(open_pages, default=0) <= self.stripe and self.ssd.pool.state[first + die] == STATE_FREE:
+                self.to_open[stream * self.dies + die] = 1
+            else:
+                continue
+            if page % self.stripe or fewest == NONE or page // self.stripe < fewest:
+                self.turn[stream] = die
+                self.left[stream] = self.stripe - page % self.stripe
+                fewest = page // self.stripe
+            if page % self.stripe:
+                break
 
     def most_open(self, int stream):
         """The superblock with most blocks that are open for the stream, or NONE."""
