@@ -253,10 +253,12 @@ cdef class PyMapping(Mapping):
         with gil:
             self.plugin.healthy()
             for i in range(n):
-                for lpa in self.sharers(olds[i]) if self.shares_pages else (lpas[i],):
-                    if self.plugin.verify:
-                        self.must_find(lpa, olds[i], None)
-                    self.put(lpa, news[i])
+                if self.shares_pages:
+                    self.move_shared(olds[i], news[i])
+                    continue
+                if self.plugin.verify:
+                    self.must_find(lpas[i], olds[i], None)
+                self.put(lpas[i], news[i])
         return 0
 
     cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
@@ -285,6 +287,18 @@ cdef class PyMapping(Mapping):
                     raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: lookup has LPA {lpa} elsewhere")
         return said
 
+    cdef int move_shared(self, uint32_t old, uint32_t new) except -1:
+        """Whoever is at ``old`` is at ``new`` now."""
+        them = self.sharers(old)
+        call = f"moved(old={old}, new={new})"
+        try:
+            self.plugin.ftl.moved(old, new)
+        except BaseException as error:
+            raise self.plugin.broke(call, error) from error
+        for lpa in them if self.plugin.verify else ():
+            self.must_find(lpa, new, call)
+        return 0
+
     cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
         if said == lpa or not self.shares_pages:
             return said == lpa
@@ -306,10 +320,13 @@ cdef class PyMapping(Mapping):
                 said = self.plugin.ftl.copied(lpa, seq, ppa)
             except BaseException as error:
                 raise self.plugin.broke(call, error) from error
-            before = self.plugin.to_ppa(said, call)
-            if before != NONE:
-                own[0] = lpa in self.sharers(ppa)
-            return before
+            if said is None:
+                return NONE
+            if not isinstance(said, tuple) or len(said) != 2 or not isinstance(said[1], bool):
+                raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: None, or (PPA, whether the LPA is there), "
+                                          "would do")
+            own[0] = said[1]
+            return self.plugin.to_ppa(said[0], call)
 
     def share(self, uint32_t lpa, uint32_t source):
         """``lpa``, which holds nothing, reads what ``source`` does from now on. Nothing is on record of it before the next

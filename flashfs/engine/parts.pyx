@@ -313,8 +313,9 @@ cdef class Mapping(Owner):
     cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa,
                                  bint* own) except? 0xFFFFFFFE nogil:
         """A recovery asks, of a mapping that ``shares_pages``: the page named ``lpa`` and ``seq`` was found at ``ppa``,
-        where cleaning put it. All who share it are there from now on. Returns where they were until now, NONE if it is
-        no page that several LPAs share; ``own[0]`` says whether ``lpa`` is one of them."""
+        where cleaning put it. All who share it are there from now on; as other pages may lie where they were, a mapping
+        has to know them by that name. Returns where they were until now, NONE if it is no page that is known to be
+        shared; ``own[0]`` says whether ``lpa`` itself is still at it."""
         return NONE
 
     def recovery_steps(self):

@@ -424,6 +424,8 @@ cdef class Worker(Scanner):
             before = self.ssd.mapping.recovered_copy(best.key, entry_seq(best), best.ppa, &own)
             if before != NONE:
                 self.shared_moved(best, before)
+                if self.is_marked(before, REOPENED):
+                    before = NONE          # another page may live there by now
             if k - i > 1 and not self.is_marked(of[k - 2].ppa, EXCLUDED):
                 before = of[k - 2].ppa
             if own and k == n and entry_seq(best) > newest:
@@ -439,23 +441,26 @@ cdef class Worker(Scanner):
         if not self.is_marked(before, REOPENED) and before != of.ppa:
             self.ssd.olds[0] = before
             self.kill_olds(1)
-        return self.ssd.validity.live_run(of.ppa, 1)
+        if self.ssd.mapping.needs(of.ppa, NONE):
+            self.ssd.validity.live_run(of.ppa, 1)
+        return 0
 
     cdef uint32_t bind_newest(self, const Entry* best, uint32_t before) except? 0xFFFFFFFE nogil:
         """The LPA is at this page of its own. Returns the original, if that is a copy; ``before`` if it is known."""
         cdef uint32_t old = self.ssd.mapping.locate(best.key)
-        if old == best.ppa:
-            return before
-        if old != NONE and self.is_marked(old, REOPENED):
-            old = NONE
-        self.ssd.mapping.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
+        if old != best.ppa:
+            self.ssd.mapping.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
         self.ssd.validity.live_run(best.ppa, 1)
         self.winners += 1
-        if old == NONE or self.ssd.mapping.needs(old, best.key):
+        if old == NONE or old == best.ppa or self.ssd.mapping.needs(old, best.key):
             return before
+        # In a block that was opened again this may be a page that was found there, and that the last LPA leaves now. If
+        # another LPA's page lies there, it has been found to be that LPA's, or will be.
         self.ssd.olds[0] = old
         self.kill_olds(1)
-        return self.ssd.olds[0] if before == NONE and entry_seq(best) <= self.floor else before
+        if before == NONE and entry_seq(best) <= self.floor and not self.is_marked(old, REOPENED):
+            before = self.ssd.olds[0]
+        return before
 
     cdef int note_move(self, const Entry* best, uint32_t old) except -1 nogil:
         cdef Move* move = <Move*> self.moves.add()
@@ -521,12 +526,12 @@ cdef class Worker(Scanner):
 
     cdef int undo_one(self, const Move* move) except -1 nogil:
         """The original counts, and its copy is dead."""
-        cdef bint own = True
+        cdef bint own = True, shared = False
         self.ssd.olds[0] = move.new
         self.ssd.validity.dead(self.ssd.olds, 1)
         if self.ssd.mapping.shares_pages and move.key < self.ssd.lpas:
-            self.ssd.mapping.recovered_copy(move.key, move.seq, move.old, &own)
-        if own:
+            shared = self.ssd.mapping.recovered_copy(move.key, move.seq, move.old, &own) != NONE
+        if not shared:
             self.ssd.mapping.recovered(move.key, move.old, self.stamp_of(move.new))
         self.ssd.validity.live_run(move.old, 1)
         self.undone += 1

@@ -755,9 +755,8 @@ cdef class Ssd(Engine):
         """Clean these closed blocks together; False if placement broke that off."""
         cdef bint done
         self.map_ns = self.now_ns
-        if self.stopped:
-            self.refuse()
         with nogil:
+            self.will_change()
             done = self.relocate_blocks(&blocks[0], blocks.shape[0], STREAM_GC, CAUSE_GC)
         self.dirty = True
         return done
@@ -766,9 +765,8 @@ cdef class Ssd(Engine):
         """Carry these pages, in ascending order of PPAs, to where cleaning puts its own; as ``move_blocks``."""
         cdef bint done
         self.map_ns = self.now_ns
-        if self.stopped:
-            self.refuse()
         with nogil:
+            self.will_change()
             done = self.relocate_pages(&ppas[0], ppas.shape[0], STREAM_GC, CAUSE_GC)
         self.dirty = True
         return done

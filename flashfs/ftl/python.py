@@ -28,7 +28,7 @@ REBUILD = Option("rebuild", 0, "make the map anew from flash, instead of loading
 REQUIRED = ("lookup", "bind", "unbind")
 #: methods that come together or not at all
 PAIRS = (
-    ("sharers", "copied"), ("copied", "sharers"), ("copied", "remap"), ("sharers", "save"),
+    ("sharers", "copied"), ("copied", "sharers"), ("copied", "remap"), ("sharers", "moved"), ("sharers", "save"),
     ("save", "load"), ("load", "save"), ("stamp", "oob_bytes"), ("recovered", "stamp"), ("after_miss", "save"),
     ("live", "dead"), ("dead", "live"), ("is_live", "live"), ("attach", "place"), ("closed", "place"),
 )  # fmt: skip
@@ -124,9 +124,13 @@ class Shares(Protocol):
     def sharers(self, ppa: int) -> list[int]:
         """The LPAs that are at this page now: one, or none, of a page that is not shared."""
 
-    def copied(self, lpa: int, seq: int, ppa: int) -> int | None:
-        """A recovery found the page that is named ``lpa`` and ``seq`` (``chip.name_of``) at ``ppa``: if it is one of those
-        that several LPAs share, all of them are there from now on. Returns where it was, None if it is not shared."""
+    def moved(self, old: int, new: int) -> None:
+        """Cleaning carried a page: all who are at ``old`` are at ``new`` now."""
+
+    def copied(self, lpa: int, seq: int, ppa: int) -> tuple[int, bool] | None:
+        """A recovery found the page that is named ``lpa`` and ``seq`` (``chip.name_of``) at ``ppa``: if it is one that LPAs
+        share or shared, all of them are there from now on. Returns where it was, and whether ``lpa`` itself is at it; None
+        if it was never shared. Another page may lie where it was by now: only the name tells."""
 
 
 class LearnsRuns(Protocol):
