@@ -234,15 +234,15 @@ cdef class Chip:
         return self.plugin.ssd.validity.live_in(block)
 
     def name_of(self, ppa):
-        """(LPA, sequence number) that the page's OOB says: its name, which stays with it when it is moved. Costs a spare
-        read."""
+        """(LPA, sequence number) that the page's OOB says: its name, which stays with it when it is moved. Costs a
+        spare read."""
         cdef Oob oob
         cdef uint8_t status = 0
         cdef Ssd ssd = self.plugin.ssd
         if not is_whole(ppa) or not 0 <= ppa < self.pages:
             raise ValueError(f"PPA {reprlib.repr(ppa)}: 0 to {self.pages - 1} would do")
-        ssd.nand.read_spare(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, ssd.read_oobs, &status, CAUSE_MAP,
-                            ssd.now_ns)
+        ssd.nand.read_spare(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, ssd.read_oobs, &status,
+                            CAUSE_MAP, ssd.now_ns)
         oob_unpack(ssd.read_oobs, &oob)
         if status != PAGE_OK or oob.kind != KIND_USER:
             raise ValueError(f"PPA {ppa} holds no page of the host")
@@ -538,8 +538,8 @@ cdef class PyCleaning(Greedy):
             n += 1
         if live >= n * self.ssd.nand.pages_per_block:
             raise self.plugin.mistake(
-                "victim()", f"returned block {self.victims[0]}, whose pages are all live: nothing is gained by moving "
-                "them" if n == 1 else f"returned {n} blocks, whose pages are all live: nothing is gained by moving them")
+                "victim()", f"returned {f'block {self.victims[0]}' if n == 1 else f'{n} blocks'}, whose pages are all "
+                "live: nothing is gained by moving them")
         return n
 
     cdef int check_victim(self, said, call) except -1:

@@ -313,7 +313,6 @@ cdef class PyMapping(Mapping):
 
     cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa,
                                  bint* own) except? 0xFFFFFFFE nogil:
-        cdef uint32_t before
         with gil:
             call = f"copied(lpa={lpa}, seq={seq}, ppa={ppa})"
             try:
@@ -323,14 +322,14 @@ cdef class PyMapping(Mapping):
             if said is None:
                 return NONE
             if not isinstance(said, tuple) or len(said) != 2 or not isinstance(said[1], bool):
-                raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: None, or (PPA, whether the LPA is there), "
-                                          "would do")
+                raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: None, or (PPA, whether the LPA is "
+                                          "there), would do")
             own[0] = said[1]
             return self.plugin.to_ppa(said[0], call)
 
     def share(self, uint32_t lpa, uint32_t source):
-        """``lpa``, which holds nothing, reads what ``source`` does from now on. Nothing is on record of it before the next
-        checkpoint: an FTL that wants more brings its own log."""
+        """``lpa``, which holds nothing, reads what ``source`` does from now on. Nothing is on record of it before the
+        next checkpoint: an FTL that wants more brings its own log."""
         cdef uint32_t ppa = self.settled(source)
         self.plugin.healthy()
         if lpa >= self.ssd.lpas or source >= self.ssd.lpas or ppa == NONE or self.is_bound(lpa):

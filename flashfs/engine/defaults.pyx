@@ -168,7 +168,8 @@ cdef class PageTable(Mapping):
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
         if live != mapped:
-            raise ValueError(f"{live} pages are live, and {mapped} {'pages' if self.shares_pages else 'LPAs'} are mapped")
+            what = "pages" if self.shares_pages else "LPAs"
+            raise ValueError(f"{live} pages are live, and {mapped} {what} are mapped")
         return 0
 
     cdef int64_t pages_named(self) except -2 nogil:

@@ -27,7 +27,7 @@ cdef class Mover:
     cdef uint32_t room                     # pages that one move may carry
     cdef uint32_t* victims                 # the blocks of the group that is being moved
     cdef uint32_t groups                   # moves of groups since the last checkpoint
-    cdef int group                         # of the move under way: its number; 0: it is of one block, or of single pages
+    cdef int group                         # the number of the move under way; 0: of one block, or of single pages
     cdef bint one_by_one                   # ... and its pages are read when their turn comes
     cdef int64_t names_ns                  # ... and when all of them have said whose they are
     cdef uint32_t total                    # ... and how many they are

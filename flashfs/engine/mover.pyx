@@ -228,7 +228,7 @@ cdef class Mover:
 
     cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
         """As Engine.relocate_pages."""
-        cdef uint32_t i = 0, k, block, live, total = 0
+        cdef uint32_t i = 0, block, live, total = 0
         cdef int before = self.ssd.stopped
         cdef int64_t end = self.ssd.now_ns
         if n > self.room:
@@ -263,9 +263,9 @@ cdef class Mover:
 
     cdef uint32_t gather_names(self, uint32_t block, uint32_t live, uint32_t n, bint whole,
                                int cause) except? 0xFFFFFFFE nogil:
-        """Read the spare areas of the block's pages listed in ``pages``, and put LPA and PPA of those that are to be moved
-        behind the first ``n`` of ``keys``; returns how many there are then. What cannot be read moves as a page that says
-        so if the ``whole`` block is to be emptied, and stays where it is otherwise."""
+        """Read the spare areas of the block's pages listed in ``pages``, and put LPA and PPA of those that are to be
+        moved behind the first ``n`` of ``keys``; returns how many there are then. What cannot be read moves as a page
+        that says so if the ``whole`` block is to be emptied, and stays where it is otherwise."""
         cdef uint32_t i = 0, run, ppa
         cdef uint64_t order = 0
         cdef uint8_t* at
@@ -449,8 +449,9 @@ cdef class Mover:
         return oob.lpa < self.ssd.lpas and self.ssd.mapping.has(oob.lpa, ppa)
 
     cdef bint entomb(self, uint32_t ppa, uint8_t* at, int cause) except -1 nogil:
-        """The live page at ``ppa`` cannot be read; ``at`` is where its spare area was to be. What moves in its place holds nothing but says whose it was: that LPA gives
-        EIO from then on, not an older version, and the block can be used again. False if it was nobody's."""
+        """The live page at ``ppa`` cannot be read; ``at`` is where its spare area was to be. What moves in its
+        place holds nothing but says whose it was: that LPA gives EIO from then on, not an older version, and
+        the block can be used again. False if it was nobody's."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.pages_per_block
         cdef Oob oob

@@ -122,16 +122,16 @@ cdef class Engine:
 
     cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil:
         """Move the live pages of ``n`` blocks, sorted by LPA throughout, and release the blocks together: one move, as
-        ``relocate``, which a power cut undoes as a whole. ``carry`` has made room. Where it cannot be one move (there is
-        no room, or too many groups were moved since the last checkpoint) the blocks are moved one by one; those of
+        ``relocate``, which a power cut undoes as a whole. ``carry`` has made room. Where it cannot be one move (there
+        is no room, or too many groups were moved since the last checkpoint) the blocks are moved one by one; those of
         another kind's owner always are. Returns 0 if placement broke it off: some blocks may be moved then."""
         with gil:
             raise NotImplementedError
 
     cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
-        """Move ``n`` user pages, in ascending order of PPAs, sorted by LPA, and release no block. Those that are not live,
-        or do not say whose they are, stay. A crash may undo it, wherever the pages' blocks still hold live ones. Returns as
-        ``relocate``; ValueError for more pages than ``carry`` made room for."""
+        """Move ``n`` user pages, in ascending order of PPAs, sorted by LPA, and release no block. Those that are not
+        live, or do not say whose they are, stay. A crash may undo it, wherever the pages' blocks still hold live ones.
+        Returns as ``relocate``; ValueError for more pages than ``carry`` made room for."""
         with gil:
             raise NotImplementedError
 
@@ -150,8 +150,8 @@ cdef class Owner:
             raise NotImplementedError
 
     cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """Cleaning copied each page from ``olds`` to ``news``; the ids ascend. A block's worth of pages at most: of a move
-        of several blocks there are several calls, and the ids ascend from one to the next."""
+        """Cleaning copied each page from ``olds`` to ``news``; the ids ascend. A block's worth of pages at most: of a
+        move of several blocks there are several calls, and the ids ascend from one to the next."""
         with gil:
             raise NotImplementedError
 
@@ -167,8 +167,8 @@ cdef class Mapping(Owner):
     PPA is in anybody's hands then. What comes behind it, ``lookup`` and ``bind``, is about LPAs that are prepared. A
     read of the map begins at ``ssd.map_ns`` and puts its end there; who begins something sets that clock.
 
-    *Shared pages.* A mapping that ``shares_pages`` may have several LPAs at one page, whose OOB names one of them, or one
-    that has left it since. The page's name, its LPA and sequence number, never changes, however often it is moved.
+    *Shared pages.* A mapping that ``shares_pages`` may have several LPAs at one page, whose OOB names one of them, or
+    one that has left it since. The page's name, its LPA and sequence number, never changes, however often it is moved.
     - ``accepts`` says whether such a page is what an LPA is to read;
     - ``needs`` whether anybody but that LPA is there: so cleaning and recovery know whether the page lives;
     - ``bind`` and ``unbind`` put NONE into ``olds`` for a page that others still use: it does not die. That an LPA was
@@ -229,9 +229,9 @@ cdef class Mapping(Owner):
         return 0
 
     cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        """These pages were written together, by the host or by cleaning, and are bound already, extent by extent: here is
-        the whole run in its order, over however many blocks placement striped it. Told to a mapping of ``whole_runs``.
-        Where cleaning came between two extents, the run begins behind it."""
+        """These pages were written together, by the host or by cleaning, and are bound already, extent by extent: here
+        is the whole run in its order, over however many blocks placement striped it. Told to a mapping of
+        ``whole_runs``. Where cleaning came between two extents, the run begins behind it."""
         return 0
 
     cdef int moves_end(self) except -1 nogil:

@@ -407,8 +407,9 @@ cdef class Worker(Scanner):
         return 0
 
     cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil:
-        """As ``settle``, where several LPAs may be at one page. A page has a name, its LPA and sequence number, which its
-        copies keep. Whether the LPA has left it, and whether others are there, the mapping knows; and where it lay."""
+        """As ``settle``, where several LPAs may be at one page. A page has a name, its LPA and sequence number, which
+        its copies keep. Whether the LPA has left it, and whether others are there, the mapping knows; and where it
+        lay."""
         cdef uint64_t i = 0, k, newest = 0
         cdef uint32_t before
         cdef bint own
@@ -500,8 +501,8 @@ cdef class Worker(Scanner):
         return 0
 
     cdef uint32_t unfinished_group(self) except? 0xFFFFFFFF nogil:
-        """The number of the newest move of a group, if it is to be undone; else 0. It was not finished if its last copy is
-        not there, or one of its victims has live pages of its own. And it is undone only if all originals are there
+        """The number of the newest move of a group, if it is to be undone; else 0. It was not finished if its last copy
+        is not there, or one of its victims has live pages of its own. And it is undone only if all originals are there
         still, as they must be then: no victim was released. That does not lean on the numbers alone."""
         cdef Move* move
         cdef uint64_t i

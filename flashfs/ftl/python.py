@@ -128,9 +128,9 @@ class Shares(Protocol):
         """Cleaning carried a page: all who are at ``old`` are at ``new`` now."""
 
     def copied(self, lpa: int, seq: int, ppa: int) -> tuple[int, bool] | None:
-        """A recovery found the page that is named ``lpa`` and ``seq`` (``chip.name_of``) at ``ppa``: if it is one that LPAs
-        share or shared, all of them are there from now on. Returns where it was, and whether ``lpa`` itself is at it; None
-        if it was never shared. Another page may lie where it was by now: only the name tells."""
+        """A recovery found the page that is named ``lpa`` and ``seq`` (``chip.name_of``) at ``ppa``: if it is one that
+        LPAs share or shared, all of them are there from now on. Returns where it was, and whether ``lpa`` itself is at
+        it; None if it was never shared. Another page may lie where it was by now: only the name tells."""
 
 
 class LearnsRuns(Protocol):

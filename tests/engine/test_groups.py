@@ -66,11 +66,9 @@ def array(numbers: list[int]) -> Any:
 
 def spares(device: Device, blocks: list[int]) -> list[tuple[int, Spare]]:
     """(PPA, what it says) of their live pages."""
-    found = []
-    for block in blocks:
-        for page in device.ssd.validity.live_in(block):
-            found.append((block * device.nand.pages_per_block + page, Spare.of(device.nand.read_spare_area(block, page)[1])))
-    return found
+    places = [(block, page) for block in blocks for page in device.ssd.validity.live_in(block)]
+    per_block = device.nand.pages_per_block
+    return [(at[0] * per_block + at[1], Spare.of(device.nand.read_spare_area(*at)[1])) for at in places]
 
 
 def used_blocks(device: Device) -> int:
@@ -110,7 +108,8 @@ def test_a_page_that_is_moved_again_alone_ends_no_group() -> None:
         for lpa in range(96):
             device.write(lpa * PAGE, bytes([lpa]) * PAGE)
         device.ssd.move_blocks(array(closed_superblocks(device)[0]))
-        moved = [row for row in closed_superblocks(device) if device.ssd.pool.describe(row[0])["stream"] == "gc"][0]
+        rows = closed_superblocks(device)
+        moved = next(row for row in rows if device.ssd.pool.describe(row[0])["stream"] == "gc")
         for block in moved:
             device.ssd.move_blocks(array([block]))
         again = [spare for _, spare in spares(device, list(range(64))) if spare.moves == 2]
@@ -406,5 +405,5 @@ def test_a_superblock_goes_on_after_a_clean_unmount(tmp_path: Path) -> None:
 
 
 def test_a_chip_that_is_too_small_for_superblocks() -> None:
-    with pytest.raises(BindError, match="superblocks: 420 logical pages take .* open and reserved ones 12: "):
+    with pytest.raises(BindError, match=r"superblocks: 420 logical pages take .* open and reserved ones 12: "):
         Device.memory(replace(FULL, lpas=420), groups.NAME)
