@@ -47,8 +47,8 @@ def test_victims_that_are_moved_together() -> None:
         (lambda closed, chip: [closed[0], closed[0]], r"returned block \d+ twice"),
         (lambda closed, chip: [closed[0], 99], r"returned \[\d+, 99\]: one of chip.closed_blocks\(\) would do"),
         (lambda closed, chip: [closed[0], "x"], r"returned \[\d+, 'x'\]: one of chip.closed_blocks\(\) would do"),
-        (lambda closed, chip: [closed[0], min(set(range(40)) - set(closed))], r"returned block \d+, which is \w+: one of"),
-        (lambda closed, chip: [b for b in closed if chip.live(b) == 8][:2], r"returned 2 blocks, whose pages are all live"),
+        (lambda closed, chip: [closed[0], min(set(range(40)) - set(closed))], r"returned block \d+, which is \w+: one"),
+        (lambda closed, chip: [b for b in closed if chip.live(b) == 8][:2], r"returned 2 blocks, whose pages are all"),
     ],
 )  # fmt: skip
 def test_victims_that_will_not_do(said: Any, why: str) -> None:
