@@ -17,7 +17,8 @@ TIME_LIMIT_NS = 10**9  #: of one flash operation: virtual time is a signed 64-bi
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """One chip. Blocks are numbered so that block b lies on die ``b % dies`` and die d on channel ``d % channels``;
-    blocks of equal ``b // dies`` form a superblock. A page's PPA is ``block * pages_per_block + page``.
+    blocks of equal ``b // dies`` form a superblock. A page's PPA is ``block * pages_per_block + page``; its VPPN counts
+    in another order, in which consecutive numbers lie on consecutive channels, then dies, then pages, then superblocks.
 
     Times are in nanoseconds: ``read_ns``, ``program_ns`` and ``erase_ns`` occupy the die, ``transfer_ns`` is one
     page over the channel, ``spare_ns`` reads one spare area (die only); ``nvram_read_ns`` and ``nvram_write_ns`` are
@@ -101,6 +102,18 @@ class Geometry:
     @property
     def superblocks(self) -> int:
         return self.blocks // self.dies
+
+    def vppn(self, ppa: int) -> int:
+        """The virtual PPN of a page: so many pages come before it where each takes the next die in turn."""
+        block, page = divmod(ppa, self.pages_per_block)
+        offset, die = divmod(block, self.dies)
+        return die + (page + offset * self.pages_per_block) * self.dies
+
+    def ppa(self, vppn: int) -> int:
+        """The inverse of ``vppn``."""
+        row, die = divmod(vppn, self.dies)
+        offset, page = divmod(row, self.pages_per_block)
+        return (offset * self.dies + die) * self.pages_per_block + page
 
     @classmethod
     def sized(cls, size_bytes: int, op: float = 0.1, **shape: int) -> Geometry:

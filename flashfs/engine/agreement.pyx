@@ -1,5 +1,6 @@
-"""Whether mapping and validity agree: each mapped page is live, no two LPAs have one, and nothing else is live. A live
-page that nobody maps would be carried along by cleaning, and a recovery would take it for the newest.
+"""Whether mapping and validity agree: each mapped page is live, no two LPAs have one unless they share it, and nothing
+else is live. A live page that nobody maps would be carried along by cleaning, and a recovery would take it for the
+newest.
 
 A mapping enters what it names, page by page or all at once, and then asks.
 """
@@ -25,6 +26,7 @@ cdef class Agreement:
 
     def __cinit__(self, Engine ssd not None):
         self.ssd = ssd
+        self.shares = ssd.mapping.shares_pages
         self.pages = <uint64_t> ssd.nand.blocks * ssd.nand.pages_per_block
         self.seen = <uint64_t*> calloc(self.pages // 64 + 1, 8)
         self.of_block = <uint32_t*> malloc(ssd.nand.pages_per_block * sizeof(uint32_t))
@@ -52,10 +54,10 @@ cdef class Agreement:
             ppa = ppas[i]
             if ppa == NONE:
                 continue
-            if ppa >= self.pages or self.seen[ppa >> 6] >> (ppa & 63) & 1:
+            if ppa >= self.pages or (self.seen[ppa >> 6] >> (ppa & 63) & 1 and not self.shares):
                 return False
+            self.mapped += not self.seen[ppa >> 6] >> (ppa & 63) & 1
             self.seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
-            self.mapped += 1
         return True
 
     cdef bint is_whole(self) except -1 nogil:
@@ -85,8 +87,10 @@ cdef class Agreement:
 
     cdef bint enter(self, uint32_t ppa) except -1 nogil:
         """One page that an LPA names; False, and nothing is entered, if it is none of this chip, not live, or another
-        LPA's."""
-        if ppa >= self.pages or self.seen[ppa >> 6] >> (ppa & 63) & 1 or not self.ssd.validity.is_live(ppa):
+        LPA's that does not share it."""
+        if ppa < self.pages and self.seen[ppa >> 6] >> (ppa & 63) & 1:
+            return self.shares
+        if ppa >= self.pages or not self.ssd.validity.is_live(ppa):
             return False
         self.seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
         self.mapped += 1
@@ -115,7 +119,7 @@ cdef class Agreement:
             live += self.ssd.validity.count(block)
         live -= self.ssd.validity.pages_named()
         if live < mapped if some_unknown or self.ssd.validity.late else live != mapped:
-            what = "LPAs and translation pages" if others else "LPAs"
+            what = ("pages" if self.shares else "LPAs") + (" and translation pages" if others else "")
             return f"{live} pages are live, and {mapped} {what} are mapped"
         return None
 
@@ -127,6 +131,8 @@ cdef class Agreement:
         for lpa in range(n):
             ppa = ppas[lpa]
             if ppa == NONE:
+                continue
+            if ppa < self.pages and self.seen[ppa >> 6] >> (ppa & 63) & 1 and self.shares:
                 continue
             if ppa >= self.pages or self.seen[ppa >> 6] >> (ppa & 63) & 1:
                 return self.fault_of(lpa, ppa)

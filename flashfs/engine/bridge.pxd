@@ -53,4 +53,7 @@ cdef class PyPlacement(Streams):
 
 cdef class PyCleaning(Greedy):
     cdef Plugin plugin
+    cdef uint32_t most                     # blocks that victim() may name at once
+    cdef uint32_t* victims
     cdef uint32_t choose(self) except? 0xFFFFFFFE
+    cdef int check_victim(self, said, call) except -1

@@ -7,7 +7,7 @@ mistake is an FtlError of one line that names the FTL, the call, what it gave an
 then takes no more changes, so that a wrong map is never saved and the next mount finds what flash says.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from flashfs.engine.ssd cimport Ssd
@@ -16,6 +16,8 @@ from flashfs.engine.parts cimport Extent
 from flashfs.engine.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
+    CAUSE_MAP,
+    KIND_USER,
     NONE,
     OOB_ENGINE,
     STATE_CLOSED,
@@ -23,7 +25,10 @@ from flashfs.engine.pool cimport (
     STREAM_GC,
     STREAM_HOST,
     STREAM_WEAR,
+    Oob,
+    oob_unpack,
 )
+from nandimg._nand cimport PAGE_OK
 
 import reprlib
 from operator import index
@@ -227,6 +232,21 @@ cdef class Chip:
         """The numbers of its live pages, ascending."""
         self.known(block)
         return self.plugin.ssd.validity.live_in(block)
+
+    def name_of(self, ppa):
+        """(LPA, sequence number) that the page's OOB says: its name, which stays with it when it is moved. Costs a
+        spare read."""
+        cdef Oob oob
+        cdef uint8_t status = 0
+        cdef Ssd ssd = self.plugin.ssd
+        if not is_whole(ppa) or not 0 <= ppa < self.pages:
+            raise ValueError(f"PPA {reprlib.repr(ppa)}: 0 to {self.pages - 1} would do")
+        ssd.nand.read_spare(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, ssd.read_oobs, &status,
+                            CAUSE_MAP, ssd.now_ns)
+        oob_unpack(ssd.read_oobs, &oob)
+        if status != PAGE_OK or oob.kind != KIND_USER:
+            raise ValueError(f"PPA {ppa} holds no page of the host")
+        return oob.lpa, oob.seq
 
     def age(self, block):
         """How many blocks were opened after it (metadata's too). One not opened since the mount is as old as can be."""
@@ -471,37 +491,63 @@ cdef class PyPlacement(Streams):
 
 
 cdef class PyCleaning(Greedy):
-    """victim() of somebody's class; the engine moves its pages."""
+    """victim() of somebody's class: a block, or a list of those that are to be moved together. The engine moves the
+    pages."""
 
-    def attach(self, Plugin plugin):
+    def __dealloc__(self):
+        free(self.victims)
+
+    def attach(self, Plugin plugin, uint32_t most):
+        """``most``: blocks that victim() may name at once."""
         self.plugin = plugin
+        self.most = most
+        self.victims = <uint32_t*> malloc(most * sizeof(uint32_t))
+        if self.victims == NULL:
+            raise MemoryError
+        if most > 1:
+            self.ssd.carry(most * self.ssd.nand.pages_per_block)
         return self
 
     cdef int clean(self) except -1 nogil:
-        cdef uint32_t victim = self.ssd.victims.fewest()
+        cdef uint32_t n, victim = self.ssd.victims.fewest()
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
             return Greedy.clean(self)  # nothing to choose from: it says so
         with gil:
             self.plugin.healthy()
-            victim = self.choose()
-        self.ssd.relocate(victim, STREAM_GC, CAUSE_GC)
-        return 0
+            n = self.choose()
+        if n == 1:
+            return self.ssd.relocate(self.victims[0], STREAM_GC, CAUSE_GC)
+        return self.ssd.relocate_blocks(self.victims, n, STREAM_GC, CAUSE_GC)
 
     cdef uint32_t choose(self) except? 0xFFFFFFFE:
-        cdef uint32_t block
+        """Ask for victims; how many there are."""
+        cdef uint32_t n = 0, live = 0
         try:
             said = self.plugin.ftl.victim()
         except BaseException as error:
             raise self.plugin.broke("victim()", error, True) from error
+        named = said if isinstance(said, list) else [said]
+        if not 1 <= len(named) <= self.most:
+            raise self.plugin.mistake("victim()", f"returned {len(named)} blocks: 1 to {self.most} would do, as "
+                                      "group_blocks says")
+        for one in named:
+            self.check_victim(one, reprlib.repr(said))
+            if one in named[:n]:
+                raise self.plugin.mistake("victim()", f"returned block {one} twice")
+            self.victims[n] = one
+            live += self.ssd.validity.count(self.victims[n])
+            n += 1
+        if live >= n * self.ssd.nand.pages_per_block:
+            raise self.plugin.mistake(
+                "victim()", f"returned {f'block {self.victims[0]}' if n == 1 else f'{n} blocks'}, whose pages are all "
+                "live: nothing is gained by moving them")
+        return n
+
+    cdef int check_victim(self, said, call) except -1:
         if not is_whole(said) or not 0 <= said < self.ssd.nand.blocks:
-            raise self.plugin.mistake("victim()", f"returned {reprlib.repr(said)}: one of chip.closed_blocks() would "
-                                      "do")
-        block = said
-        if self.ssd.pool.state[block] != STATE_CLOSED:
-            state = self.ssd.pool.describe(block)["state"]
-            raise self.plugin.mistake("victim()", f"returned block {block}, which is {state}: one of "
+            raise self.plugin.mistake("victim()", f"returned {call}: one of chip.closed_blocks() would do")
+        if self.ssd.pool.state[<uint32_t> said] != STATE_CLOSED:
+            state = self.ssd.pool.describe(said)["state"]
+            raise self.plugin.mistake("victim()", f"returned block {said}, which is {state}: one of "
                                       "chip.closed_blocks() would do")
-        if self.ssd.validity.count(block) >= self.ssd.nand.pages_per_block:
-            raise self.plugin.mistake("victim()", f"returned block {block}, whose pages are all live: nothing is "
-                                      "gained by moving them")
-        return block
+        return 0

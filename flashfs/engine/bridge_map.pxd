@@ -35,6 +35,8 @@ cdef class PyMapping(Mapping):
     cdef int put(self, uint32_t lpa, uint32_t ppa) except -1
     cdef int take_back(self, uint32_t lpa) except -1
     cdef int restored(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1
+    cdef list sharers(self, uint32_t ppa)
+    cdef int move_shared(self, uint32_t old, uint32_t new) except -1
     cdef int drop_unread(self) except -1
     cdef rebuild(self, sections, uint64_t order)
     cdef missed(self, uint32_t lpa)

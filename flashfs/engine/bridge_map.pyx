@@ -31,6 +31,8 @@ cdef class PyMapping(Mapping):
         self.rebuilds = rebuilds
         self.guesses = hasattr(plugin.cls, "after_miss")
         self.saves = hasattr(plugin.cls, "save")
+        self.shares_pages = hasattr(plugin.cls, "sharers")
+        self.whole_runs = hasattr(plugin.cls, "run")
         self.half_erased = set()
         self.unread = []
         self.bound = <uint8_t*> calloc(self.ssd.lpas // 8 + 1, 1)
@@ -171,7 +173,7 @@ cdef class PyMapping(Mapping):
             return ppa
         if not self.alive(ppa):
             raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
-        if self.plugin.verify and not self.guesses and self.names(ppa, lpa) == 0:
+        if self.plugin.verify and not self.guesses and not self.shares_pages and self.names(ppa, lpa) == 0:
             raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)}")
         return ppa
 
@@ -242,6 +244,8 @@ cdef class PyMapping(Mapping):
                     self.run_n = i
                     olds[i] = self.leaves(lpas[i])
                     self.put(lpas[i], ppa + i)
+                    if self.shares_pages and olds[i] != NONE and self.sharers(olds[i]):
+                        olds[i] = NONE
             finally:
                 self.run_n = 0
         return 0
@@ -251,13 +255,98 @@ cdef class PyMapping(Mapping):
         with gil:
             self.plugin.healthy()
             for i in range(n):
+                if self.shares_pages:
+                    self.move_shared(olds[i], news[i])
+                    continue
                 if self.plugin.verify:
                     self.must_find(lpas[i], olds[i], None)
                 self.put(lpas[i], news[i])
         return 0
 
+    cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        cdef uint32_t i
+        with gil:
+            try:
+                self.plugin.ftl.run([lpas[i] for i in range(n)], [ppas[i] for i in range(n)])
+            except BaseException as error:
+                raise self.plugin.broke(f"run(lpas=[{lpas[0]}, ...])", error) from error
+        return 0
+
+    # --- pages that several LPAs share
+
+    cdef list sharers(self, uint32_t ppa):
+        """Who the FTL says is at that page, of the right type and range."""
+        call = f"sharers(ppa={ppa})"
+        try:
+            said = self.plugin.ftl.sharers(ppa)
+        except BaseException as error:
+            raise self.plugin.broke(call, error) from error
+        if not isinstance(said, list) or any(type(lpa) is not int or not 0 <= lpa < self.ssd.lpas for lpa in said):
+            raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: a list of LPAs would do")
+        if self.plugin.verify:
+            for lpa in said:
+                if self.where(lpa) != ppa:
+                    raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: lookup has LPA {lpa} elsewhere")
+        return said
+
+    cdef int move_shared(self, uint32_t old, uint32_t new) except -1:
+        """Whoever is at ``old`` is at ``new`` now."""
+        them = self.sharers(old)
+        call = f"moved(old={old}, new={new})"
+        try:
+            self.plugin.ftl.moved(old, new)
+        except BaseException as error:
+            raise self.plugin.broke(call, error) from error
+        for lpa in them if self.plugin.verify else ():
+            self.must_find(lpa, new, call)
+        return 0
+
+    cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
+        if said == lpa or not self.shares_pages:
+            return said == lpa
+        with gil:
+            return lpa in self.sharers(ppa)
+
+    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
+        if not self.shares_pages:
+            return False
+        with gil:
+            return any(one != lpa for one in self.sharers(ppa))
+
+    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa,
+                                 bint* own) except? 0xFFFFFFFE nogil:
+        with gil:
+            call = f"copied(lpa={lpa}, seq={seq}, ppa={ppa})"
+            try:
+                said = self.plugin.ftl.copied(lpa, seq, ppa)
+            except BaseException as error:
+                raise self.plugin.broke(call, error) from error
+            if said is None:
+                return NONE
+            if not isinstance(said, tuple) or len(said) != 2 or not isinstance(said[1], bool):
+                raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: None, or (PPA, whether the LPA is "
+                                          "there), would do")
+            own[0] = said[1]
+            return self.plugin.to_ppa(said[0], call)
+
+    def share(self, uint32_t lpa, uint32_t source):
+        """``lpa``, which holds nothing, reads what ``source`` does from now on. Nothing is on record of it before the
+        next checkpoint: an FTL that wants more brings its own log."""
+        cdef uint32_t ppa = self.settled(source)
+        self.plugin.healthy()
+        if lpa >= self.ssd.lpas or source >= self.ssd.lpas or ppa == NONE or self.is_bound(lpa):
+            raise ValueError(f"LPA {lpa} is to share the page of {source}: the one must hold nothing, the other a page")
+        try:
+            self.plugin.ftl.remap(lpa, source)
+        except BaseException as error:
+            raise self.plugin.broke(f"remap(lpa={lpa}, source={source})", error) from error
+        if self.plugin.verify:
+            self.must_find(lpa, ppa, f"remap(lpa={lpa}, source={source})")
+        self.mark(lpa, True)
+
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         cdef uint32_t i
+        cdef int shared = 0
         with gil:
             self.plugin.healthy()
             if self.unread:
@@ -267,7 +356,10 @@ cdef class PyMapping(Mapping):
                 # in a recovery, the page that a guess means may be gone by now: what is trimmed is trimmed
                 if olds[i] != NONE or (not self.plugin.ssd.ready and self.where(lpa + i) != NONE):
                     self.take_back(lpa + i)
-        return 0
+                if self.shares_pages and olds[i] != NONE and self.sharers(olds[i]):
+                    olds[i] = NONE
+                    shared += 1
+        return shared
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         with gil:

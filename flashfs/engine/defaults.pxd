@@ -32,6 +32,7 @@ cdef class Streams(Placement):
     cdef int learn_streams(self) except -1
     cdef bint takes_more(self, uint32_t block, int stream) except -1 nogil
     cdef int shut(self, uint32_t* slot) noexcept nogil
+    cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil
     cdef uint32_t* open_slot(self, int stream) noexcept nogil
 
 

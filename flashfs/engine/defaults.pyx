@@ -323,7 +323,6 @@ cdef class Streams(Placement):
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         cdef uint32_t block, room
-        cdef int64_t fresh
         if slot[0] != NONE and not self.takes_more(slot[0], stream):
             self.shut(slot)
         if slot[0] == NONE:
@@ -332,9 +331,9 @@ cdef class Streams(Placement):
                 if slot[0] != NONE and not self.takes_more(slot[0], stream):
                     self.shut(slot)
         if slot[0] == NONE:
-            fresh = self.ssd.open_block(-1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream],
-                                        stream, stream == STREAM_WEAR, self.ssd.pool.stream_cause[stream])
-            slot[0] = <uint32_t> fresh
+            block = self.fresh(stream)
+            slot = self.open_of + stream * self.most + self.turn[stream]
+            slot[0] = block
         block = slot[0]
         room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
         out.block = block
@@ -343,6 +342,12 @@ cdef class Streams(Placement):
         if self.width[stream] > 1:
             out.n = min(out.n, self.left[stream])
         return 0
+
+    cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil:
+        """A block for the slot whose turn it is."""
+        return <uint32_t> self.ssd.open_block(
+            -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream], stream, stream == STREAM_WEAR,
+            self.ssd.pool.stream_cause[stream])
 
     cdef uint32_t run_room(self, int stream) noexcept nogil:
         cdef uint32_t block = self.open_of[stream * self.most + self.turn[stream]]

@@ -8,7 +8,7 @@ cdef enum:
     SEQ_BITS = 48
 
 cdef struct Entry:
-    uint64_t word                          # u48 seq, 0, u8 flags
+    uint64_t word                          # u48 seq, u8 group, u8 flags of its OOB
     uint32_t key                           # its LPA; of pages of another kind, which have entries of their own, the id
     uint32_t ppa
 
@@ -18,6 +18,10 @@ cdef inline uint64_t entry_seq(const Entry* entry) noexcept nogil:
 
 cdef inline uint8_t entry_flags(const Entry* entry) noexcept nogil:
     return <uint8_t> (entry.word >> 56)
+
+
+cdef inline uint8_t entry_group(const Entry* entry) noexcept nogil:
+    return <uint8_t> (entry.word >> SEQ_BITS)
 
 
 @cython.final

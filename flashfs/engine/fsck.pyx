@@ -56,7 +56,7 @@ def cross_check(Ssd ssd, uint32_t most=100):
     """Lines about what is broken (at most ``most``): every live page is whole, is a user page of an LPA that exists,
     is older than the device's sequence number, and is where the mapping says its LPA is; and the mapping names no
     page that is not live. Reads the spare area of every live page."""
-    cdef uint32_t block, i, n, ppa, lpa, live = 0, mapped = 0
+    cdef uint32_t block, i, n, ppa, live = 0, mapped
     cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
     cdef uint8_t status = 0
     cdef Oob oob
@@ -90,14 +90,29 @@ def cross_check(Ssd ssd, uint32_t most=100):
                     problems.append(f"PPA {ppa}: sequence number {oob.seq} is ahead of the device's {ssd.seq}")
                 else:
                     found = ssd.mapping.locate(oob.lpa)
-                    if found != ppa and not ssd.validity.late:
+                    if found != ppa and not ssd.validity.late and not ssd.mapping.has(oob.lpa, ppa):
                         where = "nowhere" if found == NONE else f"at PPA {found}"
                         problems.append(f"PPA {ppa}: live with LPA {oob.lpa}, which the mapping has {where}")
     finally:
         free(pages)
-    for lpa in range(ssd.lpas):
-        mapped += ssd.mapping.locate(lpa) != NONE
-    mapped += len(ssd.owned_pages())
+    mapped = places(ssd) + len(ssd.owned_pages())
     if live < mapped if ssd.validity.late else live != mapped:
         problems.append(f"the mapping holds {mapped} LPAs and translation pages, validity {live} live pages")
     return problems
+
+
+cdef uint32_t places(Ssd ssd) except? 0xFFFFFFFF:
+    """How many pages LPAs are at: as many as LPAs, unless several may share one."""
+    cdef uint32_t lpa, ppa, n = 0
+    seen = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1 if ssd.mapping.shares_pages else 1)
+    cdef uint8_t[::1] bits = seen
+    for lpa in range(ssd.lpas):
+        ppa = ssd.mapping.locate(lpa)
+        if ppa == NONE:
+            continue
+        if not ssd.mapping.shares_pages:
+            n += 1
+        elif not bits[ppa >> 3] >> (ppa & 7) & 1:
+            bits[ppa >> 3] |= 1 << (ppa & 7)
+            n += 1
+    return n

@@ -66,7 +66,10 @@ cdef class Engine:
     cdef int make_room(self) except -1 nogil
     cdef bint affords_more(self) except -1 nogil
     cdef int program_failed(self, uint32_t block) except -1 nogil
+    cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
+    cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil
+    cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil
 
 
 cdef class Owner:
@@ -83,7 +86,8 @@ cdef class Owner:
 
 cdef class Mapping(Owner):
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
-    cdef readonly bint shares_pages        # several LPAs may be at one page: a recovery asks ``needs``
+    cdef readonly bint shares_pages        # several LPAs may be at one page: see the class
+    cdef readonly bint whole_runs          # ``run_ends`` is to tell it what was written together
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
@@ -93,6 +97,7 @@ cdef class Mapping(Owner):
     cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
+    cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
     cdef int moves_end(self) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
@@ -103,6 +108,8 @@ cdef class Mapping(Owner):
     cdef int checkpoint_ended(self, bint whole) except -1
     cdef int64_t pages_named(self) except -2 nogil
     cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil
+    cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil
+    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa, bint* own) except? 0xFFFFFFFE nogil
 
 
 cdef class Validity:

@@ -154,9 +154,37 @@ cdef class Engine:
         with gil:
             raise NotImplementedError
 
+    cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
+        """As ``open_block``, but this block or none: -1 if it is not free any more, or has gone bad."""
+        with gil:
+            raise NotImplementedError
+
+    def carry(self, uint32_t pages):
+        """Cleaning is going to move groups of blocks that hold up to so many live pages: room for the lists is made
+        once, some 40 bytes a page."""
+        raise NotImplementedError
+
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
         """Move a block's live pages to where placement puts them and release it. The mapping hears of it when all
         are copied. Returns 1; or 0, with nothing changed, if placement broke the move off (an extent of 0 pages)."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil:
+        """Move the live pages of ``n`` blocks, sorted by LPA throughout, and release the blocks together: one move, as
+        ``relocate``, which a power cut undoes as a whole. ``carry`` has made room. Where it cannot be one move (there
+        is no room, here or in a validity store in flash, or too many groups were moved since the last checkpoint) the
+        blocks are moved one by one; those of another kind's owner always are. Returns 0 if placement broke it off: some
+        blocks may be moved then."""
+        with gil:
+            raise NotImplementedError
+
+    cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
+        """Move ``n`` user pages, in ascending order of PPAs, sorted by LPA, and release no block. Those that are not
+        live, or do not say whose they are, stay. A crash may undo it, wherever the pages' blocks still hold live ones.
+        Where validity in flash has no room for all that is to be reported, they move in several parts, each of them
+        sorted. Returns as ``relocate``, if parts before that were moved; ValueError for more pages than ``carry`` made
+        room for."""
         with gil:
             raise NotImplementedError
 
@@ -175,7 +203,8 @@ cdef class Owner:
             raise NotImplementedError
 
     cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """Cleaning copied each page from ``olds`` to ``news``; the ids ascend."""
+        """Cleaning copied each page from ``olds`` to ``news``; the ids ascend. A block's worth of pages at most: of a
+        move of several blocks there are several calls, and the ids ascend from one to the next."""
         with gil:
             raise NotImplementedError
 
@@ -209,6 +238,16 @@ cdef class Mapping(Owner):
     Whatever a mapping has to read of itself in flash, it reads in ``prepare``, which may also write, and so clean: no
     PPA is in anybody's hands then. What comes behind it, ``lookup`` and ``bind``, is about LPAs that are prepared. A
     read of the map begins at ``ssd.map_ns`` and puts its end there; who begins something sets that clock.
+
+    *Shared pages.* A mapping that ``shares_pages`` may have several LPAs at one page, whose OOB names one of them, or
+    one that has left it since. The page's name, its LPA and sequence number, never changes, however often it is moved.
+    - ``accepts`` says whether such a page is what an LPA is to read;
+    - ``needs`` whether anybody but that LPA is there: so cleaning and recovery know whether the page lives;
+    - ``bind`` and ``unbind`` put NONE into ``olds`` for a page that others still use: it does not die. That an LPA was
+      trimmed all the same, ``unbind`` says by returning more than 0;
+    - ``moved`` is told of each page once, with the LPA in its OOB, and re-points all who are at ``olds[i]``;
+    - ``recovered_copy`` is asked in a recovery where such a page lay, before anything else about it;
+    - ``pages_named``, ``verify`` and fsck count pages, not LPAs.
 
     A mapping that keeps parts of itself in flash has translation pages (translation.pyx), whose owner a recovery asks
     and tells before the mapping."""
@@ -258,10 +297,16 @@ cdef class Mapping(Owner):
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
-            if lpas[i] < self.ssd.lpas and self.locate(lpas[i]) == ppas[i]:
+            if lpas[i] < self.ssd.lpas and self.has(lpas[i], ppas[i]):
                 answers[i] = LIVE
             else:                          # where validity is late, a page that nobody names is nothing unusual
                 answers[i] = SUPERSEDED if self.ssd.validity.late and lpas[i] < self.ssd.lpas else FOREIGN
+        return 0
+
+    cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        """These pages were written together, by the host or by cleaning, and are bound already, extent by extent: here
+        is the whole run in its order, over however many blocks placement striped it. Told to a mapping of
+        ``whole_runs``. Where cleaning came between two extents, the run begins behind it."""
         return 0
 
     cdef int moves_end(self) except -1 nogil:
@@ -335,6 +380,18 @@ cdef class Mapping(Owner):
         """A recovery asks, of a mapping that ``shares_pages``: whether any LPA but ``lpa``, which has a newer page or
         was trimmed, is at ``ppa`` still."""
         return False
+
+    cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Whether the page at ``ppa``, whose OOB names ``lpa``, is that LPA's, or that of others who share it."""
+        return self.locate(lpa) == ppa or (self.shares_pages and self.needs(ppa, lpa))
+
+    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa,
+                                 bint* own) except? 0xFFFFFFFE nogil:
+        """A recovery asks, of a mapping that ``shares_pages``: the page named ``lpa`` and ``seq`` was found at ``ppa``,
+        where cleaning put it. All who share it are there from now on; as other pages may lie where they were, a mapping
+        has to know them by that name. Returns where they were until now, NONE if it is no page that is known to be
+        shared; ``own[0]`` says whether ``lpa`` itself is still at it."""
+        return NONE
 
     def recovery_steps(self):
         """[(name, after, about, function)]: what else is to be done in a recovery of this part, behind the engine's

@@ -33,7 +33,7 @@ cdef enum:
 
 cdef enum:
     FLAG_MOVED = 1           # a copy made by cleaning: it keeps its original's sequence number
-    FLAG_LAST = 2            # the descriptor that completes a checkpoint
+    FLAG_LAST = 2            # the descriptor that completes a checkpoint; the copy that completes a move of a group
     FLAG_CLEAN = 4           # ... one written by a clean unmount
     FLAG_LOST = 8            # stands for a page that could not be read when it was moved: its LPA gives EIO
     MOVES_SHIFT = 4          # the upper half of the flags: how often it was moved, modulo 16
@@ -76,6 +76,7 @@ cdef struct Oob:
     uint8_t kind
     uint8_t flags
     uint8_t stream
+    uint8_t group            # of a copy: which move of several blocks made it, counted from the last checkpoint; else 0
 
 cdef inline void oob_pack(uint8_t* at, const Oob* oob) noexcept nogil:
     (<uint64_t*> at)[0] = oob.seq | (<uint64_t> oob.kind << 48) | (<uint64_t> oob.flags << 56)
@@ -92,20 +93,28 @@ cdef inline void oob_unpack(const uint8_t* at, Oob* oob) noexcept nogil:
     oob.lpa = (<const uint32_t*> (at + 8))[0]
     oob.order = (<const uint32_t*> (at + 12))[0] | (<uint64_t> (high & 0xFFFF) << 32)
     oob.stream = <uint8_t> (high >> 16)
+    oob.group = <uint8_t> (high >> 24)
 
 cdef inline uint32_t oob_lpa(const uint8_t* at) noexcept nogil:
     return (<const uint32_t*> (at + 8))[0]
 
+cdef inline uint64_t oob_order(const uint8_t* at) noexcept nogil:
+    return (<const uint32_t*> (at + 12))[0] | (<uint64_t> ((<const uint32_t*> (at + 16))[0] & 0xFFFF) << 32)
+
 cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:
     return at[6]
 
-cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint8_t stream) noexcept nogil:
-    """What cleaning stamps on a copy: the original's, moved once more, in another block."""
-    cdef uint64_t word = (<const uint64_t*> old)[0] | (<uint64_t> FLAG_MOVED << 56)
+cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint8_t stream, uint8_t group,
+                           bint last) noexcept nogil:
+    """What cleaning stamps on a copy: the original's, moved once more, in another block. ``group`` is the number of a
+    move of several blocks, and ``last`` its last page."""
+    cdef uint64_t word = (<const uint64_t*> old)[0] & ~(<uint64_t> FLAG_LAST << 56) | (<uint64_t> FLAG_MOVED << 56)
+    if last:
+        word |= <uint64_t> FLAG_LAST << 56
     (<uint64_t*> at)[0] = word + (<uint64_t> 1 << (56 + MOVES_SHIFT))  # what runs over the 64 bits is dropped
     (<uint32_t*> (at + 8))[0] = (<const uint32_t*> (old + 8))[0]
     (<uint32_t*> (at + 12))[0] = <uint32_t> order
-    (<uint32_t*> (at + 16))[0] = <uint32_t> (order >> 32) | (<uint32_t> stream << 16)
+    (<uint32_t*> (at + 16))[0] = <uint32_t> (order >> 32) | (<uint32_t> stream << 16) | (<uint32_t> group << 24)
 
 
 cdef class BlockPool:
@@ -136,6 +145,11 @@ cdef class BlockPool:
     cdef uint32_t pop(self, uint32_t die) noexcept nogil
     cdef uint32_t pop_worn(self) noexcept nogil
     cdef uint32_t pick(self, int die, bint worn) noexcept nogil
+    cdef int sift(self, uint32_t* heap, uint32_t n, uint32_t i, uint32_t block) noexcept nogil
+    cdef bint pull(self, uint32_t block) noexcept nogil
+    cdef bint made_blank(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil
+    cdef int begin(self, uint32_t block, int stream) noexcept nogil
+    cdef int64_t allocate_this(self, uint32_t block, int stream, int cause, int64_t t_ns) except -2 nogil
     cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil
     cdef bint erase(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil
     cdef bint takes_more(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil

@@ -99,18 +99,20 @@ cdef class BlockPool:
 
     cdef uint32_t pop(self, uint32_t die) noexcept nogil:
         cdef uint32_t* heap = self.heap + die * self.heap_room
-        cdef uint32_t n, i, down, wear, top, last
+        cdef uint32_t n, top
         if self.heap_n[die] == 0:
             return NONE
         top = heap[0]
         self.heap_n[die] -= 1
         self.free_n -= 1
         n = self.heap_n[die]
-        if n == 0:
-            return top
-        last = heap[n]
-        wear = self.nand.erases(last)
-        i = 0
+        if n:
+            self.sift(heap, n, 0, heap[n])
+        return top
+
+    cdef int sift(self, uint32_t* heap, uint32_t n, uint32_t i, uint32_t block) noexcept nogil:
+        """Put ``block`` into the hole at ``i`` of a heap of ``n``, or below it."""
+        cdef uint32_t down, wear = self.nand.erases(block)
         while True:
             down = 2 * i + 1
             if down >= n:
@@ -121,8 +123,28 @@ cdef class BlockPool:
                 break
             heap[i] = heap[down]
             i = down
-        heap[i] = last
-        return top
+        heap[i] = block
+        return 0
+
+    cdef bint pull(self, uint32_t block) noexcept nogil:
+        """Take this block out of its die's heap; False if it is not free."""
+        cdef uint32_t die = block % self.dies, i = 0, n, up
+        cdef uint32_t* heap = self.heap + die * self.heap_room
+        if self.state[block] != STATE_FREE:
+            return False
+        while heap[i] != block:
+            i += 1
+        self.heap_n[die] -= 1
+        self.free_n -= 1
+        n = self.heap_n[die]
+        if i == n:
+            return True
+        while i and self.nand.erases(heap[(i - 1) // 2]) > self.nand.erases(heap[n]):
+            up = (i - 1) // 2
+            heap[i] = heap[up]
+            i = up
+        self.sift(heap, n, i, heap[n])
+        return True
 
     cdef uint32_t pop_worn(self) noexcept nogil:
         """The most worn free block: where cold data is put to rest. Linear, and rare."""
@@ -163,31 +185,48 @@ cdef class BlockPool:
     cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil:
         """Open a free block, erased. A block whose erase fails, or shows at its first page that it was not done, is
         marked bad and the next one is tried; -1 if there is none left."""
-        cdef uint32_t block, wear
-        cdef bint ok
+        cdef uint32_t block
         while True:
             block = self.pick(die, worn)
             if block == NONE:
                 return -1
-            if not self.blank[block]:
-                ok = False
-                try:
-                    ok = self.erase(block, cause, t_ns)
-                finally:
-                    if not ok and self.state[block] != STATE_BAD:
-                        self.push(block)  # it raised: the block is as free as it was
-                if not ok:
-                    continue
-                wear = self.nand.erases(block)
-                if wear > self.erases_most:
-                    self.erases_most = wear
-            self.blank[block] = self.unproved[block] = 0
-            self.last_order += 1
-            self.order[block] = self.last_order
-            self.state[block] = STATE_META if stream == STREAM_META else STATE_OPEN
-            self.stream[block] = <uint8_t> stream
-            self.next_page[block] = 0
-            return block
+            if self.made_blank(block, cause, t_ns):
+                self.begin(block, stream)
+                return block
+
+    cdef int64_t allocate_this(self, uint32_t block, int stream, int cause, int64_t t_ns) except -2 nogil:
+        """As ``allocate``, but this block or none: -1 if it is not free, or has gone bad now."""
+        if not self.pull(block) or not self.made_blank(block, cause, t_ns):
+            return -1
+        self.begin(block, stream)
+        return block
+
+    cdef bint made_blank(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
+        """Erase a block that was taken from its heap, unless nobody has programmed it; False if it has gone bad."""
+        cdef uint32_t wear
+        cdef bint ok = False
+        if self.blank[block]:
+            return True
+        try:
+            ok = self.erase(block, cause, t_ns)
+        finally:
+            if not ok and self.state[block] != STATE_BAD:
+                self.push(block)  # it raised: the block is as free as it was
+        if ok:
+            wear = self.nand.erases(block)
+            if wear > self.erases_most:
+                self.erases_most = wear
+        return ok
+
+    cdef int begin(self, uint32_t block, int stream) noexcept nogil:
+        """A blank block is opened."""
+        self.blank[block] = self.unproved[block] = 0
+        self.last_order += 1
+        self.order[block] = self.last_order
+        self.state[block] = STATE_META if stream == STREAM_META else STATE_OPEN
+        self.stream[block] = <uint8_t> stream
+        self.next_page[block] = 0
+        return 0
 
     cdef bint erase(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
         """Whether that was done; if not, the block is marked bad."""

@@ -8,7 +8,8 @@ writes a checkpoint, which freezes the outcome: what was judged lost stays lost.
 Who wins. Of the copies of an LPA the one with the highest sequence number counts, unless a later trim covers it. Two
 copies with the same number are an original and what cleaning made of it: the copy counts, unless the move was not
 finished, which shows in the original's block still having live pages that were not copied. Then that block's pages
-all count where they are and the copies are dead, so that an interrupted move costs no space.
+all count where they are and the copies are dead, so that an interrupted move costs no space. A move of a group of
+blocks is undone as a whole: its copies say which move made them, and the last of them that it is the last.
 
 The pages found lie in one array in the order of LPAs (flashfs.engine.entries), and everything else that grows with
 them in others like it: no object of Python stands for a page.
@@ -17,7 +18,8 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_seq
+from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_group, entry_seq
+from flashfs.engine.mover cimport GROUPS
 from flashfs.engine.parts cimport KINDS, Owner
 from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
@@ -63,7 +65,8 @@ cdef enum:
     TRIM_PART = 4096         # LPAs that are unbound at once
 
 cdef struct Move:
-    uint32_t key, old, new
+    uint64_t seq
+    uint32_t key, old, new, group
 
 
 @dataclass(slots=True)
@@ -172,7 +175,7 @@ class Recovery:
 cdef class Worker(Scanner):
     """The steps that follow the reading: who wins, and what that makes of the device."""
     cdef readonly bint clean
-    cdef uint64_t winners, undone
+    cdef uint64_t winners, undone, undone_groups
     cdef Owner owner                       # whose pages are being settled
     cdef bint of_user                      # ... the mapping's, that is
     cdef Records moves                     # of the settling that is under way
@@ -371,6 +374,7 @@ cdef class Worker(Scanner):
                 break
             self.load_base()
         self.figures["undone_moves"] = self.undone
+        self.figures["undone_groups"] = self.undone_groups
         return f"{self.winners} pages changed place, {self.undone} moves undone"
 
     cdef bint newly(self, blocks, uint8_t mark) except -1:
@@ -434,9 +438,11 @@ cdef class Worker(Scanner):
             n -= 1
             if n == 0:
                 return 0
+        if self.of_user and self.ssd.mapping.shares_pages:
+            return self.settle_shared(of, n)
         best = of + n - 1
         if self.of_user and self.cut.count() and self.cut.newest(best.key) > entry_seq(best):
-            return self.superseded(of, n, 0)
+            return 0
         old = self.owner.locate(best.key)
         if not self.of_user and old == NONE:
             return 0  # a page that the checkpoint does not know
@@ -445,8 +451,6 @@ cdef class Worker(Scanner):
         before = old
         if old != NONE:
             self.ssd.olds[0] = old
-            if self.of_user and self.ssd.mapping.shares_pages and self.ssd.mapping.needs(old, best.key):
-                self.ssd.olds[0] = NONE
             self.kill_olds(1)
             before = self.ssd.olds[0]
             if entry_seq(best) > self.floor:
@@ -460,16 +464,6 @@ cdef class Worker(Scanner):
         self.winners += 1
         if entry_flags(best) & FLAG_MOVED and before != NONE:
             self.note_move(best, before)
-        return self.superseded(of, n - 1, entry_seq(best)) if self.of_user and self.ssd.mapping.shares_pages else 0
-
-    cdef int superseded(self, const Entry* of, uint64_t n, uint64_t seq) except -1 nogil:
-        """``n`` entries count no more for the LPA that they name; those of number ``seq`` are originals of the one that
-        does. Where a page may be that of several LPAs, the mapping knows whether it lives on."""
-        cdef uint64_t i
-        for i in range(n if self.ssd.mapping.shares_pages else 0):
-            if (entry_seq(of + i) != seq and not self.is_marked(of[i].ppa, EXCLUDED)
-                    and self.ssd.mapping.needs(of[i].ppa, of[i].key)):
-                self.ssd.validity.live_run(of[i].ppa, 1)
         return 0
 
     cdef int drop_superseded(self, uint32_t block) except -1 nogil:
@@ -496,7 +490,10 @@ cdef class Worker(Scanner):
 
     cdef bint counts(self, uint32_t lpa, uint64_t seq, uint32_t ppa) except -1 nogil:
         """Whether the page of that number is the newest of its LPA: of those that were found, which are newer than what
-        the mapping knew at the checkpoint, or else by the mapping. An original counts as its copy does."""
+        the mapping knew at the checkpoint, or else by the mapping; or others share it. An original counts as its copy
+        does."""
+        if self.ssd.mapping.shares_pages and self.ssd.mapping.needs(ppa, lpa):
+            return True
         if self.trimmed_seq(lpa) > seq:
             return False
         if self.has_entry(lpa):
@@ -513,17 +510,78 @@ cdef class Worker(Scanner):
         self.cut.begin()
         return self.cut.newest(lpa) if self.cut.count() else 0
 
+    cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil:
+        """As ``settle``, where several LPAs may be at one page. A page has a name, its LPA and sequence number, which
+        its copies keep. Whether the LPA has left it, and whether others are there, the mapping knows; and where it
+        lay."""
+        cdef uint64_t i = 0, k, newest = 0
+        cdef uint32_t before
+        cdef bint own
+        cdef const Entry* best = NULL
+        if self.cut.count():
+            newest = self.cut.newest(of.key)
+        while i < n:
+            k = i + 1                      # entries i to k - 1 are one page; the last of them is where it counts
+            while k < n and entry_seq(of + k) == entry_seq(of + i):
+                k += 1
+            best = of + k - 1
+            own = True
+            before = self.ssd.mapping.recovered_copy(best.key, entry_seq(best), best.ppa, &own)
+            if before != NONE:
+                self.shared_moved(best, before)
+                if self.is_marked(before, REOPENED):
+                    before = NONE          # another page may live there by now
+            if k - i > 1 and not self.is_marked(of[k - 2].ppa, EXCLUDED):
+                before = of[k - 2].ppa
+            if own and k == n and entry_seq(best) > newest:
+                before = self.bind_newest(best, before)
+            if (entry_flags(best) & FLAG_MOVED and before != NONE and before != best.ppa
+                    and self.ssd.validity.is_live(best.ppa)):
+                self.note_move(best, before)
+            i = k
+        return 0
+
+    cdef int shared_moved(self, const Entry* of, uint32_t before) except -1 nogil:
+        """Those who were at ``before`` are where that page was found now."""
+        if not self.is_marked(before, REOPENED) and before != of.ppa:
+            self.ssd.olds[0] = before
+            self.kill_olds(1)
+        if self.ssd.mapping.needs(of.ppa, NONE):
+            self.ssd.validity.live_run(of.ppa, 1)
+        return 0
+
+    cdef uint32_t bind_newest(self, const Entry* best, uint32_t before) except? 0xFFFFFFFE nogil:
+        """The LPA is at this page of its own. Returns the original, if that is a copy; ``before`` if it is known."""
+        cdef uint32_t old = self.ssd.mapping.locate(best.key)
+        if old != best.ppa:
+            self.ssd.mapping.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
+        self.ssd.validity.live_run(best.ppa, 1)
+        self.winners += 1
+        if old == NONE or old == best.ppa or self.ssd.mapping.needs(old, best.key):
+            return before
+        # In a block that was opened again this may be a page that was found there, and that the last LPA leaves now. If
+        # another LPA's page lies there, it has been found to be that LPA's, or will be.
+        self.ssd.olds[0] = old
+        self.kill_olds(1)
+        if before == NONE and entry_seq(best) <= self.floor and not self.is_marked(old, REOPENED):
+            before = self.ssd.olds[0]
+        return before
+
     cdef int note_move(self, const Entry* best, uint32_t old) except -1 nogil:
         cdef Move* move = <Move*> self.moves.add()
+        move.seq = entry_seq(best)
         move.key = best.key
         move.old = old
         move.new = best.ppa
+        move.group = entry_group(best)
         return 0
 
     cdef int undo(self) except -1 nogil:
-        """A victim that still has live pages of its own was not finished: its copied pages count where they were."""
+        """A victim that still has live pages of its own was not finished: its copied pages count where they were. So do
+        all that the newest move of a group copied, if that was not finished."""
         cdef Move* move
-        cdef uint32_t block, unfinished = 0
+        cdef uint32_t block, unfinished = 0, group
+        cdef bint whole, any_group = False
         cdef uint64_t i
         for i in range(self.moves.n):
             move = <Move*> self.moves.at + i
@@ -536,16 +594,54 @@ cdef class Worker(Scanner):
                 if self.ssd.validity.count(block):
                     self.marks[block] |= UNFINISHED
                     unfinished += 1
-        for i in range(self.moves.n if unfinished else 0):
+        group = self.unfinished_group() if self.of_user else 0
+        for i in range(self.moves.n if unfinished or group else 0):
             move = <Move*> self.moves.at + i
-            if self.is_marked(move.old, UNFINISHED):
-                self.ssd.olds[0] = move.new
-                self.ssd.validity.dead(self.ssd.olds, 1)
-                self.owner.recovered(move.key, move.old, self.stamp_of(move.new))
-                self.ssd.validity.live_run(move.old, 1)
-                self.undone += 1
+            whole = group and move.group == group
+            if whole or self.is_marked(move.old, UNFINISHED):
+                self.undo_one(move)
+                any_group |= whole
+        self.undone_groups += any_group
         for block in range(self.ssd.nand.blocks if unfinished else 0):
             self.marks[block] &= ~UNFINISHED
+        return 0
+
+    cdef uint32_t unfinished_group(self) except? 0xFFFFFFFF nogil:
+        """The number of the newest move of a group, if it is to be undone; else 0. It was not finished if its last copy
+        is not there, or one of its victims has live pages of its own. And it is undone only if all originals are there
+        still, as they must be then: no victim was released. That does not lean on the numbers alone."""
+        cdef Move* move
+        cdef uint64_t i
+        cdef uint32_t group = self.newest_group
+        cdef bint unfinished = group and not self.ended[group]
+        for i in range(self.moves.n if group else 0):
+            move = <Move*> self.moves.at + i
+            unfinished |= move.group == group and self.is_marked(move.old, UNFINISHED)
+        for i in range(self.moves.n if unfinished else 0):
+            move = <Move*> self.moves.at + i
+            if move.group == group and not self.is_marked(move.old, UNFINISHED) and not self.is_there(move):
+                return 0
+        return group if unfinished else 0
+
+    cdef bint is_there(self, const Move* move) except -1 nogil:
+        """Whether the page that was copied can be read still."""
+        cdef Oob oob
+        cdef uint32_t block = move.old // self.ssd.pages_per_block
+        return (self.ssd.nand.health(block) == 0
+                and self.spare_read(block, move.old % self.ssd.pages_per_block, &oob) == PAGE_OK
+                and oob.kind == KIND_USER and oob.lpa == move.key and oob.seq == move.seq)
+
+    cdef int undo_one(self, const Move* move) except -1 nogil:
+        """The original counts, and its copy is dead."""
+        cdef bint own = True, shared = False
+        self.ssd.olds[0] = move.new
+        self.ssd.validity.dead(self.ssd.olds, 1)
+        if self.of_user and self.ssd.mapping.shares_pages:
+            shared = self.ssd.mapping.recovered_copy(move.key, move.seq, move.old, &own) != NONE
+        if not shared:
+            self.owner.recovered(move.key, move.old, self.stamp_of(move.new))
+        self.ssd.validity.live_run(move.old, 1)
+        self.undone += 1
         return 0
 
     # --- what the write buffer saved
@@ -667,6 +763,7 @@ cdef class Worker(Scanner):
         ssd.meta.skip_ids(self.newest_id)
         ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]
         ssd.meta.block = NONE
+        ssd.mover.resume(GROUPS if self.spared else self.newest_group)  # without a scan nobody knows which are taken
         ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False)
         self.let_go()
         return "mended" if doubt else ""
@@ -715,7 +812,8 @@ cdef class Worker(Scanner):
         try:
             for lpa in range(ssd.lpas):
                 ppa = ssd.mapping.locate(lpa)
-                if ppa == NONE or owned[ppa >> 3] >> (ppa & 7) & 1 or not ssd.validity.is_live(ppa):
+                taken = ppa != NONE and owned[ppa >> 3] >> (ppa & 7) & 1 and not ssd.mapping.shares_pages
+                if ppa == NONE or taken or not ssd.validity.is_live(ppa):
                     ssd.mapping.unbind(lpa, 1, ssd.olds)
                 else:
                     owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))

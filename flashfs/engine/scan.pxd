@@ -39,6 +39,8 @@ cdef class Scanner:
     cdef void* owned_at[8]                 # the same; NULL
     cdef Records stamps                    # the scheme's OOB bytes of every page that was scanned
     cdef Trims cut                         # the trims since the checkpoint
+    cdef uint8_t[256] ended                # of each group that cleaning moved: its last copy was found
+    cdef uint32_t newest_group
     cdef uint64_t seq, order, newest_id, hint_id
     cdef uint64_t torn
     cdef uint32_t scanned

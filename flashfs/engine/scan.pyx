@@ -8,7 +8,7 @@ was complete and cannot be read. Then as much as can be read is used, and whoeve
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from flashfs.engine.entries cimport Entries
 from flashfs.engine.parts cimport KINDS, Owner
@@ -436,7 +436,7 @@ cdef class Scanner:
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil:
         """A whole page, if it may count: one of an LPA; or a copy of a page of another kind that the checkpoint stands
         on, for newer ones are their owner's to take up."""
-        cdef uint64_t word = oob.seq | (<uint64_t> oob.flags << 56)
+        cdef uint64_t word = oob.seq | (<uint64_t> oob.group << 48) | (<uint64_t> oob.flags << 56)
         if oob.kind == KIND_USER:
             if oob.lpa >= self.ssd.lpas:
                 return False
@@ -444,6 +444,8 @@ cdef class Scanner:
                 with gil:
                     raise CorruptError(f"PPA {ppa}: a page with sequence number {oob.seq}")
             self.entries.add(word, oob.lpa, ppa)
+            self.newest_group = max(self.newest_group, <uint32_t> oob.group)
+            self.ended[oob.group] |= (oob.flags & FLAG_LAST) != 0
         elif oob.kind < KINDS and self.ssd.owner_at[oob.kind] != NULL:
             self.seq = max(self.seq, oob.seq)
             if not self.based or oob.seq > self.floor:
@@ -460,6 +462,8 @@ cdef class Scanner:
     cdef int untake(self, const Oob* oob) except -1 nogil:
         """The page that was taken last does not count after all."""
         if oob.kind == KIND_USER:
+            if oob.flags & FLAG_LAST:
+                self.ended[oob.group] = 0
             return self.entries.drop_last()
         return (<Entries> self.owned_at[oob.kind]).drop_last()
 
@@ -472,6 +476,8 @@ cdef class Scanner:
                 (<Entries> entries).clear()
         self.stamps.n = 0
         self.scanned = 0
+        self.newest_group = 0
+        memset(self.ended, 0, sizeof(self.ended))
         for block in range(self.ssd.nand.blocks):
             self.marks[block] &= ~(SCANNED | TORN_IN)
         return 0

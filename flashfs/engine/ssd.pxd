@@ -38,6 +38,7 @@ cdef class Ssd(Engine):
     cdef uint8_t* read_oobs                # a block's OOB read
     cdef uint32_t* olds
     cdef uint64_t* seqs
+    cdef uint32_t* run_ppas                # of a run that is being programmed, for ``Mapping.run_ends``
     cdef int64_t* known                    # of each page of a run, when the map knows its place
     cdef uint8_t* edge                     # one page: the ragged end of a request
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
@@ -51,6 +52,7 @@ cdef class Ssd(Engine):
     cdef int drain(self) except -1 nogil
     cdef int drain_in_order(self) except -1 nogil
     cdef int barrier(self) except -1 nogil
+    cdef int spare_pending(self, int stream) except -1 nogil
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil

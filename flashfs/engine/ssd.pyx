@@ -28,6 +28,7 @@ from flashfs.engine.parts cimport (
     Validity,
 )
 from flashfs.engine.pool cimport (
+    CAUSE_GC,
     CAUSE_HOST,
     CAUSE_PAD,
     CAUSE_RECOVERY,
@@ -40,6 +41,7 @@ from flashfs.engine.pool cimport (
     STATE_CLOSED,
     STATE_META,
     STATE_OPEN,
+    STREAM_GC,
     STREAM_HOST,
     STREAM_META,
     BlockPool,
@@ -103,8 +105,9 @@ cdef class Ssd(Engine):
         self.olds = <uint32_t*> malloc(TRIM_CHUNK * 4)
         self.seqs = <uint64_t*> malloc(RUN * 8)
         self.known = <int64_t*> malloc(RUN * 8)
+        self.run_ppas = <uint32_t*> malloc(RUN * 4)
         self.edge = <uint8_t*> malloc(self.page_bytes)
-        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.known
+        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.known and self.run_ppas
                 and self.edge):
             raise MemoryError
 
@@ -114,6 +117,7 @@ cdef class Ssd(Engine):
         free(self.olds)
         free(self.seqs)
         free(self.known)
+        free(self.run_ppas)
         free(self.edge)
 
     # --- putting it together
@@ -133,6 +137,9 @@ cdef class Ssd(Engine):
         if not self.checkpoint_every:  # checkpoints then cost under half a per cent of all programs
             self.checkpoint_every = min(CHECKPOINT_EVERY_MOST,
                                         max(256 * self.meta.checkpoint_pages, 2 * self.pages_per_block))
+
+    def carry(self, uint32_t pages):
+        self.mover.carry(pages)
 
     def shrink_reserve(self, uint32_t most):
         """No more than ``most`` free blocks are kept for cleaning; returns how many are."""
@@ -393,7 +400,7 @@ cdef class Ssd(Engine):
         while i < n:
             room = self.placement.run_room(STREAM_HOST)
             run = min(n - i, <uint32_t> RUN)
-            if room:
+            if room and not self.mapping.whole_runs:
                 run = min(run, room)
             self.buffer.gather(i, run)
             self.appended = 0
@@ -412,7 +419,8 @@ cdef class Ssd(Engine):
         """Program ``n`` (up to RUN) pages where placement says and bind them; a failed program is tried elsewhere.
         ``ready`` (or NULL) gets the virtual end of each page's program. If it raises, ``appended`` of them were."""
         cdef Extent ext
-        cdef uint32_t done = 0, i, ok, ppa, at_hand = 0
+        cdef uint32_t done = 0, i, ok, ppa, at_hand = 0, run_from = 0
+        cdef uint64_t moves = self.mover.moves
         cdef int before = self.stopped
         cdef int64_t end = t_ns, one
         cdef Oob oob
@@ -431,6 +439,9 @@ cdef class Ssd(Engine):
                 if self.validity.in_flash:
                     at_hand = done + self.room_for(at_hand - done, 3, stream)
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
+            if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
+                moves = self.mover.moves
+                run_from = done
             oob.order = self.pool.order[ext.block]
             for i in range(ext.n):
                 oob.seq = seqs[done + i]
@@ -447,6 +458,9 @@ cdef class Ssd(Engine):
                 self.stopped = IN_BIND
                 self.map_ns = t_ns
                 self.mapping.bind(lpas + done, ok, ppa, self.olds)
+                if self.mapping.whole_runs:
+                    for i in range(ok):
+                        self.run_ppas[done + i] = ppa + i
                 self.validity.live_run(ppa, ok)
                 self.validity.dead(self.olds, ok)
                 self.placement.used(ext.block, ok)
@@ -463,6 +477,10 @@ cdef class Ssd(Engine):
                 self.appended = done
             if ok < ext.n:
                 self.program_failed(ext.block)
+        if self.mapping.whole_runs and done > run_from:
+            self.stopped = IN_BIND
+            self.mapping.run_ends(lpas + run_from, self.run_ppas + run_from, done - run_from)
+            self.stopped = before
         return end
 
     cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil:
@@ -485,8 +503,8 @@ cdef class Ssd(Engine):
         self.placement.failed(block)
         return 0
 
-    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
-        cdef int64_t block
+    cdef int spare_pending(self, int stream) except -1 nogil:
+        """A block is about to be opened: a sync, if it is time for one."""
         # A host that dies takes every move since the last sync with it, so the blocks those moves freed are no
         # reserve: what recovery will need, and cleaning after it, must be among the blocks that are free already.
         cdef uint32_t floor = 0 if stream == STREAM_META else self.meta_floor
@@ -494,6 +512,19 @@ cdef class Ssd(Engine):
             floor += self.gc_need
         if self.pool.free_n <= floor and self.pool.pending_n:
             self.barrier()
+        return 0
+
+    cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
+        cdef int64_t opened
+        self.spare_pending(stream)
+        opened = self.pool.allocate_this(block, stream, cause, self.now_ns)
+        if opened >= 0:
+            self.validity.opened(<uint32_t> opened)
+        return opened
+
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
+        cdef int64_t block
+        self.spare_pending(stream)
         block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
         if block < 0:
             self.barrier()
@@ -586,6 +617,12 @@ cdef class Ssd(Engine):
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
         return self.mover.relocate(block, stream, cause)
 
+    cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil:
+        return self.mover.relocate_blocks(blocks, n, stream, cause)
+
+    cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
+        return self.mover.relocate_pages(ppas, n, stream, cause)
+
     # --- chores: between requests, never inside one
 
     cdef int chores(self) except -1 nogil:
@@ -667,6 +704,7 @@ cdef class Ssd(Engine):
             self.nand.let_go(block)
         self.pool.release_pending()
         self.since_checkpoint = 0
+        self.mover.groups = 0
         self.checkpoint_due = False
         self.dirty = False
         self.stopped = GOING
@@ -750,6 +788,26 @@ cdef class Ssd(Engine):
         with nogil:
             t_ns = self.trim(lpa, n, t_ns)
         return t_ns
+
+    def move_blocks(self, const uint32_t[::1] blocks not None):
+        """Clean these closed blocks together; False if placement broke that off."""
+        cdef bint done
+        self.map_ns = self.now_ns
+        with nogil:
+            self.will_change()
+            done = self.relocate_blocks(&blocks[0], blocks.shape[0], STREAM_GC, CAUSE_GC)
+        self.dirty = True
+        return done
+
+    def move_pages(self, const uint32_t[::1] ppas not None):
+        """Carry these pages, in ascending order of PPAs, to where cleaning puts its own; as ``move_blocks``."""
+        cdef bint done
+        self.map_ns = self.now_ns
+        with nogil:
+            self.will_change()
+            done = self.relocate_pages(&ppas[0], ppas.shape[0], STREAM_GC, CAUSE_GC)
+        self.dirty = True
+        return done
 
     def sync_now(self, int64_t t_ns=0):
         """Flush."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.defaults import Streams
+from flashfs.engine.superblocks import Superblocks
 from flashfs.errors import BindError
 from flashfs.ftl import Option
 
@@ -31,17 +32,33 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool =
     every logical page and one dead one, or cleaning could run dry.
     """
     per_block = ssd.nand.pages_per_block
-    good = good_blocks(ssd)
-    meta = ssd.meta.checkpoint_blocks + ssd.meta_floor
-    data = -(-(ssd.lpas + 1) // per_block) + ssd.part_blocks
-    spare = good - meta - data
-    reserve = options["gc_reserve"] or ssd.shrink_reserve(max(2, spare // 8))
-    if spare < reserve + 2:
-        raise BindError(
-            f"{who}: {ssd.lpas} logical pages take {data} blocks, metadata {meta}, "
-            f"open and reserved ones {reserve + 2}: "
-            f"{data + meta + reserve + 2} in all, and {good} are good; a larger --op or a smaller --size would do"
-        )
+    spare = _spare(ssd, options, who, 2, 1)
     width = 1 if by_block else max(1, min(ssd.nand.dies, spare // 16))
     ssd.reserve_for(width)
     return Streams(ssd, width, width, per_block if by_block else options["stripe"], pads)
+
+
+def superblocks_for(ssd: Any, options: dict[str, Any], who: str, stripe: int = 1) -> Superblocks:
+    """Streams that fill a superblock each, ``stripe`` pages on a die at a time. BindError if the chip is too small for
+    one that is open for the host, one for cleaning, and another in reserve, beside all pages and the metadata."""
+    dies = ssd.nand.dies
+    _spare(ssd, options, who, 2 * dies, dies)
+    ssd.reserve_for(dies)
+    return Superblocks(ssd, dies, dies, stripe)
+
+
+def _spare(ssd: Any, options: dict[str, Any], who: str, open_blocks: int, reserve_least: int) -> int:
+    """Good blocks beyond those that all logical pages and the metadata take; BindError if those that are open and the
+    reserve for cleaning do not fit them."""
+    good = good_blocks(ssd)
+    meta = ssd.meta.checkpoint_blocks + ssd.meta_floor
+    data = -(-(ssd.lpas + 1) // ssd.nand.pages_per_block) + ssd.part_blocks
+    spare = good - meta - data
+    reserve = max(reserve_least, options["gc_reserve"] or ssd.shrink_reserve(max(2, spare // 8)))
+    if spare < reserve + open_blocks:
+        raise BindError(
+            f"{who}: {ssd.lpas} logical pages take {data} blocks, metadata {meta}, "
+            f"open and reserved ones {reserve + open_blocks}: {data + meta + reserve + open_blocks} in all, "
+            f"and {good} are good; a larger --op or a smaller --size would do"
+        )
+    return int(spare)

@@ -28,6 +28,7 @@ REBUILD = Option("rebuild", 0, "make the map anew from flash, instead of loading
 REQUIRED = ("lookup", "bind", "unbind")
 #: methods that come together or not at all
 PAIRS = (
+    ("sharers", "copied"), ("copied", "sharers"), ("copied", "remap"), ("sharers", "moved"), ("sharers", "save"),
     ("save", "load"), ("load", "save"), ("stamp", "oob_bytes"), ("recovered", "stamp"), ("after_miss", "save"),
     ("live", "dead"), ("dead", "live"), ("is_live", "live"), ("attach", "place"), ("closed", "place"),
     ("late", "live"),
@@ -107,9 +108,38 @@ class Places(Protocol):
 
 
 class Cleans(Protocol):
-    """For an FTL that chooses what to clean: one of ``chip.closed_blocks()`` with a dead page in it."""
+    """For an FTL that chooses what to clean: one of ``chip.closed_blocks()`` with a dead page in it; or a list of up to
+    ``group_blocks`` of them (1, unless it says otherwise), which are moved together, sorted by LPA."""
 
-    def victim(self) -> int: ...
+    group_blocks: int
+
+    def victim(self) -> int | list[int]: ...
+
+
+class Shares(Protocol):
+    """For an FTL that may have several LPAs at one page. How they come to be there is its own affair (a ``remap``, told
+    through ``mapping.share``); that a page outlives the LPA in its OOB is the engine's. Needs save and load."""
+
+    def remap(self, lpa: int, source: int) -> None:
+        """``lpa``, which was nowhere, is where ``source`` is."""
+
+    def sharers(self, ppa: int) -> list[int]:
+        """The LPAs that are at this page now: one, or none, of a page that is not shared."""
+
+    def moved(self, old: int, new: int) -> None:
+        """Cleaning carried a page: all who are at ``old`` are at ``new`` now."""
+
+    def copied(self, lpa: int, seq: int, ppa: int) -> tuple[int, bool] | None:
+        """A recovery found the page that is named ``lpa`` and ``seq`` (``chip.name_of``) at ``ppa``: if it is one that
+        LPAs share or shared, all of them are there from now on. Returns where it was, and whether ``lpa`` itself is at
+        it; None if it was never shared. Another page may lie where it was by now: only the name tells."""
+
+
+class LearnsRuns(Protocol):
+    """For an FTL that learns from what was written together, over however many blocks it was striped."""
+
+    def run(self, lpas: list[int], ppas: list[int]) -> None:
+        """These were bound one by one just now: here is the whole run."""
 
 
 # --- from a name to a class
@@ -209,8 +239,15 @@ def _build(name: str, cls: type, ssd: Any, options: dict[str, Any]) -> tuple[Any
         placement: Streams = _placement(ssd, options, name, plugin)
     else:
         placement = streams_for(ssd, options, name)
-    cleaning = PyCleaning(ssd).attach(plugin) if hasattr(cls, "victim") else Greedy(ssd)
+    cleaning = _cleaning(ssd, name, plugin) if hasattr(cls, "victim") else Greedy(ssd)
     return mapping, validity, placement, cleaning
+
+
+def _cleaning(ssd: Any, name: str, plugin: Any) -> PyCleaning:
+    most = getattr(plugin.ftl, "group_blocks", 1)
+    if type(most) is not int or not 1 <= most <= ssd.nand.blocks:
+        raise BindError(f"{name}.group_blocks is {most!r}: a whole number from 1 to {ssd.nand.blocks} would do")
+    return PyCleaning(ssd).attach(plugin, most)
 
 
 def _placement(ssd: Any, options: dict[str, Any], name: str, plugin: Any) -> PyPlacement:
@@ -255,4 +292,5 @@ def _charts(device: Any) -> list[dict[str, Any]]:
     return [charts.facts({**own, **mapping.figures()}), charts.picture(device, where), charts.runs(device, where)]
 
 
-__all__ = ["Chip", "Cleans", "Ftl", "Guesses", "Option", "Places", "Saves", "Stamps", "Validates", "scheme_of"]
+__all__ = ["Chip", "Cleans", "Ftl", "Guesses", "LearnsRuns", "Option", "Places", "Saves", "Shares", "Stamps",
+           "Validates", "scheme_of"]  # fmt: skip

@@ -40,7 +40,8 @@ def page(path: str | Path, ppa: int, trust: bool | str = False) -> dict[str, Any
         spare = Spare.of(raw)
         counts, why = _verdict(view, ppa, status, spare)
         out: dict[str, Any] = {
-            "ppa": ppa, "block": block, "page": number, "die": block % view.chip.dies,
+            "ppa": ppa, "vppn": view.header.geometry.vppn(ppa), "block": block, "page": number,
+            "die": block % view.chip.dies,
             "status": STATUS_NAMES[status], "live": counts, "why": why,
             "record": _record(view, ppa, status, data),
         }  # fmt: skip
@@ -63,6 +64,7 @@ def _oob(view: View, spare: Spare) -> dict[str, Any]:
         "kind": KIND_NAMES.get(spare.kind, str(spare.kind)),
         "flags": [name for bit, name in FLAG_NAMES if spare.flags & bit],
         "moves": spare.moves,
+        **({"group": spare.group} if spare.group else {}),
         "order": spare.order,
         "stream": _name(view.stream_names, spare.stream),
     }

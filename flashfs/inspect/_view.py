@@ -37,6 +37,7 @@ class Spare:
     kind: int
     flags: int
     stream: int
+    group: int
     own: bytes
 
     @classmethod
@@ -45,7 +46,7 @@ class Spare:
         word, lpa, low, high = struct.unpack_from("<QIII", raw)
         return cls(
             word & (2**48 - 1), low | (high & 0xFFFF) << 32, lpa, word >> 48 & 0xFF, word >> 56, high >> 16 & 0xFF,
-            raw[ENGINE_OOB:],
+            high >> 24, raw[ENGINE_OOB:],
         )  # fmt: skip
 
     @property

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nandimg import PRESETS, Geometry, GeometryError
+from nandimg import PRESETS, Geometry, GeometryError, _vppn
 
 MIB = 2**20
 
@@ -90,3 +91,43 @@ def test_presets_are_what_their_papers_say() -> None:
 def test_as_dict_makes_it_again() -> None:
     for preset in PRESETS.values():
         assert Geometry(**preset.geometry.as_dict()) == preset.geometry
+
+
+SHAPES = [
+    Geometry(page_bytes=512, pages_per_block=ppb, blocks=dies * rows, channels=channels, dies=dies, lpas=1)
+    for ppb, rows, channels, dies in ((4, 8, 1, 1), (4, 4, 2, 4), (6, 3, 1, 5), (16, 2, 8, 64), (7, 9, 3, 12))
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_vppns_are_the_pages_in_another_order(shape: Geometry) -> None:
+    """Every page has one, and all are there; the compiled functions say the same."""
+    vppns = [shape.vppn(ppa) for ppa in range(shape.pages)]
+    assert sorted(vppns) == list(range(shape.pages))
+    assert [shape.ppa(vppn) for vppn in vppns] == list(range(shape.pages))
+    out = np.zeros(shape.pages, dtype=np.uint32)
+    _vppn.vppns(np.arange(shape.pages, dtype=np.uint32), shape.dies, shape.pages_per_block, out)
+    assert out.tolist() == vppns
+    _vppn.ppas(np.array(vppns, dtype=np.uint32), shape.dies, shape.pages_per_block, out)
+    assert out.tolist() == list(range(shape.pages))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_consecutive_vppns_take_channels_then_dies_then_pages(shape: Geometry) -> None:
+    """The paper's formula, term by term; a die's number says its channel and its place on it."""
+    for ppa in range(shape.pages):
+        block, page = divmod(ppa, shape.pages_per_block)
+        die = block % shape.dies
+        channel, lun = die % shape.channels, die // shape.channels
+        luns = shape.dies // shape.channels
+        assert shape.vppn(ppa) == (
+            channel + lun * shape.channels + page * shape.channels * luns
+            + block // shape.dies * shape.channels * luns * shape.pages_per_block
+        )  # fmt: skip
+
+
+def test_vppns_in_arrays_of_two_lengths() -> None:
+    with pytest.raises(ValueError, match="3 PPAs, and room for 2 VPPNs"):
+        _vppn.vppns(np.zeros(3, dtype=np.uint32), 1, 4, np.zeros(2, dtype=np.uint32))
+    with pytest.raises(ValueError, match="3 VPPNs, and room for 2 PPAs"):
+        _vppn.ppas(np.zeros(3, dtype=np.uint32), 1, 4, np.zeros(2, dtype=np.uint32))

@@ -1,0 +1,6 @@
+from typing import Any
+
+from _typeshed import ReadableBuffer, WriteableBuffer
+
+def vppns(ppas: ReadableBuffer, dies: int, pages_per_block: int, out: WriteableBuffer) -> Any: ...
+def ppas(vppns: ReadableBuffer, dies: int, pages_per_block: int, out: WriteableBuffer) -> Any: ...
