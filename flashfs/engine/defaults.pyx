@@ -256,7 +256,8 @@ cdef class PageBitmap(Validity):
         return n
 
     def tables(self):
-        return {"pvb": (-(-self.ssd.nand.blocks * self.pages_per_block // 8), self.n_words * 8)}
+        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.pages_per_block
+        return {"pvb": ((pages + 7) // 8, self.n_words * 8)}
 
     def check(self):
         """The count of a block is the number of its bits."""
