@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport KIND_USER, NONE
+from flashfs.engine.pool cimport KIND_USER, KIND_VALIDITY, NONE
 
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
@@ -116,8 +116,8 @@ cdef class Agreement:
         cdef uint64_t live = 0, mapped = self.mapped + others
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):
-            live += self.ssd.validity.count(block)
-        live -= self.ssd.validity.pages_named()
+            if self.ssd.kind_of(block) != KIND_VALIDITY:
+                live += self.ssd.validity.count(block)
         if live < mapped if some_unknown or self.ssd.validity.late else live != mapped:
             what = ("pages" if self.shares else "LPAs") + (" and translation pages" if others else "")
             return f"{live} pages are live, and {mapped} {what} are mapped"
