@@ -202,7 +202,7 @@ cdef class MapBattery:
         cdef uint32_t block, page, per_block = self.ssd.nand.pages_per_block
         cdef uint64_t total = 0
         for block in range(self.ssd.nand.blocks):
-            if self.bitmap.bvc[block] == 0 or self.ssd.pool.stream[block] == STREAM_MAP:
+            if self.bitmap.count(block) == 0 or self.ssd.pool.stream[block] == STREAM_MAP:
                 continue
             for page in range(per_block):
                 if self.bitmap.bits[<uint64_t> block * self.bitmap.words + (page >> 6)] >> (page & 63) & 1:
