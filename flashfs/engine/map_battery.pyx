@@ -266,6 +266,8 @@ cdef class MapBattery:
         streams = (blocks >> numpy.uint64(ORDER_BITS)).astype(numpy.uint8)
         bits = words[self.bits_at : self.homes_at]
         live = numpy.unpackbits(bits.view(numpy.uint8).reshape(geometry.blocks, -1), axis=1, bitorder="little")
+        if runs_out(words[SEQ]) or live[:, geometry.pages_per_block :].any():
+            return "it says what no device says of itself", {}
         newest = self.look_beyond(words, numpy.ascontiguousarray(live))
         if newest is None:
             return "a page that it counts on is not there", {}
