@@ -15,12 +15,12 @@ from slru import SegmentedLru
 from flashfs.device import Device
 from flashfs.engine import block_map
 from flashfs.errors import BindError
+from flashfs.ftl.dftl.cmt import ENTRY_BYTES as ENTRY
 from flashfs.ftl.dftl.cmt import Cmt
 from nandimg import PRESETS, Geometry
 
 PAGE = 512
 PER_PAGE = PAGE // 4
-ENTRY = 29  #: bytes of a CMT slot
 #: 24 translation pages; room for cleaning
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=32, blocks=128, channels=4, dies=4, oob_bytes=64, lpas=3_000)
 
