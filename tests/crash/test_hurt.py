@@ -24,7 +24,7 @@ HIDDEN = (
     "ftl=pagemap preset=tiny-16 opt.buffer=4 fault=misdirect=14 cut=16:prefix "
     "program='w30 w20 w31 w28 w43 w2 w20+4 f w28 i w15+2 w1 w2 f f f'"
 )
-#: a pad of the metadata log, programmed over the first page of a block of the host's: that is not a block of the log now
+#: a pad of the metadata log, programmed over the first page of a block of the host's: that is no block of the log now
 MASKED = (
     "ftl=leaftl preset=tiny-20p opt.buffer=4 opt.wear_spread=2 opt.pad=open fault=misdirect=17 fault=wear=6 "
     "cut=46:prefix program='w28 f t22+1 w25+3 w38 t38+2 w46 f f w38 t22+4 f w19 w52 t38+2 w2 w42+1 w55 w10 w38 w22 w10 "
