@@ -138,7 +138,8 @@ def batch(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[st
         after = device.ssd.mapping.figures()
         pages = -(-lpas // (PAGE // 4))
         entries, programs = (after[name] - before[name] for name in ("evicted_entries", "dirty_evictions"))
-        rows.append({"share": f"1/{share}", "slots": slots, "pages": pages, "dirty_mean": float(np.mean(dirty[-(ops // 1000) :])),
+        rows.append({"share": f"1/{share}", "slots": slots, "pages": pages,
+                     "dirty_mean": float(np.mean(dirty[-(ops // 1000) :])),
                      "programs": programs, "entries_a_program": entries / programs,
                      "expected": entries_a_program(slots, pages)})  # fmt: skip
     return rows

@@ -300,6 +300,7 @@ cdef class DemandMapping(EntryPages):
         for part in unpack_newer(sections.get("newer", b""), self.per_page, self.ssd.lpas, pages):
             merge_arrays(self.pending, *part)
         self.saved_n, = struct.unpack("<q", sections["mapped"])
+        self.exact = self.saved_n >= 0      # after damage, several LPAs may name one page
         self.stamp, = struct.unpack("<Q", sections.get("battery", bytes(8)))
 
     def verify(self, bint whole=True):
@@ -316,6 +317,7 @@ cdef class DemandMapping(EntryPages):
                 self.peek(&lpa, 1, &ppa)
                 agreement.require(lpa, ppa)
             wrong = agreement.fault_of_all(len(self.translation_pages()))
+            self.exact = wrong is None
         elif wrong is None and self.saved_n >= 0:
             wrong = agreement.fault_of_all(self.saved_n + len(self.translation_pages()))
         if wrong is not None:

@@ -202,7 +202,7 @@ cdef class MapBattery:
         cdef uint32_t block, page, per_block = self.ssd.nand.pages_per_block
         cdef uint64_t total = 0
         for block in range(self.ssd.nand.blocks):
-            if self.ssd.victims.valid[block] == 0 or self.ssd.pool.stream[block] == STREAM_MAP:
+            if self.bitmap.count(block) == 0 or self.ssd.pool.stream[block] == STREAM_MAP:
                 continue
             for page in range(per_block):
                 if self.bitmap.bits[<uint64_t> block * self.bitmap.words_a_block + (page >> 6)] >> (page & 63) & 1:
@@ -266,6 +266,8 @@ cdef class MapBattery:
         streams = (blocks >> numpy.uint64(ORDER_BITS)).astype(numpy.uint8)
         bits = words[self.bits_at : self.ppas_at]
         live = numpy.unpackbits(bits.view(numpy.uint8).reshape(geometry.blocks, -1), axis=1, bitorder="little")
+        if runs_out(words[SEQ]) or live[:, geometry.pages_per_block :].any():
+            return "it says what no device says of itself", {}
         newest = self.look_beyond(words, numpy.ascontiguousarray(live))
         if newest is None:
             return "a page that it counts on is not there", {}

@@ -253,9 +253,11 @@ cdef class Scanner:
         return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
 
     cdef int read_log(self, uint32_t block, uint64_t order) except -1 nogil:
-        """The spare areas of a metadata block."""
+        """The spare areas of a metadata block. If most of its pages say that it is another stream's, a page of the log
+        was programmed here by mistake, over the block's first one: it is what they say."""
         cdef Oob oob
-        cdef uint32_t page
+        cdef Oob other
+        cdef uint32_t page, agree = 0, differ = 0
         cdef int status
         for page in range(self.ssd.pages_per_block):
             status = self.spare_read(block, page, &oob)
@@ -265,8 +267,18 @@ cdef class Scanner:
             if status != PAGE_OK or oob.order != order:
                 self.torn += 1
                 self.log_gap(block, page)
+                if status == PAGE_OK and oob.stream < STREAM_META and not runs_out(oob.order):
+                    other = oob
+                    differ += 1
                 continue
+            agree += 1
             self.take_log_page(&oob, block * self.ssd.pages_per_block + page)
+        if differ > agree:
+            with gil:
+                self.alarm(f"block {block}: its first page was meant for another block, and cannot be read")
+            self.streams[block] = other.stream
+            self.orders[block] = self.ssd.pool.order[block] = other.order
+            self.order = max(self.order, other.order)
         return 0
 
     cdef int take_log_page(self, const Oob* oob, uint32_t ppa) except -1 nogil:

@@ -312,10 +312,6 @@ BUGS: dict[str, Bug] = {
         Patch("flashfs/engine/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""),
         ("dftl",),
     ),
-    "a trim without a record that lets an older page back from the NVRAM": Bug(
-        "battery", Patch("flashfs/engine/recovery", "            self.spared = not self.doubts_slots(known[1])\n",
-                         "            self.spared = not (self.doubts_slots(known[1]) and False)\n"), ("dftl",)
-    ),
     "a short write that zeroes the sector behind it": Bug(
         "ranges",
         Patch("flashfs/engine/ranges", "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n",

@@ -24,6 +24,12 @@ HIDDEN = (
     "ftl=pagemap preset=tiny-16 opt.buffer=4 fault=misdirect=14 cut=16:prefix "
     "program='w30 w20 w31 w28 w43 w2 w20+4 f w28 i w15+2 w1 w2 f f f'"
 )
+#: a pad of the metadata log, programmed over the first page of a block of the host's: that is no block of the log now
+MASKED = (
+    "ftl=leaftl preset=tiny-20p opt.buffer=4 opt.wear_spread=2 opt.pad=open fault=misdirect=17 fault=wear=6 "
+    "cut=46:prefix program='w28 f t22+1 w25+3 w38 t38+2 w46 f f w38 t22+4 f w19 w52 t38+2 w2 w42+1 w55 w10 w38 w22 w10 "
+    "w38 w45'"
+)
 DYING = "ftl={} preset=tiny-16 fault=eio=40+ cut=90:prefix program='w0+30 f w3+9 t8 w0+30 f w0+9 f w9 f'"
 
 
@@ -48,6 +54,12 @@ def test_everything_on_the_menu_comes_up() -> None:
     assert {fault.kind for case in cases for fault in case.faults} == set(FAULT_KINDS)
     assert {word for case in cases for word in case.program.split() if word.startswith("x")} == set(SPOILS)
     assert {len(case.cuts) for case in cases} == {0, 1, 2}
+
+
+def test_a_block_whose_first_page_was_programmed_over_is_what_its_other_pages_say() -> None:
+    bench, why = played(MASKED)
+    assert why is None
+    assert any("its first page was meant for another block" in alarm for alarm in bench.alarms)
 
 
 def played(line: str) -> tuple[HurtBench, str | None]:

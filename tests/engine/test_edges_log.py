@@ -176,10 +176,11 @@ def test_the_newest_of_all_versions_where_no_checkpoint_is_left(rig: Rig) -> Non
 @pytest.mark.parametrize("ftl", ["pagemap", "leaftl", "dftl"])
 def test_a_move_that_was_broken_off_is_undone(ftl: str, tmp_path: Path) -> None:
     """Its victim has all its pages again, and the copies are dead: it cost no space."""
+    scanned = {one.name: "0" for one in SCHEMES[ftl].options if one.name == "battery"}  # with it, none need be undone
     undone = 0
     for at in range(420, 460):
         front = lambda chip, at=at: FaultyNand(chip, [Cut(at, "before")])  # noqa: E731
-        rig = Rig(tmp_path / f"chip{at}", ftl, front=front)
+        rig = Rig(tmp_path / f"chip{at}", ftl, front=front, options={"buffer": "0", **scanned})
         rnd = random.Random(3)
         with pytest.raises(PowerCut):
             rig.write(*range(80))

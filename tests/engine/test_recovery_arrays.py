@@ -54,7 +54,7 @@ def test_an_lpa_that_was_written_a_million_times() -> None:
     n = (1 << 20) + 5
     rows = [(seq, 0, seq * 7 // n, 3 * seq) for seq in range(1, n)]
     orders = np.arange(3 * n // PAGES + 1, dtype=np.uint64)
-    assert in_order(rows[::2] + rows[1::2], orders, PAGES, 10) == rows
+    assert in_order(rows[::2] + rows[1::2], orders, PAGES, 1 << 24) == rows  # one bucket of sixty-four has them all
 
 
 def test_a_file_takes_what_is_too_much_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,10 +69,10 @@ def test_a_file_takes_what_is_too_much_for_memory(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "posix_fallocate", reserved)
     rows = [(seq, 0, seq, seq) for seq in range(1, 20_001)]
     orders = np.zeros(20_001 // PAGES + 1, dtype=np.uint64)
-    assert in_order(rows[: (1 << 15) // 16], orders, PAGES, 1 << 15, 1 << 15) == rows[: (1 << 15) // 16]
+    assert in_order(rows[:2_500], orders, PAGES, 1 << 15, 40_000) == rows[:2_500]
     assert sizes == []
-    assert in_order(rows, orders, PAGES, 1 << 15, 1 << 15) == rows
-    assert sizes == [1 << 16, 1 << 17, 1 << 18, 1 << 19]
+    assert in_order(rows, orders, PAGES, 1 << 15, 40_000) == rows
+    assert sizes == [80_000, 160_000, 320_000]
 
 
 def test_a_page_that_was_moved_more_often_than_the_count_goes() -> None:

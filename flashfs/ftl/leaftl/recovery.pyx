@@ -49,7 +49,8 @@ cdef class LearnedRecovery(LearnedPlaces):
 
     def recovery_erased(self):
         """A block in which a page of a run reads as erased was being erased when the power went, or the host lost the
-        erase and kept what was programmed behind it: all in it had been superseded. Only a prediction that is no certainty has to look there."""
+        erase and kept what was programmed behind it: all in it had been superseded. Only a prediction that is no
+        certainty has to look there."""
         return self.half_erased
 
     def recovery_steps(self):

@@ -320,7 +320,8 @@ cdef class SlimMapping(Mapping):
 
     def recovery_erased(self):
         """A block of which a live page reads as erased was being erased when the power went, or the host lost the erase
-        and kept what was programmed behind it: all in it had been superseded. Only a scheme that must read flash to know where a page was can stumble on one."""
+        and kept what was programmed behind it: all in it had been superseded. Only a scheme that must read flash to
+        know where a page was can stumble on one."""
         return self.half_erased
 
     def recovery_reopens(self):

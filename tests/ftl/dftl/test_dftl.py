@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from slru import SegmentedLru
 
+from flashfs.crash import Case, run_case
 from flashfs.device import Device
 from flashfs.engine import block_map
 from flashfs.errors import BindError
+from flashfs.ftl.dftl.cmt import ENTRY_BYTES as ENTRY
 from flashfs.ftl.dftl.cmt import Cmt
 from nandimg import PRESETS, Geometry
 
 PAGE = 512
 PER_PAGE = PAGE // 4
-ENTRY = 29  #: bytes of a CMT slot
 #: 24 translation pages; room for cleaning
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=32, blocks=128, channels=4, dies=4, oob_bytes=64, lpas=3_000)
 
@@ -305,3 +306,16 @@ def test_a_look_sees_a_page_that_came_back_to_where_it_was_looked_at() -> None:
         for lpa in range(20):
             read(device, lpa)
     assert again
+
+
+def test_what_damage_left_is_still_known_to_be_so_after_a_clean_mount() -> None:
+    """LPAs of a page that was made again may all name one page: the live pages are no count of them, then or later."""
+    line = (
+        "ftl=dftl preset=tiny-24d opt.buffer=0 opt.checkpoint_every=9 opt.cmt_bytes=1 fault=misdirect=42 "
+        "cut=22:unstable program='w73+4 w37 w61 i r i w69 w55+2 r w22 w32+3 w73 w56+3 w70 t29+4 w54 w24 w62 f w54 "
+        "w71 w55 w54 w7 r w55 t32+2 w28 i f w73 r i f t29+1 w10 w18 w32 t39+2 w54 w46 w25 r w32 t76+2 w10 w32 "
+        "w44+3 w21+3 w54 w9 w33 w73 i f'"
+    )
+    outcome = run_case(Case.parse(line))
+    assert outcome.failure is None, str(outcome.failure)
+    assert outcome.cuts_hit == 1

@@ -151,7 +151,8 @@ def test_a_clean_mount_begins_to_keep_before_its_first_change(disk: Disk) -> Non
     disk.check()
 
 
-@pytest.mark.parametrize("word", ["a bit of the PVB", "an entry", "a place of a page", "a sum", "a block"])
+@pytest.mark.parametrize("word", ["a bit of the PVB", "a bit of no page", "an entry", "a place of a page", "a sum",
+                                  "a block", "a sequence number"])
 def test_a_word_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
     """Though the battery's own sum is right: as a word would be that some line forgot to store, or stored twice."""
     saved: Any = disk.device.ssd.mapping.saved
@@ -164,6 +165,8 @@ def test_a_word_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
     entry = slots + int(np.flatnonzero(kept[slots:])[0])
     index, value = {
         "a bit of the PVB": (bits + live, int(kept[bits + live]) & int(kept[bits + live]) - 1),
+        "a bit of no page": (bits + live, int(kept[bits + live]) | 1 << 63),
+        "a sequence number": (0, 1 << 60),
         "an entry": (entry, int(kept[entry]) >> 32 << 32 | dead),
         "a place of a page": (page_ppas, int(kept[page_ppas]) >> 32 << 32 | dead + 1),
         "a sum": (NAMES, int(kept[NAMES]) ^ 1),
