@@ -641,13 +641,13 @@ cdef class FlashBitmap(Validity):
 
     def problems_in_flash(self):
         """A line for each page of the bitmap that cannot be read."""
-        cdef uint32_t id
+        cdef uint32_t id, ppa
         problems = []
         self.looked_of = NONE
         for id in range(self.directory.n):
-            if self.directory.page_ppas[id] != NONE and not self.pages_in_flash.read(self.directory.page_ppas[id], id,
-                                                                                 self.image(self.frames_n)):
-                problems.append(f"PPA {self.directory.page_ppas[id]}: page {id} of the validity bitmap cannot be read")
+            ppa = self.directory.page_ppas[id]
+            if ppa != NONE and not self.pages_in_flash.read(ppa, id, self.image(self.frames_n)):
+                problems.append(f"PPA {ppa}: page {id} of the validity bitmap cannot be read")
         return problems
 
     # --- for people

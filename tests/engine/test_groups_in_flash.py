@@ -52,7 +52,7 @@ IN_FLASH = replace(
 
 
 @pytest.fixture(params=["flash", "late"])
-def ftl(request: pytest.FixtureRequest, store: Any) -> Iterator[str]:  # noqa: F811
+def ftl(request: pytest.FixtureRequest, store: Any) -> Iterator[str]:
     def late(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         return over_superblocks(NAMES["late"], ssd, store(ssd))
 
