@@ -312,8 +312,10 @@ cdef class MapBattery:
 
     def look_beyond(self, const uint64_t[::1] words, const uint8_t[:, ::1] live):
         """The newest sequence number of the pages that no sync has made durable; None if a live one of them is not
-        there, or is not of the block's present life. Blocks that hold nothing are not looked at."""
-        cdef uint32_t block, page, per_block = self.ssd.nand.pages_per_block, last
+        there, or is not of the block's present life. Blocks that hold nothing are not looked at. The chip hears how far
+        pages are whole: up to the last live one, for the program behind that may have been interrupted."""
+        cdef uint32_t block, page, per_block = self.ssd.nand.pages_per_block, last, whole
+        cdef uint32_t group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
         cdef uint64_t newest = 0, order
         cdef uint8_t status = 0, kind
         cdef uint8_t[4096] raw
@@ -330,7 +332,8 @@ cdef class MapBattery:
                 return None                # the block's first page says when it was opened
             if self.ssd.pool.order[block] == 0:
                 continue                   # blank
-            for page in range(self.ssd.nand.synced(block), per_block):
+            whole = self.ssd.nand.synced(block)
+            for page in range(whole, per_block):
                 end = max(end, self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_RECOVERY, self.ssd.now_ns))
                 oob_unpack(raw, &oob)
                 if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):
@@ -339,8 +342,10 @@ cdef class MapBattery:
                     if runs_out(oob.seq):
                         return None
                     newest = max(newest, oob.seq)
+                whole += status == PAGE_OK and page == whole and page < last
                 if (status == PAGE_ERASED and page >= last) or (status == PAGE_OK and oob.stream == STREAM_META):
                     break
+            self.ssd.nand.vouch(block, whole - whole % group)  # a lower page waits for its upper one
         self.ssd.now_ns = end
         return newest
 
