@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 from flashfs.engine.agreement cimport Agreement
 from flashfs.engine.bridge cimport Plugin
 from flashfs.engine.ssd cimport Ssd
-from flashfs.engine.parts cimport Mapping
+from flashfs.engine.parts cimport Extent, Mapping
 from flashfs.engine.pool cimport CAUSE_MAP, CAUSE_RECOVERY, KIND_USER, NONE, OOB_ENGINE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
@@ -234,7 +234,8 @@ cdef class PyMapping(Mapping):
                 return ppa
             raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)}")
 
-    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
         cdef uint32_t i
         with gil:
             self.plugin.healthy()
@@ -367,12 +368,12 @@ cdef class PyMapping(Mapping):
                 self.drop_unread()
             return self.sure(lpa)
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
-                   uint32_t before, uint32_t behind) except -1 nogil:
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
+                   uint32_t behind) except -1 nogil:
         cdef uint32_t i, ppa
         with gil:
-            for i in range(n):
-                ppa = block * self.ssd.nand.pages_per_block + page + i
+            for i in range(at.n):
+                ppa = at.block * self.ssd.nand.pages_per_block + at.page + i
                 call = f"stamp(lpa={lpas[i]}, ppa={ppa})"
                 try:
                     raw = self.plugin.ftl.stamp(lpas[i], ppa)

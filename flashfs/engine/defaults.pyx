@@ -67,7 +67,8 @@ cdef class PageTable(Mapping):
             ppas[i] = self.table[lpas[i]]
         return 0
 
-    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
         cdef uint32_t i
         for i in range(min(n, <uint32_t> AHEAD)):
             prefetch(self.table + lpas[i], 1)

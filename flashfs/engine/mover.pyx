@@ -550,6 +550,7 @@ cdef class Mover:
         cdef uint32_t done = 0, in_run, run, ok
         self.total = n
         while done < n:
+            ext.choice = 0
             self.ssd.placement.take(stream, self.lpas + done, n - done, &ext)
             if ext.n == 0:
                 return 0
@@ -586,8 +587,7 @@ cdef class Mover:
                 memcpy(self.gather + <uint64_t> i * self.page_bytes,
                        self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
         if self.ssd.mapping.scheme_oob and self.kind == KIND_USER:
-            self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext.n, ext.block, ext.page, before,
-                                   behind)
+            self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext, before, behind)
         one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather if self.with_data else <uint8_t*> NULL,
                                     self.oobs, cause, start, &ok)
         end[0] = max(end[0], one)

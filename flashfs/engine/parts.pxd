@@ -8,6 +8,7 @@ from nandimg._nand cimport Nand
 
 cdef struct Extent:
     uint32_t block, page, n
+    uint32_t choice          # placement's word to the mapping: what it chose beside the place; 0: nothing
 
 
 cdef enum:                   # Owner.confirm: is this page what its OOB says it is?
@@ -96,13 +97,14 @@ cdef class Mapping(Owner):
     cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil
-    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil
     cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
     cdef int moves_end(self) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
-                   uint32_t before, uint32_t behind) except -1 nogil
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
+                   uint32_t behind) except -1 nogil
     cdef int tend(self) except -1 nogil
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1

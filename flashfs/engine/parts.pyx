@@ -288,9 +288,10 @@ cdef class Mapping(Owner):
         was read there, the engine's bytes first, or NULL if the page cannot be read."""
         return NONE
 
-    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
-        """The host's pages ``lpas`` lie at ``ppa``, ``ppa + 1``, ... now. ``olds`` gets where exactly each lay before
-        (NONE if nowhere): those pages die."""
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
+        """The host's pages ``lpas`` lie at ``ppa``, ``ppa + 1``, ... now; ``choice`` is what placement put into the
+        extent. ``olds`` gets where exactly each lay before (NONE if nowhere): those pages die."""
         with gil:
             raise NotImplementedError
 
@@ -336,10 +337,11 @@ cdef class Mapping(Owner):
                 return lpa
         return NONE
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
-                   uint32_t before, uint32_t behind) except -1 nogil:
-        """Fill the scheme's own OOB bytes of ``n`` pages about to be programmed; ``oob`` points at the first page's,
-        the next page's are ``oob_bytes`` further. They are part of a run: ``before`` pages of it were programmed right
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
+                   uint32_t behind) except -1 nogil:
+        """Fill the scheme's own OOB bytes of the ``at.n`` pages about to be programmed there, the host's or moved ones:
+        ``at.choice`` is as placement gave it. ``oob`` points at the first page's, the next page's are ``oob_bytes``
+        further. They are part of a run: ``before`` pages of it were programmed right
         in front of them and ``behind`` are to follow in this block, and ``lpas`` reaches as far either way."""
         return 0
 
@@ -636,7 +638,8 @@ cdef class Placement:
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         """A place for the first ``out.n`` (1..n) of these pages: consecutive pages of one block, the block's next
-        ones. 0 breaks a move off."""
+        ones. 0 breaks a move off. What the mapping is to know of how that place was chosen goes into ``out.choice``,
+        which is 0 before the call: the engine passes it on to ``stamp`` and ``bind``, and looks at it nowhere."""
         with gil:
             raise NotImplementedError
 

@@ -292,6 +292,7 @@ cdef class Worker(Scanner):
             self.spared = not self.doubts_slots(known[1])
             if self.spared:
                 self.seq = max(self.seq, <uint64_t> known[0])
+                self.figures["blocks_scanned"] = 0
                 return "not needed"
             self.load_base()
         note = Scanner.scan(self)

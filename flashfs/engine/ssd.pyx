@@ -438,6 +438,7 @@ cdef class Ssd(Engine):
                     self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
                 if self.validity.in_flash:
                     at_hand = done + self.room_for(at_hand - done, 3, stream)
+            ext.choice = 0
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
             if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
                 moves = self.mover.moves
@@ -448,7 +449,7 @@ cdef class Ssd(Engine):
                 oob.lpa = lpas[done + i]
                 oob_pack(self.oobs + i * self.oob_bytes, &oob)
             if self.mapping.scheme_oob:
-                self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, ext.n, ext.block, ext.page, 0, 0)
+                self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, &ext, 0, 0)
             one = self.nand.program(ext.block, ext.page, ext.n, data, self.oobs, cause, t_ns, &ok)
             if ok:
                 end = max(end, one)
@@ -457,7 +458,7 @@ cdef class Ssd(Engine):
                 self.since_checkpoint += ok
                 self.stopped = IN_BIND
                 self.map_ns = t_ns
-                self.mapping.bind(lpas + done, ok, ppa, self.olds)
+                self.mapping.bind(lpas + done, ok, ppa, ext.choice, self.olds)
                 if self.mapping.whole_runs:
                     for i in range(ok):
                         self.run_ppas[done + i] = ppa + i

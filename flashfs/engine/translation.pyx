@@ -88,6 +88,7 @@ cdef class TranslationPages(Owner):
         oob.flags = 0
         oob.stream = <uint8_t> self.stream
         while True:
+            ext.choice = 0
             self.ssd.placement.take(self.stream, &id, 1, &ext)
             oob.order = self.ssd.pool.order[ext.block]
             memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)

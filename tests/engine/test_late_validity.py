@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from compiled import compiled
 from flash_pvb import registered
 
 from flashfs.crash import campaign
@@ -22,33 +18,15 @@ from flashfs.ftl import SCHEMES
 from flashfs.ftl.common import streams_for
 from nandimg import Geometry
 
-ROOT = Path(__file__).parent.parent.parent
 NAME = "late-bitmap"
 PAGE = 512
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=120, dies=2, oob_bytes=64, lpas=1200)
-SETUP = """
-from Cython.Build import cythonize
-from setuptools import Extension, setup
-setup(name="late", ext_modules=cythonize([Extension("late_bitmap", ["late_bitmap.pyx"], include_dirs=[{nand!r}])],
-      include_path=[{root!r}], compiler_directives={{"language_level": "3", "boundscheck": False}}))
-"""
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The class, compiled against the engine's interfaces."""
-    where = tmp_path_factory.mktemp("late")
-    shutil.copy(Path(__file__).parent / "late_bitmap.pyx", where)
-    (where / "setup.py").write_text(SETUP.format(nand=str(ROOT / "nandimg"), root=str(ROOT)))
-    done = subprocess.run([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=where, text=True,
-                          capture_output=True)  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    made, = where.glob("late_bitmap.*.so")
-    spec = importlib.util.spec_from_file_location("late_bitmap", made)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.LateBitmap
+    return compiled("late_bitmap", tmp_path_factory.mktemp("late")).LateBitmap
 
 
 @pytest.fixture

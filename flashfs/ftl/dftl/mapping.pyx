@@ -109,7 +109,8 @@ cdef class CachedMap(DemandMapping):
                 self.peek(lpas + i, 1, ppas + i)
         return 0
 
-    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
         cdef uint32_t i, slot
         self.changes()
         for i in range(n):

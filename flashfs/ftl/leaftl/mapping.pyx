@@ -9,7 +9,7 @@ was learned from. docs/ftl/leaftl.md says why, and what recovery (recovery.pyx) 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport FOREIGN, Engine
+from flashfs.engine.parts cimport FOREIGN, Engine, Extent
 from flashfs.engine.pool cimport NONE
 from flashfs.ftl.leaftl.gmd cimport REGION
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, LEVELS_MOST
@@ -37,7 +37,8 @@ cdef class LearnedMap(LearnedRecovery):
 
     # --- changes
 
-    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
         """Find what dies, then learn the run."""
         cdef uint32_t i = 0, k, part
         while i < n:
@@ -140,15 +141,15 @@ cdef class LearnedMap(LearnedRecovery):
             i += part
         return missing
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
-                   uint32_t before, uint32_t behind) except -1 nogil:
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
+                   uint32_t behind) except -1 nogil:
         """The LPAs of the gamma pages before and behind, as far as the run goes; NONE beyond."""
         cdef uint32_t i, left, right, gamma = self.gamma
         if gamma == 0:
             return 0
-        for i in range(n):
+        for i in range(at.n):
             left = min(gamma, before + i)
-            right = min(gamma, n - 1 - i + behind)
+            right = min(gamma, at.n - 1 - i + behind)
             memset(oob, 0xFF, 8 * gamma)
             memcpy(oob + 4 * (gamma - left), lpas + i - left, 4 * left)
             memcpy(oob + 4 * gamma, lpas + i + 1, 4 * right)

@@ -113,7 +113,8 @@ cdef class LearnedRecovery(LearnedPlaces):
             at[0] = n & 255
             at[1] = <uint8_t> (n >> 8)
             at += 2 + n
-        return {"groups": out, "gmd": self.pages.gmd.saved()}
+        # without a byte: after damage, several LPAs may name one page, and live pages are no count of those mapped
+        return {"groups": out, "gmd": self.pages.gmd.saved(), **({} if self.exact else {"inexact": b""})}
 
     def load(self, sections):
         """The inverse; ValueError names the first group that cannot be."""
@@ -137,6 +138,7 @@ cdef class LearnedRecovery(LearnedPlaces):
         if at != size:
             raise ValueError(f"groups section of {size} bytes: {at} are needed")
         self.pages.take(sections.get("gmd", b""))
+        self.exact = "inexact" not in sections
         for group in range(self.table.groups):
             elsewhere -= self.table.directory[group] == ABSENT
         if elsewhere:

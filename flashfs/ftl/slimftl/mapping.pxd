@@ -7,6 +7,11 @@ cdef enum:
     HIDS = 63                # 1..63; 0 says that the LPA was never written
     NO_BLOCK = 0xFFFFFF      # in the 24 bits that a VBT entry has for a physical block
 
+cdef enum:                   # Extent.choice: the VBA, and for pages of the host how it was come by
+    CHOSEN_VBA = 0xFFFFFF    # ... there are fewer virtual blocks than a VBT entry can name blocks
+    CHOSEN_HID = 24          # from this bit on; 0: the pages are moved, and keep theirs
+    CHOSEN_SHARED = 1 << 30  # the HID names another VBA (3.4)
+
 
 cdef class SlimMapping(Mapping):
     cdef readonly uint32_t virtual_blocks, entry_bits, ppid_bits, shift
@@ -18,10 +23,6 @@ cdef class SlimMapping(Mapping):
     cdef uint64_t[2] digest
     cdef uint64_t candidates_key
     cdef uint32_t[64] candidates           # [1..63]
-    cdef uint32_t place_vba                # what placement chose for the run being written
-    cdef int place_hid
-    cdef bint place_shared
-    cdef uint32_t move_vba                 # the virtual block being cleaned
     cdef dict found                        # recovery: VBA -> blocks with pages of it
     cdef uint32_t* found_in                # ... and of each block the VBA, or NONE
     cdef set found_shared

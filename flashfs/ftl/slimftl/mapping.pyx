@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Mapping
+from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping
 from flashfs.engine.pool cimport (
     CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
 )
@@ -221,13 +221,14 @@ cdef class SlimMapping(Mapping):
                 self.count_shared(home, -1)
         return ppa
 
-    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t* olds) except -1 nogil:
-        cdef uint32_t i, page = ppa % self.ssd.nand.pages_per_block
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
+        cdef uint32_t i, page = ppa % self.ssd.nand.pages_per_block, hid = choice >> CHOSEN_HID & HIDS
         for i in range(n):
             olds[i] = self.let_go(lpas[i])
-            self.set_entry(lpas[i], self.place_hid, page + i)
-            if self.place_shared:
-                self.count_shared(self.vba_of(lpas[i], self.place_hid), 1)
+            self.set_entry(lpas[i], hid, page + i)
+            if choice & CHOSEN_SHARED:
+                self.count_shared(self.vba_of(lpas[i], hid), 1)
                 self.shared_pages += 1
         return 0
 
@@ -264,13 +265,13 @@ cdef class SlimMapping(Mapping):
                 self.set_entry(lpa + i, 0, 0)
         return missing
 
-    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, uint32_t n, uint32_t block, uint32_t page,
-                   uint32_t before, uint32_t behind) except -1 nogil:
-        cdef uint32_t i, vba, hid
-        cdef bint moving = self.move_vba != NONE
-        for i in range(n):
-            vba = self.move_vba if moving else self.place_vba
-            hid = self.entry(lpas[i]) >> self.ppid_bits if moving else <uint32_t> self.place_hid
+    cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
+                   uint32_t behind) except -1 nogil:
+        cdef uint32_t i, vba = at.choice & CHOSEN_VBA, hid = at.choice >> CHOSEN_HID & HIDS
+        cdef bint moving = hid == 0
+        for i in range(at.n):
+            if moving:
+                hid = self.entry(lpas[i]) >> self.ppid_bits
             memcpy(oob, &vba, 4)
             oob[4] = <uint8_t> hid
             oob[5] = 1 if self.vba_of(lpas[i], hid) != vba else 0
@@ -371,7 +372,6 @@ cdef class SlimMapping(Mapping):
         for vba in range(self.virtual_blocks):
             self.vbt[vba] = NO_BLOCK
         self.digest_key = self.candidates_key = <uint64_t> -1
-        self.move_vba = NONE
         self.recovering = True
         self.from_nothing = True
         self.half_erased = set()

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.parts cimport Cleaning, Extent, Placement
 from flashfs.engine.pool cimport CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, NONE, STATE_OPEN, STREAM_GC, STREAM_HOST, STREAM_WEAR
-from flashfs.ftl.slimftl.mapping cimport HIDS, NO_BLOCK, SlimMapping
+from flashfs.ftl.slimftl.mapping cimport CHOSEN_HID, CHOSEN_SHARED, CHOSEN_VBA, HIDS, NO_BLOCK, SlimMapping
 
 from flashfs.errors import BindError, DeviceFullError
 
@@ -15,13 +15,14 @@ cdef class SlimPlacement(Placement):
     cdef SlimMapping slim
     cdef SlimCleaning cleaner
     cdef uint32_t target                   # the block that takes the pages of the one being cleaned
+    cdef uint32_t target_vba               # ... which it is to stand for
     cdef bint broken                       # a program in it failed
 
     def __cinit__(self, SlimMapping slim, SlimCleaning cleaner):
         self.ssd = slim.ssd
         self.slim = slim
         self.cleaner = cleaner
-        self.target = NONE
+        self.target = self.target_vba = NONE
 
     cdef uint32_t room(self, uint32_t vba) noexcept nogil:
         """Pages that may still be programmed for this VBA; a VBA without a block has a block's worth."""
@@ -37,18 +38,21 @@ cdef class SlimPlacement(Placement):
         return self.ssd.nand.pages_per_block - self.ssd.validity.count(self.slim.block_of(vba))
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
-        cdef uint32_t vba, run
+        cdef uint32_t vba, run, choice
         if stream != STREAM_HOST:
             out.n = 0 if self.broken else n
             out.block = self.target
             out.page = self.ssd.pool.next_page[self.target]
+            out.choice = self.target_vba
             return 0
-        vba = self.choose(lpas[0])
+        choice = self.choose(lpas[0])
+        vba = choice & CHOSEN_VBA
         while (self.slim.block_of(vba) != NONE
                 and not self.ssd.pool.takes_more(self.slim.block_of(vba), CAUSE_HOST, self.ssd.now_ns)):
             self.ssd.pool.close(self.slim.block_of(vba))
-            vba = self.choose(lpas[0])
-        self.slim.place_vba = vba
+            choice = self.choose(lpas[0])
+            vba = choice & CHOSEN_VBA
+        out.choice = choice
         if self.slim.block_of(vba) == NONE:
             self.slim.set_block(vba, <uint32_t> self.ssd.open_block(-1, STREAM_HOST, False, CAUSE_HOST))
         run = 1
@@ -57,20 +61,17 @@ cdef class SlimPlacement(Placement):
         out.block = self.slim.block_of(vba)
         out.page = self.ssd.pool.next_page[out.block]
         out.n = min(run, self.ssd.nand.pages_per_block - out.page)
-        if self.slim.place_shared or self.slim.shared_from(vba):
+        if choice & CHOSEN_SHARED or self.slim.shared_from(vba):
             out.n = 1  # a run that names an LPA twice could not be told apart by liveness
         return 0
 
     cdef uint32_t choose(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """The VBA for the next version of ``lpa``, with room, and its HID in the mapping."""
-        cdef int hid, best = 0
-        cdef uint32_t vba, gain, most = 0
-        self.slim.place_shared = False
+        """The choice for the next version of ``lpa``: a VBA with room, and the HID that leads there."""
+        cdef uint32_t hid, vba, gain, best = 0, most = 0
         self.slim.find_candidates(lpa)
         for hid in range(1, HIDS + 1):
             if self.room(self.slim.candidates[hid]):
-                self.slim.place_hid = hid
-                return self.slim.candidates[hid]
+                return self.slim.candidates[hid] | hid << CHOSEN_HID
         for hid in range(1, HIDS + 1):
             gain = self.reclaimable(self.slim.candidates[hid])
             if gain > most:
@@ -79,15 +80,12 @@ cdef class SlimPlacement(Placement):
         if most:
             vba = self.slim.candidates[best]
             self.cleaner.clean_virtual(vba, CAUSE_GC, False)
-            self.slim.place_hid = best
-            return vba
-        return self.share(self.slim.candidates[1])
+            return vba | best << CHOSEN_HID
+        return self.share(self.slim.candidates[1]) | 1 << CHOSEN_HID | CHOSEN_SHARED
 
     cdef uint32_t share(self, uint32_t home) except? 0xFFFFFFFE nogil:
         """Every candidate is full of valid pages: the next virtual block that has room, or can get some (3.4)."""
         cdef uint32_t k, vba
-        self.slim.place_hid = 1
-        self.slim.place_shared = True
         for k in range(1, self.slim.virtual_blocks):
             vba = (home + k) % self.slim.virtual_blocks
             if self.room(vba) == 0 and self.reclaimable(vba):
@@ -136,12 +134,11 @@ cdef class SlimCleaning(Cleaning):
             fresh = <uint32_t> self.ssd.open_block(-1, stream, worn, cause)
             self.place.target = fresh
             self.place.broken = False
-            self.slim.move_vba = vba
+            self.place.target_vba = vba
             try:
                 done = self.ssd.relocate(old, stream, cause)
             finally:
-                self.slim.move_vba = NONE
-                self.place.target = NONE
+                self.place.target = self.place.target_vba = NONE
                 if not done:
                     self.ssd.pool.release(fresh, self.ssd.now_ns)  # nothing of it was ever bound
         self.slim.set_block(vba, fresh)
