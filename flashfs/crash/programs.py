@@ -179,6 +179,11 @@ def budgeted(rnd: random.Random, case: Case) -> Case:
     return more if fits(more) else case
 
 
+def without_battery(ftl: str) -> dict[str, str]:
+    """The option by which a scheme that keeps its map in a battery keeps none: its recovery scans, as others do."""
+    return {option.name: "0" for option in scheme(ftl).options if option.name == "battery"}
+
+
 def fits(case: Case) -> bool:
     """Whether its options and its budget leave the chip large enough for its FTL."""
     try:

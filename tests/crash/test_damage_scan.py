@@ -18,7 +18,7 @@ import pytest
 
 import nandimg
 from flashfs import inspect
-from flashfs.crash.programs import presets_for
+from flashfs.crash.programs import presets_for, without_battery
 from flashfs.device import Device
 from flashfs.engine.fsck import cross_check
 from flashfs.engine.metalog import BOOT, MAGIC_BOOT, sealed
@@ -51,7 +51,9 @@ class Rig:
         self.version = 0
         nandimg.create(path, self.geometry)
         # slimftl's options are fixed when it is bound; no buffer: what is written is programmed at once
-        self.device = Device.open(path, ftl=ftl, options={"buffer": "0"}, front=front)
+        # nor a battery, which knows what a scan is to find
+        self.options = {"buffer": "0", **without_battery(ftl)}
+        self.device = Device.open(path, ftl=ftl, options=self.options, front=front)
         self.layout = nandimg.inspect(path).layout
 
     def write(self, *lpas: int) -> None:
@@ -70,7 +72,7 @@ class Rig:
 
     def open(self, **how: Any) -> list[str]:
         """Mount; what the mount said."""
-        self.device = Device.open(self.path, options={"buffer": "0"}, **how)
+        self.device = Device.open(self.path, options=self.options, **how)
         return list(self.device.recovery.alarms)
 
     # --- damage

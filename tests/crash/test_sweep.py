@@ -16,6 +16,7 @@ import pytest
 from flashfs import cli
 from flashfs.crash import Case, campaign, run_case, tiers
 from flashfs.crash.forks import Forks
+from flashfs.crash.programs import without_battery
 from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import SCHEMES
 
@@ -92,6 +93,7 @@ def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, sp
     failed = 0
     for unit in range(4 // depth):
         base = tiers.sweep_base(ftl, 5, unit)
+        base = replace(base, options=tuple({**dict(base.options), **without_battery(ftl)}.items()))
         runs = forked(
             base, tail=tiers.TAIL, depth=depth, rare=True, first=len(base.program.split()) - 6 if depth > 1 else 0
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rig import CHECKPOINT, CLEAN, LAST, MOUNT, MOVED, PAGE, TRIM, USER, Rig, forge
 
+from flashfs.crash.programs import without_battery
 from flashfs.device import Device
 from flashfs.engine.metalog import MAGIC_TRIM, parse_descriptor, trim_records
 from flashfs.errors import CorruptError
@@ -176,7 +177,7 @@ def test_the_newest_of_all_versions_where_no_checkpoint_is_left(rig: Rig) -> Non
 @pytest.mark.parametrize("ftl", ["pagemap", "leaftl", "dftl"])
 def test_a_move_that_was_broken_off_is_undone(ftl: str, tmp_path: Path) -> None:
     """Its victim has all its pages again, and the copies are dead: it cost no space."""
-    scanned = {one.name: "0" for one in SCHEMES[ftl].options if one.name == "battery"}  # with it, none need be undone
+    scanned = without_battery(ftl)  # with it, none need be undone
     undone = 0
     for at in range(420, 460):
         front = lambda chip, at=at: FaultyNand(chip, [Cut(at, "before")])  # noqa: E731
