@@ -85,7 +85,19 @@ cdef class Owner:
     cdef int found(self, const Oob* oob, uint32_t ppa) except -1 nogil
 
 
-cdef class Mapping(Owner):
+cdef class Recovered(Owner):
+    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil
+    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa, bint* own) except? 0xFFFFFFFE nogil
+    cdef int checkpoint_begins(self) except -1
+    cdef int checkpoint_ended(self, bint whole) except -1
+    cdef int64_t pages_named(self) except -2 nogil
+
+
+cdef class Explained(Recovered):
+    pass
+
+
+cdef class Mapping(Explained):
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
     cdef readonly bint shares_pages        # several LPAs may be at one page: see the class
     cdef readonly bint whole_runs          # ``run_ends`` is to tell it what was written together
@@ -106,12 +118,7 @@ cdef class Mapping(Owner):
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
                    uint32_t behind) except -1 nogil
     cdef int tend(self) except -1 nogil
-    cdef int checkpoint_begins(self) except -1
-    cdef int checkpoint_ended(self, bint whole) except -1
-    cdef int64_t pages_named(self) except -2 nogil
-    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil
     cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil
-    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa, bint* own) except? 0xFFFFFFFE nogil
 
 
 cdef class Validity:

@@ -232,7 +232,133 @@ cdef class Owner:
         return []
 
 
-cdef class Mapping(Owner):
+cdef class Recovered(Owner):
+    """The owner of a map that outlasts the power: what checkpoints take of it, and what a recovery asks and tells it.
+    Without a checkpoint a recovery begins with ``reset``, else with ``load``."""
+
+    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
+        """A recovery asks, of a mapping that ``shares_pages``: whether any LPA but ``lpa``, which has a newer page or
+        was trimmed, is at ``ppa`` still."""
+        return False
+
+    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa,
+                                 bint* own) except? 0xFFFFFFFE nogil:
+        """A recovery asks, of a mapping that ``shares_pages``: the page named ``lpa`` and ``seq`` was found at ``ppa``,
+        where cleaning put it. All who share it are there from now on; as other pages may lie where they were, a mapping
+        has to know them by that name. Returns where they were until now, NONE if it is no page that is known to be
+        shared; ``own[0]`` says whether ``lpa`` itself is still at it."""
+        return NONE
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        """Recovery found that ``lpa`` is at ``ppa`` (NONE: trimmed). ``scheme_oob`` is what was stamped there."""
+        with gil:
+            raise NotImplementedError
+
+    def recovery_steps(self):
+        """[(name, after, about, function)]: what else is to be done in a recovery of this part, behind the engine's
+        step ``after``. The function returns a line about what it did; what it raises as ValueError or MapLostError is
+        held against the mapping in the step `fit`. Not called where a clean checkpoint spares a recovery."""
+        return ()
+
+    def known_without_scan(self):
+        """None; or, if a step of its ``recovery_steps`` found mapping and validity whole as they were at the end, with
+        nothing scanned since the checkpoint: (the newest sequence number there is, one above the newest before the
+        last trim). Pages that it does not name count for nothing then, and trims are not applied again."""
+        return None
+
+    def recovery_conflicts(self):
+        """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
+        without them. Only a host that died with writes lost can cause one."""
+        return ()
+
+    def recovery_erased(self):
+        """Blocks that ``locate`` found to have been erased since the checkpoint when it read them (an erased page among
+        them, or ``Nand.lost_erase``); the recovery is redone without what the checkpoint says of them."""
+        return ()
+
+    def recovery_reopens(self):
+        """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
+        return False
+
+    def recovery_ends(self):
+        """The pool's states are final now, and so is what ``recovered`` said."""
+
+    def manages(self):
+        """From now on the mapping has to manage with what there is: what it reads of itself and finds damaged it makes
+        anew from the pages, if it can, instead of raising MapLostError."""
+
+    def opens(self):
+        """Mapping and validity are final, and agree: the device is ready."""
+
+    def reset(self):
+        """Nothing is mapped: a recovery that found no checkpoint starts here."""
+        raise NotImplementedError
+
+    cdef int checkpoint_begins(self) except -1:
+        """A checkpoint is about to save mapping and validity: what it needs no more is dead from here on."""
+        return 0
+
+    def save(self):
+        """{section: buffer} for a checkpoint; names take 8 bytes at most."""
+        raise NotImplementedError
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        """It is durable; or else the last one counts on, and all that that stands on is live again."""
+        return 0
+
+    def load(self, sections):
+        """The inverse of ``save``."""
+        raise NotImplementedError
+
+    cdef int64_t pages_named(self) except -2 nogil:
+        """How many pages are live if the mapping is right: the LPAs that are mapped, and its translation pages. -1 if
+        nobody can say without reading flash. Asked before each checkpoint, so a pass through the table at most."""
+        return -1
+
+    def verify(self, bint whole=True):
+        """After a load, and again after a recovery: what the tables say, checked against validity. What lies in flash
+        is read only if ``whole``: not by a clean mount. ValueError names the first thing that no power cut leaves."""
+
+    def doubt(self, bint whole=True):
+        """None, or what does not fit though it may come of damaged pages alone, where a mapping guesses: a recovery
+        then asks every live page whose it is."""
+        return None
+
+
+cdef class Explained(Recovered):
+    """A map that says what it is made of, to whoever looks at it: tools, checks, reports. The host waits for none of
+    this."""
+
+    def translation_pages(self):
+        """The PPAs of the translation pages that are live."""
+        return []
+
+    def tables(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
+        raise NotImplementedError
+
+    def from_kernel(self):
+        """Bytes of its tables that did not come from malloc."""
+        return 0
+
+    def figures(self):
+        """The scheme's own statistics."""
+        return {}
+
+    def forget_counts(self):
+        """What ``figures`` counts is counted from now on."""
+
+    def problems_in_flash(self):
+        """Lines about parts of the mapping in flash that cannot be read, or are not what they should be. Reads them
+        all: `flashfs fsck` asks."""
+        return []
+
+    def check(self):
+        """Invariants of the mapping's own structures, each a line when broken."""
+        return []
+
+
+cdef class Mapping(Explained):
     """Where is LPA x? The engine programs a page first and binds it after, so a mapping never points at nothing.
 
     Whatever a mapping has to read of itself in flash, it reads in ``prepare``, which may also write, and so clean: no
@@ -345,143 +471,27 @@ cdef class Mapping(Owner):
         in front of them and ``behind`` are to follow in this block, and ``lpas`` reaches as far either way."""
         return 0
 
-    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        """Recovery found that ``lpa`` is at ``ppa`` (NONE: trimmed). ``scheme_oob`` is what was stamped there."""
-        with gil:
-            raise NotImplementedError
-
     cdef int tend(self) except -1 nogil:
         """Between requests: what the mapping has to do now and then, such as writing back translation pages. It may
         clean."""
         return 0
 
-    cdef int checkpoint_begins(self) except -1:
-        """A checkpoint is about to save mapping and validity: what it needs no more is dead from here on."""
-        return 0
-
-    cdef int checkpoint_ended(self, bint whole) except -1:
-        """It is durable; or else the last one counts on, and all that that stands on is live again."""
-        return 0
-
-    cdef int64_t pages_named(self) except -2 nogil:
-        """How many pages are live if the mapping is right: the LPAs that are mapped, and its translation pages. -1 if
-        nobody can say without reading flash. Asked before each checkpoint, so a pass through the table at most."""
-        return -1
-
-    def opens(self):
-        """Mapping and validity are final, and agree: the device is ready."""
-
     def limit_tables(self, uint64_t share):
         """``share`` bytes of DRAM are left for tables that can be kept in flash; BindError if that is too little."""
-
-    def translation_pages(self):
-        """The PPAs of the translation pages that are live."""
-        return []
-
-    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
-        """A recovery asks, of a mapping that ``shares_pages``: whether any LPA but ``lpa``, which has a newer page or
-        was trimmed, is at ``ppa`` still."""
-        return False
 
     cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         """Whether the page at ``ppa``, whose OOB names ``lpa``, is that LPA's, or that of others who share it."""
         return self.locate(lpa) == ppa or (self.shares_pages and self.needs(ppa, lpa))
 
-    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa,
-                                 bint* own) except? 0xFFFFFFFE nogil:
-        """A recovery asks, of a mapping that ``shares_pages``: the page named ``lpa`` and ``seq`` was found at ``ppa``,
-        where cleaning put it. All who share it are there from now on; as other pages may lie where they were, a mapping
-        has to know them by that name. Returns where they were until now, NONE if it is no page that is known to be
-        shared; ``own[0]`` says whether ``lpa`` itself is still at it."""
-        return NONE
-
-    def recovery_steps(self):
-        """[(name, after, about, function)]: what else is to be done in a recovery of this part, behind the engine's
-        step ``after``. The function returns a line about what it did; what it raises as ValueError or MapLostError is
-        held against the mapping in the step `fit`. Not called where a clean checkpoint spares a recovery."""
-        return ()
-
-    def known_without_scan(self):
-        """None; or, if a step of its ``recovery_steps`` found mapping and validity whole as they were at the end, with
-        nothing scanned since the checkpoint: (the newest sequence number there is, one above the newest before the
-        last trim). Pages that it does not name count for nothing then, and trims are not applied again."""
-        return None
-
-    def recovery_conflicts(self):
-        """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
-        without them. Only a host that died with writes lost can cause one."""
-        return ()
-
-    def recovery_erased(self):
-        """Blocks that ``locate`` found to have been erased since the checkpoint when it read them (an erased page among
-        them, or ``Nand.lost_erase``); the recovery is redone without what the checkpoint says of them."""
-        return ()
-
-    def recovery_reopens(self):
-        """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
-        return False
-
-    def recovery_ends(self):
-        """The pool's states are final now, and so is what ``recovered`` said."""
-
-    def manages(self):
-        """From now on the mapping has to manage with what there is: what it reads of itself and finds damaged it makes
-        anew from the pages, if it can, instead of raising MapLostError."""
-
-    def reset(self):
-        """Nothing is mapped: a recovery that found no checkpoint starts here."""
-        raise NotImplementedError
-
-    def save(self):
-        """{section: buffer} for a checkpoint; names take 8 bytes at most."""
-        raise NotImplementedError
-
-    def load(self, sections):
-        """The inverse of ``save``."""
-        raise NotImplementedError
-
-    def verify(self, bint whole=True):
-        """After a load, and again after a recovery: what the tables say, checked against validity. What lies in flash
-        is read only if ``whole``: not by a clean mount. ValueError names the first thing that no power cut leaves."""
-
-    def problems_in_flash(self):
-        """Lines about parts of the mapping in flash that cannot be read, or are not what they should be. Reads them
-        all: `flashfs fsck` asks."""
-        return []
-
-    def doubt(self, bint whole=True):
-        """None, or what does not fit though it may come of damaged pages alone, where a mapping guesses: a recovery
-        then asks every live page whose it is."""
-        return None
-
-    def tables(self):
-        """{structure: (bytes as a controller packs them, bytes allocated)}."""
-        raise NotImplementedError
-
     def is_exact(self):
         """Whether look-ups hardly ever guess. If they do, nothing looks at a page before it is read: a look counts."""
         return True
-
-    def from_kernel(self):
-        """Bytes of its tables that did not come from malloc."""
-        return 0
-
-    def figures(self):
-        """The scheme's own statistics."""
-        return {}
-
-    def forget_counts(self):
-        """What ``figures`` counts is counted from now on."""
 
     def explain(self, uint32_t lpa):
         """What the mapping's structures say of one LPA, for ``dump``; has no side effect and reads no flash."""
         cdef uint32_t ppa = NONE
         self.peek(&lpa, 1, &ppa)
         return {"ppa": None if ppa == NONE else ppa}
-
-    def check(self):
-        """Invariants of the mapping's own structures, each a line when broken."""
-        return []
 
 
 cdef class Validity:

@@ -36,10 +36,10 @@ def test_the_mapping_hears_of_each_choice(parts: Any) -> None:
             lpa = rnd.randrange(3900)
             device.write(lpa * PAGE, rnd.randrange(1, 60) * b"x" * PAGE)
         device.flush()
+        assert told.wrong_n == 0
         assert told.bound > 600
         assert told.stamped > told.bound + 100, "cleaning has stamped, too"
         assert told.parts > 50, "... runs that it programs in parts among them"
         assert 0.3 * told.stamped < told.chosen_n < 0.7 * told.stamped
-        assert told.wrong_n == 0
         assert device.problems() == []
         device.close()
