@@ -6,11 +6,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import flash_pvb
 import numpy as np
 import pytest
+from rig import Rig
 from test_flash_bitmap import PAGE, Load
 from test_late_validity import store
 
@@ -132,6 +134,35 @@ def test_single_pages_are_carried_in_as_many_parts_as_there_is_room_for() -> Non
         assert not any(ppa % 16 in device.ssd.validity.live_in(ppa // 16) for ppa in some)
         load.must_hold()
         device.close()
+
+
+def lpa_in(device: Device, block: int) -> int:
+    """What the block's fourth page says of itself."""
+    return int.from_bytes(device.nand.read_spare_area(block, 3)[1][8:12], "little")
+
+
+@pytest.mark.parametrize("ftl", ["late"], indirect=True)
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_a_move_that_was_finished_stays_so_where_a_victim_seems_to_live(ftl: str, blocks: int, tmp_path: Path) -> None:
+    """A page that was superseded, unnoticed, did not go along: that is no sign that the move was broken off."""
+    rig = Rig(tmp_path / "chip", ftl, CHIP)
+    for lpa in range(200):
+        rig.write(lpa)
+    live = rig.device.ssd.validity.live_in
+    full = next(row for row in range(0, CHIP.blocks, 4) if all(len(live(row + die)) == 16 for die in range(4)))
+    victims = np.arange(full, full + blocks, dtype=np.uint32)
+    rig.write(*(lpa_in(rig.device, block) for block in range(full, full + blocks)))
+    rig.device.checkpoint()
+    assert all(len(live(block)) == 16 for block in range(full, full + blocks))  # its death has not been noticed
+    assert rig.device.ssd.move_blocks(victims)
+    assert not any(live(block) for block in range(full, full + blocks))
+    rig.device.flush()
+    rig.kill()
+    assert rig.open() == []
+    assert rig.figures["undone_moves"] == rig.figures["undone_groups"] == 0
+    assert not any(rig.device.ssd.validity.live_in(block) for block in range(full, full + blocks))
+    assert rig.device.problems() == []
+    rig.kill()
 
 
 def cases(name: str, mode: str, n: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
