@@ -299,6 +299,9 @@ cdef class DemandMapping(EntryPages):
         numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas)[:] = page_ppas
         for part in unpack_newer(sections.get("newer", b""), self.per_page, self.ssd.lpas, pages):
             merge_arrays(self.pending, *part)
+        for name in ("mapped", "battery"):
+            if len(sections.get(name, bytes(8))) != 8:
+                raise ValueError(f"{name} section of {len(sections[name])} bytes: 8 are needed")
         self.saved_n, = struct.unpack("<q", sections["mapped"])
         self.exact = self.saved_n >= 0      # after damage, several LPAs may name one page
         self.stamp, = struct.unpack("<Q", sections.get("battery", bytes(8)))

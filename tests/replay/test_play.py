@@ -87,7 +87,9 @@ def test_everything_that_made_it_is_there(ftl: str) -> None:
     config = run(setup(ftl=ftl, qd=2, options={"buffer": "16"}))["config"]
     assert config["ftl"] == ftl
     assert config["options"]["buffer"] == 16
-    assert config["geometry"] == GEOMETRY.as_dict()
+    asked = config["geometry"]["nvram_bytes"] > GEOMETRY.nvram_bytes  # by a scheme with a battery
+    assert config["geometry"] | {"nvram_bytes": GEOMETRY.nvram_bytes} == GEOMETRY.as_dict()
+    assert asked == bool(SCHEMES[ftl].nvram(GEOMETRY, SCHEMES[ftl].resolve({})))
     assert config["qd"] == 2
     assert len(config["source_hash"]) == 64
     assert config["source"]["canonical"].startswith("hotcold:")
