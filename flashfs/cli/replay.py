@@ -16,6 +16,7 @@ from flashfs.shape import DEFAULT_FTL
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
+    from nandimg import Geometry
 
 Sources = Annotated[
     list[str],
@@ -84,6 +85,7 @@ def command(
     precondition: Precondition = None,
     prepared: Prepared = None,
     format: trace.Format = None,
+    columns: trace.Columns = None,
     shift: trace.Shift = "0",
     fit: Fit = None,
     pack: trace.Pack = "1M",
@@ -108,7 +110,8 @@ def command(
 ) -> None:
     """Replay traces and workloads on FTLs, in virtual time; a table for each source. Only --out writes anything."""
     from flashfs.replay import results as rows
-    from flashfs.replay.play import Setup
+    from flashfs.replay.play import Setup, mostly_lost
+    from flashfs.replay.traces import named_by
     from nandimg import inspect
 
     if out is not None:
@@ -120,28 +123,37 @@ def command(
         raise UsageError("--image and --prepared: one of them would do")
     if trust and image is not None:
         ftl = inspect(image).ftl or ftl
-    geometry = shape.geometry_of(
-        preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
-    )
+
+    def chip(size: str | None) -> Geometry:
+        return shape.geometry_of(
+            preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
+        )
+
     setup = Setup(
-        source="", ftl=ftl, options=dict(units.pairs("--opt", opt or [])), geometry=geometry, backend=backend,
+        source="", ftl=ftl, options=dict(units.pairs("--opt", opt or [])), geometry=chip(size), backend=backend,
         dram=None if dram is None else units.size("--dram", dram), qd=qd, precondition=precondition, plp=plp,
-        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event), format=format,
+        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event),
+        format=named_by(format, columns),
         image=image, prepared=prepared,
     )  # fmt: skip
-    free = image is None and not shaped and fit is None
+    free = image is None and preset is None and size is None and fit is None
     results = []
-    for one in each(setup, sources, free):
+    for one in each(setup, sources, chip if free else None):
         results.append(of_source(one, ftl, as_json, baseline))
         if out is not None:  # now: the next source may take an hour, or fail
             rows.write(out, [rows.row(result) for result in results[-1]])
     if as_json:
         show.result([lean(result, full) for some in results for result in some], as_json=True)
+    lost = dict.fromkeys(line for some in results for result in some if (line := mostly_lost(result)))
+    for line in lost:
+        show.warn(line)
+    if lost:
+        raise typer.Exit(1)
 
 
-def each(setup: Setup, sources: list[str], free: bool) -> Iterator[Setup]:
+def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | None) -> Iterator[Setup]:
     """The setup for each source. The options of traces are for the traces among them; without one, they are an error.
-    A trace gets a device that is large enough, if its choice is ``free``."""
+    A trace gets a device that is large enough, if nobody said how large: ``chip`` makes one of a size."""
     from dataclasses import replace
 
     from flashfs.replay.sources import device_for
@@ -151,10 +163,10 @@ def each(setup: Setup, sources: list[str], free: bool) -> Iterator[Setup]:
     bare = setup if all(made) else replace(setup, trace=None, format=None)
     for source, workload in zip(sources, made, strict=True):
         one = replace(bare if workload else setup, source=source)
-        if free and not workload and Path(source).exists():
+        if chip is not None and not workload and Path(source).exists():
             host_bytes, fitted, why = device_for(source, setup.trace, setup.format)
             show.warn(why)
-            one = replace(one, trace=fitted, geometry=shape.geometry_of(None, f"{host_bytes}", None))
+            one = replace(one, trace=fitted, geometry=chip(f"{host_bytes}"))
         yield one
 
 

@@ -24,6 +24,14 @@ Source = Annotated[
 Format = Annotated[
     str | None, typer.Option(metavar="NAME", help="Read the trace as this format (see flashfs trace formats).")
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Read the trace as a table of these: time:s|ms|us|ns, dev, offset:BYTES, length:BYTES, "
+        "op:VALUE=OPERATION,..., and - for any other; as time:ms,dev,offset:512,length:4096,op:1=read.",
+    ),
+]
 Shift = Annotated[
     str, typer.Option(metavar="SIZE", help="Add this to each offset of a trace; -3584 brings sector 7 to 0.")
 ]
@@ -108,6 +116,7 @@ def device_size(size: str | None, preset: str | None) -> tuple[int | None, int]:
 def info(
     source: Source,
     format: Format = None,
+    columns: Columns = None,
     size: Size = None,
     preset: Preset = None,
     page_size: PageSize = None,
@@ -124,7 +133,9 @@ def info(
     """Requests, footprint, overwrites, sizes, times, alignment, duplicates, what could not be read, and a picture."""
     from flashfs.replay.sources import open_source
     from flashfs.replay.survey import survey
+    from flashfs.replay.traces import named_by
 
+    format = named_by(format, columns)
     chosen = trace_options(shift, fit, pack, speedup, loops, first, unit, event)
     device, page = device_size(size, preset)
     page = page if page_size is None else units.size("--page-size", page_size)
@@ -150,6 +161,7 @@ def tables(title: str, data: dict[str, Any]) -> None:
     show.tables(
         {
             "read as" if "format" in made else "workload": kind,
+            **({"that is": made["certainty"]} if made.get("detected") else {}),
             "requests": data["requests"],
             "footprint": f"{data['footprint_pages']:,} pages, {units.shown(data['footprint_bytes'])}",
             "within": units.shown(data["span_bytes"]),

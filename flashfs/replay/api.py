@@ -45,6 +45,7 @@ def replay(
     prepared: str | None = None,
     seed: Some[int] | None = None,
     format: Some[str] | None = None,
+    columns: Some[str] | None = None,
     shift: Some[str | int] | None = None,
     fit: Some[str] | None = None,
     pack: Some[str | int] | None = None,
@@ -66,6 +67,7 @@ def replay(
     """
     named = {name: value for name, value in locals().items() if name not in ("jobs", "out") and value is not None}
     from flashfs.replay import points, results, sweep
+    from flashfs.replay.play import mostly_lost
     from flashfs.replay.workers import Here, Processes
 
     if out is not None:
@@ -81,6 +83,8 @@ def replay(
         if outcome.result is None:
             name = sweep.names(setups)[int(outcome.key)]
             raise FlashfsError(f"{name}: {outcome.error}")
+        if (lost := mostly_lost(outcome.result)) is not None:
+            warnings.warn(lost, stacklevel=3)
         rows[outcome.key] = results.row(outcome.result)
     ordered = [rows[key] for key, _ in tasks]
     if out is not None:

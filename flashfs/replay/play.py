@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -287,6 +287,16 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         },
         "complaints": source.complaints(),
     }
+
+
+def mostly_lost(result: Mapping[str, Any]) -> str | None:
+    """One line, if more requests of a result's source were rejected than played: it says nothing of that source."""
+    rejected = {row["reason"]: row["count"] for row in result["input"]["rejected"]}
+    played, lost = result["input"]["requests"], sum(rejected.values())
+    if lost <= played:
+        return None
+    why = ", ".join(f"{reason}: {count:,}" for reason, count in rejected.items())
+    return f"{result['source']}: {lost:,} of {lost + played:,} requests could not be replayed ({why})"
 
 
 def _latency(of: Histogram) -> dict[str, float | int | None]:

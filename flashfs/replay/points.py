@@ -118,6 +118,7 @@ AXES = {
         Axis("precondition", "setup", _text),
         Axis("prepared", "setup", lambda value: Path(_text(value))),
         Axis("format", "setup", _text),
+        Axis("columns", "setup", _text),
         Axis("preset", "geometry", _text),
         Axis("size", "geometry", _bytes),
         Axis("page_size", "geometry", _bytes),
@@ -272,7 +273,9 @@ class Rooms:
         self._tell = tell
         self._found: dict[tuple[str, Options, str | None], tuple[int, Options]] = {}
 
-    def of(self, source: str, options: Options, format: str | None) -> tuple[Geometry, Options]:
+    def of(
+        self, source: str, options: Options, format: str | None, shape: Mapping[str, Any]
+    ) -> tuple[Geometry, Options]:
         from flashfs.replay.sources import device_for
 
         asked = (source, options, format)
@@ -281,7 +284,7 @@ class Rooms:
             self._tell(why)
             self._found[asked] = (host_bytes, fitted)
         host_bytes, fitted = self._found[asked]
-        return device({"size": host_bytes}), fitted
+        return device({**shape, "size": host_bytes}), fitted
 
 
 def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, sources: Sources) -> Setup:
@@ -302,15 +305,27 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
     kept = of("setup")
     if not is_workload(one["source"]) or Path(one["source"]).exists():
         trace = Options(**{TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}).check()
-        if not of("geometry") and "image" not in one and "fit" not in one and Path(one["source"]).exists():
-            geometry, trace = rooms.of(one["source"], trace, one.get("format"))
+        kept = _with_columns(kept)
+        shape = of("geometry")
+        free = not {"preset", "size"} & shape.keys() and "image" not in one and "fit" not in one
+        if free and Path(one["source"]).exists():
+            geometry, trace = rooms.of(one["source"], trace, kept.get("format"), shape)
     else:  # its own keys say all of a workload
         kept.pop("format", None)
+        kept.pop("columns", None)
         if "seed" in one:
             kept["source"] += f"{',' if ':' in one['source'] else ':'}seed={one['seed']}"
     setup = Setup(**kept, options=options, geometry=geometry, trace=trace)
     sources.of(setup)
     return setup
+
+
+def _with_columns(kept: dict[str, Any]) -> dict[str, Any]:
+    """``columns`` is a way to name a format."""
+    from flashfs.replay.traces import named_by
+
+    columns = kept.pop("columns", None)
+    return {**kept, "format": named_by(kept.get("format"), columns)} if columns is not None else kept
 
 
 class Sources:
