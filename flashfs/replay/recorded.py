@@ -1,9 +1,9 @@
 """Reads what ``flashfs mount --record`` wrote. docs/trace-format.md says what each byte is, and why.
 
-trace = read("mount.trace")
-for batch in trace:  # one for each chunk of the file: some thousand requests, as columns
-    ...
-print(trace.ending)
+    trace = read("mount.trace")
+    for batch in trace:  # one for each chunk of the file: some thousand requests, as columns
+        ...
+    print(trace.ending)
 """
 
 from __future__ import annotations

@@ -47,13 +47,9 @@ def device_for(text: str, options: Options | None = None, format: str | None = N
         size = _rounded(max((int((batch.offset + batch.length).max()) for batch in source.batches()), default=0))
         if size <= LARGEST:
             break
-    return (
-        size,
-        options,
-        (
-            f"{text}: its addresses would need a device of more than {shown(LARGEST)}; packed, what it never touches left "
-            f"out, on one of {shown(size)}; --size and --fit would choose"
-        ),
+    return size, options, (
+        f"{text}: its addresses would need a device of more than {shown(LARGEST)}; packed, what it never touches left "
+        f"out, on one of {shown(size)}; --size and --fit would choose"
     )
 
 

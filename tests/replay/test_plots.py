@@ -451,7 +451,9 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["gone.parquet"], "gone.parquet: No such file"),
     ],
 )
-def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], file: Path, arguments: list[str], said: str) -> None:
+def test_bad_usage_is_one_line(
+    capsys: pytest.CaptureFixture[str], file: Path, arguments: list[str], said: str
+) -> None:
     code, out, err = run(capsys, "plot", *arguments)
     assert (code in (1, 2), out, err.count("\n")) == (True, "", 1)
     assert said in err

@@ -1,7 +1,7 @@
 """Pictures of results, fit for a paper: ``figure`` says what is to be seen, as plain numbers, and ``draw`` draws that.
 
-table = flashfs.replay.results.read(["results.parquet"])
-draw(figure(table, "waf", baseline="pagemap"), Path("waf.pdf"))
+    table = flashfs.replay.results.read(["results.parquet"])
+    draw(figure(table, "waf", baseline="pagemap"), Path("waf.pdf"))
 """
 
 from flashfs.replay.plots._draw import SUFFIXES, draw
