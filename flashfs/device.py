@@ -292,11 +292,16 @@ class Device:
     def close(self, clean: bool = True) -> None:
         """Let the image go; ``clean`` flushes and leaves a checkpoint, so that the next mount scans nothing."""
         try:
-            if clean and not self.readonly and not self._image.chip.closed and not self.ssd.unchanged_since_clean():
-                self.ssd.sync_now()
-                self.ssd.checkpoint(clean=True)
+            if clean and not self.readonly and not self._image.chip.closed:
+                self.leave()
         finally:
             self._image.close()
+
+    def leave(self) -> None:
+        """Flush, and leave a checkpoint that is clean, if there is anything new; the image may then be opened again."""
+        if not self.ssd.unchanged_since_clean():
+            self.ssd.sync_now()
+            self.ssd.checkpoint(clean=True)
 
     def forget_counts(self) -> None:
         """What ``stats`` counts is counted from now on; virtual time goes on."""

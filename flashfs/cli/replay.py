@@ -44,9 +44,16 @@ Precondition = Annotated[
         help="Before: none, fill, or steady[:tolerance=0.02,most=8,...]: fill, then overwrite until the WAF is steady.",
     ),
 ]
+Before = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SOURCE",
+        help="Play this trace or workload first, behind --precondition, and count nothing of it; may be repeated.",
+    ),
+]
 Prepared = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Keep preconditioned images in DIR, and use those that are there."),
+    typer.Option(metavar="DIR", help="Keep images so prepared in DIR, and use those that are there."),
 ]
 Fit = Annotated[
     str | None,
@@ -83,13 +90,14 @@ def command(
     plp: options.Plp = False,
     qd: Depth = None,
     precondition: Precondition = None,
+    before: Before = None,
     prepared: Prepared = None,
     format: trace.Format = None,
     columns: trace.Columns = None,
     shift: trace.Shift = "0",
     fit: Fit = None,
     pack: trace.Pack = "1M",
-    speedup: trace.Speedup = 1.0,
+    speedup: trace.Speedup = "1",
     loops: trace.Loops = 1,
     first: trace.First = None,
     unit: trace.Unit = None,
@@ -134,7 +142,7 @@ def command(
         dram=None if dram is None else units.size("--dram", dram), qd=qd, precondition=precondition, plp=plp,
         trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event),
         format=named_by(format, columns),
-        image=image, prepared=prepared,
+        image=image, prepared=prepared, before=tuple(before or ()),
     )  # fmt: skip
     free = image is None and preset is None and size is None and fit is None
     results = []
@@ -172,15 +180,21 @@ def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | Non
 
 def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> list[dict[str, Any]]:
     """Every FTL on one source; its table, unless all is for a program."""
+    from dataclasses import replace
+
     from flashfs.replay import table
-    from flashfs.replay.play import named, run
+    from flashfs.replay.play import at_utilisation, named, run
 
     setups = named(setup, ftls)
     names = [one.ftl for one in setups]
     if baseline is not None and setup.image is None and baseline not in names:
         raise UsageError(f"--baseline {baseline}: {', '.join(names)} would do")
+    with bar(f"{setup.source[:40]}: at which speed") as move:
+        speed = at_utilisation(setups[0], move).trace
+    if speed != setup.trace and speed is not None:
+        show.warn(f"{setup.source}: times divided by {speed.speedup:,.4g}, which keeps the page map as busy as asked")
     results = []
-    for one in setups:
+    for one in (replace(one, trace=speed) for one in setups):
         with bar(f"{setup.source[:40]} on {one.ftl if setup.image is None else setup.image}") as move:
             results.append(run(one, move))
     for line in results[0]["complaints"]:

@@ -87,6 +87,23 @@ def _decimal(value: Any) -> float:
     return found
 
 
+def speedup(value: Any) -> dict[str, Any]:
+    """What of traces.Options a speed-up is: a factor, or the utilisation that it is to bring about."""
+    text = str(value)
+    if text == "auto":
+        return {"utilisation": UTILISATION}
+    if text.startswith("u="):
+        return {"utilisation": _decimal(text[2:])}
+    return {"speedup": _decimal(value)}
+
+
+def _phases(value: Any) -> tuple[str, ...]:
+    """One phase, or a list of phases: a list of these is of several values, as everywhere."""
+    if value == "none":
+        return ()
+    return tuple(_text(one) for one in (value if isinstance(value, list | tuple) else [value]))
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise Unreadable("a text")
@@ -116,6 +133,7 @@ AXES = {
         Axis("plp", "setup", _flag),
         Axis("qd", "setup", _or_none(_whole(0, 65536))),
         Axis("precondition", "setup", _text),
+        Axis("before", "setup", _phases),
         Axis("prepared", "setup", lambda value: Path(_text(value))),
         Axis("format", "setup", _text),
         Axis("columns", "setup", _text),
@@ -130,7 +148,7 @@ AXES = {
         Axis("shift", "trace", _signed_bytes),
         Axis("fit", "trace", _text),
         Axis("pack", "trace", _bytes),
-        Axis("speedup", "trace", _decimal),
+        Axis("speedup", "trace", speedup),
         Axis("loops", "trace", _whole(1)),
         Axis("first", "trace", _or_none(_requests)),
         Axis("unit", "trace", _or_none(_text)),
@@ -140,6 +158,7 @@ AXES = {
 GEOMETRY_FIELDS = {"page_size": "page_bytes", "oob": "oob_bytes"}  #: of Geometry, where a flag is called otherwise
 TRACE_FIELDS = {"shift": "shift_bytes", "pack": "pack_bytes"}  #: of traces.Options
 OPTIONS = "opt"
+UTILISATION = 0.7  #: that `speedup = "auto"` brings a trace to
 
 
 Tell = Callable[[str], None]  #: hears one line about what was decided because nobody said
@@ -162,6 +181,8 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
     for name in ("image", "prepared"):
         if name in values and folder is not None:
             values[name] = [folder / path for path in values[name]]
+    if "before" in values:
+        values["before"] = [tuple(_found(one, folder) for one in some) for some in values["before"]]
     if "image" in values:
         values = _on_images(values)
     values.setdefault("ftl", [DEFAULT_FTL])
@@ -290,6 +311,7 @@ class Rooms:
 def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, sources: Sources) -> Setup:
     """One point, checked as far as that is possible without a device."""
     from flashfs.ftl import scheme
+    from flashfs.replay import phases
     from flashfs.replay.play import Setup
     from flashfs.replay.precondition import Precondition
     from flashfs.replay.traces import Options
@@ -304,7 +326,8 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
     trace = None
     kept = of("setup")
     if not is_workload(one["source"]) or Path(one["source"]).exists():
-        trace = Options(**{TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}).check()
+        given = {TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}
+        trace = Options(**given.pop("speedup", {}), **given).check()
         kept = _with_columns(kept)
         shape = of("geometry")
         free = not {"preset", "size"} & shape.keys() and "image" not in one and "fit" not in one
@@ -317,6 +340,7 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
             kept["source"] += f"{',' if ':' in one['source'] else ':'}seed={one['seed']}"
     setup = Setup(**kept, options=options, geometry=geometry, trace=trace)
     sources.of(setup)
+    phases.sources(setup.before, geometry.logical_bytes, geometry.page_bytes, trace)
     return setup
 
 
@@ -384,6 +408,7 @@ def keys(setups: Sequence[Setup]) -> list[str]:
 
 def _key(setup: Setup, source: Source) -> str:
     from flashfs.ftl import scheme
+    from flashfs.replay import phases
     from flashfs.replay.precondition import Precondition
 
     made = plain(setup)
@@ -395,6 +420,8 @@ def _key(setup: Setup, source: Source) -> str:
         made["image"] = _content_hash(setup.image)
     made["options"] = scheme(setup.ftl).resolve(setup.options)
     made["precondition"] = Precondition.parse(setup.precondition).canonical()
+    shape = setup.geometry
+    made["before"] = phases.said(phases.sources(setup.before, shape.logical_bytes, shape.page_bytes, setup.trace))
     made |= {"code": code(), "ftl_code": _ftl_code(setup.ftl)}
     return hashlib.sha256(json.dumps(made, sort_keys=True, default=str).encode()).hexdigest()[:KEY_DIGITS]
 

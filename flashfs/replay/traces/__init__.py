@@ -70,7 +70,7 @@ def detect(path: Path, head: bytes) -> tuple[Format, str]:
     if named is not None and (best.score < ENOUGH or isinstance(best.format, columns.Columns)):
         raise TraceError(f"{path}: {named.why}")
     if best.score < ENOUGH:
-        raise TraceError(f"{path}: {_unknown(best, head)}")
+        raise TraceError(f"{path}: {_unknown(readings, head)}")
     if second.score >= BOTH * best.score:
         raise TraceError(
             f"{path}: two ways to read it fit: {best.flag} ({best.why}), and {second.flag} ({second.why}); one of "
@@ -81,9 +81,11 @@ def detect(path: Path, head: bytes) -> tuple[Format, str]:
     return best.format, certainty(best, (one for one in readings if one is not best))
 
 
-def _unknown(best: Reading, head: bytes) -> str:
+def _unknown(readings: list[Reading], head: bytes) -> str:
     """Why no format will do."""
-    if best.score > 0 and best.why and not best.why.startswith("0%"):
+    alike = [one for one in readings if one.form >= ENOUGH]
+    if alike:
+        best = max(alike, key=lambda one: one.score)
         return f"nearest to {best.flag}, but {best.why}; that flag insists, and --columns says what other columns are"
     first = shorten(head.split(b"\n", 1)[0])
     return (

@@ -7,6 +7,7 @@ begin where another ended, and in wrong ones hardly any. *Plausibility*: no requ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ NEARLY_ALL, MOSTLY, HALF = 0.99, 0.9, 0.5
 BYTES_MAX = 1 << 30  #: of a request
 EXTENT_MAX = 1 << 47  #: of a disk: 128 TiB
 HITS, TIMES = 8, 4  #: requests that begin where another ended: so many, and so many times the other units', decide
+NEAR = 64  #: requests
 FEW_SIZES = 4  #: different ones: fewer, and what they have in common may be chance
 UNITS = {1: "bytes", 512: "sectors", 4096: "pages of 4 KiB"}
 
@@ -37,6 +39,7 @@ class Reading:
     score: float
     why: str
     format: Format | None = None  #: None: nothing reads it so unless it is asked to
+    form: float = 0.0  #: how much of the sample is of the form, whatever its numbers say
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,16 @@ class Sample:
     unit: Sequence[object]
 
     def continued(self, offset_unit: int, length_unit: int, *, apart: bool = True) -> int:
-        """How many requests begin where another one of the sample ended; of the same disk, if ``apart``."""
+        """How many requests begin where one of the NEAR before ended; of the same disk, if ``apart``. Farther apart, in
+        a regular pattern wrong units meet as well."""
         units = self.unit if apart else [None] * len(self.unit)
-        rows = list(zip(units, self.address.tolist(), self.size.tolist(), strict=True))
-        ends = {(unit, address * offset_unit + size * length_unit) for unit, address, size in rows}
-        return sum((unit, address * offset_unit) in ends for unit, address, _ in rows)
+        ended: dict[tuple[object, int], int] = {}
+        hits = 0
+        rows = zip(units, self.address.tolist(), self.size.tolist(), strict=True)
+        for at, (unit, address, size) in enumerate(rows):
+            hits += at - ended.get((unit, address * offset_unit), -NEAR - 1) <= NEAR
+            ended[unit, address * offset_unit + size * length_unit] = at
+        return hits
 
 
 def share(which: np.ndarray) -> float:
@@ -97,11 +105,12 @@ def doubts(sample: Sample, offset_unit: int, length_unit: int) -> list[tuple[flo
 
 
 def runs_against(sample: Sample, offset_unit: int, length_unit: int) -> str | None:
-    """The reason, if requests follow each other in other units, and not in these."""
+    """The reason, if requests follow each other in other units, that little else speaks against, and not in these."""
     hits, n = sample.continued(offset_unit, length_unit), len(sample.address)
     enough = min(HITS, max(3, n // 6))
     for other in ((1, 1), (1, 512), (512, 1), (512, 4096), (1, 4096), (4096, 512), (4096, 1)):
-        if other[0] * length_unit == other[1] * offset_unit:
+        doubtful = math.prod(left for left, _ in doubts(sample, *other)) < SOFT
+        if other[0] * length_unit == other[1] * offset_unit or doubtful:
             continue
         more = sample.continued(*other)
         if more >= enough and more > TIMES * hits + (enough == HITS):

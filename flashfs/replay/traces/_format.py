@@ -103,7 +103,7 @@ class Format(ABC):
     def judge(self, head: bytes) -> Reading:
         """How well ``head`` fits this format, numbers and all, and why."""
         share = self.likeness(head)
-        return Reading(f"--format {self.name}", share, f"{share:.0%} of the sample is of its form", self)
+        return Reading(f"--format {self.name}", share, f"{share:.0%} of the sample is of its form", self, share)
 
     @abstractmethod
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:

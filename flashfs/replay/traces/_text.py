@@ -73,7 +73,7 @@ class TextFormat(Format):
             return found
         sample = _evidence.Sample(address, size, [None] * len(address))
         score, why = _evidence.weigh(sample, self.offset_unit, self.length_unit)
-        return Reading(found.flag, found.score * score, "; ".join(why) or found.why, self)
+        return Reading(found.flag, found.score * score, "; ".join(why) or found.why, self, found.form)
 
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
         line, over = 1, False

@@ -36,6 +36,7 @@ class Options:
     fit: str = "clip"  #: how the trace is laid on a device: clip, wrap, scale or pack
     pack_bytes: int = 1 << 20  #: what `pack` keeps or leaves out together: a power of two from 4 KiB to 1 MiB
     speedup: float = 1.0  #: times are divided by it
+    utilisation: float | None = None  #: of dies or channels, which play.at_utilisation finds ``speedup`` for
     loops: int = 1  #: how often the requests come
     first: int | None = None  #: only so many requests, of each loop; complaints are of the 8 MiB that hold the last
     unit: str | None = None  #: only those of this disk, file or volume
@@ -49,6 +50,8 @@ class Options:
             raise UsageError(f"pack {self.pack_bytes} bytes: a power of two from 4k to 1M would do")
         if not 0 < self.speedup < float("inf"):
             raise UsageError(f"speed-up {self.speedup}: a number above 0 would do")
+        if self.utilisation is not None and not 0 < self.utilisation <= 1:
+            raise UsageError(f"speed-up u={self.utilisation:g}: a share above 0, 1 at most, would do")
         if self.loops < 1:
             raise UsageError(f"loops {self.loops}: 1 or more would do")
         if self.first is not None and self.first < 1:

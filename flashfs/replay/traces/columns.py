@@ -45,7 +45,7 @@ class Columns(TextFormat):
         if found is None:
             return Reading(flag, 0.0, "", self)
         score, why = found.weigh(self.offset_unit, self.length_unit)
-        return Reading(flag, score, why, self)
+        return Reading(flag, score, why, self, found.share)
 
     def timed(self, head: bytes) -> bool:
         found = Found.of(head, self.fractions)
