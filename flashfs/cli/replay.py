@@ -197,6 +197,9 @@ def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> l
     for one in (replace(one, trace=speed) for one in setups):
         with bar(f"{setup.source[:40]} on {one.ftl if setup.image is None else setup.image}") as move:
             results.append(run(one, move))
+    certainty = results[0]["config"]["source"].get("certainty", "")
+    if certainty.startswith("likely"):
+        show.warn(f"{setup.source}: read as {results[0]['config']['source']['format']}, {certainty}")
     for line in results[0]["complaints"]:
         show.warn(line)
     if not as_json:

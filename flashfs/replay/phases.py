@@ -37,8 +37,8 @@ def said(phases: Sequence[Source]) -> list[dict[str, Any]]:
     out = []
     for source in phases:
         described = source.describe()
-        described.pop("trace", None)
-        described.pop("certainty", None)
+        for name in ("trace", "workload", "certainty", "detected"):
+            described.pop(name, None)
         out.append({**described, "hash": source.hash()})
     return out
 

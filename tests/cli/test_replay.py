@@ -208,6 +208,17 @@ def test_a_table_by_its_columns(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert (code, "40" in said) == (0, True)
 
 
+def test_a_format_that_is_only_likely_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nothing of these requests follows on another, and their sizes could be pages; named, there is nothing to tell."""
+    path = tmp_path / "five.txt"
+    path.write_text("".join(f"{i * 1000000} 0 {i * 7919 % 4093 * 8} {i % 5 * 8 + 8} 0\n" for i in range(100)))
+    code, _, err = run(capsys, "replay", path)
+    assert code == 0
+    assert "five.txt: read as mqsim, likely: " in err
+    assert "next, --columns time:ns,dev,offset:512,length:4096,op:1=read: as pages, 100% of the sizes" in err
+    assert "likely" not in run(capsys, "replay", path, "--format", "mqsim")[2]
+
+
 def test_phases_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("uniform:ops=500,write=1", *SMALL, "--before", "sequential:ops=9k,write=1", "--before", "uniform:ops=700")
     (found,) = objects(capsys, *words)

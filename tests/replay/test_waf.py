@@ -1,7 +1,8 @@
-"""WAF after ``steady`` against the closed form of greedy cleaning in tools/bench_waf.py, and that form against others."""
+"""WAF after ``steady`` against the closed form of greedy cleaning of tools/bench_waf.py, and that against another."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
@@ -32,8 +33,8 @@ def test_the_form_tends_to_that_of_large_blocks(share: float) -> None:
 
 def test_the_form_is_continuous_and_falls() -> None:
     found = [bench_waf.greedy(64, 1.02 + i / 1000) for i in range(2000)]
-    assert all(a >= b for a, b in zip(found, found[1:], strict=False))
-    assert max(a - b for a, b in zip(found[100:], found[101:], strict=False)) < 0.1
+    assert all(a >= b for a, b in itertools.pairwise(found))
+    assert max(a - b for a, b in itertools.pairwise(found[100:])) < 0.1
     assert bench_waf.greedy(4, 1e9) == 1.0  # every victim is empty by then
 
 

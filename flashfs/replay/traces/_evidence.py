@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SURE_LINES = 8  #: fewer say nothing about what their numbers have in common
 HARD, SOFT, RARE, WEAK, AGAINST = 0.05, 0.3, 0.5, 0.65, 0.1  #: what is left of a score after a doubt
-CERTAIN, OTHERWISE = 0.9, 0.1  #: the least score of a certain reading, and the most of any other beside it
+CERTAIN, OTHERWISE = 0.9, 0.05  #: the least score of a certain reading, and the most of any other beside it
 NEARLY_ALL, MOSTLY, HALF = 0.99, 0.9, 0.5
 BYTES_MAX = 1 << 30  #: of a request
 EXTENT_MAX = 1 << 47  #: of a disk: 128 TiB
