@@ -21,7 +21,7 @@ BANDS_MOST = 12  #: blocks of a group that are drawn
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    mapping = LearnedMap(ssd, options["gamma"], options["compact_every"])
+    mapping = LearnedMap(ssd, options["gamma"], options["compact_every"], options["compact_grown"])
     placement = streams_for(ssd, options, "leaftl", by_block=True, pads=options["pad"] == "block")
     if options["table_bytes"]:
         mapping.limit_groups(options["table_bytes"])
@@ -137,7 +137,7 @@ def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
 
 #: a group has 256 LPAs and is cut up from about 90 segments on; a region has 256 groups, and so 65,536 LPAs
 _EVENTS = {
-    "groups compacted": lambda ssd: ssd.mapping.compactions,
+    "groups compacted": lambda ssd: ssd.mapping.table.compacted,
     "look-ups that a segment misled": lambda ssd: ssd.mapping.mispredictions,
     "translation pages written": lambda ssd: ssd.mapping.store.programs,
     "translation pages split": lambda ssd: ssd.mapping.directory.splits,
@@ -163,8 +163,10 @@ SCHEME = Scheme(
                choices=("open", "block")),
         Option("table_bytes", 0, "bytes of groups that are kept in memory, the others in flash; 0: all, or what --dram "
                "leaves", high=1 << 40),
-        Option("compact_every", 1_000_000, "pages written between compactions of the whole table; 0: never",
-               high=1 << 40),
+        Option("compact_grown", 25, "percent of its segments that a group may owe before it is compacted; 0: any",
+               high=100),
+        Option("compact_every", 1_000_000, "pages that the host writes between compactions of the whole table; 0: "
+               "never", high=1 << 40),
     ),
     buffer_bytes=BUFFER_BYTES,
     buffer_in_order=True,
