@@ -32,9 +32,9 @@ from flashfs.replay.traces import Options
 from nandimg import Geometry
 
 PAGE = 4096
-PAGES = 900_000  # pages that are written
+PAGES = 400_000  # pages that are written
 SAMPLES = 8
-LOOK_UPS = 200_000
+LOOK_UPS = 100_000
 LPAS = 32_768  # of a workload's device
 KINDS = ("single", "hot", "runs", "holes", "hot runs")
 
