@@ -65,9 +65,20 @@ def _map(device: Any) -> dict[str, Any]:
         "mapped": mapped,
         "fill": round(mapped / device.ssd.lpas, 6),
         **figures,
+        **{name: _in_ranges(figures[name]) for name in ("segments_by_points", "groups_by_crb_bytes")},
         "translation_pages": len(device.ssd.mapping.translation_pages()),
         "lpas_a_segment": round(mapped / figures["segments"], 3) if figures["segments"] else None,
     }
+
+
+def _in_ranges(counts: list[int]) -> dict[str, int]:
+    """A histogram of up to some hundred entries in ranges that double: 0, 1, 2 to 3, 4 to 7, ..."""
+    out = {}
+    for bits in range(len(counts).bit_length() + 1):
+        first, end = 1 << bits >> 1, 1 << bits
+        if n := sum(counts[first:end]):
+            out[str(first) if end - first < 2 else f"{first} to {end - 1}"] = n
+    return out
 
 
 def _group(device: Any, number: int | None) -> dict[str, Any]:

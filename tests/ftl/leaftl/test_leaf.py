@@ -351,6 +351,9 @@ def test_figures_add_up() -> None:
         if segment["kind"] != "hole"
     ]  # fmt: skip
     assert scheme["segments_by_points"] == [held.count(n) for n in range(max(held) + 1)]
+    shown = SCHEMES["leaftl"].views["map"](device)["segments_by_points"]
+    assert sum(shown.values()) == len(held)
+    assert shown["4 to 7"] == sum(4 <= n < 8 for n in held) > 0
     dram = device.stats()["dram"]
     assert dram["segments"] + dram["group_directory"] == scheme["modelled_bytes"]
 
