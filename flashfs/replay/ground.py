@@ -6,7 +6,7 @@ and stripes of four pages. Alone, each keeps them. Side by side, all get
 - ``buffer``: the largest write buffer that one of them wants on this chip;
 - ``stripe``: whole blocks, if one of them has no stripe to choose, else what the option's default is;
 - ``wear_spread``: what the chip's endurance says;
-- ``gc_reserve``: as many free blocks as there are dies, four at least, if the chip is large enough to spare them.
+- ``gc_reserve``: as many free blocks as the page map's streams are wide, three at least, if the chip can spare them.
 
 What is given for all (``--opt buffer=64``) is as equal. What is given for one (``--opt leaftl.buffer=64``), and NVRAM
 that one has and another lacks, is a difference, and told.
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from flashfs.device import Device, default_buffer, wear_spread
 from flashfs.ftl import Scheme, scheme
-from flashfs.ftl.common import STRIPE
+from flashfs.ftl.common import BLOCKS_A_STREAM, STRIPE
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
     from nandimg import Geometry
 
-RESERVE_LEAST = 4  #: blocks: the most that a scheme of ours asks for on one die, and one
-SPARE_A_DIE = 16  #: blocks beyond the data: with fewer the chip is too small to be told what to reserve
+RESERVE_LEAST = 3  #: blocks: the most that a scheme of ours asks for on one die
+RESERVE_SHARE = 8  #: of the blocks beyond the data: where one in so many is less, each scheme reserves what it can
 #: (option, what it is called, its unit)
 NAMES = {
     "buffer": ("a write buffer", "pages"),
@@ -73,8 +73,9 @@ def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
         "wear_spread": wear_spread({"wear_spread": 0}, geometry),
     }
     spare = geometry.blocks - -(-geometry.lpas // geometry.pages_per_block)
-    if spare >= SPARE_A_DIE * max(RESERVE_LEAST, geometry.dies):
-        out["gc_reserve"] = max(RESERVE_LEAST, geometry.dies)
+    reserve = max(RESERVE_LEAST, min(geometry.dies, spare // BLOCKS_A_STREAM))
+    if spare >= RESERVE_SHARE * reserve:
+        out["gc_reserve"] = reserve
     return out
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flashfs import cli
-from flashfs.device import default_buffer
+from flashfs.device import Device, default_buffer
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
 from flashfs.replay import ground, points, sweep
@@ -36,6 +36,16 @@ def test_all_schemes_stand_on_the_same() -> None:
     assert found[0]["buffer"] > 64
     assert found[0]["gc_reserve"] == GEOMETRY.dies
     assert found[0]["wear_spread"] == GEOMETRY.endurance // 8
+
+
+@pytest.mark.parametrize("mib", [128, 192, 256, 512, 1024, 2048])
+def test_the_reserve_is_the_same_on_any_size(mib: int) -> None:
+    """Unless the chip is too small for that: then it is not asked for."""
+    geometry = points.device({"size": mib << 20})
+    setups = named(Setup(WORK, geometry=geometry), ALL)
+    reserves = {Device.memory(geometry, one.ftl, one.options, backend="meta").ssd.gc_reserve for one in setups}
+    assert all("gc_reserve" in one.options for one in setups) == (mib > 192)
+    assert len(reserves) == 1 or mib <= 192
 
 
 def test_stripes_stay_short_if_all_have_one() -> None:
