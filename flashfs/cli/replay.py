@@ -23,6 +23,14 @@ Sources = Annotated[
     typer.Argument(metavar="TRACE|WORKLOAD...", help="Traces, packed or not, or workloads: name[:key=value,...]."),
 ]
 Ftls = Annotated[str, typer.Option(metavar="NAMES", help="FTLs, with commas between them (see flashfs ftls).")]
+Opt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--opt", metavar="[FTL.]NAME=VALUE",
+        help="An option of the FTLs that have it, or of one alone; may be repeated. Several FTLs have buffer, stripe, "
+        "wear_spread and gc_reserve alike unless told.",
+    ),
+]  # fmt: skip
 Dram = Annotated[
     str | None,
     typer.Option(
@@ -70,7 +78,7 @@ HOLES = 0.1  # of the pages read: worth a word
 def command(
     sources: Sources,
     ftl: Ftls = DEFAULT_FTL,
-    opt: options.Opt = None,
+    opt: Opt = None,
     image: Annotated[
         Path | None, typer.Option(metavar="IMAGE", help="Replay on a copy of this image, with its own FTL.")
     ] = None,
@@ -200,7 +208,7 @@ def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> l
     certainty = results[0]["config"]["source"].get("certainty", "")
     if certainty.startswith("likely"):
         show.warn(f"{setup.source}: read as {results[0]['config']['source']['format']}, {certainty}")
-    for line in results[0]["complaints"]:
+    for line in dict.fromkeys(line for result in results for line in result["complaints"]):
         show.warn(line)
     if not as_json:
         if (share := table.holes(results[0])) > HOLES:

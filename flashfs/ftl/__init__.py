@@ -57,7 +57,8 @@ class Option:
 ENGINE_OPTIONS = (
     Option("buffer", -1, "pages of the write buffer; -1: what the scheme wants (most: 256 KiB), less on a tiny chip",
            low=-1, high=1 << 20),
-    Option("wear_spread", 32, "erases by which the most worn block may lead the least worn", low=2, high=1 << 20),
+    Option("wear_spread", 0, "erases by which the most worn block may lead the least worn, from 2 on; 0: an eighth of "
+           "the chip's endurance", high=1 << 20),
     Option("gc_reserve", 0, "free blocks for cleaning; 0: two, or on a disk one in 128: rarer syncs", high=1 << 20),
     Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times its own", high=1 << 40),
 )  # fmt: skip

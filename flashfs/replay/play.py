@@ -23,7 +23,7 @@ import nandimg
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
-from flashfs.replay import phases
+from flashfs.replay import ground, phases
 from flashfs.replay._player import Histogram, Player
 from flashfs.replay.precondition import Precondition
 from flashfs.replay.source import Batch, Source
@@ -52,7 +52,8 @@ class Setup:
 
     ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
     FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
-    ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder in
+    ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.ground); who has it otherwise is complained
+    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder in
     which images so made are kept, to be used again.
     """
 
@@ -70,6 +71,7 @@ class Setup:
     image: Path | None = None
     prepared: Path | None = None
     plp: bool = False
+    ground: dict[str, int] | None = None
 
 
 def run(setup: Setup, progress: Progress | None = None) -> dict[str, Any]:
@@ -325,6 +327,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "nand": stats["nand"],
         "scheme": stats["scheme"],
         "waf": stats["waf"],
+        "ground": ground.stood_on(device),
         "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),
         "dram": stats["dram"],
         "heap": stats["heap"],
@@ -353,7 +356,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
             "adjusted": source.adjusted.rows(),
             "skipped": dict(source.skipped),
         },
-        "complaints": source.complaints(),
+        "complaints": [*source.complaints(), *ground.differences(setup)],
     }
 
 
@@ -421,17 +424,26 @@ def _config(setup: Setup, device: Device, source: Source, depth: int, wanted: Pr
 
 def named(setup: Setup, ftls: str) -> list[Setup]:
     """The same work on each of ``ftls``, with commas between them; an option must be known to one of them at least,
-    and goes to those that know it."""
+    and goes to those that know it; ``ftl.option`` is for that FTL alone. They stand on equal ground."""
     names = [name for name in ftls.split(",") if name]
     if not names or len(set(names)) < len(names):
         raise UsageError(f"--ftl {ftls}: names with commas between them, each once, would do")
     if setup.image is not None:
         return [setup]
     known = {name: {option.name for option in scheme(name).all_options()} for name in names}
-    for key in setup.options:
-        if not any(key in some for some in known.values()):
+    own: dict[str, dict[str, Any]] = {name: {} for name in names}
+    shared = {}
+    for key, value in setup.options.items():
+        name, dot, option = key.rpartition(".")
+        if dot and name in own:
+            own[name][option] = value
+        elif any(key in some for some in known.values()):
+            shared[key] = value
+        else:
             raise UsageError(f"option {key}: {', '.join(sorted(set().union(*known.values())))} would do")
-    return [
-        replace(setup, ftl=name, options={key: value for key, value in setup.options.items() if key in known[name]})
-        for name in names
-    ]
+    setups = []
+    for name in names:
+        mine = {key: value for key, value in shared.items() if key in known[name]}
+        setups.append(replace(setup, ftl=name, options={**mine, **own[name]}))
+        scheme(name).resolve(setups[-1].options)
+    return ground.level(setups, shared)

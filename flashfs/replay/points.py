@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import flashfs
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.replay import ground
 from flashfs.replay.workloads import is_workload
 from flashfs.replay.workloads._grammar import Unreadable, count, size, word
 from flashfs.shape import DEFAULT_FTL
@@ -194,8 +195,22 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
     for combination in itertools.product(*(values[name] for name in names)):
         one = dict(zip(names, combination, strict=True))
         for chosen in _option_sets(options, one["ftl"]):
-            out.append(_setup(one, chosen, rooms, sources))
+            out.append(_on_ground(_setup(one, chosen, rooms, sources), values["ftl"], options))
+    for line in dict.fromkeys(line for setup in out for line in ground.differences(setup)):
+        tell(line)
     return _without_twins(out)
+
+
+def _on_ground(setup: Setup, ftls: list[str], options: Mapping[str, Any]) -> Setup:
+    """On ground that is equal to that of the other FTLs; what ``options`` say of all of them is as equal."""
+    own = options.get(setup.ftl, {})
+    shared = {name: value for name, value in setup.options.items() if name not in own}
+    all_of_them = [setup if ftl == setup.ftl else replace(setup, ftl=ftl, options=_known(shared, ftl)) for ftl in ftls]
+    return ground.level(all_of_them, shared)[ftls.index(setup.ftl)]
+
+
+def _known(options: Mapping[str, Any], ftl: str) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in _option_names(ftl)}
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -397,6 +412,14 @@ def plain(setup: Setup) -> dict[str, Any]:
     """A setup as JSON has it. Where prepared images are kept has no part in what comes out."""
     made = asdict(replace(setup, prepared=None))
     return json.loads(json.dumps({name: value for name, value in made.items() if name != "prepared"}, default=str))
+
+
+def uneven(setup: Setup) -> dict[str, Any]:
+    """As ``plain``, without the options that every FTL of its comparison has alike."""
+    made = plain(setup)
+    even = made.pop("ground", None) or {}
+    made["options"] = {name: value for name, value in made["options"].items() if even.get(name) != value}
+    return made
 
 
 def keys(setups: Sequence[Setup]) -> list[str]:

@@ -167,7 +167,7 @@ def _join(keyed: Mapping[str, Setup], place: Place, report: Report) -> None:
 
 def names(setups: Iterable[Setup]) -> list[str]:
     """Points for people: the FTL, the source, and whatever else is not the same for all."""
-    flat = [results.row(points.plain(setup)) for setup in setups]
+    flat = [results.row(points.uneven(setup)) for setup in setups]
     names = dict.fromkeys(column for one in flat for column in one if column not in ("ftl", "source"))
     columns = [column for column in names if len({str(one.get(column)) for one in flat}) > 1]
     return [
