@@ -1,7 +1,9 @@
-/* MD5 of one short message (RFC 1321), as two 64-bit halves of the digest read as a little-endian 128-bit number.
+/* The hash functions of the page maps by hashing.
+ *
+ * MD5 of one short message (RFC 1321), as two 64-bit halves of the digest read as a little-endian 128-bit number.
  * One block, no state: the hasher needs the digest of eight bytes and nothing else. */
-#ifndef FLASHFS_MD5_H
-#define FLASHFS_MD5_H
+#ifndef FLASHFS_HASHES_H
+#define FLASHFS_HASHES_H
 
 #include <stdint.h>
 #include <string.h>
@@ -87,6 +89,14 @@ static void shifted_mods(const uint64_t digest[2], int most, uint32_t n, uint32_
         rest = rest >= n ? rest - n : rest;
         out[hid] = (uint32_t)rest;
     }
+}
+
+/* Place number hid of a digest, by a mix of its own: no two of a digest's places say anything of each other. The high
+ * half of a product scales it to n without a division. */
+static uint32_t mixed_mod(const uint64_t digest[2], int hid, uint32_t n)
+{
+    uint64_t x = mix64(digest[0] + (uint64_t)hid * (digest[1] | 1));
+    return (uint32_t)((unsigned __int128)x * n >> 64);
 }
 
 #endif
