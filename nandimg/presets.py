@@ -73,7 +73,7 @@ _ALL = [
     Preset("oracle-1g", "greedy GC against its known WAF: one die, 222,822 pages exported", "FIFO/greedy analysis",
            Geometry()),
     Preset("slimftl-16g", "16 GiB, 8 KiB pages, 9,011 blocks", "SlimFTL thesis 2020, table 1", _slimftl()),
-    Preset("slimftl-16g-8d", "the same on eight dies, each with a channel", "SlimFTL thesis 2020, table 1; dies are ours",
+    Preset("slimftl-16g-8d", "the same on eight dies, each with a channel", "SlimFTL thesis 2020, table 1",
            _slimftl(8)),
     Preset("geckoftl-2t", "2 TiB of flash, 128 pages a block, R = 0.7", "GeckoFTL, SIGMOD'16, section 5", _geckoftl()),
     Preset("leaftl-2t", "2 TiB, 16 channels, 20/200/1500 us", "LeaFTL, ASPLOS'23, table 1", _leaftl()),

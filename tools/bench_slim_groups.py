@@ -40,7 +40,7 @@ RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "page map": ("pagemap", {}),
     "slimftl": ("slimftl", {}),
     "the thesis's": ("slimftl", {"candidates": "shifted", "crowded": "thesis", "lanes": 1}),
-    "independent candidates alone": ("slimftl", {"crowded": "thesis", "lanes": 1}),
+    "distinct candidates alone": ("slimftl", {"crowded": "thesis", "lanes": 1}),
     "making way alone": ("slimftl", {"candidates": "shifted", "lanes": 1}),
 }
 

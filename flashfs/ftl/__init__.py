@@ -28,8 +28,8 @@ BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants
 @dataclass(frozen=True, slots=True)
 class Option:
     """One thing that can be chosen with ``--opt name=value``. ``fixed`` options are part of the format: they are
-    stored when a scheme is bound and cannot be changed after. ``before`` is what a fixed one is on images that were bound
-    when there was no such option."""
+    stored when a scheme is bound and cannot be changed after. ``before`` is what a fixed one is on images
+    that were bound when there was no such option."""
 
     name: str
     default: int | str

@@ -539,8 +539,10 @@ def slim_vba(image: Image, lpa: int, hid: int) -> int:
     if options.get("candidates", "shifted") == "shifted":
         slot = (digest >> hid) % slots
     else:
-        low, high = digest & 2**64 - 1, digest >> 64
-        slot = slim_mix(low + hid * (high | 1)) * slots >> 64
+        first, step = (digest & 2**64 - 1) * slots >> 64, 1 + ((digest >> 64) * (slots - 1) >> 64)
+        while math.gcd(step, slots) > 1:
+            step = step % (slots - 1) + 1
+        slot = (first + hid * step) % slots
     return slot * lanes + (group + group // lanes) % lanes if lanes > 1 else slot
 
 

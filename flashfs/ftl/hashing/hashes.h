@@ -91,12 +91,18 @@ static void shifted_mods(const uint64_t digest[2], int most, uint32_t n, uint32_
     }
 }
 
-/* Place number hid of a digest, by a mix of its own: no two of a digest's places say anything of each other. The high
- * half of a product scales it to n without a division. */
-static uint32_t mixed_mod(const uint64_t digest[2], int hid, uint32_t n)
+/* The first place of a digest among n, and the step to the next: the high half of a product scales a number to n without
+ * a division. A step that has no factor in common with n comes by n places before it comes by one again. */
+static void first_and_step(const uint64_t digest[2], uint32_t n, const uint32_t *primes, uint32_t *first, uint32_t *step)
 {
-    uint64_t x = mix64(digest[0] + (uint64_t)hid * (digest[1] | 1));
-    return (uint32_t)((unsigned __int128)x * n >> 64);
+    *first = (uint32_t)((unsigned __int128)digest[0] * n >> 64);
+    *step = n > 1 ? 1 + (uint32_t)((unsigned __int128)digest[1] * (n - 1) >> 64) : 0;
+    for (const uint32_t *prime = primes; *prime;)
+        if (*step % *prime == 0) {
+            *step = *step + 1 == n ? 1 : *step + 1;
+            prime = primes;
+        } else
+            prime++;
 }
 
 #endif

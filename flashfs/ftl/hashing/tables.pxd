@@ -18,14 +18,17 @@ cdef class PackedTable:
 
 cdef class Hasher:
     cdef readonly uint32_t places, shift, lanes, stripe
-    cdef readonly bint md5, independent
+    cdef readonly bint md5, distinct
     cdef uint32_t rows, slots
+    cdef uint32_t[16] primes               # that divide ``slots``, and 0
     cdef uint64_t digest_key
     cdef uint64_t[2] digest
+    cdef uint32_t first, step              # of that digest, if candidates are distinct
     cdef uint64_t candidates_key
     cdef uint32_t[64] candidates           # [1..63], of the group that ``find`` was asked for last
     cdef uint64_t group_of(self, uint32_t lpa) noexcept nogil
     cdef uint32_t place_of(self, uint32_t lpa, int hid) noexcept nogil
+    cdef uint32_t slot_of(self, uint64_t group, int hid) noexcept nogil
     cdef int find_digest(self, uint64_t group) noexcept nogil
     cdef int find(self, uint32_t lpa) noexcept nogil
     cdef uint32_t hid_of(self, uint32_t lpa, uint32_t place) noexcept nogil

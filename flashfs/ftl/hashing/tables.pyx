@@ -12,7 +12,7 @@ cdef extern from "hashes.h" nogil:
     void mix_of_u64(uint64_t message, uint64_t* out)
     uint32_t shifted_mod(const uint64_t* digest, int hid, uint32_t n)
     void shifted_mods(const uint64_t* digest, int most, uint32_t n, uint32_t* out)
-    uint32_t mixed_mod(const uint64_t* digest, int hid, uint32_t n)
+    void first_and_step(const uint64_t* digest, uint32_t n, const uint32_t* primes, uint32_t* first, uint32_t* step)
 
 
 cdef class PackedTable:
@@ -72,24 +72,26 @@ cdef class Hasher:
 
     It drops ``shift`` bits of the LPA, so 2^shift neighbours, a *group*, have the same candidates (3.3). With several
     ``lanes`` those neighbours are dealt out ``stripe`` pages at a time to as many groups, each of which has candidates
-    of one residue modulo ``lanes`` only, and no two of them of the same: so what is written in sequence is spread over
-    the dies, if place p is on die p modulo ``lanes``.
+    of one residue modulo ``lanes`` only, and no two of them of the same: what is written in sequence is spread over the
+    dies, if place p is on die p modulo ``lanes``.
 
-    The candidates are *independent* mixes of a 128-bit digest of the group, or, as the thesis has it, that digest
-    shifted by HID bits."""
+    The candidates are *distinct*, as far as there are places: of a 128-bit digest of the group one half is the first
+    and the other the step to the next. Or they are, as the thesis has it, that digest shifted by HID bits."""
 
-    def __cinit__(self, uint32_t places, uint32_t shift, bint md5, bint independent, uint32_t lanes=1,
+    def __cinit__(self, uint32_t places, uint32_t shift, bint md5, bint distinct, uint32_t lanes=1,
                   uint32_t stripe=1):
         self.places = places
         self.shift = shift
         self.md5 = md5
-        self.independent = independent
+        self.distinct = distinct
         self.lanes = lanes
         self.stripe = min(stripe, <uint32_t> 1 << shift)
         self.rows = (<uint32_t> 1 << shift) // self.stripe
         self.slots = places // lanes
         if self.slots == 0:
             raise ValueError(f"{places} places for {lanes} lanes")
+        for i, prime in enumerate(prime_factors(self.slots)):
+            self.primes[i] = prime         # nine at most: the product of the first ten is beyond 32 bits
         self.digest_key = self.candidates_key = <uint64_t> -1
 
     cdef uint64_t group_of(self, uint32_t lpa) noexcept nogil:
@@ -102,14 +104,18 @@ cdef class Hasher:
 
     cdef uint32_t place_of(self, uint32_t lpa, int hid) noexcept nogil:
         cdef uint64_t group = self.group_of(lpa)
-        cdef uint32_t slot
-        self.find_digest(group)
-        slot = (mixed_mod(self.digest, hid, self.slots) if self.independent
-                else shifted_mod(self.digest, hid, self.slots))
+        cdef uint32_t slot = self.slot_of(group, hid)
         if self.lanes == 1:
             return slot
         # each row of groups begins at another residue: what is hot at the same offset of each is not on one die
         return slot * self.lanes + <uint32_t> ((group + group // self.lanes) % self.lanes)
+
+    cdef uint32_t slot_of(self, uint64_t group, int hid) noexcept nogil:
+        """Which of its lane's places it is."""
+        self.find_digest(group)
+        if self.distinct:
+            return <uint32_t> ((self.first + <uint64_t> hid * self.step) % self.slots)
+        return shifted_mod(self.digest, hid, self.slots)
 
     cdef int find_digest(self, uint64_t group) noexcept nogil:
         if group != self.digest_key:
@@ -118,19 +124,24 @@ cdef class Hasher:
                 md5_of_u64(group, self.digest)
             else:
                 mix_of_u64(group, self.digest)
+            if self.distinct:
+                first_and_step(self.digest, self.slots, self.primes, &self.first, &self.step)
         return 0
 
     cdef int find(self, uint32_t lpa) noexcept nogil:
         """Put the LPA's 63 places into ``candidates``."""
-        cdef uint64_t group = self.group_of(lpa)
+        cdef uint64_t group = self.group_of(lpa), at
         cdef uint32_t hid, residue
         if group == self.candidates_key:
             return 0
         self.candidates_key = group
         self.find_digest(group)
-        if self.independent:
+        if self.distinct:
+            at = self.first
             for hid in range(1, HIDS + 1):
-                self.candidates[hid] = mixed_mod(self.digest, hid, self.slots)
+                at += self.step
+                at = at - self.slots if at >= self.slots else at
+                self.candidates[hid] = <uint32_t> at
         else:
             shifted_mods(self.digest, HIDS, self.slots, self.candidates)
         if self.lanes > 1:
@@ -155,11 +166,20 @@ cdef class Hasher:
         return self.place_of(lpa, hid)
 
 
-def hash_place(uint64_t key, int hid, uint32_t places, bint md5, bint independent=False):
+def prime_factors(uint32_t n):
+    """Those of n, ascending, each once."""
+    found = []
+    prime = 2
+    while prime * prime <= n:
+        if n % prime == 0:
+            found.append(prime)
+            while n % prime == 0:
+                n //= prime
+        prime += 1
+    return [*found, n] if n > 1 else found
+
+
+def hash_place(uint64_t key, int hid, uint32_t places, bint md5, bint distinct=False):
     """The hash functions by themselves: a group's place with one lane. For tests and for drawing how they spread."""
-    cdef uint64_t[2] digest
-    if md5:
-        md5_of_u64(key, digest)
-    else:
-        mix_of_u64(key, digest)
-    return mixed_mod(digest, hid, places) if independent else shifted_mod(digest, hid, places)
+    cdef Hasher hasher = Hasher(places, 0, md5, distinct)
+    return hasher.slot_of(key, hid)

@@ -11,8 +11,8 @@ import numpy as np
 from flashfs.engine import block_map
 from flashfs.engine.defaults import PageBitmap
 from flashfs.ftl import Option, Scheme, charts
-from flashfs.ftl.slimftl.mapping import OOB_BYTES
 from flashfs.ftl.common import STRIPE
+from flashfs.ftl.slimftl.mapping import OOB_BYTES
 from flashfs.ftl.slimftl.placement import build, derive
 
 SHARED_MOST = 255  #: pages of a virtual block that lie in others: more are not counted
@@ -63,7 +63,7 @@ def _map(device: Any) -> dict[str, Any]:
         "shared_from": sum(line["shared"] > 0 for line in lines),
         "shift": slim.hasher.shift,
         "hash": "md5" if slim.hasher.md5 else "mix",
-        "candidates": "independent" if slim.hasher.independent else "shifted",
+        "candidates": "distinct" if slim.hasher.distinct else "shifted",
         "lanes": slim.hasher.lanes,
     }
 
@@ -140,8 +140,8 @@ SCHEME = Scheme(
                fixed=True),
         Option("hash", "mix", "128-bit hash function", choices=("mix", "md5"), fixed=True),
         Option("virtual_blocks", 0, "virtual blocks; 0: as many as the chip can stand for", high=2**24 - 2, fixed=True),
-        Option("candidates", "independent", "63 hash functions, or, as the thesis has it, one digest shifted",
-               choices=("independent", "shifted"), fixed=True, before="shifted"),
+        Option("candidates", "distinct", "63 different virtual blocks, or, as the thesis has it, one digest shifted",
+               choices=("distinct", "shifted"), fixed=True, before="shifted"),
         Option("crowded", "make-way", "candidates all full, little of them dead: one makes way, or is cleaned as it is",
                choices=("make-way", "thesis"), fixed=True, before="thesis"),
         Option("lanes", 0, "groups that neighbours are dealt out to, a die each; 0: as many as dies; 1: the thesis's",
@@ -160,4 +160,5 @@ SCHEME = Scheme(
         "virtual blocks that made way": lambda ssd: ssd.placement.made_way,
     },
     derive=derive,
+    tight={"shift": (2, 3, 8), "lanes": (0, 2)},
 )  # fmt: skip

@@ -303,6 +303,10 @@ cdef class SlimMapping(Mapping):
     def recovery_reopens(self):
         return True
 
+    def recovery_restamps(self):
+        """A page of a virtual block that makes way gets another VBA and another HID."""
+        return True
+
     def recovery_steps(self):
         return (("vbt", "blocks", "point each virtual block at the block that holds its pages", self.point_vbt),)
 

@@ -17,9 +17,10 @@ from nandimg._nand cimport PAGE_OK
 from flashfs.errors import BindError, DeviceFullError
 
 cdef enum:
-    ENOUGH = 3               # cleaning a candidate is good enough if it gains one page in so many
+    ENOUGH = 16              # cleaning a candidate is good enough if it gains one page in so many
+    MUCH = 3                 # room is much if it is all of a block but one page in so many
     REST = 16                # placements in need that do not look again after one that looked in vain
-    LANE_LEAST = 16          # virtual blocks a lane, or there is one lane only
+    LANE_LEAST = 64          # virtual blocks a lane, more than an LPA has candidates; or there is one lane only
 
 
 cdef class SlimPlacement(Placement):
@@ -163,7 +164,7 @@ cdef class SlimPlacement(Placement):
 
     cdef uint32_t much(self) noexcept nogil:
         """So much room, and cleaning it costs half of what it gains at most."""
-        return self.ssd.nand.pages_per_block - self.ssd.nand.pages_per_block // ENOUGH
+        return self.ssd.nand.pages_per_block - self.ssd.nand.pages_per_block // MUCH
 
     cdef bint is_room_anywhere(self) noexcept nogil:
         cdef uint32_t vba
@@ -355,7 +356,7 @@ def build(ssd, options):
     if options["virtual_blocks"] > ssd.nand.blocks:
         raise BindError(f"slimftl: {options['virtual_blocks']} virtual blocks: the chip has {ssd.nand.blocks} blocks")
     hasher = Hasher(options["virtual_blocks"], options["shift"], options["hash"] == "md5",
-                    options["candidates"] == "independent", options["lanes"], options["stripe"])
+                    options["candidates"] == "distinct", options["lanes"], options["stripe"])
     slim = SlimMapping(ssd, hasher)
     cleaning = SlimCleaning(slim)
     placement = SlimPlacement(slim, cleaning, options["crowded"] == "make-way")

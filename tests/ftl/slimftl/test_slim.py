@@ -12,7 +12,7 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import BindError
-from flashfs.ftl.hashing.tables import hash_place
+from flashfs.ftl.hashing.tables import hash_place, prime_factors
 from nandimg import PRESETS, Geometry
 
 PAGE = 512
@@ -51,13 +51,30 @@ def test_md5_is_md5(blocks: int) -> None:
 
 def test_either_hash_spreads() -> None:
     """Chi-squared over 100 virtual blocks, well within what chance allows."""
-    for md5 in (False, True):
+    for md5, distinct in ((False, False), (True, False), (False, True), (True, True)):
         counts = [0] * 100
         for key in range(2_000):
             for hid in range(1, 64, 7):
-                counts[hash_place(key, hid, 100, md5)] += 1
+                counts[hash_place(key, hid, 100, md5, distinct)] += 1
         mean = sum(counts) / 100
         assert sum((n - mean) ** 2 / mean for n in counts) < 200
+
+
+@pytest.mark.parametrize("places", [1, 2, 3, 4, 30, 58, 63, 64, 97, 1001, 9011, 2**24 - 2])
+def test_distinct_candidates_are_distinct(places: int) -> None:
+    """63 different places, or all there are; spread as evenly as by chance; ``prime_factors`` is right."""
+    rest = places
+    for prime in prime_factors(places):
+        while rest % prime == 0:
+            rest //= prime
+    assert rest == 1
+    firsts = set()
+    for key in range(300):
+        candidates = {hash_place(key, hid, places, False, True) for hid in range(1, 64)}
+        assert len(candidates) == min(63, places)
+        assert max(candidates) < places
+        firsts.add(hash_place(key, 1, places, False, True))
+    assert len(firsts) >= min(places, 180) * 0.6
 
 
 def fill(device: Device, rnd: random.Random, lpas: range, model: dict[int, bytes]) -> None:
