@@ -16,7 +16,7 @@ from nandimg._faults import SHAPES
 THESIS = {"candidates": "shifted", "crowded": "thesis", "lanes": 1}
 #: nearly all of its virtual blocks are full after a sequential fill, and groups of as many pages have 63 candidates
 FULL = PRESETS["tiny-1330"].geometry
-GROUP = 2  #: all its candidates are full then: one makes way for the first page that is written again
+GROUP = 10  #: all its candidates are full then: one makes way for the first page that is written again
 
 
 def filled(geometry: Geometry, options: dict[str, object]) -> Device:
@@ -57,7 +57,8 @@ def test_each_page_is_found_where_it_went() -> None:
     for lpa, data in model.items():
         device.write(lpa * size, data)
     for _ in range(3_000):
-        lpa = rnd.randrange(FULL.lpas if rnd.random() < 0.2 else 24)
+        lpa = rnd.randrange(FULL.lpas if rnd.random() < 0.01 else 4)
+        lpa = (lpa + 4 * GROUP) % FULL.lpas
         model[lpa] = rnd.randbytes(size)
         device.write(lpa * size, model[lpa])
     assert device.ssd.placement.made_way
@@ -87,6 +88,9 @@ def cuts_around() -> tuple[str, int, int]:
     """A program, and the operations of the chip from which on and up to which a candidate makes way in it."""
     program = f"w0+1330 f w{4 * GROUP} w{4 * GROUP + 1} f w{4 * GROUP + 2} w7"
     options = (("buffer", 0), ("shift", 2))
+    device = filled(FULL, {"shift": 2})
+    device.ssd.write_pages(np.array([4 * GROUP], dtype=np.uint32))
+    assert device.ssd.placement.made_way == 1
     before = run_case(Case("slimftl", "w0+1330 f", "tiny-1330", options=options)).operations[-1]
     after = run_case(Case("slimftl", program, "tiny-1330", options=options)).operations[-1]
     return program, before - 2, after
