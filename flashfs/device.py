@@ -462,9 +462,10 @@ def check_features(image: Image, of: Scheme, *, readonly: bool) -> None:
 
 
 def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:
-    """What was fixed at binding, as the header has it; CorruptError if it is not what binding stores."""
+    """What was fixed at binding, as the header has it; CorruptError if it is not what binding stores. An option that
+    there was not yet is what it was before there was a choice."""
     fixed = {option.name: option for option in of.options if option.fixed}
-    out: dict[str, Any] = {}
+    out: dict[str, Any] = {name: option.before for name, option in fixed.items() if option.before is not None}
     for name, value in (image.header.options or {}).items():
         if name not in fixed:
             raise CorruptError(f"{image.path}: header: {of.name} stores no option {name!r}")

@@ -280,6 +280,11 @@ cdef class Recovered(Owner):
         """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
         return False
 
+    def recovery_restamps(self):
+        """Whether cleaning may stamp a copy otherwise than its original. A recovery that undoes a move then reads the
+        original for its stamp, and lets a copy stand whose original is gone."""
+        return False
+
     def recovery_ends(self):
         """The pool's states are final now, and so is what ``recovered`` said."""
 

@@ -178,6 +178,7 @@ cdef class Worker(Scanner):
     cdef uint64_t winners, undone, undone_groups
     cdef Owner owner                       # whose pages are being settled
     cdef bint of_user                      # ... the mapping's, that is
+    cdef bint restamps                     # its copies may be stamped otherwise than their originals
     cdef Records moves                     # of the settling that is under way
     cdef object doubted                    # what a step of a part found that cannot be
     cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
@@ -367,6 +368,7 @@ cdef class Worker(Scanner):
                     self.settle_kind(kind)
             self.owner = self.ssd.mapping
             self.of_user = True
+            self.restamps = self.ssd.mapping.recovery_restamps()
             with nogil:
                 self.apply_trims()
                 self.settle_all(self.entries.entry(0), self.entries.count())
@@ -635,12 +637,17 @@ cdef class Worker(Scanner):
     cdef int undo_one(self, const Move* move) except -1 nogil:
         """The original counts, and its copy is dead."""
         cdef bint own = True, shared = False
+        cdef const uint8_t* stamp = self.stamp_of(move.new)
+        if self.of_user and self.restamps:
+            if not self.is_there(move):
+                return 0
+            stamp = self.ssd.read_oobs + OOB_ENGINE
         self.ssd.olds[0] = move.new
         self.ssd.validity.dead(self.ssd.olds, 1)
         if self.of_user and self.ssd.mapping.shares_pages:
             shared = self.ssd.mapping.recovered_copy(move.key, move.seq, move.old, &own) != NONE
         if not shared:
-            self.owner.recovered(move.key, move.old, self.stamp_of(move.new))
+            self.owner.recovered(move.key, move.old, stamp)
         self.ssd.validity.live_run(move.old, 1)
         self.undone += 1
         return 0

@@ -28,7 +28,8 @@ BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants
 @dataclass(frozen=True, slots=True)
 class Option:
     """One thing that can be chosen with ``--opt name=value``. ``fixed`` options are part of the format: they are
-    stored when a scheme is bound and cannot be changed after."""
+    stored when a scheme is bound and cannot be changed after. ``before`` is what a fixed one is on images
+    that were bound when there was no such option."""
 
     name: str
     default: int | str
@@ -37,6 +38,7 @@ class Option:
     high: int = 2**32
     choices: tuple[str, ...] = ()
     fixed: bool = False
+    before: int | str | None = None
 
     def parse(self, text: Any) -> int | str:
         """The value that ``text`` names, whatever type it is of; UsageError says what would do."""
