@@ -561,8 +561,8 @@ cdef class Mover:
                 ok = self.copy_run(done, &ext, in_run, run - in_run - ext.n, stream, cause, end)
                 done += ok
                 in_run += ok
+                self.ssd.programmed(&ext, ok)
                 if ok < ext.n:
-                    self.ssd.program_failed(ext.block)
                     break
                 ext.page += ok
         return 1
@@ -588,15 +588,10 @@ cdef class Mover:
                        self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
         if self.ssd.mapping.scheme_oob and self.kind == KIND_USER:
             self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext, before, behind)
-        one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather if self.with_data else <uint8_t*> NULL,
-                                    self.oobs, cause, start, &ok)
+        one = self.ssd.program(ext, self.gather if self.with_data else <uint8_t*> NULL, self.oobs, cause, start, &ok)
         end[0] = max(end[0], one)
         for i in range(ok):
             self.news[first + i] = ext.block * self.pages_per_block + ext.page + i
-        if ok:
-            self.ssd.pool.advance(ext.block, ok)
-            self.ssd.since_checkpoint += ok
-            self.ssd.placement.used(ext.block, ok)
         return ok
 
     cdef int commit_move(self, uint32_t n) except -1 nogil:

@@ -66,7 +66,9 @@ cdef class Engine:
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef bint affords_more(self) except -1 nogil
-    cdef int program_failed(self, uint32_t block) except -1 nogil
+    cdef int64_t program(self, const Extent* at, const uint8_t* data, const uint8_t* oobs, int cause, int64_t t_ns,
+                         uint32_t* ok) except -1 nogil
+    cdef int programmed(self, const Extent* at, uint32_t ok) except -1 nogil
     cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
     cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil
