@@ -284,7 +284,7 @@ cdef class Ssd(Engine):
     cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
         """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
         nothing: no record is kept of it. Returns when what the map had to read for it is there."""
-        cdef uint32_t part, i
+        cdef uint32_t part, i, reports = 2 + self.mapping.own_reports
         cdef int64_t end = t_ns
         cdef bint any_lived
         self.now_ns = t_ns
@@ -303,9 +303,9 @@ cdef class Ssd(Engine):
             self.map_ns = t_ns
             while True:
                 if self.validity.in_flash:
-                    part = self.room_for(part, 2, STREAM_META)
+                    part = self.room_for(part, reports, STREAM_META)
                 part = self.mapping.prepare_unbind(lpa, part)
-                if self.validity.room() >= 2 * part:
+                if self.validity.room() >= reports * part:
                     break
             # Before anything is changed, since it may fail; and behind what may take a sequence number, since then the
             # last record is not gone on from.
@@ -437,7 +437,7 @@ cdef class Ssd(Engine):
                 if self.mapping.demand:
                     self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
                 if self.validity.in_flash:
-                    at_hand = done + self.room_for(at_hand - done, 3, stream)
+                    at_hand = done + self.room_for(at_hand - done, 3 + self.mapping.own_reports, stream)
             ext.choice = 0
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
             if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
