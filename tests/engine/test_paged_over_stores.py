@@ -11,7 +11,6 @@ from typing import Any
 
 import flash_pvb
 import pytest
-import test_host_errors
 from rig import Rig
 from test_flash_bitmap import PAGE, VALIDITY, Load
 from test_late_validity import store
@@ -28,13 +27,9 @@ from flashfs.ftl.dftl import require_room
 from flashfs.ftl.dftl.cmt import ENTRY_BYTES
 from flashfs.ftl.dftl.mapping import CachedMap
 from flashfs.ftl.leaftl.mapping import LearnedMap
-from nandimg import PRESETS, Geometry
-from nandimg.presets import Preset
+from nandimg import Geometry
 
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
-#: the smallest presets have no room for both kinds of pages beside the host's
-SMALL = Geometry(page_bytes=PAGE, pages_per_block=8, blocks=64, dies=2, oob_bytes=64, lpas=200)
-PRESET = "paged-stores"
 BLOCKS = replace(flash_pvb.BLOCKS, default=0)
 TRANSLATION = 2  #: a page's kind
 KINDS = ("dftl-flash", "dftl-late", "leaftl-flash", "leaftl-late")
@@ -82,13 +77,12 @@ def scheme_of(kind: str, store: Any) -> Scheme:
     return replace(
         base, name=kind, build=build, sections=sections, options=(*base.options, *own), nvram=lambda *_: {},
         tight={**base.tight, **tight}, varied={}, manual="", views={}, charts=lambda device: [], events={},
-        derive=lambda *_: {}, chips=(PRESET,),
+        derive=lambda *_: {},
     )  # fmt: skip
 
 
 @pytest.fixture(params=KINDS)
-def ftl(request: pytest.FixtureRequest, store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setitem(PRESETS, PRESET, Preset(PRESET, "", "", SMALL))
+def ftl(request: pytest.FixtureRequest, store: Any) -> Iterator[str]:
     with flash_pvb.registered(scheme_of(request.param, store)) as name:
         yield name
     tiers.presets_for.cache_clear()
@@ -177,15 +171,9 @@ def test_a_page_that_is_gone_is_made_again(ftl: str, crashed: bool, kind: int, t
     rig.device.close()
 
 
+@pytest.mark.parametrize("ftl", ["dftl-late"], indirect=True)
 @pytest.mark.parametrize("tier", CUTS)
 def test_power_cuts(ftl: str, tier: str) -> None:
     result = campaign.run(ftl, tier, 0, CUTS[tier])
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
     assert result.cuts >= CUTS[tier]
-
-
-@pytest.mark.parametrize("request_kind", test_host_errors.REQUESTS, ids=lambda one: one.__name__)
-def test_the_disk_fails_at_any_call(ftl: str, request_kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {**options_of(ftl), "buffer": "8"}
-    monkeypatch.setitem(test_host_errors.VARIANTS, ftl, lambda: test_host_errors.Rig(ftl, options))
-    assert test_host_errors.run_all(ftl, request_kind, 6)["cases"] >= 3
