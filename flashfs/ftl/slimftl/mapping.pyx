@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping
+from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping, Validity
 from flashfs.engine.pool cimport (
     CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
 )
@@ -57,6 +57,12 @@ cdef class SlimMapping(Mapping):
         self.found_shared = set()
         self.reset()
         self.recovering = False
+
+    def refuses(self, Validity validity not None):
+        if validity.late:
+            return ("slimftl: of two pages of an LPA that both look live it cannot tell which is newer: a validity "
+                    "store that is not late would do")
+        return None
 
     def __dealloc__(self):
         free(self.table)
@@ -241,8 +247,8 @@ cdef class SlimMapping(Mapping):
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case.
-        It cannot where validity is late: of two pages of one LPA that share a PPID, both called live, nothing says which
-        is newer. So this mapping asks for a store that is not."""
+        It cannot where validity is late: of two pages of one LPA that share a PPID, both called live, nothing says
+        which is newer. So this mapping refuses such a store."""
         cdef uint32_t i, entry, home, block_pages = self.ssd.nand.pages_per_block
         for i in range(n):
             answers[i] = FOREIGN
