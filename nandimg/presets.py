@@ -34,7 +34,8 @@ def _geckoftl(blocks: int) -> Geometry:
     # the paper's K = 2^22 blocks of B = 128 pages of 4 KiB is 2 TiB of flash; R = 0.7 of it is logical
     return Geometry(
         page_bytes=4096, pages_per_block=128, blocks=blocks, channels=1, dies=1, oob_bytes=128,
-        lpas=int(0.7 * 128 * blocks), read_ns=100_000, program_ns=1_000_000, erase_ns=2_000_000, transfer_ns=0, spare_ns=3_000,
+        lpas=int(0.7 * 128 * blocks), read_ns=100_000, program_ns=1_000_000, erase_ns=2_000_000, transfer_ns=0,
+        spare_ns=3_000,
     )  # fmt: skip
 
 
