@@ -15,7 +15,7 @@ from flashfs.reproduce.figure import EACH, MEAN, NUMBERED, Expect, Figure
 
 MET = {"N": "as printed", "A": "as derived", "P": "as read off", "S": "shape holds"}
 NOT_MET = {"N": "not as printed", "A": "not as derived", "P": "not as read off", "S": "another shape"}
-ALONG = "along x"
+ALONG, ALL = "along x", "all"
 
 Values = Mapping[tuple[str, str], float | None]  #: by series and x; None: not measured
 
@@ -50,9 +50,12 @@ def lines(figure: Figure, values: Values, why_not: Mapping[str, str]) -> list[Li
     """
     out = []
     for one in figure.series:
-        for x in figure.xs:
-            if (one.name, x.name) in values or one.name in why_not:
-                out += _at(figure, one.name, x.name, values, why_not)
+        mine = [_at(figure, one.name, x.name, values, why_not) for x in figure.xs
+                if (one.name, x.name) in values or one.name in why_not]  # fmt: skip
+        if one.name in why_not and not any(line.mark for some in mine for line in some):
+            out.append(Line(one.name, ALL, None, "", None, why_not[one.name]))  # it says the same at each
+        else:
+            out += [line for some in mine for line in some]
     for expect in figure.expect:
         if expect.x == MEAN and expect.rule in NUMBERED:
             name = expect.series[0]
@@ -127,7 +130,7 @@ def _mean(every: Sequence[float | None]) -> float | None:
 def summary(rows: Sequence[Line]) -> str:
     """Of a figure, in a word or two."""
     judged = [one.met for one in rows if one.met is not None]
-    waits = sorted({one.verdict for one in rows if one.verdict.startswith("waits")})
+    waits = sorted({why for one in rows for why in one.verdict.split(", ") if why.startswith("waits")})
     if not judged:
         return ", ".join(waits) or "shown"
     kept = "reproduced" if all(judged) else "partly" if any(judged) else "not"
