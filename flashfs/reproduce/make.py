@@ -70,7 +70,7 @@ class Made:
 
 def _shown(line: Line, substitute: str) -> dict[str, Any]:
     kept = {name: value for name, value in asdict(line).items() if name not in ("met", "rule")}
-    kept["ratio"] = _rounded(line.ratio)
+    kept |= {"ours": _rounded(line.ours), "ratio": _rounded(line.ratio)}
     return {**kept, "met": line.met, "key": line.key, "substitute": bool(substitute)}
 
 

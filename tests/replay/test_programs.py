@@ -66,7 +66,7 @@ def holes_read(batch: Batch) -> int:
 
 @pytest.mark.parametrize("text", [
     *(f"fileset:ops=30k,personality={name},discard=1" for name in PERSONALITIES),
-    "lsm:ops=30k", "lsm:ops=30k,order=seq", "lsm:ops=30k,get=0.4,update=0.3,dist=zipf:0.9",
+    "fileset:ops=30k,iosize=16k,discard=1", "lsm:ops=30k", "lsm:ops=30k,order=seq", "lsm:ops=30k,get=0.4,update=0.3,dist=zipf:0.9",
     "lsm:ops=30k,get=1,loaded=1",
 ])  # fmt: skip
 def test_nothing_is_read_that_is_not_there(text: str) -> None:
@@ -84,6 +84,8 @@ def test_space_is_first_fit_and_grows_together_again() -> None:
     space.give(first)
     space.give(third)
     assert space.runs() == [(0, 10), (30, 70)]
+    assert space.take(10) == first  # all of it
+    space.give(first)
     assert space.take(40) == [(30, 40)]  # the first that holds it, not the first that there is
     assert space.take(35) == [(0, 10), (70, 25)]  # none does: pieces from the lowest on
     space.give(second)
