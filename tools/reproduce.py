@@ -1,4 +1,4 @@
-"""Makes the figures of papers again at the small scale, keeps their tables, and writes what holds into docs/reproduce.md.
+"""Makes the figures of papers at the small scale, keeps their tables, and writes into docs/reproduce.md what holds.
 
     reproduce.py [PAPER...] [--out DIR] [--only-page]
 

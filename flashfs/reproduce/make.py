@@ -217,19 +217,25 @@ def _values(figure: Figure, every: Sequence[Cell], rows: Mapping[int, Row]) -> d
 
 
 def options(every: Sequence[Cell]) -> dict[str, str]:
-    """All that is not as a replay has it by itself: what all points share, then of each series what it has more."""
-    if not every:
-        return {}
-    said = {id(cell): _said(cell.setup) for cell in every}
-    shared = set.intersection(*(set(one.items()) for one in said.values()))
-    out = {"all": _text(shared)}
-    for name in dict.fromkeys(cell.series.name for cell in every):
-        mine = set.intersection(*(set(said[id(cell)].items()) for cell in every if cell.series.name == name))
-        out[name] = _text(mine - shared)
-    for name in dict.fromkeys(cell.x.name for cell in every):
-        mine = set.intersection(*(set(said[id(cell)].items()) for cell in every if cell.x.name == name))
-        out[f"at {name}"] = _text(mine - shared)
-    return {name: text for name, text in out.items() if text}
+    """All that is not as a replay has it by itself: what all points share, then of each series and of each x what it
+    has more, then of a point what neither says."""
+    groups: dict[str, list[Cell]] = {"all": list(every)} if every else {}
+    for cell in every:
+        groups.setdefault(cell.series.name, []).append(cell)
+    for cell in every:
+        groups.setdefault(f"at {cell.x.name}", []).append(cell)
+    for cell in every:
+        groups.setdefault(f"{cell.series.name} at {cell.x.name}", []).append(cell)
+    said = {id(cell): set(_said(cell.setup).items()) for cell in every}
+    out = {}
+    told: dict[int, set[tuple[str, str]]] = {id(cell): set() for cell in every}
+    for name, some in groups.items():
+        new = set.intersection(*(said[id(cell)] - told[id(cell)] for cell in some))
+        for cell in some:
+            told[id(cell)] |= new
+        if new:
+            out[name] = _text(new)
+    return out
 
 
 def _text(pairs: set[tuple[str, str]]) -> str:

@@ -66,8 +66,8 @@ def holes_read(batch: Batch) -> int:
 
 @pytest.mark.parametrize("text", [
     *(f"fileset:ops=30k,personality={name},discard=1" for name in PERSONALITIES),
-    "fileset:ops=30k,iosize=16k,discard=1", "lsm:ops=30k", "lsm:ops=30k,order=seq", "lsm:ops=30k,get=0.4,update=0.3,dist=zipf:0.9",
-    "lsm:ops=30k,get=1,loaded=1",
+    "fileset:ops=30k,iosize=16k,discard=1", "lsm:ops=30k", "lsm:ops=30k,order=seq",
+    "lsm:ops=30k,get=0.4,update=0.3,dist=zipf:0.9", "lsm:ops=30k,get=1,loaded=1",
 ])  # fmt: skip
 def test_nothing_is_read_that_is_not_there(text: str) -> None:
     batch = whole(Workload(text, DEVICE))

@@ -224,7 +224,7 @@ def test_the_same_bits_twice(tmp_path: Path) -> None:
     assert not first.failed and not first.complaints
     assert verdict.summary(first.lines) == "reproduced (4 of 4), waits for nosuchftl"
     assert first.options["all"].startswith("buffer=64, dies=4, host=67108864")
-    assert first.options["at 2"] == "source=uniform:ops=8k,seed=2"
+    assert "slimftl" not in first.options and first.options["at 2"] == "source=uniform:ops=8k,seed=2"
 
 
 def test_what_held_and_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,6 +250,16 @@ def test_other_ground_is_told(tmp_path: Path) -> None:
     text = TINY.replace('ftl = "slimftl"', 'ftl = "slimftl"\nopt = { buffer = 8 }')
     every, _ = make.cells(written(tmp_path, text), "small", None, None, print)
     assert make.unequal(every) == ["buffer 64: pagemap; buffer 8: slimftl"]
+
+
+def test_every_option_is_told(tmp_path: Path) -> None:
+    text = TINY.replace("seed = 2", "seed = 2\nopt = { shift = 4 }").replace(
+        'ftl = "slimftl"', 'ftl = "slimftl"\nopt = { buffer = 8 }'
+    )
+    every, _ = make.cells(written(tmp_path, text), "small", None, None, print)
+    said = make.options(every)
+    assert said["slimftl"] == "buffer=8" and said["pagemap"] == "buffer=64"
+    assert said["slimftl at 2"] == "shift=4" and "pagemap at 2" not in said
 
 
 def test_some_of_the_schemes(tmp_path: Path) -> None:
