@@ -113,6 +113,22 @@ def test_any_column_of_numbers_is_a_picture() -> None:
     assert curves(made) == {"pagemap": [2000.0, 4000.0], "slimftl": [3000.0, 2000.0]}
 
 
+def test_a_column_of_counts_is_a_distribution() -> None:
+    """Entry i counts those that have i; repeats are counted together, and zeros at the end are not drawn."""
+    rows = [result("leaftl", seed=seed) for seed in range(2)]
+    rows[0]["scheme"] = {"groups_by_levels": [0, 3, 1], "lookups_by_level": [3, 1]}
+    rows[1]["scheme"] = {"groups_by_levels": [0, 3, 0, 1, 0], "lookups_by_level": [4], "settled_by_list": 3}
+    made = figure(table(*rows), "cdf:scheme.groups_by_levels")
+    (panel,) = made.panels
+    assert (panel.form, panel.x_label, panel.y_label, panel.y_scale) == ("steps", "Levels", "Share of groups", "share")
+    assert panel.series == [Series("leaftl", [0.0, 6 / 8, 7 / 8, 1.0], [0.0, 1.0, 2.0, 3.0])]
+    (panel,) = figure(table(*rows), "cdf:scheme.lookups_by_level").panels  # the first of these is level 1
+    assert (panel.x_label, panel.y_label) == ("Level", "Share of lookups")
+    assert panel.series == [Series("leaftl", [0.0, 7 / 8, 1.0], [0.0, 1.0, 2.0])]
+    with pytest.raises(UsageError, match=r"each result: scheme\.groups_by_levels, scheme\.look"):
+        figure(table(*rows), "cdf:waf")
+
+
 def test_mapping_is_one_bar_where_only_the_ftl_makes_a_difference() -> None:
     made = figure(two_by_two(), "mapping")  # the same on each source: a bar each
     assert (made.panels[0].groups, curves(made)) == (["pagemap", "slimftl"], {"mapping": [65536.0, 28672.0]})

@@ -576,6 +576,15 @@ def translation_ppas(image: Image, sections: dict[str, bytes]) -> dict[int, int]
     return {first * span + k: ppa for first, _, *ppas in rows for k, ppa in enumerate(ppas) if ppa != NONE}
 
 
+def counts_agree(image: Image, sections: dict[str, bytes]) -> bool:
+    """Whether of leaftl's LPAs exactly as many are mapped as user pages are live; so it is, but for `inexact`."""
+    groups = groups_of_leaftl(image, sections)
+    mapped = sum(leaf_guess(groups, lpa) is not None for lpa in range(image.lpas))
+    live = sum(word.bit_count() for (word,) in struct.iter_unpack("<Q", sections["pvb"]))
+    assert sections.get("inexact", b"") == b""
+    return mapped == live - len(translation_ppas(image, sections))
+
+
 def groups_of_leaftl(image: Image, sections: dict[str, bytes]) -> list[bytes]:
     """The block of each group of 256 LPAs, from the section `groups` and the translation pages of `gmd`."""
     blocks: list[bytes | None] = []
