@@ -22,7 +22,7 @@ SCALES = ("small", "paper")
 MARKS = {
     "N": "printed", "A": "derived from the paper's formulas", "P": "read off a plot", "S": "only the shape is known",
 }  # fmt: skip
-EACH, MEAN = "*", "mean"  #: of an expectation's x: every one by itself; their geometric mean
+EACH, MEAN = "*", "mean"  #: of an expectation's x: every one by itself; their mean
 RULES = ("within", "at_least", "at_most", "rising", "falling", "flat", "order")
 NUMBERED = RULES[:3]  #: hold a number of ours against the paper's
 SWEPT = frozenset({*AXES, OPTIONS})

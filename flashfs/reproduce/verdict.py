@@ -60,7 +60,7 @@ def lines(figure: Figure, values: Values, why_not: Mapping[str, str]) -> list[Li
         if expect.x == MEAN and expect.rule in NUMBERED:
             name = expect.series[0]
             every = [values.get((name, x.name)) for x in figure.xs if (name, x.name) in values]
-            out.append(_judged(expect, MEAN, _mean(every), why_not.get(name, "")))
+            out.append(_judged(expect, MEAN, _mean(every, figure.value.relative), why_not.get(name, "")))
         elif expect.rule not in NUMBERED:
             out.append(_shape(figure, expect, values, why_not))
     return out
@@ -119,11 +119,13 @@ def _up(row: Sequence[float], rule: str) -> Sequence[float]:
     return row[::-1] if rule == "falling" else row
 
 
-def _mean(every: Sequence[float | None]) -> float | None:
-    """Geometric; None if one is missing."""
-    there = [one for one in every if one is not None and one > 0]
+def _mean(every: Sequence[float | None], ratios: bool) -> float | None:
+    """Geometric of ratios to a baseline, else arithmetic; None if one is missing."""
+    there = [one for one in every if one is not None and (one > 0 or not ratios)]
     if not there or len(there) < len(every):
         return None
+    if not ratios:
+        return math.fsum(there) / len(there)
     return math.exp(math.fsum(map(math.log, there)) / len(there))
 
 

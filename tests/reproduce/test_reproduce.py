@@ -199,6 +199,16 @@ def test_no_verdict_claims_more_than_its_mark() -> None:
     assert "printed" not in verdict.MET["S"] + verdict.MET["P"] + verdict.MET["A"]
 
 
+@pytest.mark.parametrize(("value", "mean"), [("waf / base.waf", 2.0), ("waf", 2.5)])
+def test_means(tmp_path: Path, value: str, mean: float) -> None:
+    figure = written(tmp_path, TINY.replace('value = "waf / base.waf"', f'value = "{value}"'))
+    found = {("slimftl", "1"): 1.0, ("slimftl", "2"): 4.0}
+    (line,) = [one for one in verdict.lines(figure, found, {}) if one.x == "mean"]
+    assert line.ours == pytest.approx(mean) and line.met
+    found["slimftl", "2"] = None
+    assert [one.met for one in verdict.lines(figure, found, {}) if one.x == "mean"] == [None]
+
+
 def test_an_order(tmp_path: Path) -> None:
     figure = written(tmp_path)
     values = {("pagemap", "1"): 1.0, ("pagemap", "2"): 1.0, ("slimftl", "1"): 1.2, ("slimftl", "2"): 0.7}
