@@ -114,7 +114,7 @@ def told(made: Made) -> None:
     for name, text in made.options.items():
         show.line(f"options, {name}: {text}")
     for line in made.complaints:
-        show.line(f"not the same for all: {line}")
+        show.line(f"mind: {line}")
     show.line(f"files: {', '.join(made.files.values())}")
     print()
 

@@ -172,7 +172,8 @@ def make(
     else:
         del files["results"]
     done = Made(
-        figure, scale, made, options(every), unequal(every), failed, verdict.lost(kept(figure, scale), made),
+        figure, scale, made, options(every), [*unequal(every), *unplayed(every, rows)], failed,
+        verdict.lost(kept(figure, scale), made),
         {name: str(path) for name, path in files.items()},
     )  # fmt: skip
     with results.replacing(files["table"]) as draft:
@@ -276,6 +277,16 @@ def unequal(every: Sequence[Cell]) -> list[str]:
                     groups.setdefault(ground[name], []).append(cell.series.name)
             if len(groups) > 1:
                 out["; ".join(f"{name} {value}: {', '.join(of)}" for value, of in groups.items())] = None
+    return list(out)
+
+
+def unplayed(every: Sequence[Cell], rows: Mapping[int, Row]) -> list[str]:
+    """What replays said of requests that they left out or changed: a line for each trace and reason."""
+    out: dict[str, None] = {}
+    for at, row in rows.items():
+        for line in json.loads(row.get("complaints") or "[]"):
+            source = every[at].setup.source
+            out[f"{every[at].x.name}: {str(line).removeprefix(f'{source}: ')}"] = None
     return list(out)
 
 
