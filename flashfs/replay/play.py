@@ -57,8 +57,8 @@ class Setup:
     ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
     FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
     ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.ground); who has it otherwise is complained
-    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder in
-    which images so made are kept, to be used again.
+    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder
+    in which images so made are kept, to be used again.
     """
 
     source: str
@@ -331,7 +331,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "nand": stats["nand"],
         "scheme": stats["scheme"],
         "waf": stats["waf"],
-        "ground": ground.stood_on(device),
+        "ground": ground.stood_on(device, setup.dram),
         "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),
         "dram": stats["dram"],
         "heap": stats["heap"],
