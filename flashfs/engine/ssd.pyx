@@ -441,6 +441,8 @@ cdef class Ssd(Engine):
                     self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
                 if self.validity.in_flash:
                     at_hand = done + self.room_for(at_hand - done, 3 + self.mapping.own_reports, stream)
+            elif self.validity.in_flash and moves != self.mover.moves:  # what was moved meanwhile took of that room
+                at_hand = done + self.room_for(at_hand - done, 3 + self.mapping.own_reports, stream)
             ext.choice = 0
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
             if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now

@@ -22,7 +22,7 @@ from flashfs.engine.defaults import Greedy
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.flash_bitmap import FlashBitmap
 from flashfs.engine.map_battery import pages_of
-from flashfs.errors import UncorrectableError
+from flashfs.errors import BindError, UncorrectableError
 from flashfs.ftl import SCHEMES, Scheme
 from flashfs.ftl.common import streams_for
 from flashfs.ftl.dftl import require_room
@@ -36,7 +36,7 @@ CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_byt
 ROOMY = {"tiny-24d": (48, 120), "tiny-20p": (40, 100), "tiny-16k": (40, 100)}
 BLOCKS = replace(flash_pvb.BLOCKS, default=8)
 TRANSLATION = 2  #: a page's kind
-KINDS = ("dftl-flash", "dftl-late", "leaftl-flash", "leaftl-late")
+KINDS = ("dftl-flash", "dftl-late")
 CUTS = {"sweep": 1_500, "random": 1_200, "faults": 800, "host": 1_200, "wide": 600}
 __all__ = ["store"]  # a fixture
 
@@ -101,8 +101,7 @@ def ftl(request: pytest.FixtureRequest, store: Any, monkeypatch: pytest.MonkeyPa
 
 def options_of(ftl: str) -> dict[str, str]:
     """Little memory, so that both go to flash all the time."""
-    own = {"cmt_bytes": "400"} if ftl.startswith("dftl") else {"table_bytes": "6000"}
-    return {"buffer": "0", **own} | ({"frames": "2", "log": "1", "blocks": "2"} if ftl.endswith("flash") else {})
+    return {"buffer": "0", "cmt_bytes": "400"} | ({"frames": "2", "log": "1", "blocks": "2"} if ftl.endswith("flash") else {})
 
 
 def test_contents_and_every_invariant_after_much_cleaning(ftl: str) -> None:
@@ -189,9 +188,15 @@ def test_power_cuts(ftl: str, tier: str) -> None:
     assert result.cuts >= CUTS[tier]
 
 
+@pytest.mark.parametrize("kind", ["leaftl-flash", "leaftl-late"])
+def test_leaftl_refuses_them(kind: str, store: Any) -> None:
+    with flash_pvb.registered(scheme_of(kind, store)), pytest.raises(BindError, match="in DRAM that is not late would"):
+        Device.memory(CHIP, kind)
+
+
 @pytest.mark.parametrize("request_kind", test_host_errors.REQUESTS, ids=lambda one: one.__name__)
 def test_the_disk_fails_at_any_call(ftl: str, request_kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {**options_of(ftl), "buffer": "8"} | ({"blocks": "16"} if ftl == "leaftl-flash" else {})
+    options = {**options_of(ftl), "buffer": "8"}
     monkeypatch.setitem(test_host_errors.VARIANTS, ftl, lambda: test_host_errors.Rig(ftl, options))
     assert test_host_errors.run_all(ftl, request_kind, 6)["cases"] >= 3
 

@@ -9,7 +9,7 @@ was learned from. docs/ftl/leaftl.md says why, and what recovery (recovery.pyx) 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport FOREIGN, Engine, Extent, Mapping
+from flashfs.engine.parts cimport FOREIGN, Engine, Extent, Mapping, Validity
 from flashfs.engine.pool cimport NONE
 from flashfs.engine.ssd cimport Ssd
 from flashfs.ftl.leaftl.gmd cimport REGION
@@ -38,6 +38,14 @@ cdef class LearnedMap(LearnedRecovery):
         self.compact_every = compact_every
 
     # --- changes
+
+    def refuses(self, Validity validity not None):
+        """A translation page that is lost is made again from pages that are live, learned as they lie: a store that has
+        not noticed what died, or that may not be asked for each page, does not give the table that was lost."""
+        if validity.late or validity.in_flash:
+            return ("leaftl: lost pages of its table are made again from the pages that live: a validity store in DRAM "
+                    "that is not late would do")
+        return None
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
                   uint32_t* olds) except -1 nogil:
