@@ -15,7 +15,7 @@ from libc.string cimport memset
 from flashfs.engine.agreement cimport Agreement
 from flashfs.engine.entry_pages cimport EntryPages
 from flashfs.engine.map_battery cimport WAITING, named_by
-from flashfs.engine.parts cimport FOREIGN, LIVE, Engine
+from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
 from flashfs.engine.pending cimport Found
 from flashfs.engine.pool cimport NONE
 
@@ -29,8 +29,10 @@ from flashfs.engine.pending import merge_arrays
 
 cdef enum:
     DRAINED = 16             # pages written back between two requests at most
+    UNASKED = 0xFF           # no answer of ``confirm``
 
 cdef uint32_t UNSEEN = NONE - 1
+STRAYS = -2                  #: in place of the count of mapped LPAs: nobody knows it, and ``EntryPages.strays``
 
 
 def saved_bytes(lpas, page_bytes):
@@ -95,6 +97,21 @@ cdef class DemandMapping(EntryPages):
         return n
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        if self.strays:
+            return self.unbind_strays(lpa, n, olds)
+        return self.unbind_all(lpa, n, olds)
+
+    cdef int unbind_strays(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        """As ``unbind``. 1 if any of the LPAs was mapped, whether or not a page dies of it."""
+        cdef uint32_t i
+        cdef bint any_mapped = False
+        self.unbind_all(lpa, n, olds)
+        for i in range(n):
+            any_mapped |= olds[i] != NONE
+        self.drop_strays(NULL, lpa, n, olds)
+        return any_mapped
+
+    cdef int unbind_all(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         cdef uint32_t part
         while n:
             part = min(n, self.page_of(lpa) * self.per_page + self.entries_of(self.page_of(lpa)) - lpa)
@@ -163,8 +180,11 @@ cdef class DemandMapping(EntryPages):
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         """From DRAM, if that can say. Else the translation page decides when the entry goes there (``put_pending``):
-        to read it twice for every page that is moved would double what cleaning costs."""
+        to read it twice for every page that is moved would double what cleaning costs. Where validity is late, a page
+        that nobody names is nothing unusual, and to move it would cost more than to read what says so."""
         cdef uint32_t i, ppa = NONE
+        if self.ssd.validity.late:
+            return self.confirm_late(lpas, ppas, n, answers)
         self.mark_twins(lpas, n, answers)
         for i in range(n):
             if lpas[i] >= self.ssd.lpas:
@@ -176,6 +196,20 @@ cdef class DemandMapping(EntryPages):
                 answers[i] = LIVE if ppa == ppas[i] else FOREIGN
             else:
                 answers[i] = LIVE
+        return 0
+
+    cdef int confirm_late(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                          uint8_t* answers) except -1 nogil:
+        """As ``confirm``, each by what the map says now; each translation page is read once for all of its LPAs."""
+        cdef uint32_t i, k, ppa = NONE
+        memset(answers, UNASKED, n)
+        for i in range(n):
+            if lpas[i] >= self.ssd.lpas:
+                answers[i] = FOREIGN
+            for k in range(i, n if answers[i] == UNASKED else i):
+                if answers[k] == UNASKED and self.page_of(lpas[k]) == self.page_of(lpas[i]):
+                    self.peek(lpas + k, 1, &ppa)
+                    answers[k] = LIVE if ppa == ppas[k] else SUPERSEDED
         return 0
 
     cdef int mark_twins(self, const uint32_t* lpas, uint32_t n, uint8_t* twins) noexcept nogil:
@@ -242,6 +276,7 @@ cdef class DemandMapping(EntryPages):
         self.found.release()
         self.image_of = self.looked_of = NONE
         self.saved_n = -1
+        self.strays = False
         self.stamp = 0
         self.known = None
         if self.saved is not None:
@@ -268,7 +303,7 @@ cdef class DemandMapping(EntryPages):
         return {
             "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas).tobytes(),
             "newer": pack_newer(*self.newer(), self.per_page),
-            "mapped": struct.pack("<q", self.lpas_named()),
+            "mapped": struct.pack("<q", STRAYS if self.strays else self.lpas_named()),
             **({"battery": struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)} if self.will_keep() else {}),
         }
 
@@ -304,6 +339,7 @@ cdef class DemandMapping(EntryPages):
                 raise ValueError(f"{name} section of {len(sections[name])} bytes: 8 are needed")
         self.saved_n, = struct.unpack("<q", sections["mapped"])
         self.exact = self.saved_n >= 0      # after damage, several LPAs may name one page
+        self.strays = self.saved_n == STRAYS or (self.saved_n < 0 and not self.ssd.validity.late)
         self.stamp, = struct.unpack("<Q", sections.get("battery", bytes(8)))
 
     def verify(self, bint whole=True):
@@ -321,6 +357,7 @@ cdef class DemandMapping(EntryPages):
                 agreement.require(lpa, ppa)
             wrong = agreement.fault_of_all(len(self.translation_pages()))
             self.exact = wrong is None
+            self.strays = not self.exact
         elif wrong is None and self.saved_n >= 0:
             wrong = agreement.fault_of_all(self.saved_n + len(self.translation_pages()))
         if wrong is not None:
@@ -333,8 +370,9 @@ cdef class DemandMapping(EntryPages):
             self.peek(&lpa, 1, &at)
             if at == ppa:
                 return lpa
-        self.exact = False
-        self.doubts()
+        if not self.ssd.validity.late:      # else it was superseded
+            self.exact = False
+            self.doubts()
         return NONE
 
     # --- from the battery

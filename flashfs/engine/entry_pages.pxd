@@ -32,6 +32,7 @@ cdef class EntryPages(PagedMapping):
     cdef uint32_t looked_of, looked_ppa
     cdef readonly MapBattery saved         # that has all this too; None: there is none
     cdef SavedBitmap bitmap                # ... and what validity says
+    cdef readonly bint strays              # after damage: several LPAs may name a page, or one that is another's by now
     # what a cache of entries answers
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil
@@ -62,3 +63,5 @@ cdef class EntryPages(PagedMapping):
     cdef int put_pending(self, uint32_t page) except -1 nogil
     cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil
     cdef int look(self, uint32_t page) except -1 nogil
+    cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil
+    cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil

@@ -59,7 +59,8 @@ class Option:
 ENGINE_OPTIONS = (
     Option("buffer", -1, "pages of the write buffer; -1: what the scheme wants (most: 256 KiB), less on a tiny chip",
            low=-1, high=1 << 20),
-    Option("wear_spread", 32, "erases by which the most worn block may lead the least worn", low=2, high=1 << 20),
+    Option("wear_spread", 0, "erases by which the most worn block may lead the least worn, from 2 on; 0: an eighth of "
+           "the chip's endurance", high=1 << 20),
     Option("gc_reserve", 0, "free blocks for cleaning; 0: two, or on a disk one in 128: rarer syncs", high=1 << 20),
     Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times its own", high=1 << 40),
 )  # fmt: skip
@@ -78,10 +79,10 @@ class Scheme:
     emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
 
     ``features`` are what its images have and programs before it did not know, by names "scheme.what": they go into the
-    header when it is bound or upgraded. ``nvram(geometry, options)`` are the regions of NVRAM that it wants, {name:
-    bytes}; they are laid out when it is bound, and found again by ``nand.region(name)``. What is stored there survives
-    the power and the process, but not always the host: no durable byte of it may be overwritten or freed before a sync
-    has made durable what replaced it.
+    header when it is bound or upgraded. ``nvram(geometry, options, dram)`` are the regions of NVRAM that it wants,
+    {name: bytes}, with that budget of DRAM or None; they are laid out when it is bound, and found again by
+    ``nand.region(name)``. What is stored there survives the power and the process, but not always the host: no
+    durable byte of it may be overwritten or freed before a sync has made durable what replaced it.
 
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page,
     ``describe_translation(number, bytes)`` a translation page of it, and ``views`` are its own tables by name, each a
@@ -128,7 +129,9 @@ class Scheme:
     manual: str = ""
     ci_cuts: int = CI_CUTS
     features: tuple[Feature, ...] = ()
-    nvram: Callable[[Any, dict[str, Any]], dict[str, int]] = field(default=lambda geometry, options: {})
+    nvram: Callable[[Any, dict[str, Any], int | None], dict[str, int]] = field(
+        default=lambda geometry, options, dram: {}
+    )
     origin: str = "flashfs"
     interpreted: bool = False  # its requests need the interpreter anyway
 

@@ -54,6 +54,17 @@ def test_multiples_of_a_baseline() -> None:
     assert (made.panels[0].y_at_1, made.panels[0].y_label) == (True, "Write amplification / pagemap")
 
 
+def test_phases_are_said_where_they_differ() -> None:
+    phases = ([], [{"canonical": "uniform:ops=1", "hash": "a" * 64}, {"format": "msr", "hash": "b" * 64}])
+    rows = []
+    for before in phases:
+        one = result("pagemap", "uniform:ops=1", waf=2.0)
+        rows.append({**one, "config": {**one["config"], "before": before}})
+    assert sorted(curves(figure(table(*rows), "waf"))) == [
+        "pagemap, after nothing", "pagemap, after uniform:ops=1 and bbbbbbbb",
+    ]  # fmt: skip
+
+
 def test_the_mean_of_ratios_is_geometric() -> None:
     rows = [result(ftl, f"uniform:ops={n}", waf=2.0 if ftl == "pagemap" else 2.0 * 2**n)
             for n in (1, 2, 6) for ftl in ("pagemap", "slimftl")]  # fmt: skip

@@ -188,6 +188,7 @@ class Image:
                 "paired_pages": struct.unpack_from("<Q", raw, 80)[0],
                 "nvram_read_ns": read_ns,
                 "nvram_write_ns": write_ns,
+                "endurance": (struct.unpack_from("<Q", raw, 112)[0] if version > 1 else 0) or 3000,
             },
             "features": features,
             "nvram": regions,

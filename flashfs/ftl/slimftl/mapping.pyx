@@ -14,7 +14,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping
+from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping, Validity
 from flashfs.engine.pool cimport (
     CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
 )
@@ -52,6 +52,12 @@ cdef class SlimMapping(Mapping):
         self.leaving = self.staying_in = NONE
         self.reset()
         self.recovering = False
+
+    def refuses(self, Validity validity not None):
+        if validity.late:
+            return ("slimftl: of two pages of an LPA that both look live it cannot tell which is newer: a validity "
+                    "store that is not late would do")
+        return None
 
     def __dealloc__(self):
         free(self.vbt)
@@ -215,7 +221,9 @@ cdef class SlimMapping(Mapping):
             raise RuntimeError(f"LPA {lpa}: moved to block {block}, which stands for no candidate of it")
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
-        """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case."""
+        """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case.
+        It cannot where validity is late: of two pages of one LPA that share a PPID, both called live, nothing says
+        which is newer. So this mapping refuses such a store."""
         cdef uint32_t i, entry, home, block_pages = self.ssd.nand.pages_per_block
         for i in range(n):
             answers[i] = FOREIGN

@@ -285,3 +285,48 @@ def test_the_ledger_has_its_places(disk: Disk) -> None:
     packed, _ = mapping.tables()["pending"]
     assert packed == 16 * mapping.pending.room
     assert mapping.figures()["battery_bytes"] == disk.device.nand.region("dftl")[1]
+
+
+@pytest.mark.parametrize("bound_with", [None, 60_000])
+def test_a_cache_that_dram_makes_larger_is_kept_all_the_same(bound_with: int | None, tmp_path: Path) -> None:
+    """The region is laid out for the budget of when the image is bound; with a larger one the cache stays as it was."""
+    path = tmp_path / "image.nand"
+    nandimg.create(path, GEOMETRY)
+    Device.open(path, ftl="dftl", options={"buffer": "0"}, dram=bound_with).close()
+    for _ in range(2):
+        device = Device.open(path, options={"buffer": "0"}, dram=60_000)
+        mapping = device.ssd.mapping
+        assert (mapping.cmt.slots > 70) == (bound_with is not None)
+        assert mapping.cmt.slots <= mapping.saved.slots
+        for lpa in range(500):
+            device.write(lpa * PAGE, bytes([lpa & 255]) * PAGE)
+        device.flush()
+        assert mapping.saved.says() == "kept"
+        device.close(clean=False)
+    device = Device.open(path, options={"buffer": "0"}, dram=60_000)
+    assert believed(device.recovery)
+    device.close()
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_saved_slot_that_a_trim_may_have_made_old(disk: Disk, trimmed: bool) -> None:
+    """A page is in NVRAM alone, its LPA has none in flash, and something was trimmed after it of which no record was
+    written: whether that was this LPA only the pages can say. So they are scanned."""
+    disk.crash(battery=1)
+    disk.device.trim(0, 20 * PAGE)
+    for lpa in range(20):
+        disk.truth.pop(lpa, None)
+    disk.truth[30] = 1
+    disk.device.write(30 * PAGE, disk.content(30))
+    disk.device.checkpoint()
+    disk.device.close()
+    disk.device = Device.open(disk.path, options=disk.options(buffer=2), plp=True)
+    disk.truth[7] = 2
+    disk.device.write(7 * PAGE, disk.content(7))
+    if trimmed:
+        disk.device.trim(30 * PAGE, PAGE)  # nobody flushes it: the page may be back
+    report = disk.crash()
+    assert step(report, "battery").note[0].isdigit()  # it is believed all the same
+    assert (step(report, "scan").note == "not needed") is not trimmed
+    assert step(report, "nvram").note == "1 pages"
+    disk.check()
