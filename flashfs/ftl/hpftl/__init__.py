@@ -149,7 +149,7 @@ SCHEME = Scheme(
     sections=_sections,
     build=_build,
     options=(
-        Option("hashes", 63, "hash functions of an LPA", low=1, high=63, fixed=True),
+        Option("hashes", 63, "hash functions of an LPA", low=20, high=63, fixed=True),
         Option("hash", "mix", "128-bit hash function", choices=("mix", "md5"), fixed=True),
         Option("candidates", "distinct", "different blocks, or, as the thesis has it, one digest shifted",
                choices=("distinct", "shifted"), fixed=True),
@@ -167,6 +167,6 @@ SCHEME = Scheme(
         "blocks that were reclaimed into": lambda ssd: ssd.cleaning.reclaims,
         "victims passed over": lambda ssd: ssd.cleaning.passed_over,
     },
-    tight={"hashes": (3, 5, 9, 63), "open": (1, 2, 0)},
+    tight={"hashes": (20, 30, 63), "open": (1, 2, 0)},
     varied={"open": (1, 2, 0)},
 )  # fmt: skip

@@ -12,7 +12,7 @@ from libc.stdlib cimport free, malloc
 from flashfs.engine.defaults cimport Greedy, Streams
 from flashfs.engine.parts cimport Engine, Extent
 from flashfs.engine.pool cimport (
-    CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, NONE, STATE_CLOSED, STATE_FREE, STATE_OPEN, STREAM_GC, STREAM_HOST,
+    CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, NONE, STATE_FREE, STATE_OPEN, STREAM_GC, STREAM_HOST,
 )
 from flashfs.engine.victims cimport LISTED
 from flashfs.ftl.hpftl.mapping cimport HpftlMapping
@@ -83,11 +83,15 @@ cdef class HpftlPlacement(Streams):
             hid = self.open_candidate(lpa)  # cleaning may have reclaimed into one
             if hid == 0:
                 hid = self.open_free(lpa)
+        if hid == 0 and self.map.second.n > self.cleaner.threshold:
+            self.hold_bound(lpa)
+            hid = self.open_candidate(lpa)
+            if hid == 0 and not self.has_entry(lpa):
+                hid = self.open_free(lpa)
         if hid:
             out.choice = hid
             return self.give(self.map.hasher.candidates[hid], 1, out)
         self.collisions += 1
-        self.hold_bound(lpa)
         slot = self.open_of + self.overflow * self.most + self.turn[self.overflow]
         if slot[0] == NONE or not self.takes_more(slot[0], self.overflow):
             self.ssd.make_room()
@@ -137,27 +141,45 @@ cdef class HpftlPlacement(Streams):
                 return self.open_of + STREAM_HOST * self.most + i
         return NULL
 
+    cdef bint has_entry(self, uint32_t lpa) noexcept nogil:
+        """Whether a collision of that LPA has room in the secondary table."""
+        return self.cleaner.host_fits() or self.map.is_second(lpa)
+
     cdef int hold_bound(self, uint32_t lpa) except -1 nogil:
-        """Before a collision: room for one entry, beside those that cleaning may need."""
+        """At a collision beyond the threshold: reclaim. If that is not enough, the fullest open block makes way for a
+        free one that this LPA hashes to; if there is none, cleaning frees more blocks that may be reclaimed into."""
         cdef uint32_t tries = 0
-        if self.map.second.n <= self.cleaner.threshold:
-            return 0
-        if self.resting and self.cleaner.host_fits():
+        if self.resting and self.has_entry(lpa):
             self.resting -= 1
             return 0
         if not self.cleaner.affords_block():
             self.ssd.make_room()
         if not self.cleaner.reclaim():
             self.resting = REST
-        while not (self.cleaner.host_fits() or self.map.is_second(lpa)):
-            self.ssd.make_room()
-            self.cleaner.clean()           # it reclaims too
+        while not self.has_entry(lpa):
+            if self.cleaner.reclaim():
+                continue
+            if self.is_candidate_free(lpa):
+                self.ssd.make_room()
+                if self.free_slot() == NULL:
+                    self.close_fullest()
+                return 0
+            self.cleaner.clean()
             tries += 1
             if tries > 4 * self.ssd.pool.blocks + 64:
                 with gil:
                     raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no free "
                                           f"block takes any of them")
         return 0
+
+    cdef int close_fullest(self) except -1 nogil:
+        """Give up the open block of the host that has least room."""
+        cdef uint32_t i, block, best = NONE
+        for i in range(self.width_host):
+            block = self.open_of[STREAM_HOST * self.most + i]
+            if block != NONE and (best == NONE or self.ssd.pool.next_page[block] > self.ssd.pool.next_page[best]):
+                best = block
+        return self.failed(best) if best != NONE else 0
 
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
         if block == self.target:
@@ -175,9 +197,9 @@ cdef class HpftlPlacement(Streams):
         return Streams.failed(self, block)
 
     cdef int keep(self, uint32_t block) except -1 nogil:
-        """Reclaim has filled this block; the host may go on with it, if it has room and there is a slot."""
+        """Reclaim has opened this block; the host may go on with it, if it has room and there is a slot."""
         cdef uint32_t* slot = self.free_slot()
-        if slot != NULL and self.ssd.pool.next_page[block] < self.ssd.pool.pages_per_block:
+        if self.ssd.pool.state[block] == STATE_OPEN and slot != NULL and self.ssd.pool.next_page[block] < self.ssd.pool.pages_per_block:
             slot[0] = block
             return 0
         return self.ssd.close(block)
@@ -189,6 +211,7 @@ cdef class HpftlCleaning(Greedy):
     cdef HpftlPlacement place
     cdef uint32_t* ppas
     cdef uint32_t turn                     # where the look through the secondary table goes on
+    cdef bint pressed                      # the next reclaim may take a block that cleaning would rather keep
     cdef readonly uint32_t threshold       # entries from which on some are reclaimed
     cdef readonly uint64_t reclaims, reclaimed, passed_over
 
@@ -212,21 +235,22 @@ cdef class HpftlCleaning(Greedy):
         return self.fits(self.ssd.nand.pages_per_block + 1)
 
     cdef bint affords_block(self) noexcept nogil:
-        """Whether reclaim may take a free block, and cleaning can open one still."""
-        return self.ssd.pool.free_n + self.ssd.pool.pending_n > self.ssd.meta_floor + 2
+        """Whether reclaim may take a free block, and cleaning can open one still; or two, unless it is pressed."""
+        return self.ssd.pool.free_n + self.ssd.pool.pending_n > self.ssd.meta_floor + (1 if self.pressed else 2)
 
     cdef int clean(self) except -1 nogil:
-        cdef uint32_t victim
-        if self.map.second.n > self.threshold and self.affords_block():
-            self.reclaim()
-        victim = self.ssd.victims.fewest()
+        cdef uint32_t victim = self.ssd.victims.fewest()
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
             return Greedy.clean(self)      # says what there is to say
         if not self.fits(self.map.first_in(victim)):
             self.passed_over += 1
             victim = self.affordable()
             if victim == NONE:
-                if self.affords_block() and self.reclaim():
+                if self.reclaim():
+                    return 0
+                self.place.close_fullest()  # a free block may take its turn, and what it held be cleaned
+                self.pressed = True
+                if self.reclaim() or self.affordable() != NONE:
                     return 0
                 with gil:
                     raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries: no block can "
@@ -247,10 +271,6 @@ cdef class HpftlCleaning(Greedy):
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
         """A block of which the entries have no room stays as it is for now; whoever asked will ask again."""
-        if self.map.second.n > self.threshold and self.affords_block():
-            self.reclaim()
-        if self.ssd.pool.state[block] != STATE_CLOSED:
-            return 0                       # what was reclaimed was all that it held
         if not self.fits(self.map.first_in(block) + (self.ssd.nand.pages_per_block if cause == CAUSE_WEAR else 0)):
             return 0
         return Greedy.evacuate(self, block, cause)
@@ -258,23 +278,55 @@ cdef class HpftlCleaning(Greedy):
     # --- reclaim
 
     cdef uint32_t reclaim(self) except? 0xFFFFFFFE nogil:
-        """Take a free block, and copy the secondary pages that hash to it there. Returns how many: 0 if no block that
-        was looked at is worth it."""
-        cdef uint32_t i, n, block, looked = 0, before = self.map.second.n
-        cdef int done = 0
+        """Copy secondary pages to a block that they hash to: to a free one, if enough of them do to fill it, or else to
+        one that is open for the host. Returns how many left the table: 0 if none can."""
+        cdef uint32_t n, block, i
+        cdef bint affords = self.affords_block()
+        self.pressed = False
+        if affords:
+            block = self.free_target(&n)
+            if block != NONE and self.ssd.open_this(block, STREAM_HOST, CAUSE_GC) >= 0:
+                n = self.copy_to(block, n)
+                self.place.keep(block)
+                return n
+        for i in range(self.place.width_host):
+            block = self.place.open_of[STREAM_HOST * self.place.most + i]
+            if block == NONE:
+                continue
+            if not self.place.takes_more(block, STREAM_HOST):
+                self.place.failed(block)
+                continue
+            n = self.list_for(block, self.ssd.nand.pages_per_block - self.ssd.pool.next_page[block])
+            if n:
+                n = self.copy_to(block, n)
+                if self.ssd.pool.next_page[block] >= self.ssd.nand.pages_per_block:
+                    self.place.failed(block)
+                return n
+        return 0
+
+    cdef uint32_t free_target(self, uint32_t* n) noexcept nogil:
+        """The next free block that ``n[0]`` secondary pages, now in ``ppas``, would fill; or fill enough, if the host
+        may go on with it. NONE if there is none among those that were looked at."""
+        cdef uint32_t i, block, looked = 0
         for i in range(self.ssd.pool.blocks):
             block = (self.turn + i) % self.ssd.pool.blocks
             if self.ssd.pool.state[block] != STATE_FREE:
                 continue
-            n = self.list_for(block)
+            n[0] = self.list_for(block, self.ssd.nand.pages_per_block)
+            if (n[0] == self.ssd.nand.pages_per_block
+                    or (n[0] * WORTH >= self.ssd.nand.pages_per_block and self.place.free_slot() != NULL)):
+                self.turn = block + 1
+                return block
             looked += 1
-            if n * WORTH >= self.ssd.nand.pages_per_block and self.ssd.open_this(block, STREAM_HOST, CAUSE_GC) >= 0:
-                break
             if looked == LOOKED_AT:
-                return 0
-        else:
-            return 0
-        self.turn = block + 1
+                break
+        return NONE
+
+    cdef uint32_t copy_to(self, uint32_t block, uint32_t n) except? 0xFFFFFFFE nogil:
+        """Copy the ``n`` pages at ``ppas`` to an open block; returns how many left the table. If a program fails,
+        nothing of that was bound, and the block is filled no further."""
+        cdef uint32_t before = self.map.second.n
+        cdef int done = 0
         self.place.target = block
         self.place.broken = False
         try:
@@ -282,17 +334,14 @@ cdef class HpftlCleaning(Greedy):
         finally:
             self.place.target = NONE
             if not done:
-                self.ssd.close(block)      # nothing in it was ever bound
-        if not done:
-            return 0
-        self.place.keep(block)
+                self.place.failed(block)
         self.reclaims += 1
         self.reclaimed += before - self.map.second.n
         return before - self.map.second.n
 
-    cdef uint32_t list_for(self, uint32_t block) noexcept nogil:
-        """Put the PPAs of secondary pages that hash to the block into ``ppas``, ascending; returns how many, a block's
-        worth at most."""
+    cdef uint32_t list_for(self, uint32_t block, uint32_t most) noexcept nogil:
+        """Put the PPAs of up to ``most`` secondary pages that hash to the block into ``ppas``, ascending; returns how
+        many."""
         cdef uint32_t at, n = 0, slots = self.map.second.mask + 1, first = block * 2654435761u % slots
         for at in range(slots):
             if (self.map.second.slots[(first + at) & self.map.second.mask].lpa == NONE or not self.map.hid_of(
@@ -300,7 +349,7 @@ cdef class HpftlCleaning(Greedy):
                 continue
             self.ppas[n] = self.map.second.slots[(first + at) & self.map.second.mask].ppa
             n += 1
-            if n == self.ssd.nand.pages_per_block:
+            if n == most:
                 break
         qsort(self.ppas, n, sizeof(uint32_t), ascending)
         return n
