@@ -66,14 +66,14 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 def _width(ssd: Any, options: dict[str, Any]) -> int:
     """Blocks that cleaning, and collisions, have open at once."""
-    spare = spare_for(ssd, options, "hpftl", open_blocks=4, reserve_least=3)
+    spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=3)
     return max(1, min(ssd.nand.dies, spare // (2 * BLOCKS_A_STREAM)))
 
 
 def _open_most(ssd: Any, options: dict[str, Any]) -> int:
     """Blocks that are open for the host at once: as many as its LPAs hash to twice over, a quarter of the spare ones at
     most."""
-    spare = spare_for(ssd, options, "hpftl", open_blocks=4, reserve_least=3)
+    spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=3)
     want = options["open"] or 2 * ssd.nand.blocks // min(options["hashes"], ssd.nand.blocks)
     return max(1, min(want, spare // 4))
 
@@ -99,6 +99,7 @@ def _map(device: Any) -> dict[str, Any]:
         "secondary_capacity": hpftl.capacity,
         "secondary_bytes": PAIR_BYTES * hpftl.capacity,
         "reclaims_from": cleaning.threshold,
+        "exceeded": cleaning.exceeded,
         "open_most": device.ssd.placement.width_host,
         "hashes": hpftl.hashes,
         "hash": "md5" if hpftl.hasher.md5 else "mix",

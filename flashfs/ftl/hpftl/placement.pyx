@@ -25,6 +25,7 @@ cdef extern from "<stdlib.h>" nogil:
 cdef enum:
     WORTH = 4                # reclaim takes a block if the pages that hash to it fill one in so many of it
     LOOKED_AT = 8            # free blocks that reclaim looks at, at most
+    TRIES = 64               # blocks cleaned for one collision, at most
     REST = 64                # placements in need that do not look again after one that reclaimed nothing
 
 
@@ -164,12 +165,10 @@ cdef class HpftlPlacement(Streams):
                 if self.free_slot() == NULL:
                     self.close_fullest()
                 return 0
+            if tries == TRIES:
+                return self.cleaner.exceed(1)
             self.cleaner.clean()
             tries += 1
-            if tries > 4 * self.ssd.pool.blocks + 64:
-                with gil:
-                    raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no free "
-                                          f"block takes any of them")
         return 0
 
     cdef int close_fullest(self) except -1 nogil:
@@ -213,7 +212,7 @@ cdef class HpftlCleaning(Greedy):
     cdef uint32_t turn                     # where the look through the secondary table goes on
     cdef bint pressed                      # the next reclaim may take a block that cleaning would rather keep
     cdef readonly uint32_t threshold       # entries from which on some are reclaimed
-    cdef readonly uint64_t reclaims, reclaimed, passed_over
+    cdef readonly uint64_t reclaims, reclaimed, passed_over, exceeded
 
     def __dealloc__(self):
         free(self.ppas)
@@ -228,7 +227,17 @@ cdef class HpftlCleaning(Greedy):
             raise MemoryError
 
     cdef bint fits(self, uint32_t entries) noexcept nogil:
-        return self.map.second.n + entries <= self.map.capacity
+        """Whether the secondary table takes so many more. After a recovery it may hold more than its bound already."""
+        return entries == 0 or self.map.second.n + entries <= self.map.capacity
+
+    cdef int exceed(self, uint32_t entries) except -1 nogil:
+        """Nothing else is left: the bound gives way, as far as a checkpoint has room."""
+        if (self.map.second.n + entries) * 2 > self.map.saved_most:
+            with gil:
+                raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no block can "
+                                      f"be reclaimed into")
+        self.exceeded += 1
+        return 0
 
     cdef bint host_fits(self) noexcept nogil:
         """Whether a collision has room: a block's worth of entries is left to cleaning."""
@@ -252,9 +261,8 @@ cdef class HpftlCleaning(Greedy):
                 self.pressed = True
                 if self.reclaim() or self.affordable() != NONE:
                     return 0
-                with gil:
-                    raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries: no block can "
-                                          f"be cleaned")
+                victim = self.ssd.victims.fewest()
+                self.exceed(self.map.first_in(victim))
         self.ssd.relocate(victim, STREAM_GC, CAUSE_GC)
         return 0
 
