@@ -15,7 +15,7 @@ import reader
 import torn
 
 from flashfs import cli, inspect
-from flashfs.crash import campaign
+from flashfs.crash import campaign, tiers
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Cut, checksum, create, page_checksum
@@ -354,7 +354,7 @@ def test_torn_images(tmp_path: Path, ftl: str, seed: int) -> None:
     """Power goes in the middle of something, twice at times: the reader and the recovery find the same pages."""
     rnd = random.Random(f"torn {ftl} {seed}")
     path = tmp_path / "image"
-    case = campaign.random_setting(rnd, ftl, rnd.choice(campaign.TINY), odd=False)
+    case = campaign.random_setting(rnd, ftl, rnd.choice(tiers.presets_for(ftl)), odd=False)
     cuts = [Cut(rnd.randint(1, 60), rnd.choice(SHAPES)), Cut(rnd.randint(1, 12), rnd.choice(SHAPES))]
     torn.leave(path, case, cuts[: rnd.randint(1, 2)])
     assert torn.disagreements(path) == [], f"{case.line()} cuts {cuts}"

@@ -96,10 +96,9 @@ cdef class HpftlMapping(Mapping):
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
                   uint32_t* olds) except -1 nogil:
         """``choice`` is the HID of a run of one page; of a longer one each page has its own."""
-        cdef uint32_t i
+        cdef uint32_t i, block = ppa // self.ssd.nand.pages_per_block
         for i in range(n):
-            olds[i] = self.place(lpas[i], choice if n == 1 else self.hid_of(lpas[i], ppa // self.ssd.nand.pages_per_block),
-                                 ppa + i)
+            olds[i] = self.place(lpas[i], choice if n == 1 else self.hid_of(lpas[i], block), ppa + i)
         return 0
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:

@@ -10,7 +10,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from flashfs.engine.defaults cimport Greedy, Streams
-from flashfs.engine.parts cimport Engine, Extent
+from flashfs.engine.parts cimport Extent
 from flashfs.engine.pool cimport (
     CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, NONE, STATE_FREE, STATE_OPEN, STREAM_GC, STREAM_HOST,
 )
@@ -198,7 +198,8 @@ cdef class HpftlPlacement(Streams):
     cdef int keep(self, uint32_t block) except -1 nogil:
         """Reclaim has opened this block; the host may go on with it, if it has room and there is a slot."""
         cdef uint32_t* slot = self.free_slot()
-        if self.ssd.pool.state[block] == STATE_OPEN and slot != NULL and self.ssd.pool.next_page[block] < self.ssd.pool.pages_per_block:
+        if (slot != NULL and self.ssd.pool.state[block] == STATE_OPEN
+                and self.ssd.pool.next_page[block] < self.ssd.pool.pages_per_block):
             slot[0] = block
             return 0
         return self.ssd.close(block)
@@ -234,8 +235,8 @@ cdef class HpftlCleaning(Greedy):
         """Nothing else is left: the bound gives way, as far as a checkpoint has room."""
         if (self.map.second.n + entries) * 2 > self.map.saved_most:
             with gil:
-                raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no block can "
-                                      f"be reclaimed into")
+                raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no block takes "
+                                      f"any of them")
         self.exceeded += 1
         return 0
 
@@ -267,7 +268,7 @@ cdef class HpftlCleaning(Greedy):
         return 0
 
     cdef uint32_t affordable(self) noexcept nogil:
-        """The victim with the fewest live pages whose entries have room, NONE if there is none. A look at each block."""
+        """The victim with the fewest live pages whose entries have room, or NONE. A look at each block."""
         cdef uint32_t block, best = NONE
         for block in range(self.ssd.pool.blocks):
             if (self.ssd.victims.listed[block] == LISTED
