@@ -59,6 +59,13 @@ Before = Annotated[
         help="Play this trace or workload first, behind --precondition, and count nothing of it; may be repeated.",
     ),
 ]
+Warm = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SOURCE",
+        help="Play this behind all that, to warm caches, and count nothing of it; may be repeated.",
+    ),
+]
 Prepared = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Keep images so prepared in DIR, and use those that are there."),
@@ -99,6 +106,7 @@ def command(
     qd: Depth = None,
     precondition: Precondition = None,
     before: Before = None,
+    warm: Warm = None,
     prepared: Prepared = None,
     format: trace.Format = None,
     columns: trace.Columns = None,
@@ -151,6 +159,7 @@ def command(
         trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event),
         format=named_by(format, columns),
         image=image, prepared=prepared, before=tuple(before or ()),
+        warm=tuple(warm or ()),
     )  # fmt: skip
     free = image is None and preset is None and size is None and fit is None
     results = []

@@ -182,7 +182,7 @@ cdef class PagedMapping(Mapping):
 
     def figures(self):
         return {
-            "translation_pages": len(self.translation_pages()),
+            "translation_pages": self.directory.count(),
             "translation_reads": self.store.reads,
             "translation_programs": self.store.programs,
             "rebuilds": self.rebuilds,

@@ -43,6 +43,7 @@ def replay(
     plp: Some[bool] | None = None,
     precondition: Some[str] | None = None,
     before: Some[str | Sequence[str]] | None = None,
+    warm: Some[str | Sequence[str]] | None = None,
     prepared: str | None = None,
     seed: Some[int] | None = None,
     format: Some[str] | None = None,
@@ -63,10 +64,9 @@ def replay(
     ``opt`` are options of the FTLs, or in a dict of its own for one: ``{"buffer": 64, "slimftl": {"shift": [0, 8]}}``.
     With ``image``, ``ftl`` is only for an image whose FTL is a ``package.module:Class``: named here, it is imported.
     ``before``: a source that is played first and not counted, or ``[["one", "and another"]]``; a list of texts is, as
-    everywhere, several values. ``seed`` is the workloads'. ``jobs`` more than 1: in so many processes. ``out``: rows
-    are put into this .parquet or .csv too, behind those that it has. Raises UsageError for what will not do,
-    FlashfsError for the first replay
-    that fails.
+    everywhere, several values. ``warm`` likewise, behind the mount that follows. ``seed`` is the workloads'. ``jobs``
+    more than 1: in so many processes. ``out``: rows are put into this .parquet or .csv too, behind those that it has.
+    Raises UsageError for what will not do, FlashfsError for the first replay that fails.
     """
     named = {name: value for name, value in locals().items() if name not in ("jobs", "out") and value is not None}
     from flashfs.replay import points, results, sweep

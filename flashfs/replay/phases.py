@@ -1,8 +1,9 @@
 """What is played on a device before anything is measured: preconditioning, and phases, each a trace or a workload.
 
-After them the device is shut down cleanly and opened again, whether it is kept as an image meanwhile or not. So what is
-measured begins with a mount: all that flash and NVRAM keep is as the phases left it, every cache is cold, and an image
-that was prepared long ago gives what one that was prepared just now gives, to the bit.
+After them the device is shut down cleanly and opened again, whether it is kept as an image meanwhile or not. So what
+follows begins with a mount: all that flash and NVRAM keep is as the phases left it, every cache is cold, and an image
+that was prepared long ago gives what one that was prepared just now gives, to the bit. Phases that are to warm the
+caches are played behind that mount, each time.
 """
 
 from __future__ import annotations
@@ -48,16 +49,23 @@ def prepare(
 ) -> dict[str, Any]:
     """Precondition ``device``, then play the phases. What was done: of the one, None if nothing was; and of each of the
     others. TraceError if most of a phase does not lie on the device."""
-    out: dict[str, Any] = {"precondition": wanted.run(device, progress), "before": []}
+    done = {"precondition": wanted.run(device, progress), "before": played(device, phases, "--before", progress)}
+    device.flush()
+    device.forget_counts()
+    return done
+
+
+def played(device: Device, phases: Sequence[Source], flag: str, progress: Progress | None) -> list[dict[str, Any]]:
+    """Play the phases that ``flag`` named. What was done of each. TraceError if most of one does not lie on the
+    device."""
+    out = []
     for source in phases:
         device.forget_counts()
         requests = play(device, source, progress)
         lost = source.rejected.total
         if lost > requests:
-            raise TraceError(f"--before {source.name}: {lost:,} of {lost + requests:,} requests could not be replayed")
+            raise TraceError(f"{flag} {source.name}: {lost:,} of {lost + requests:,} requests could not be replayed")
         stats = device.stats()
         counts = {"requests": requests, "rejected": lost, "waf": stats["waf"], "host": stats["host"]}
-        out["before"].append({"source": source.name, **counts})
-    device.flush()
-    device.forget_counts()
+        out.append({"source": source.name, **counts})
     return out

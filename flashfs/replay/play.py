@@ -57,8 +57,9 @@ class Setup:
     ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
     FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
     ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.ground); who has it otherwise is complained
-    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder in
-    which images so made are kept, to be used again.
+    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder
+    in which images so made are kept, to be used again. ``warm`` are phases behind the mount that follows, not counted
+    either: what caches hold in DRAM is of them.
     """
 
     source: str
@@ -70,6 +71,7 @@ class Setup:
     qd: int | None = None
     precondition: str | None = None
     before: tuple[str, ...] = ()
+    warm: tuple[str, ...] = ()
     trace: Options | None = None
     format: str | None = None
     image: Path | None = None
@@ -84,6 +86,7 @@ def run(setup: Setup, progress: Progress | None = None) -> dict[str, Any]:
     wanted = Precondition.parse(setup.precondition)
     with ExitStack() as stack:
         device, done = stack.enter_context(_device(setup, wanted, progress))
+        warmed = _warm(device, setup, progress)
         source = open_source(
             setup.source, device.size, page_bytes=device.page_bytes, options=setup.trace, format=setup.format
         )
@@ -92,7 +95,7 @@ def run(setup: Setup, progress: Progress | None = None) -> dict[str, Any]:
         player = Player(device.ssd, depth, device.quiet_at())
         found = _play(player, source, progress)
         made = _result(setup, device, source, player, found)
-        made |= done
+        made |= {**done, "warm": warmed}
         made["config"] = _config(setup, device, source, depth, wanted)
         return made
 
@@ -131,6 +134,7 @@ def _rehearsed(setup: Setup, wanted: float, progress: Progress | None) -> tuple[
                 f"--speedup u={wanted:g}: {source.name} is played in a closed loop, which has no times; a trace with "
                 "times, and no --qd, would do"
             )
+        _warm(device, setup, progress)
         device.forget_counts()
         base_ns, last_ns = device.quiet_at(), 0
         player = Player(device.ssd, 0, base_ns)
@@ -197,6 +201,11 @@ def _settings(setup: Setup) -> dict[str, Any]:
 def _prepare(device: Device, setup: Setup, wanted: Precondition, progress: Progress | None) -> dict[str, Any]:
     found = phases.sources(setup.before, device.size, device.page_bytes, setup.trace)
     return phases.prepare(device, wanted, found, progress)
+
+
+def _warm(device: Device, setup: Setup, progress: Progress | None) -> list[dict[str, Any]]:
+    found = phases.sources(setup.warm, device.size, device.page_bytes, setup.trace)
+    return phases.played(device, found, "--warm", progress)
 
 
 @contextmanager
@@ -331,7 +340,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "nand": stats["nand"],
         "scheme": stats["scheme"],
         "waf": stats["waf"],
-        "ground": ground.stood_on(device),
+        "ground": ground.stood_on(device, setup.dram),
         "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),
         "dram": stats["dram"],
         "heap": stats["heap"],
@@ -436,6 +445,7 @@ def _config(setup: Setup, device: Device, source: Source, depth: int, wanted: Pr
         "seed": described.get("seed"),
         "precondition": wanted.canonical(),
         "before": phases.said(phases.sources(setup.before, device.size, device.page_bytes, setup.trace)),
+        "warm": phases.said(phases.sources(setup.warm, device.size, device.page_bytes, setup.trace)),
     }
 
 

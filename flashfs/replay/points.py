@@ -135,6 +135,7 @@ AXES = {
         Axis("qd", "setup", _or_none(_whole(0, 65536))),
         Axis("precondition", "setup", _text),
         Axis("before", "setup", _phases),
+        Axis("warm", "setup", _phases),
         Axis("prepared", "setup", lambda value: Path(_text(value))),
         Axis("format", "setup", _text),
         Axis("columns", "setup", _text),
@@ -182,8 +183,9 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
     for name in ("image", "prepared"):
         if name in values and folder is not None:
             values[name] = [folder / path for path in values[name]]
-    if "before" in values:
-        values["before"] = [tuple(_found(one, folder) for one in some) for some in values["before"]]
+    for name in ("before", "warm"):
+        if name in values:
+            values[name] = [tuple(_found(one, folder) for one in some) for some in values[name]]
     if "image" in values:
         values = _on_images(values)
     values.setdefault("ftl", [DEFAULT_FTL])
@@ -355,7 +357,8 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
             kept["source"] += f"{',' if ':' in one['source'] else ':'}seed={one['seed']}"
     setup = Setup(**kept, options=options, geometry=geometry, trace=trace)
     sources.of(setup)
-    phases.sources(setup.before, geometry.logical_bytes, geometry.page_bytes, trace)
+    for some in (setup.before, setup.warm):
+        phases.sources(some, geometry.logical_bytes, geometry.page_bytes, trace)
     return setup
 
 
@@ -444,7 +447,8 @@ def _key(setup: Setup, source: Source) -> str:
     made["options"] = scheme(setup.ftl).resolve(setup.options)
     made["precondition"] = Precondition.parse(setup.precondition).canonical()
     shape = setup.geometry
-    made["before"] = phases.said(phases.sources(setup.before, shape.logical_bytes, shape.page_bytes, setup.trace))
+    for name, some in (("before", setup.before), ("warm", setup.warm)):
+        made[name] = phases.said(phases.sources(some, shape.logical_bytes, shape.page_bytes, setup.trace))
     made |= {"code": code(), "ftl_code": _ftl_code(setup.ftl)}
     return hashlib.sha256(json.dumps(made, sort_keys=True, default=str).encode()).hexdigest()[:KEY_DIGITS]
 

@@ -255,6 +255,9 @@ def _said(setup: Setup) -> dict[str, str]:
     for name in ("dram", "qd", "precondition"):
         if getattr(setup, name) is not None:
             out[name] = str(getattr(setup, name))
+    for name in ("before", "warm"):
+        if getattr(setup, name):
+            out[name] = " and ".join(getattr(setup, name))
     return out
 
 

@@ -199,6 +199,17 @@ def test_phases_come_before_and_are_not_counted(tmp_path: Path) -> None:
         run(setup("uniform:ops=100,write=1", before=(str(trace),)))
 
 
+def test_warm_phases_leave_caches_warm_and_are_not_counted() -> None:
+    reads = "uniform:ops=2k,write=0,seed=5"
+    one = setup(reads, ftl="dftl", options={"cmt_bytes": "16384"}, precondition="fill", before=("uniform:ops=300,write=1",))
+    cold, warm = run(one), run(replace(one, warm=(reads, "uniform:ops=3k,write=0,seed=6")))
+    assert cold["warm"] == [] and [each["requests"] for each in warm["warm"]] == [2000, 3000]
+    assert warm["host"]["read"] == cold["host"]["read"] == 2000 and warm["host"]["write"] == 0
+    assert cold["scheme"]["hit_ratio"] + 0.05 < warm["scheme"]["hit_ratio"]
+    assert warm["config"]["warm"][0]["hash"] == play.open_source(reads, GEOMETRY.logical_bytes).hash()
+    assert len(warm["config"]["warm"]) == 2 and cold["config"]["warm"] == []
+
+
 @pytest.mark.parametrize("change", [
     {"before": ("uniform:ops=50,write=1",)}, {"before": ()}, {"dram": 30 << 20}, {"precondition": "none"},
     {"before": ("uniform:ops=60,write=1", "uniform:ops=50,write=1")}, {"ftl": "slimftl"}, {"options": {"buffer": "3"}},
@@ -293,11 +304,11 @@ def test_equal_hashes_are_equal_contents() -> None:
 
 
 def test_an_option_goes_to_those_that_know_it() -> None:
-    both = named(setup(options={"stripe": "2", "shift": "4"}), "pagemap,slimftl")
-    own = [{name: one.options[name] for name in ("stripe", "shift") if name in one.options} for one in both]
-    assert own == [{"stripe": "2"}, {"shift": "4"}]
+    both = named(setup(options={"stripe": "2", "gamma": "4"}), "pagemap,leaftl")
+    own = [{name: one.options[name] for name in ("stripe", "gamma") if name in one.options} for one in both]
+    assert own == [{"stripe": "2"}, {"gamma": "4"}]
     with pytest.raises(UsageError, match="option nonesuch"):
-        named(setup(options={"nonesuch": "1"}), "pagemap,slimftl")
+        named(setup(options={"nonesuch": "1"}), "pagemap,leaftl")
     for bad in ("", "pagemap,pagemap", ","):
         with pytest.raises(UsageError, match="each once"):
             named(setup(), bad)

@@ -21,6 +21,7 @@ NO_PHASE = {"canonical": "nothing"}
 OPTION = "config.options."
 TRACE = "config.trace."
 BEFORE = "config.before"  #: the phases, as JSON
+WARM = "config.warm"  #: these too
 #: what a bare name stands for, in this order
 PREFIXES = ("", "config.", "config.options.", "config.geometry.", TRACE)
 #: of a geometry: in this order they say most in the fewest words
@@ -87,7 +88,7 @@ def dimensions(rows: Sequence[Row]) -> list[str]:
     """The columns that say what was replayed, in which results may differ, but for FTL and source."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     front = [DRAM, "config.qd", *(f"config.geometry.{name}" for name in GEOMETRY)]
-    for prefix in ("config.geometry.", "config.precondition", BEFORE, TRACE, OPTION):
+    for prefix in ("config.geometry.", "config.precondition", BEFORE, WARM, TRACE, OPTION):
         front += [name for name in names if name.startswith(prefix)]
     front += ["config.backend", "config.plp", "config.image", "config.version", "config.code", SEED]
     return [name for name in dict.fromkeys(front) if name in names]
@@ -121,9 +122,10 @@ def words(row: Row, column: str) -> str:
         return "open loop" if value is None else f"qd {value}"
     if value is None:
         return ""
-    if column == BEFORE:
+    if column in (BEFORE, WARM):
         phases = json.loads(value) or [NO_PHASE]
-        return "after " + " and ".join(one.get("canonical") or one["hash"][:8] for one in phases)
+        called = " and ".join(one.get("canonical") or one["hash"][:8] for one in phases)
+        return f"{'after' if column == BEFORE else 'warmed by'} {called}"
     if column == "config.geometry.lpas":
         return shown(value * row["config.geometry.page_bytes"])
     if column in ("config.geometry.dies", "config.geometry.channels"):
