@@ -71,10 +71,10 @@ def _width(ssd: Any, options: dict[str, Any]) -> int:
 
 
 def _open_most(ssd: Any, options: dict[str, Any]) -> int:
-    """Blocks that are open for the host at once: as many as its LPAs hash to twice over, a quarter of the spare ones at
-    most."""
+    """Blocks that are open for the host at once: so many that an LPA hashes to half a one, a quarter of the spare ones at
+    most. What they have room for, cleaning lacks: on a full device fewer are better."""
     spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=3)
-    want = options["open"] or 2 * ssd.nand.blocks // min(options["hashes"], ssd.nand.blocks)
+    want = options["open"] or ssd.nand.blocks // (2 * min(options["hashes"], ssd.nand.blocks))
     return max(1, min(want, spare // 4))
 
 
@@ -156,7 +156,7 @@ SCHEME = Scheme(
                choices=("distinct", "shifted"), fixed=True),
         Option("secondary", 0, "entries of the secondary table; 0: one LPA in 20, four blocks' worth at least",
                high=2**24, fixed=True),
-        Option("open", 0, "blocks open for the host at once; 0: as many as an LPA hashes to two of", high=1 << 20),
+        Option("open", 0, "blocks open for the host at once; 0: an LPA hashes to half of one", high=1 << 20),
         replace(STRIPE, help="pages of cleaning, and of collisions, dealt out to one die before the next"),
     ),
     views={"map": _map, "hids": _histogram, "secondary": _secondary},

@@ -268,7 +268,7 @@ cdef class HpftlCleaning(Greedy):
         return 0
 
     cdef uint32_t affordable(self) noexcept nogil:
-        """The victim with the fewest live pages whose entries have room, or NONE. A look at each block."""
+        """The victim with the fewest live pages whose entries have room, or NONE. A look at each."""
         cdef uint32_t block, best = NONE
         for block in range(self.ssd.pool.blocks):
             if (self.ssd.victims.listed[block] == LISTED
