@@ -233,10 +233,10 @@ cdef class HpftlCleaning(Greedy):
 
     cdef int exceed(self, uint32_t entries) except -1 nogil:
         """Nothing else is left: the bound gives way, as far as a checkpoint has room."""
-        if (self.map.second.n + entries) * 2 > self.map.saved_most:
+        if self.map.saved_most < self.ssd.lpas and (self.map.second.n + entries) * 2 > self.map.saved_most:
             with gil:
-                raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no block takes "
-                                      f"any of them")
+                raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no block "
+                                      f"takes any of them")
         self.exceeded += 1
         return 0
 
