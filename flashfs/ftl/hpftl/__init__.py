@@ -60,20 +60,20 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     placement = HpftlPlacement(ssd, _open_most(ssd, options), _width(ssd, options), options["stripe"])
     placement.join(mapping, cleaning, overflow)
     cleaning.join(mapping, placement)
-    ssd.reserve_for(_width(ssd, options) + 2)
+    ssd.reserve_for(max(2, _width(ssd, options)))  # one for cleaning, one to reclaim into
     return mapping, PageBitmap(ssd), placement, cleaning
 
 
 def _width(ssd: Any, options: dict[str, Any]) -> int:
     """Blocks that cleaning, and collisions, have open at once."""
-    spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=3)
+    spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=2)
     return max(1, min(ssd.nand.dies, spare // (2 * BLOCKS_A_STREAM)))
 
 
 def _open_most(ssd: Any, options: dict[str, Any]) -> int:
-    """Blocks that are open for the host at once: so many that an LPA hashes to half a one, a quarter of the spare ones at
-    most. What they have room for, cleaning lacks: on a full device fewer are better."""
-    spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=3)
+    """Blocks that are open for the host at once: so many that an LPA hashes to half a one, a quarter of the spare ones
+    at most. What they have room for, cleaning lacks: on a full device fewer are better."""
+    spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=2)
     want = options["open"] or ssd.nand.blocks // (2 * min(options["hashes"], ssd.nand.blocks))
     return max(1, min(want, spare // 4))
 
