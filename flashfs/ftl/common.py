@@ -33,7 +33,7 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool =
     every logical page and one dead one, or cleaning could run dry.
     """
     per_block = ssd.nand.pages_per_block
-    spare = _spare(ssd, options, who, 2, 1)
+    spare = spare_for(ssd, options, who, 2, 1)
     width = 1 if by_block else max(1, min(ssd.nand.dies, spare // BLOCKS_A_STREAM))
     ssd.reserve_for(width)
     return Streams(ssd, width, width, per_block if by_block else options["stripe"], pads)
@@ -43,12 +43,12 @@ def superblocks_for(ssd: Any, options: dict[str, Any], who: str, stripe: int = 1
     """Streams that fill a superblock each, ``stripe`` pages on a die at a time. BindError if the chip is too small for
     one that is open for the host, one for cleaning, and another in reserve, beside all pages and the metadata."""
     dies = ssd.nand.dies
-    _spare(ssd, options, who, 2 * dies, dies)
+    spare_for(ssd, options, who, 2 * dies, dies)
     ssd.reserve_for(dies)
     return Superblocks(ssd, dies, dies, stripe)
 
 
-def _spare(ssd: Any, options: dict[str, Any], who: str, open_blocks: int, reserve_least: int) -> int:
+def spare_for(ssd: Any, options: dict[str, Any], who: str, open_blocks: int, reserve_least: int) -> int:
     """Good blocks beyond those that all logical pages and the metadata take; BindError if those that are open and the
     reserve for cleaning do not fit them."""
     good = good_blocks(ssd)

@@ -530,13 +530,17 @@ def slim_digest(key: int, function: str) -> int:
 
 def slim_vba(image: Image, lpa: int, hid: int) -> int:
     """The virtual block that HID ``hid`` of an LPA names."""
-    options = image.header["options"]
-    lanes, shift = options.get("lanes", 1), options["shift"]
+    return hashed_place(image.header["options"], image.header["options"]["virtual_blocks"], lpa, hid)
+
+
+def hashed_place(options: dict[str, Any], places: int, lpa: int, hid: int) -> int:
+    """Which of so many virtual blocks, or blocks, HID ``hid`` of an LPA names."""
+    lanes, shift = options.get("lanes", 1), options.get("shift", 0)
     stripe = min(options.get("stripe", 4), 1 << shift)
     group = lpa >> shift
     if lanes > 1:
         group = lpa // stripe // lanes // ((1 << shift) // stripe) * lanes + lpa // stripe % lanes
-    digest, slots = slim_digest(group, options["hash"]), options["virtual_blocks"] // lanes
+    digest, slots = slim_digest(group, options["hash"]), places // lanes
     if options.get("candidates", "shifted") == "shifted":
         slot = (digest >> hid) % slots
     else:
@@ -547,13 +551,33 @@ def slim_vba(image: Image, lpa: int, hid: int) -> int:
     return slot * lanes + (group + group // lanes) % lanes if lanes > 1 else slot
 
 
-def slim_entry(image: Image, sections: dict[str, bytes], lpa: int) -> dict[str, Any]:
-    """What the two tables say of an LPA: hid, ppid, vba, pba, shared (of that VBA)."""
+def packed_entry(image: Image, sections: dict[str, bytes], lpa: int) -> tuple[int, int]:
+    """HID and PPID of an LPA, from the section `primary`."""
     ppid_bits = (image.pages_per_block - 1).bit_length()
     bits = 6 + ppid_bits
-    packed = int.from_bytes(sections["primary"], "little")
-    entry = packed >> lpa * bits & ((1 << bits) - 1)
-    hid = entry >> ppid_bits
+    entry = int.from_bytes(sections["primary"], "little") >> lpa * bits & ((1 << bits) - 1)
+    return entry >> ppid_bits, entry & ((1 << ppid_bits) - 1)
+
+
+def hpftl_ppas(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
+    """LPA -> PPA, from the sections `primary` and `second`."""
+    second = dict(struct.iter_unpack("<II", sections["second"]))
+    assert list(second) == sorted(second)
+    found = {}
+    for lpa in range(image.lpas):
+        hid, ppid = packed_entry(image, sections, lpa)
+        assert (hid == 0 and ppid == 1) == (lpa in second)
+        if hid:
+            block = hashed_place(image.header["options"], image.blocks, lpa, hid)
+            found[lpa] = block * image.pages_per_block + ppid
+        elif lpa in second:
+            found[lpa] = second[lpa]
+    return found
+
+
+def slim_entry(image: Image, sections: dict[str, bytes], lpa: int) -> dict[str, Any]:
+    """What the two tables say of an LPA: hid, ppid, vba, pba, shared (of that VBA)."""
+    hid, ppid = packed_entry(image, sections, lpa)
     if hid == 0:
         return {"hid": 0}
     vba = slim_vba(image, lpa, hid)
@@ -561,7 +585,7 @@ def slim_entry(image: Image, sections: dict[str, bytes], lpa: int) -> dict[str, 
     pba = line & 0xFFFFFF
     return {
         "hid": hid,
-        "ppid": entry & ((1 << ppid_bits) - 1),
+        "ppid": ppid,
         "vba": vba,
         "pba": None if pba == 0xFFFFFF else pba,
         "shared": line >> 24,

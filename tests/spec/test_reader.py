@@ -15,13 +15,13 @@ import reader
 import torn
 
 from flashfs import cli, inspect
-from flashfs.crash import campaign
+from flashfs.crash import campaign, tiers
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Cut, checksum, create, page_checksum
 from nandimg._faults import SHAPES
 
-FTLS = ("pagemap", "slimftl", "leaftl")  #: whose own bytes SPEC.md describes
+FTLS = ("pagemap", "hpftl", "slimftl", "leaftl")  #: whose own bytes SPEC.md describes
 CHIPS = ("tiny-16", "tiny-24d")
 STATUS = ("erased", "whole", "torn")
 
@@ -207,6 +207,9 @@ def test_clean_sections(image: Path, spec: reader.Image) -> None:
         if spec.header["ftl"] == "pagemap":
             assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
             return
+        if spec.header["ftl"] == "hpftl":
+            assert reader.hpftl_ppas(spec, checkpoint.sections) == current
+            return
         if spec.header["ftl"] == "leaftl":
             groups = reader.groups_of_leaftl(spec, checkpoint.sections)
             assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in range(spec.lpas) if lpa in current} == current
@@ -278,7 +281,11 @@ def test_other_options(tmp_path: Path, ftl: str) -> None:
         device = Device.open(path, options={"buffer": "0"})
     else:
         create(path, PRESETS["tiny-24d"].geometry)
-        own = {"hash": "md5", "shift": "1"} if ftl == "slimftl" else {"gamma": "4", "buffer": "16"}
+        own = {
+            "hpftl": {"hash": "md5", "candidates": "shifted", "hashes": "20", "buffer": "2"},
+            "slimftl": {"hash": "md5", "shift": "1"},
+            "leaftl": {"gamma": "4", "buffer": "16"},
+        }[ftl]
         device = Device.open(path, ftl=ftl, options=own)
     fill(device, random.Random(3), 300, trims=6)
     device.close()
@@ -289,6 +296,8 @@ def test_other_options(tmp_path: Path, ftl: str) -> None:
     assert current
     if ftl == "pagemap":
         assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
+    elif ftl == "hpftl":
+        assert reader.hpftl_ppas(spec, checkpoint.sections) == current
     elif ftl == "leaftl":
         groups = reader.groups_of_leaftl(spec, checkpoint.sections)
         assert any(not said[1] for lpa in current if (said := reader.leaf_guess(groups, lpa)))
@@ -345,7 +354,7 @@ def test_torn_images(tmp_path: Path, ftl: str, seed: int) -> None:
     """Power goes in the middle of something, twice at times: the reader and the recovery find the same pages."""
     rnd = random.Random(f"torn {ftl} {seed}")
     path = tmp_path / "image"
-    case = campaign.random_setting(rnd, ftl, rnd.choice(campaign.TINY), odd=False)
+    case = campaign.random_setting(rnd, ftl, rnd.choice(tiers.presets_for(ftl)), odd=False)
     cuts = [Cut(rnd.randint(1, 60), rnd.choice(SHAPES)), Cut(rnd.randint(1, 12), rnd.choice(SHAPES))]
     torn.leave(path, case, cuts[: rnd.randint(1, 2)])
     assert torn.disagreements(path) == [], f"{case.line()} cuts {cuts}"

@@ -49,6 +49,15 @@ cdef class PackedTable:
         memset(self.packed, 0, self.bytes + 8)
         return 0
 
+    def hids(self):
+        """The HIDs of all LPAs, in their order: for whoever counts them."""
+        cdef uint32_t lpa
+        out = bytearray(self.lpas)
+        cdef uint8_t[::1] view = out
+        for lpa in range(<uint32_t> self.lpas):
+            view[lpa] = <uint8_t> (self.entry(lpa) >> self.ppid_bits)
+        return out
+
     def save(self):
         """The table as it is, for a checkpoint."""
         return <const uint8_t[:self.bytes]> self.packed

@@ -35,20 +35,15 @@ def _describe_oob(raw: bytes) -> dict[str, Any]:
     return {"vba": vba, "hid": hid, "shared": bool(shared)}
 
 
-def _hids(slim: Any, lpas: int) -> Any:
-    """How many LPAs have each HID, 0..63, from the bit-packed primary table."""
-    table = np.frombuffer(slim.save()["primary"], dtype=np.uint8)
-    table = np.concatenate([table, np.zeros(8, dtype=np.uint8)]).astype(np.uint32)
-    bit = np.arange(lpas, dtype=np.uint64) * np.uint64(slim.entry_bits) + np.uint64(slim.ppid_bits)
-    at = (bit >> np.uint64(3)).astype(np.int64)
-    word = table[at] | table[at + 1] << 8
-    return np.bincount((word >> (bit & np.uint64(7)).astype(np.uint32)) & 63, minlength=64)
+def _hids(slim: Any) -> Any:
+    """How many LPAs have each HID, 0..63."""
+    return np.bincount(np.frombuffer(slim.primary.hids(), dtype=np.uint8), minlength=64)
 
 
 def _map(device: Any) -> dict[str, Any]:
     """Both tables in figures."""
     slim = device.ssd.mapping
-    counts = _hids(slim, device.ssd.lpas)
+    counts = _hids(slim)
     lines = _vbt(device)
     return {
         "entries": device.ssd.lpas,
@@ -71,7 +66,7 @@ def _map(device: Any) -> dict[str, Any]:
 def _histogram(device: Any) -> list[dict[str, Any]]:
     """HIDs in use, 0 standing for LPAs that hold nothing."""
     lpas = device.ssd.lpas
-    counts = enumerate(_hids(device.ssd.mapping, lpas))
+    counts = enumerate(_hids(device.ssd.mapping))
     return [{"hid": hid, "lpas": int(n), "share": round(int(n) / lpas, 6)} for hid, n in counts if n]
 
 
@@ -82,7 +77,7 @@ def _vbt(device: Any) -> list[dict[str, Any]]:
 
 def _charts(device: Any) -> list[dict[str, Any]]:
     where = block_map.locations(device.ssd)
-    hids = _hids(device.ssd.mapping, device.ssd.lpas)
+    hids = _hids(device.ssd.mapping)
     lines = _vbt(device)
     shared = [line["shared"] for line in lines if line["shared"]]
     return [

@@ -1,0 +1,364 @@
+"""HPFTL's placement and cleaning (J. Shin, SNU thesis, 2020, 2.2): the host's page goes to an open block that its LPA
+hashes to, or else to a free one, which is opened; if there is neither, that is a collision, and it goes to an overflow
+block and into the secondary table. Cleaning is greedy, and what it moves goes into the secondary table.
+
+That table is bounded. From a threshold on entries are reclaimed: a free block is taken, and the secondary pages that
+hash to it are copied there. Ours is that cleaning passes over a victim whose entries have no room: the blocks that hold
+secondary pages need none, and reclaim has left dead pages in them.
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from flashfs.engine.defaults cimport Greedy, Streams
+from flashfs.engine.parts cimport Extent
+from flashfs.engine.pool cimport (
+    CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, NONE, STATE_FREE, STATE_OPEN, STREAM_GC, STREAM_HOST,
+)
+from flashfs.engine.victims cimport LISTED
+from flashfs.ftl.hpftl.mapping cimport HpftlMapping
+
+from flashfs.errors import DeviceFullError
+
+cdef extern from "<stdlib.h>" nogil:
+    void qsort(void* base, size_t n, size_t size, int (*compare)(const void*, const void*) noexcept nogil)
+
+cdef enum:
+    WORTH = 4                # reclaim takes a block if the pages that hash to it fill one in so many of it
+    LOOKED_AT = 8            # free blocks that reclaim looks at, at most
+    TRIES = 64               # blocks cleaned for one collision, at most
+    REST = 64                # placements in need that do not look again after one that reclaimed nothing
+
+
+cdef int ascending(const void* a, const void* b) noexcept nogil:
+    cdef uint32_t x = (<const uint32_t*> a)[0], y = (<const uint32_t*> b)[0]
+    return (x > y) - (x < y)
+
+
+cdef class HpftlPlacement(Streams):
+    """The blocks of the host's stream are those that LPAs hash to; its ``open_of`` lists them. Collisions have a stream
+    of their own, which is filled like that of cleaning."""
+    cdef HpftlMapping map
+    cdef HpftlCleaning cleaner
+    cdef int overflow
+    cdef uint32_t target                   # the block that reclaim fills, or NONE
+    cdef bint broken                       # a program in it failed
+    cdef uint32_t resting                  # collisions until the next try to reclaim
+    cdef readonly uint64_t collisions
+
+    def join(self, HpftlMapping map not None, HpftlCleaning cleaner not None, int overflow):
+        """Placement, mapping and cleaning lean on each other; ``overflow`` is the stream of collisions."""
+        self.map = map
+        self.cleaner = cleaner
+        self.overflow = overflow
+        self.target = NONE
+
+    cdef int make_ready(self, int stream) except -1 nogil:
+        """What is to be cleaned depends on the LPA: ``take`` does that."""
+        return 0
+
+    cdef uint32_t run_room(self, int stream) noexcept nogil:
+        return 0 if stream == STREAM_HOST else Streams.run_room(self, stream)
+
+    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
+        if stream == STREAM_HOST:
+            return self.take_hashed(lpas[0], out)
+        if self.target == NONE:
+            return Streams.take(self, stream, lpas, n, out)
+        out.n = 0
+        if not self.broken:
+            self.give(self.target, n, out)
+        return 0
+
+    cdef int give(self, uint32_t block, uint32_t n, Extent* out) noexcept nogil:
+        out.block = block
+        out.page = self.ssd.pool.next_page[block]
+        out.n = min(n, self.ssd.pool.pages_per_block - out.page)
+        return 0
+
+    cdef int take_hashed(self, uint32_t lpa, Extent* out) except -1 nogil:
+        """One page: the next has other candidates."""
+        cdef uint32_t hid = self.open_candidate(lpa)
+        cdef uint32_t* slot
+        if hid == 0 and self.is_candidate_free(lpa) and self.free_slot() != NULL:
+            self.ssd.make_room()
+            hid = self.open_candidate(lpa)  # cleaning may have reclaimed into one
+            if hid == 0:
+                hid = self.open_free(lpa)
+        if hid == 0 and self.map.second.n > self.cleaner.threshold:
+            self.hold_bound(lpa)
+            hid = self.open_candidate(lpa)
+            if hid == 0 and not self.has_entry(lpa):
+                hid = self.open_free(lpa)
+        if hid:
+            out.choice = hid
+            return self.give(self.map.hasher.candidates[hid], 1, out)
+        self.collisions += 1
+        slot = self.open_of + self.overflow * self.most + self.turn[self.overflow]
+        if slot[0] == NONE or not self.takes_more(slot[0], self.overflow):
+            self.ssd.make_room()
+        Streams.take(self, self.overflow, &lpa, 1, out)
+        out.n = 1
+        return 0
+
+    cdef uint32_t open_candidate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """The first HID that leads to a block with room; 0 if none does."""
+        cdef uint32_t hid, block
+        self.map.hasher.find(lpa)
+        for hid in range(1, self.map.hashes + 1):
+            block = self.map.hasher.candidates[hid]
+            if self.ssd.pool.state[block] != STATE_OPEN or self.ssd.pool.stream[block] != STREAM_HOST:
+                continue
+            if self.takes_more(block, STREAM_HOST):
+                return hid
+            self.failed(block)
+        return 0
+
+    cdef bint is_candidate_free(self, uint32_t lpa) noexcept nogil:
+        cdef uint32_t hid
+        self.map.hasher.find(lpa)
+        for hid in range(1, self.map.hashes + 1):
+            if self.ssd.pool.state[self.map.hasher.candidates[hid]] == STATE_FREE:
+                return True
+        return False
+
+    cdef uint32_t open_free(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """Open the first candidate that is free; returns its HID, 0 if there is none, or no slot for it."""
+        cdef uint32_t* slot = self.free_slot()
+        cdef uint32_t hid, block
+        self.map.hasher.find(lpa)
+        for hid in range(1, self.map.hashes + 1):
+            block = self.map.hasher.candidates[hid]
+            if (slot != NULL and self.ssd.pool.state[block] == STATE_FREE
+                    and self.ssd.open_this(block, STREAM_HOST, CAUSE_HOST) >= 0):
+                slot[0] = block
+                return hid
+        return 0
+
+    cdef uint32_t* free_slot(self) noexcept nogil:
+        """Where one more open block of the host may be entered; NULL if there are as many as there may be."""
+        cdef uint32_t i
+        for i in range(self.width_host):
+            if self.open_of[STREAM_HOST * self.most + i] == NONE:
+                return self.open_of + STREAM_HOST * self.most + i
+        return NULL
+
+    cdef bint has_entry(self, uint32_t lpa) noexcept nogil:
+        """Whether a collision of that LPA has room in the secondary table."""
+        return self.cleaner.host_fits() or self.map.is_second(lpa)
+
+    cdef int hold_bound(self, uint32_t lpa) except -1 nogil:
+        """At a collision beyond the threshold: reclaim. If that is not enough, the fullest open block makes way for a
+        free one that this LPA hashes to; if there is none, cleaning frees more blocks that may be reclaimed into."""
+        cdef uint32_t tries = 0
+        if self.resting and self.has_entry(lpa):
+            self.resting -= 1
+            return 0
+        if not self.cleaner.affords_block():
+            self.ssd.make_room()
+        if not self.cleaner.reclaim():
+            self.resting = REST
+        while not self.has_entry(lpa):
+            if self.cleaner.reclaim():
+                continue
+            if self.is_candidate_free(lpa):
+                self.ssd.make_room()
+                if self.free_slot() == NULL:
+                    self.close_fullest()
+                return 0
+            if tries == TRIES:
+                return self.cleaner.exceed(1)
+            self.cleaner.clean()
+            tries += 1
+        return 0
+
+    cdef int close_fullest(self) except -1 nogil:
+        """Give up the open block of the host that has least room."""
+        cdef uint32_t i, block, best = NONE
+        for i in range(self.width_host):
+            block = self.open_of[STREAM_HOST * self.most + i]
+            if block != NONE and (best == NONE or self.ssd.pool.next_page[block] > self.ssd.pool.next_page[best]):
+                best = block
+        return self.failed(best) if best != NONE else 0
+
+    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
+        if block == self.target:
+            return 0
+        if self.ssd.pool.stream[block] != STREAM_HOST:
+            return Streams.used(self, block, n)
+        if self.ssd.pool.next_page[block] >= self.ssd.pool.pages_per_block:
+            self.failed(block)
+        return 0
+
+    cdef int failed(self, uint32_t block) except -1 nogil:
+        if block == self.target:
+            self.broken = True
+            return 0
+        return Streams.failed(self, block)
+
+    cdef int keep(self, uint32_t block) except -1 nogil:
+        """Reclaim has opened this block; the host may go on with it, if it has room and there is a slot."""
+        cdef uint32_t* slot = self.free_slot()
+        if (slot != NULL and self.ssd.pool.state[block] == STATE_OPEN
+                and self.ssd.pool.next_page[block] < self.ssd.pool.pages_per_block):
+            slot[0] = block
+            return 0
+        return self.ssd.close(block)
+
+
+cdef class HpftlCleaning(Greedy):
+    """Greedy, among the victims whose pages have room in the secondary table."""
+    cdef HpftlMapping map
+    cdef HpftlPlacement place
+    cdef uint32_t* ppas
+    cdef uint32_t turn                     # where the look through the secondary table goes on
+    cdef bint pressed                      # the next reclaim may take a block that cleaning would rather keep
+    cdef readonly uint32_t threshold       # entries from which on some are reclaimed
+    cdef readonly uint64_t reclaims, reclaimed, passed_over, exceeded
+
+    def __dealloc__(self):
+        free(self.ppas)
+
+    def join(self, HpftlMapping map not None, HpftlPlacement place not None):
+        """See HpftlPlacement.join."""
+        self.map = map
+        self.place = place
+        self.threshold = map.capacity - 2 * self.ssd.nand.pages_per_block
+        self.ppas = <uint32_t*> malloc(self.ssd.nand.pages_per_block * 4)
+        if self.ppas == NULL:
+            raise MemoryError
+
+    cdef bint fits(self, uint32_t entries) noexcept nogil:
+        """Whether the secondary table takes so many more. After a recovery it may hold more than its bound already."""
+        return entries == 0 or self.map.second.n + entries <= self.map.capacity
+
+    cdef int exceed(self, uint32_t entries) except -1 nogil:
+        """Nothing else is left: the bound gives way, as far as a checkpoint has room."""
+        if self.map.saved_most < self.ssd.lpas and (self.map.second.n + entries) * 2 > self.map.saved_most:
+            with gil:
+                raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no block "
+                                      f"takes any of them")
+        self.exceeded += 1
+        return 0
+
+    cdef bint host_fits(self) noexcept nogil:
+        """Whether a collision has room: a block's worth of entries is left to cleaning."""
+        return self.fits(self.ssd.nand.pages_per_block + 1)
+
+    cdef bint affords_block(self) noexcept nogil:
+        """Whether reclaim may take a free block, and cleaning can open one still; or two, unless it is pressed."""
+        return self.ssd.pool.free_n + self.ssd.pool.pending_n > self.ssd.meta_floor + (1 if self.pressed else 2)
+
+    cdef int clean(self) except -1 nogil:
+        cdef uint32_t victim = self.ssd.victims.fewest()
+        if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
+            return Greedy.clean(self)      # says what there is to say
+        if not self.fits(self.map.first_in(victim)):
+            self.passed_over += 1
+            victim = self.affordable()
+            if victim == NONE:
+                if self.reclaim():
+                    return 0
+                self.place.close_fullest()  # a free block may take its turn, and what it held be cleaned
+                self.pressed = True
+                if self.reclaim() or self.affordable() != NONE:
+                    return 0
+                victim = self.ssd.victims.fewest()
+                self.exceed(self.map.first_in(victim))
+        self.ssd.relocate(victim, STREAM_GC, CAUSE_GC)
+        return 0
+
+    cdef uint32_t affordable(self) noexcept nogil:
+        """The victim with the fewest live pages whose entries have room, or NONE. A look at each."""
+        cdef uint32_t block, best = NONE
+        for block in range(self.ssd.pool.blocks):
+            if (self.ssd.victims.listed[block] == LISTED
+                    and self.ssd.victims.valid[block] < self.ssd.nand.pages_per_block
+                    and (best == NONE or self.ssd.victims.valid[block] < self.ssd.victims.valid[best])
+                    and self.fits(self.map.first_in(block))):
+                best = block
+        return best
+
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
+        """A block of which the entries have no room stays as it is for now; whoever asked will ask again."""
+        if not self.fits(self.map.first_in(block) + (self.ssd.nand.pages_per_block if cause == CAUSE_WEAR else 0)):
+            return 0
+        return Greedy.evacuate(self, block, cause)
+
+    # --- reclaim
+
+    cdef uint32_t reclaim(self) except? 0xFFFFFFFE nogil:
+        """Copy secondary pages to a block that they hash to: to a free one, if enough of them do to fill it, or else to
+        one that is open for the host. Returns how many left the table: 0 if none can."""
+        cdef uint32_t n, block, i
+        cdef bint affords = self.affords_block()
+        self.pressed = False
+        if affords:
+            block = self.free_target(&n)
+            if block != NONE and self.ssd.open_this(block, STREAM_HOST, CAUSE_GC) >= 0:
+                n = self.copy_to(block, n)
+                self.place.keep(block)
+                return n
+        for i in range(self.place.width_host):
+            block = self.place.open_of[STREAM_HOST * self.place.most + i]
+            if block == NONE:
+                continue
+            if not self.place.takes_more(block, STREAM_HOST):
+                self.place.failed(block)
+                continue
+            n = self.list_for(block, self.ssd.nand.pages_per_block - self.ssd.pool.next_page[block])
+            if n:
+                n = self.copy_to(block, n)
+                if self.ssd.pool.next_page[block] >= self.ssd.nand.pages_per_block:
+                    self.place.failed(block)
+                return n
+        return 0
+
+    cdef uint32_t free_target(self, uint32_t* n) noexcept nogil:
+        """The next free block that ``n[0]`` secondary pages, now in ``ppas``, would fill; or fill enough, if the host
+        may go on with it. NONE if there is none among those that were looked at."""
+        cdef uint32_t i, block, looked = 0
+        for i in range(self.ssd.pool.blocks):
+            block = (self.turn + i) % self.ssd.pool.blocks
+            if self.ssd.pool.state[block] != STATE_FREE:
+                continue
+            n[0] = self.list_for(block, self.ssd.nand.pages_per_block)
+            if (n[0] == self.ssd.nand.pages_per_block
+                    or (n[0] * WORTH >= self.ssd.nand.pages_per_block and self.place.free_slot() != NULL)):
+                self.turn = block + 1
+                return block
+            looked += 1
+            if looked == LOOKED_AT:
+                break
+        return NONE
+
+    cdef uint32_t copy_to(self, uint32_t block, uint32_t n) except? 0xFFFFFFFE nogil:
+        """Copy the ``n`` pages at ``ppas`` to an open block; returns how many left the table. If a program fails,
+        nothing of that was bound, and the block is filled no further."""
+        cdef uint32_t before = self.map.second.n
+        cdef int done = 0
+        self.place.target = block
+        self.place.broken = False
+        try:
+            done = self.ssd.relocate_pages(self.ppas, n, STREAM_GC, CAUSE_GC)
+        finally:
+            self.place.target = NONE
+            if not done:
+                self.place.failed(block)
+        self.reclaims += 1
+        self.reclaimed += before - self.map.second.n
+        return before - self.map.second.n
+
+    cdef uint32_t list_for(self, uint32_t block, uint32_t most) noexcept nogil:
+        """Put the PPAs of up to ``most`` secondary pages that hash to the block into ``ppas``, ascending; returns how
+        many."""
+        cdef uint32_t at, n = 0, slots = self.map.second.mask + 1, first = block * 2654435761u % slots
+        for at in range(slots):
+            if (self.map.second.slots[(first + at) & self.map.second.mask].lpa == NONE or not self.map.hid_of(
+                    self.map.second.slots[(first + at) & self.map.second.mask].lpa, block)):
+                continue
+            self.ppas[n] = self.map.second.slots[(first + at) & self.map.second.mask].ppa
+            n += 1
+            if n == most:
+                break
+        qsort(self.ppas, n, sizeof(uint32_t), ascending)
+        return n

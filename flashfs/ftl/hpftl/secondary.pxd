@@ -1,0 +1,19 @@
+# HPFTL's secondary table; see secondary.pyx.
+from libc.stdint cimport uint32_t, uint64_t
+
+
+cdef struct Pair:
+    uint32_t lpa, ppa        # lpa NONE: the slot is empty
+
+
+cdef class SecondaryTable:
+    cdef Pair* slots
+    cdef uint32_t mask, shift
+    cdef readonly uint32_t n               # entries
+    cdef uint32_t home(self, uint32_t lpa) noexcept nogil
+    cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil
+    cdef uint32_t find(self, uint32_t lpa) noexcept nogil
+    cdef int put(self, uint32_t lpa, uint32_t ppa) except -1 nogil
+    cdef uint32_t drop(self, uint32_t lpa) noexcept nogil
+    cdef int clear(self) noexcept nogil
+    cdef int resize(self, uint32_t entries) except -1

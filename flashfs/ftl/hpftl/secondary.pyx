@@ -1,0 +1,106 @@
+"""HPFTL's secondary table: (LPA, PPA) pairs, fully associative (J. Shin, SNU thesis, 2020, 2.2).
+
+A controller would search its pairs by content; here they are hashed, with open addressing. How many there may be is the
+mapping's to mind: the table itself grows when it has to, which happens in a recovery only.
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from flashfs.engine.pool cimport NONE
+
+PAIR_BYTES = 8  #: u32 LPA, u32 PPA
+
+
+cdef class SecondaryTable:
+    """Room for ``entries`` pairs."""
+
+    def __cinit__(self, uint32_t entries):
+        self.resize(entries)
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    cdef uint32_t home(self, uint32_t lpa) noexcept nogil:
+        return <uint32_t> ((lpa * <uint64_t> 0x9E3779B97F4A7C15) >> self.shift)
+
+    cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil:
+        """Where the LPA is, or the empty slot where it would be."""
+        cdef uint32_t at = self.home(lpa)
+        while self.slots[at].lpa != lpa and self.slots[at].lpa != NONE:
+            at = (at + 1) & self.mask
+        return at
+
+    cdef uint32_t find(self, uint32_t lpa) noexcept nogil:
+        """Its PPA; NONE if it is not here."""
+        cdef uint32_t at = self.slot_of(lpa)
+        return self.slots[at].ppa if self.slots[at].lpa == lpa else NONE
+
+    cdef int put(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Enter the pair, in the place of one that the LPA had. MemoryError if the table has to grow and cannot."""
+        cdef uint32_t at = self.slot_of(lpa)
+        if self.slots[at].lpa == NONE:
+            if (self.n + 1) * <uint64_t> 8 > (self.mask + 1) * <uint64_t> 7:
+                with gil:
+                    self.resize(2 * self.n)
+                at = self.slot_of(lpa)
+            self.slots[at].lpa = lpa
+            self.n += 1
+        self.slots[at].ppa = ppa
+        return 0
+
+    cdef uint32_t drop(self, uint32_t lpa) noexcept nogil:
+        """Take the pair out; returns its PPA, NONE if there was none. Those behind it close the gap."""
+        cdef uint32_t gap = self.slot_of(lpa), at, ppa
+        if self.slots[gap].lpa != lpa:
+            return NONE
+        ppa = self.slots[gap].ppa
+        self.n -= 1
+        at = gap
+        while True:
+            at = (at + 1) & self.mask
+            if self.slots[at].lpa == NONE:
+                break
+            if ((at - self.home(self.slots[at].lpa)) & self.mask) >= ((at - gap) & self.mask):
+                self.slots[gap] = self.slots[at]
+                gap = at
+        self.slots[gap].lpa = NONE
+        return ppa
+
+    cdef int clear(self) noexcept nogil:
+        cdef uint64_t at
+        for at in range(<uint64_t> self.mask + 1):
+            self.slots[at].lpa = NONE
+        self.n = 0
+        return 0
+
+    cdef int resize(self, uint32_t entries) except -1:
+        """Room for so many pairs, seven eighths of a power of two; those that are here stay."""
+        cdef uint64_t room = 64, at, before = <uint64_t> self.mask + 1
+        cdef Pair* old = self.slots
+        cdef Pair* fresh
+        while room * 7 // 8 <= entries:
+            room *= 2
+        fresh = <Pair*> malloc(room * sizeof(Pair))
+        if fresh == NULL:
+            raise MemoryError
+        self.slots = fresh
+        self.mask = <uint32_t> (room - 1)
+        self.shift = 64 - (room.bit_length() - 1)
+        self.clear()
+        if old != NULL:
+            for at in range(before):
+                if old[at].lpa != NONE:
+                    self.put(old[at].lpa, old[at].ppa)
+            free(old)
+        return 0
+
+    @property
+    def allocated(self):
+        """Bytes."""
+        return (<uint64_t> self.mask + 1) * sizeof(Pair)
+
+    def pairs(self):
+        """[(LPA, PPA)], ascending."""
+        cdef uint64_t at
+        return sorted((self.slots[at].lpa, self.slots[at].ppa) for at in range(<uint64_t> self.mask + 1)
+                      if self.slots[at].lpa != NONE)
