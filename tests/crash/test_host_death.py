@@ -23,7 +23,8 @@ SHARE = 12  #: one death of the host for so many cuts of tier sweep
 #: a block that was erased and written again, of which the disk kept the last pages, and the first as they were before
 #: that erase: SlimFTL took the old ones for its virtual block's, and lost a page that was flushed
 ERASE_LOST = (
-    "ftl=slimftl preset=tiny-100d opt.buffer=2 opt.hash=mix dram=29557 cut=4763:after:but.46-121 program='w0+251 "
+    "ftl=slimftl preset=tiny-100d opt.buffer=2 opt.hash=mix opt.candidates=shifted opt.crowded=thesis opt.lanes=1 "
+    "dram=29557 cut=4763:after:but.46-121 program='w0+251 "
     "w0+251 w0+103 f w14+6 w130+5 w93+5 w73+2 w235+1 w96+1 w246+2 f w43+6 w101+3 w95+4 w127+6 t204 w124+2 w21+2 "
     "w63+6 w100+2 t109 w242+6 w91+2 w246+2 w137+1 w34+6 w112+3 w244+6 i w231+3 w2+6 w160+3 w239+1 w133+5 w225+3 "
     "w134+2 w69+4 w144+5 w224+1 w82+2 w87+6 w38+6 w59+2 i w73+1 w149+1 w155+4 w31+3 w232+2 w159+1 w250+1 w88+1 "

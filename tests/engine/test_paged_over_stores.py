@@ -101,7 +101,8 @@ def ftl(request: pytest.FixtureRequest, store: Any, monkeypatch: pytest.MonkeyPa
 
 def options_of(ftl: str) -> dict[str, str]:
     """Little memory, so that both go to flash all the time."""
-    return {"buffer": "0", "cmt_bytes": "400"} | ({"frames": "2", "log": "1", "blocks": "2"} if ftl.endswith("flash") else {})
+    little = {"frames": "2", "log": "1", "blocks": "2"} if ftl.endswith("flash") else {}
+    return {"buffer": "0", "cmt_bytes": "400"} | little
 
 
 def test_contents_and_every_invariant_after_much_cleaning(ftl: str) -> None:

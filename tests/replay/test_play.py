@@ -201,7 +201,8 @@ def test_phases_come_before_and_are_not_counted(tmp_path: Path) -> None:
 
 def test_warm_phases_leave_caches_warm_and_are_not_counted() -> None:
     reads = "uniform:ops=2k,write=0,seed=5"
-    one = setup(reads, ftl="dftl", options={"cmt_bytes": "16384"}, precondition="fill", before=("uniform:ops=300,write=1",))
+    written = ("uniform:ops=300,write=1",)
+    one = setup(reads, ftl="dftl", options={"cmt_bytes": "16384"}, precondition="fill", before=written)
     cold, warm = run(one), run(replace(one, warm=(reads, "uniform:ops=3k,write=0,seed=6")))
     assert cold["warm"] == [] and [each["requests"] for each in warm["warm"]] == [2000, 3000]
     assert warm["host"]["read"] == cold["host"]["read"] == 2000 and warm["host"]["write"] == 0

@@ -155,5 +155,6 @@ SCHEME = Scheme(
         "virtual blocks that made way": lambda ssd: ssd.placement.made_way,
     },
     derive=derive,
-    tight={"shift": (2, 3, 8), "lanes": (0, 2)},
+    tight={"shift": (2, 3, 8), "lanes": (0, 2), "crowded": ("make-way", "thesis"),
+           "candidates": ("distinct", "shifted")},
 )  # fmt: skip
