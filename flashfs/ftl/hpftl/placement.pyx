@@ -12,7 +12,7 @@ from libc.stdlib cimport free, malloc
 from flashfs.engine.defaults cimport Greedy, Streams
 from flashfs.engine.parts cimport Extent
 from flashfs.engine.pool cimport (
-    CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, NONE, STATE_FREE, STATE_OPEN, STREAM_GC, STREAM_HOST,
+    CAUSE_GC, CAUSE_HOST, NONE, STATE_FREE, STATE_OPEN, STREAM_GC, STREAM_HOST,
 )
 from flashfs.engine.victims cimport LISTED
 from flashfs.ftl.hpftl.mapping cimport HpftlMapping
@@ -222,6 +222,7 @@ cdef class HpftlCleaning(Greedy):
         """See HpftlPlacement.join."""
         self.map = map
         self.place = place
+        self.open_blocks_rest = True       # one that hardly any LPA hashes to, or an overflow block without collisions
         self.threshold = map.capacity - 2 * self.ssd.nand.pages_per_block
         self.ppas = <uint32_t*> malloc(self.ssd.nand.pages_per_block * 4)
         if self.ppas == NULL:
@@ -280,8 +281,9 @@ cdef class HpftlCleaning(Greedy):
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
         """A block of which the entries have no room stays as it is for now; whoever asked will ask again."""
-        if not self.fits(self.map.first_in(block) + (self.ssd.nand.pages_per_block if cause == CAUSE_WEAR else 0)):
+        if not self.fits(self.map.first_in(block)):
             return 0
+        self.place.failed(block)           # filled no further, if it was open
         return Greedy.evacuate(self, block, cause)
 
     # --- reclaim
