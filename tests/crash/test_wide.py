@@ -25,7 +25,7 @@ from nandimg import PRESETS
 
 ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
 SEED = 4
-CUTS = 120  #: from which on every rare event of each scheme came up
+CUTS = 240  #: from which on every rare event of each scheme came up
 PAGE = 4096
 
 
