@@ -103,7 +103,7 @@ cdef class Mapping(Explained):
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
     cdef readonly bint shares_pages        # several LPAs may be at one page: see the class
     cdef readonly bint whole_runs          # ``run_ends`` is to tell it what was written together
-    cdef readonly uint32_t own_reports     # what it may have to tell validity of its own pages, for each page it is told of
+    cdef readonly uint32_t own_reports     # reports of its own pages that validity may get for each page it is told of
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
