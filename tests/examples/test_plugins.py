@@ -99,7 +99,7 @@ def image(run: Run, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("nonesuch", "no FTL is called 'nonesuch'; there are pagemap, dftl, slimftl, leaftl, and package.module:Class"),
+        ("nonesuch", f"no FTL is called 'nonesuch'; there are {', '.join(SCHEMES)}, and package.module:Class"),
         ("nonesuch:X", "FTL nonesuch:X: there is no module nonesuch on the Python path (nor in "),
         ("mine:Nonesuch", "FTL mine:Nonesuch: mine has no Nonesuch"),
         ("mine:", "FTL mine:: package.module:Class would do"),
@@ -138,7 +138,7 @@ def test_entry_points(run: Run, site: str, image: Path) -> None:
     assert broken.startswith("flashfs: FTL broken: mine 1.2 (mine:nonesuch) raised AttributeError")
     assert counted == "flashfs: FTL counted: mine 1.2 (mine:number) is a int: a class would do"
     said_names = run("ftls", "nonesuch", code=2, path=site).stderr
-    assert "'nonesuch'; there are pagemap, dftl, slimftl, leaftl, mine, built" in said_names
+    assert f"'nonesuch'; there are {', '.join(SCHEMES)}, mine, built" in said_names
     for ftl in ("mine", "built"):
         said = run(
             "crash", "--ftl", ftl, "--tier", "sweep,random", "--cuts", 60, "--seed", 1, "--json", path=site
