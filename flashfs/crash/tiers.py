@@ -288,7 +288,7 @@ SCENES = (
     Scene("tiny-32", AGED_32, 0),
     Scene("tiny-32", AGED_32, 2),
 )
-SMALLEST = ("tiny-8", "tiny-16", "tiny-32")  #: the last one only for an FTL that fits no smaller one
+SMALLEST = ("tiny-8", "tiny-16", "tiny-32")  #: the last one only for an FTL that does not fit both of the others
 
 
 def programs(length: int) -> Iterator[tuple[str, ...]]:
@@ -312,10 +312,11 @@ def programs_count(length: int) -> int:
 
 
 def scenes(ftl: str, depth: int) -> tuple[Scene, ...]:
-    """Those that the FTL can be bound to; in depth 2 only the smallest chip."""
-    found = presets_for(ftl, SMALLEST)
-    presets = tuple(preset for preset in found if preset != SMALLEST[-1]) or found
-    return tuple(scene for scene in SCENES if scene.preset in presets and (depth == 1 or scene.preset == presets[0]))
+    """Those that the FTL can be bound to, on the two smallest chips; in depth 2 only the chip that has most of them."""
+    found = presets_for(ftl, SMALLEST)[:2]
+    fitting = [scene for scene in SCENES if scene.preset in found]
+    most = max(found, key=lambda preset: sum(scene.preset == preset for scene in fitting))
+    return tuple(scene for scene in fitting if depth == 1 or scene.preset == most)
 
 
 def every_case(ftl: str, words: tuple[str, ...], scene: Scene, depth: int) -> Tally:

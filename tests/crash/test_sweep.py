@@ -57,7 +57,7 @@ def test_every_program_of_two_words(ftl: str) -> None:
 
 @ALL
 def test_every_program_of_one_word_with_every_recovery_cut(ftl: str) -> None:
-    must_survive(campaign.run(ftl, "every", 0, 1, depth=2), 2_500)
+    must_survive(campaign.run(ftl, "every", 0, 1, depth=2), 2_000)
 
 
 @pytest.mark.slow
