@@ -11,6 +11,9 @@ from typing import Any
 
 from flashfs.engine import block_map
 from flashfs.engine.cmt import ENTRY_BYTES
+from flashfs.engine.map_battery import pages_of
+from flashfs.engine.newer import newer_bytes
+from flashfs.engine.node_tree import fanout_for, plant_tree, tree_sections
 from flashfs.errors import BindError
 from flashfs.ftl import Option, charts
 from flashfs.ftl.common import spare_blocks
@@ -23,6 +26,9 @@ CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_B
                    f"or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40)  # fmt: skip
 PROTECTED = Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99)
 DIRTY = Option("dirty", 10, "per cent of the CMT that may be dirty", low=1, high=99)
+FANOUT = Option("fanout", 0, "pointers of a node of the map's tree; 0: as many as a page has room for", high=1 << 12,
+                fixed=True)  # fmt: skip
+NODES = Option("nodes", 8, "nodes of the map's tree in DRAM, beside its root", low=1, high=1 << 16)
 
 
 def slots_for(lpas: int, options: dict[str, Any]) -> int:
@@ -53,6 +59,36 @@ def describe_translation(number: int, raw: bytes) -> dict[str, Any]:
         "mapped": sum(entry != NO_PAGE for entry in entries),
         "entries": [None if entry == NO_PAGE else entry for entry in entries[:16]],
     }
+
+
+def describe_words(number: int, raw: bytes) -> dict[str, Any]:
+    """A page of a map that is a tree: the PPAs of LPAs, or of the pages under a node."""
+    words = struct.unpack(f"<{len(raw) // 4}I", raw)
+    return {
+        "page_of_tree": number,
+        "mapped": sum(word != NO_PAGE for word in words),
+        "entries": [None if word == NO_PAGE else word for word in words[:16]],
+    }
+
+
+def plant(mapping: Any, options: dict[str, Any]) -> int:
+    """The mapping finds its translation pages through a tree in flash, with these options; pages that it may have."""
+    fanout = fanout_for(4 * mapping.per_page, options["fanout"])
+    pages: int = plant_tree(mapping, max(2, fanout), options["nodes"])
+    return pages
+
+
+def tree_mapping_sections(geometry: Any, options: dict[str, Any]) -> dict[str, int]:
+    """{section: most bytes} that a checkpoint has of such a mapping."""
+    fanout = max(2, fanout_for(geometry.page_bytes, options["fanout"]))
+    leaves = pages_of(geometry.lpas, geometry.page_bytes)
+    return {**tree_sections(leaves, fanout), "mapped": 8, "newer": newer_bytes(geometry.lpas, geometry.page_bytes)}
+
+
+def tree(device: Any) -> list[dict[str, Any]]:
+    """The nodes of the map's tree: level, place, the first page under each, pointers, and how many wait to be
+    written."""
+    return list(device.ssd.mapping.gtd.nodes())
 
 
 def gtd(device: Any) -> list[dict[str, Any]]:
