@@ -21,6 +21,9 @@ from flashfs.engine.pool cimport CAUSE_VALIDITY, KIND_VALIDITY, NONE
 from flashfs.engine.translation cimport Directory, TranslationPages
 from flashfs.engine.victims cimport gained, lost_one
 
+cdef extern from "<algorithm>" namespace "std" nogil:
+    uint64_t* lower_bound(uint64_t* first, uint64_t* last, const uint64_t& value)
+
 STREAM = "validity"
 
 
@@ -133,14 +136,7 @@ cdef class FlashValidity(Validity):
 
     cdef uint32_t log_from(self, uint64_t key) noexcept nogil:
         """The first report that is not below ``key``."""
-        cdef uint32_t low = 0, high = self.log_n, middle
-        while low < high:
-            middle = (low + high) // 2
-            if self.log[middle] < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return <uint32_t> (lower_bound(self.log, self.log + self.log_n, key) - self.log)
 
     cdef int note(self, uint32_t ppa, bint lives) except -1 nogil:
         """Take a report; the page's last one counts. 1, or 0 if the same was noted already."""

@@ -368,13 +368,13 @@ cdef class ValidityLog(FlashValidity):
     @staticmethod
     def section_bytes(geometry):
         """{section: most bytes} of a checkpoint; the pool's section names its stream."""
-        return {"pvl": 24 + 4 * log_slots(geometry), "pvlheads": 4 * geometry.blocks, "pvlstamps": 4 * geometry.blocks,
+        return {"pvl": 24 + 4 * log_slots(geometry), "pvlheads": 4 * geometry.blocks, "pvlstamp": 4 * geometry.blocks,
                 "pvltops": 2 * geometry.blocks, "bvc": 2 * geometry.blocks,
                 "pvlwaits": 8 * room_for_reports(geometry), "stream": STREAM_BYTES}
 
     def save(self):
         """``pvl``: the oldest page of the log and the one behind the newest, u64, the erase clock, u32, 0, u32, and
-        where the page of each number is, u32. ``pvlheads`` and ``pvlstamps``, u32 a block, ``pvltops`` and ``bvc``, u16
+        where the page of each number is, u32. ``pvlheads`` and ``pvlstamp``, u32 a block, ``pvltops`` and ``bvc``, u16
         a block (0 of the log's own). ``pvlwaits``: reports, u64 each, PPA and 1 for live in the lowest bit,
         ascending."""
         cdef uint32_t block, blocks = self.ssd.nand.blocks
@@ -385,7 +385,7 @@ cdef class ValidityLog(FlashValidity):
             "pvl": struct.pack("<QQII", self.first_n, self.next_n, self.time, 0)
             + numpy.asarray(<uint32_t[:self.slots]> self.directory.page_ppas).tobytes(),
             "pvlheads": numpy.asarray(<uint32_t[:blocks]> self.heads).tobytes(),
-            "pvlstamps": numpy.asarray(<uint32_t[:blocks]> self.stamps).tobytes(),
+            "pvlstamp": numpy.asarray(<uint32_t[:blocks]> self.stamps).tobytes(),
             "pvltops": numpy.asarray(<uint16_t[:blocks]> self.tops).tobytes(),
             "bvc": counts.tobytes(),
             "pvlwaits": struct.pack(f"<{self.log_n}Q", *(self.log[i] for i in range(self.log_n))),
@@ -399,7 +399,7 @@ cdef class ValidityLog(FlashValidity):
         first, behind, time, _ = struct.unpack_from("<QQII", sections["pvl"])
         page_ppas = numpy.frombuffer(sections["pvl"], "<u4", offset=24)
         parts = {name: numpy.frombuffer(sections[name], size) for name, size in
-                 (("pvlheads", "<u4"), ("pvlstamps", "<u4"), ("pvltops", "<u2"), ("bvc", "<u2"), ("pvlwaits", "<u8"))}
+                 (("pvlheads", "<u4"), ("pvlstamp", "<u4"), ("pvltops", "<u2"), ("bvc", "<u2"), ("pvlwaits", "<u8"))}
         log = parts.pop("pvlwaits")
         named = page_ppas[page_ppas != NONE]
         if any(len(part) != blocks for part in parts.values()) or len(log) > self.log_room:
@@ -420,7 +420,7 @@ cdef class ValidityLog(FlashValidity):
         self.reset()
         self.first_n, self.next_n, self.time = first, behind, time
         numpy.asarray(<uint32_t[:blocks]> self.heads)[:] = parts["pvlheads"]
-        numpy.asarray(<uint32_t[:blocks]> self.stamps)[:] = parts["pvlstamps"]
+        numpy.asarray(<uint32_t[:blocks]> self.stamps)[:] = parts["pvlstamp"]
         numpy.asarray(<uint16_t[:blocks]> self.tops)[:] = parts["pvltops"]
         for block in range(blocks):
             self.victims.set_count(block, int(parts["bvc"][block]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.cached_map import CachedMap
+from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.engine.defaults import Greedy, PageBitmap
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.map_battery import MapBattery, SavedBitmap, pages_of, region_bytes
@@ -41,11 +42,15 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return mapping, validity, placement, Greedy(ssd)
 
 
-def _nvram(geometry: Any, options: dict[str, Any]) -> dict[str, int]:
-    """The battery's region, with room for the cache that these options ask for."""
+def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
+    """The battery's region, with room for the cache that these options ask for, or that ``dram`` may make of it: the
+    other tables take their part of that, so the cache comes out somewhat smaller."""
     if not options["battery"]:
         return {}
-    return {REGION: region_bytes(geometry, slots_for(geometry.lpas, options))}
+    slots = slots_for(geometry.lpas, options)
+    if dram is not None and not options["cmt_bytes"]:
+        slots = max(slots, min(geometry.lpas, dram // ENTRY_BYTES))
+    return {REGION: region_bytes(geometry, slots)}
 
 
 def _map(device: Any) -> dict[str, Any]:
@@ -72,7 +77,7 @@ SCHEME = Scheme(
         STRIPE,
         CMT_BYTES,
         Option("battery", 1, "1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; room is laid out "
-               "when the image is bound, for the CMT of then", high=1),
+               "when the image is bound, and a larger --dram of later does not let the CMT outgrow it", high=1),
         PROTECTED,
     ),
     describe_translation=describe_translation,
