@@ -212,17 +212,18 @@ def fitting(preset: str) -> tuple[str, ...]:
 
 @lru_cache
 def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
-    """Those that the FTL can be bound to; FlashfsError if there is none. If that is none of TINY, it is those of ROOMY
-    in their place."""
-    found, why = _fitting_of(ftl, among)
-    if set(among) & set(TINY) and not set(found) & set(TINY):
-        found = (*_fitting_of(ftl, ROOMY)[0], *found)
+    """Those that the FTL can be bound to; FlashfsError if there is none. One that fits no chip of TINY has those of
+    ROOMY in their place."""
+    found, why = fitting_of(ftl, among)
+    if set(among) & set(TINY) and not set(found) & set(TINY) and not fitting_of(ftl, TINY)[0]:
+        found = (*fitting_of(ftl, ROOMY)[0], *found)
     if not found:
         raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")
     return found
 
 
-def _fitting_of(ftl: str, among: tuple[str, ...]) -> tuple[tuple[str, ...], BindError | None]:
+@lru_cache
+def fitting_of(ftl: str, among: tuple[str, ...]) -> tuple[tuple[str, ...], BindError | None]:
     """Those that it can be bound to, and why it cannot to the last of the others."""
     found, why = [], None
     for preset in among:

@@ -125,8 +125,9 @@ cdef class NodeTree(Gtd):
         if above == NONE:
             return self.root[self.slot(id)]
         ppa = self.find(above)
-        if ppa == NONE:
-            return NONE
+        if ppa == NONE:                     # it does not exist; or has just been made again, and is all in DRAM
+            at = self.newer.find(id)
+            return deref(at).second if at != self.newer.end() else NONE
         frame = self.frame_of(above, ppa)
         if frame == NONE:                   # it was made again
             return self.find(id)
@@ -314,7 +315,10 @@ cdef class NodeTree(Gtd):
                 self.newer[child] = newest[child][1] if child in newest else NONE
         self.move_to(id, NONE)
         self.replaced(old, NONE)
-        self.mapping.store.supersede(old)
+        if old != NONE:
+            self.mapping.store.supersede(old)
+        if nobody:                          # one that is lost may live on, and be named by none
+            self.mapping.exact = False
         for child in range(first, first + n) if nobody else ():
             if self.find(child) != NONE:
                 continue

@@ -1,4 +1,5 @@
 # distutils: language = c++
+# cython: wraparound=True
 """A page validity log (PVL) in flash pages: the validity store of IB-FTL, with the cleaning that GeckoFTL's Appendix E
 gives it (N. Dayan et al., GeckoFTL, SIGMOD 2016; P.-C. Huang et al., IB-FTL, TODAES 2013).
 
@@ -63,7 +64,7 @@ def most_entries(pages, lpas, share=200):
 def log_slots(geometry):
     """Numbers of pages: enough for an entry of each page of the chip, a quarter more, and those that are under way."""
     pages = geometry.blocks * geometry.pages_per_block
-    return -(-5 * pages // (4 * entries_a_page(geometry))) + 8
+    return -(-5 * pages // (4 * entries_a_page(geometry))) + 16
 
 
 def reports_at_once(geometry):
@@ -87,7 +88,7 @@ cdef class ValidityLog(FlashValidity):
         self.per_page = entries_a_page(ssd.nand)
         self.slots = log_slots(ssd.nand)
         self.entries_most = most_entries(ssd.nand.blocks * ssd.nand.pages_per_block, ssd.lpas, share)
-        self.pages_most = (self.entries_most + self.per_page - 1) // self.per_page + 1
+        self.pages_most = min((self.entries_most + self.per_page - 1) // self.per_page + 1, self.slots - 2 * FREE_SLOTS)
         self.set_up(self.slots, room_for_reports(ssd.nand), blocks)
         self.log_spare = SPARE + 2 * self.pages_per_block + self.per_page
         self.announced_most = reports_at_once(ssd.nand)
@@ -289,11 +290,11 @@ cdef class ValidityLog(FlashValidity):
         return 0
 
     cdef int opened(self, uint32_t block) except -1 nogil:
-        return self.forget_block(block) if self.bits == NULL else 0
+        return self.forget_block(block)
 
     cdef int released(self, uint32_t block) except -1 nogil:
         FlashValidity.released(self, block)
-        return self.forget_block(block) if self.bits == NULL else 0
+        return self.forget_block(block)
 
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
         cdef uint32_t page, dead
