@@ -32,4 +32,6 @@ cdef class NodeTree(Gtd):
     cdef uint32_t frame_of(self, uint32_t id, uint32_t ppa) except? 0xFFFFFFFE nogil
     cdef uint32_t most_changed(self) noexcept nogil
     cdef int write_node(self, uint32_t id) except -1 nogil
+    cdef uint32_t remaking                 # how deep ``remake`` is in itself
+    cdef int drop_nameless(self) except -1
     cdef int remake(self, uint32_t id) except -1

@@ -317,15 +317,40 @@ cdef class NodeTree(Gtd):
         self.replaced(old, NONE)
         if old != NONE:
             self.mapping.store.supersede(old)
-        if nobody:                          # one that is lost may live on, and be named by none
-            self.mapping.exact = False
-        for child in range(first, first + n) if nobody else ():
-            if self.find(child) != NONE:
+        self.remaking += 1
+        try:
+            for child in range(first, first + n) if nobody else ():
+                if self.find(child) != NONE:
+                    continue
+                if child >= self.first_id:
+                    self.mapping.rebuild(child - self.first_id)
+                else:
+                    self.remake(child)
+        finally:
+            self.remaking -= 1
+        return self.drop_nameless() if nobody and not self.remaking else 0
+
+    cdef int drop_nameless(self) except -1:
+        """Pages of the tree that cannot be read and that nobody names any more, as what named them is lost too, die: as
+        many as validity has room to hear of."""
+        cdef uint32_t block, page, ppa
+        cdef uint8_t status = 0
+        cdef uint8_t[4096] raw
+        ssd = self.mapping.ssd
+        self.remaking += 1                  # what is lost of nodes that are met on the way shows here too
+        try:
+            named = {*self.ppas(), *self.mapping.store.kept_ppas()}
+        finally:
+            self.remaking -= 1
+        for block in range(ssd.nand.blocks):
+            if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_TRANSLATION:
                 continue
-            if child >= self.first_id:
-                self.mapping.rebuild(child - self.first_id)
-            else:
-                self.remake(child)
+            for page in ssd.validity.live_in(block):
+                ppa = block * ssd.nand.pages_per_block + page
+                ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
+                if status != PAGE_OK and ppa not in named and ssd.validity.room():
+                    self.mapping.store.fresh.erase(ppa)
+                    ssd.validity.dead(&ppa, 1)
         return 0
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
@@ -358,6 +383,7 @@ cdef class NodeTree(Gtd):
         memset(self.root, 0xFF, <uint64_t> self.width[self.levels] * 4)
         self.newer.clear()
         self.pages_n = 0
+        self.remaking = 0
         self.hushed = False
         for i in range(self.frames_n + 1):
             self.frame_id[i] = NONE
