@@ -12,7 +12,7 @@ CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 MUTANTS_STATE ?= mutants.jsonl
 
-.PHONY: setup system test demo lint campaign soak bench coverage mutants clean
+.PHONY: setup system test demo lint campaign soak bench comparison coverage mutants clean
 .DELETE_ON_ERROR:
 
 ## setup: system packages (when root), .venv, the package with its compiled modules in place
@@ -70,6 +70,10 @@ bench: setup
 	$(BIN)/python tools/bench_engine.py
 	$(BIN)/python tools/bench_slimftl.py
 	$(BIN)/python tools/bench_mount.py
+
+## comparison: docs/comparison.md, every FTL on equal ground; TRACES is a folder of traces (docs/traces.md)
+comparison: setup
+	$(BIN)/python tools/comparison.py $(if $(TRACES),--traces $(TRACES))
 
 ## coverage: lines and branches of the recovery paths that tests and scaled-down campaigns reach: docs/coverage.md
 coverage: setup

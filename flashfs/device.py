@@ -25,6 +25,8 @@ ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
 #: what the engine may have put into an image, whatever its scheme ("flashfs.what")
 FEATURES: tuple[Feature, ...] = ()
 SYNC_MODES = ("flush", "none")
+SPREAD_SHARE = 8  #: of the endurance: by so much, one in so many, may the most worn block lead the least worn
+LEAST_SPREAD = 2  #: less, and blocks that are all in use would be emptied in turn
 
 Front = Callable[[nandimg.Chip], nandimg.Nand]  #: puts something in front of a chip that an engine takes for the chip
 
@@ -41,6 +43,12 @@ def default_buffer(of: Scheme, geometry: Geometry) -> int:
     pages = min(max(1, of.buffer_bytes // geometry.page_bytes), max(1, geometry.pages // 16))
     whole = pages - pages % geometry.pages_per_block
     return whole if of.buffer_in_order and whole else pages
+
+
+def wear_spread(options: dict[str, Any], geometry: Geometry) -> int:
+    """Erases by which the most worn block may lead the least worn: unless told, a share of what a block is good for, so
+    that nothing is copied for wear before there is some, and seven eighths of every block's life are used."""
+    return max(LEAST_SPREAD, options["wear_spread"] or geometry.endurance // SPREAD_SHARE)
 
 
 def build_ssd(
@@ -60,8 +68,8 @@ def build_ssd(
         reserve = max(2, geometry.blocks // 128)  # a sync of the image frees as many blocks as were cleaned since
     ssd = Ssd(
         nand, geometry.lpas, of.oob_with(options), buffer_pages=buffer_pages, plp=plp and not readonly,
-        buffer_in_order=of.buffer_in_order, durable=durable, wear_spread=options["wear_spread"], gc_reserve=reserve,
-        checkpoint_every=options["checkpoint_every"],
+        buffer_in_order=of.buffer_in_order, durable=durable, wear_spread=wear_spread(options, geometry),
+        gc_reserve=reserve, checkpoint_every=options["checkpoint_every"],
     )  # fmt: skip
     if readonly:
         ssd.freeze()
@@ -293,11 +301,16 @@ class Device:
     def close(self, clean: bool = True) -> None:
         """Let the image go; ``clean`` flushes and leaves a checkpoint, so that the next mount scans nothing."""
         try:
-            if clean and not self.readonly and not self._image.chip.closed and not self.ssd.unchanged_since_clean():
-                self.ssd.sync_now()
-                self.ssd.checkpoint(clean=True)
+            if clean and not self.readonly and not self._image.chip.closed:
+                self.leave()
         finally:
             self._image.close()
+
+    def leave(self) -> None:
+        """Flush, and leave a checkpoint that is clean, if there is anything new; the image may then be opened again."""
+        if not self.ssd.unchanged_since_clean():
+            self.ssd.sync_now()
+            self.ssd.checkpoint(clean=True)
 
     def forget_counts(self) -> None:
         """What ``stats`` counts is counted from now on; virtual time goes on."""
@@ -450,9 +463,10 @@ def check_features(image: Image, of: Scheme, *, readonly: bool) -> None:
 
 
 def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:
-    """What was fixed at binding, as the header has it; CorruptError if it is not what binding stores."""
+    """What was fixed at binding, as the header has it; CorruptError if it is not what binding stores. An option that
+    there was not yet is what it was before there was a choice."""
     fixed = {option.name: option for option in of.options if option.fixed}
-    out: dict[str, Any] = {}
+    out: dict[str, Any] = {name: option.before for name, option in fixed.items() if option.before is not None}
     for name, value in (image.header.options or {}).items():
         if name not in fixed:
             raise CorruptError(f"{image.path}: header: {of.name} stores no option {name!r}")

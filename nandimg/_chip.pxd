@@ -46,6 +46,7 @@ cdef class Chip(Nand):
     cdef bint die_mask_works
     cdef readonly bint unsummed            # page records carry no checksum: nothing can be wrong with them
     cdef int64_t read_ns, program_ns, erase_ns, transfer_ns, spare_ns
+    cdef int64_t die_least_ns              # of what keeps a die busy, the shortest
     cdef Timeline* die_time
     cdef Timeline* channel_time
     cdef uint8_t* one_page                 # data that are read to be verified, and for nobody

@@ -163,6 +163,7 @@ cdef class Chip(Nand):
         self.regions = places_of(layout.nvram)
         self.nvram_read_ns = geometry.nvram_read_ns
         self.nvram_write_ns = geometry.nvram_write_ns
+        self.die_least_ns = min(filter(None, (self.read_ns, self.program_ns, self.erase_ns, self.spare_ns)), default=1)
         self.data_at = layout.data_at
         self._allocate()
         self._map(layout)
@@ -538,10 +539,11 @@ cdef class Chip(Nand):
         self.counts[OP_PROGRAM][cause] += n
         done[0] = n
         die = self.die_of(block)
-        start = take_time(&self.channel_time[self.channel_of(die)], t_ns, n * self.transfer_ns)
+        start = take_time(&self.channel_time[self.channel_of(die)], t_ns, n * self.transfer_ns,
+                          self.transfer_ns)
         # The pages cross the channel end to end; the die begins when it has the first, and never waits for a later one.
         start += max(self.transfer_ns, n * self.transfer_ns - (n - 1) * self.program_ns)
-        return take_time(&self.die_time[die], start, n * self.program_ns) + n * self.program_ns
+        return take_time(&self.die_time[die], start, n * self.program_ns, self.die_least_ns) + n * self.program_ns
 
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil:
@@ -584,9 +586,9 @@ cdef class Chip(Nand):
     cdef int64_t time_read(self, uint32_t block, uint32_t n, int64_t t_ns) noexcept nogil:
         """When the last of ``n`` pages read has crossed the channel: end to end, the last as soon as it is read."""
         cdef uint32_t die = self.die_of(block)
-        cdef int64_t start = take_time(&self.die_time[die], t_ns, n * self.read_ns)
+        cdef int64_t start = take_time(&self.die_time[die], t_ns, n * self.read_ns, self.die_least_ns)
         start += max(self.read_ns, n * self.read_ns - (n - 1) * self.transfer_ns)
-        start = take_time(&self.channel_time[self.channel_of(die)], start, n * self.transfer_ns)
+        start = take_time(&self.channel_time[self.channel_of(die)], start, n * self.transfer_ns, self.transfer_ns)
         return start + n * self.transfer_ns
 
     cdef int64_t count_read(self, uint32_t block, uint32_t n, int cause, int64_t t_ns) noexcept nogil:
@@ -665,7 +667,7 @@ cdef class Chip(Nand):
                 oob += self.oob_bytes
         self.counts[OP_SPARE][cause] += n
         die = self.die_of(block)
-        return take_time(&self.die_time[die], t_ns, n * self.spare_ns) + n * self.spare_ns
+        return take_time(&self.die_time[die], t_ns, n * self.spare_ns, self.die_least_ns) + n * self.spare_ns
 
     cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
         cdef uint32_t die, erases
@@ -687,7 +689,7 @@ cdef class Chip(Nand):
         self.counts[OP_ERASE][cause] += 1
         ok[0] = True
         die = self.die_of(block)
-        return take_time(&self.die_time[die], t_ns, self.erase_ns) + self.erase_ns
+        return take_time(&self.die_time[die], t_ns, self.erase_ns, self.die_least_ns) + self.erase_ns
 
     cdef int give_back(self, uint32_t block) noexcept nogil:
         """The memory that the content of a block takes, of a chip in memory."""
@@ -789,7 +791,7 @@ cdef class Chip(Nand):
         self.counts[op][cause] += lines
         if ns == 0:
             return t_ns
-        return take_time(&self.nvram_time, t_ns, <int64_t> lines * ns) + <int64_t> lines * ns
+        return take_time(&self.nvram_time, t_ns, <int64_t> lines * ns, 1) + <int64_t> lines * ns
 
     def region(self, name):
         return self.regions.get(name)

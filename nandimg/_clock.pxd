@@ -1,79 +1,100 @@
 # When a die or a channel is busy: until its tail, but for the idle stretches before it that are still known.
 from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memmove
 
 cdef enum:
-    GAPS = 8                 # idle stretches remembered; beyond that the earliest is forgotten
+    GAPS = 256               # idle stretches remembered; beyond that the earliest is forgotten
+    ROOM = 2 * GAPS          # so that what is forgotten need not be closed up each time
 
 cdef struct Timeline:
     int64_t tail             # ns from which it is free for good
     int64_t busy             # ns that it was given to somebody
+    uint32_t first           # of the stretches, which lie side by side and in order of time
     uint32_t gaps_n
-    int64_t[GAPS] gap_from   # in order of time
-    int64_t[GAPS] gap_to
+    int64_t[ROOM] gap_from
+    int64_t[ROOM] gap_to
 
 
-cdef inline int forget_gap(Timeline* line, uint32_t at) noexcept nogil:
-    cdef uint32_t i
-    line.gaps_n -= 1
-    for i in range(at, line.gaps_n):
-        line.gap_from[i] = line.gap_from[i + 1]
-        line.gap_to[i] = line.gap_to[i + 1]
+cdef inline int close_up(Timeline* line, uint32_t at, uint32_t by) noexcept nogil:
+    """The stretches from place ``at`` on go to place ``by``."""
+    cdef size_t n = (line.first + line.gaps_n - at) * sizeof(int64_t)
+    memmove(line.gap_from + by, line.gap_from + at, n)
+    memmove(line.gap_to + by, line.gap_to + at, n)
     return 0
 
 
-cdef inline int64_t take_gap(Timeline* line, int64_t ready, int64_t duration) noexcept nogil:
-    """When ``duration`` begins in the first idle stretch that has room for it from ``ready`` on; -1 if none has."""
-    cdef uint32_t i, k
+cdef inline uint32_t insert_gap(Timeline* line, uint32_t at) noexcept nogil:
+    """Room for one more stretch in front of place ``at``; where that is. The earliest goes if there are too many."""
+    cdef uint32_t end
+    if line.gaps_n == GAPS:
+        line.first += 1
+        line.gaps_n -= 1
+    if line.first + line.gaps_n == ROOM:
+        end = line.first
+        close_up(line, end, 0)
+        line.first = 0
+        at -= end
+    close_up(line, at, at + 1)
+    line.gaps_n += 1
+    return at
+
+
+cdef inline int64_t take_gap(Timeline* line, int64_t ready, int64_t duration, int64_t least) noexcept nogil:
+    """When ``duration`` begins in the first idle stretch that has room for it from ``ready`` on; -1 if none has. What
+    it leaves of that is remembered if it is as long as ``least``."""
+    cdef uint32_t low = line.first, high = line.first + line.gaps_n, at
     cdef int64_t start, end
-    for i in range(line.gaps_n):
-        start = max(line.gap_from[i], ready)
-        if start + duration > line.gap_to[i]:
-            continue
-        end = line.gap_to[i]
-        if start > line.gap_from[i] and start + duration < end:   # two stretches remain
-            line.gap_to[i] = start
-            if line.gaps_n == GAPS:
-                forget_gap(line, 0)
-                if i == 0:                                        # it was the earlier of the two
-                    i = <uint32_t> -1
-                else:
-                    i -= 1
-            k = line.gaps_n
-            while k > i + 1:
-                line.gap_from[k] = line.gap_from[k - 1]
-                line.gap_to[k] = line.gap_to[k - 1]
-                k -= 1
-            line.gap_from[i + 1] = start + duration
-            line.gap_to[i + 1] = end
-            line.gaps_n += 1
-        elif start > line.gap_from[i]:
-            line.gap_to[i] = start
-        elif start + duration < end:
-            line.gap_from[i] = start + duration
+    cdef bint before, behind
+    while low < high:                        # the first that ends late enough
+        at = (low + high) // 2
+        if line.gap_to[at] < ready + duration:
+            low = at + 1
         else:
-            forget_gap(line, i)
+            high = at
+    for at in range(low, line.first + line.gaps_n):
+        start = max(line.gap_from[at], ready)
+        end = line.gap_to[at]
+        if start + duration > end:
+            continue
+        before = start - line.gap_from[at] >= least
+        behind = end - start - duration >= least
+        if before and behind:
+            if at == line.first and line.gaps_n == GAPS:
+                line.gap_from[at] = start + duration      # the earlier of the two is the earliest of all
+            else:
+                line.gap_to[at] = start
+                at = insert_gap(line, at + 1)
+                line.gap_from[at] = start + duration
+                line.gap_to[at] = end
+        elif before:
+            line.gap_to[at] = start
+        elif behind:
+            line.gap_from[at] = start + duration
+        else:
+            close_up(line, at + 1, at)
+            line.gaps_n -= 1
         return start
     return -1
 
 
-cdef inline int64_t take_time(Timeline* line, int64_t ready, int64_t duration) noexcept nogil:
+cdef inline int64_t take_time(Timeline* line, int64_t ready, int64_t duration, int64_t least) noexcept nogil:
     """When ``duration`` begins that could begin at ``ready``: at once if the line is idle, in an idle stretch that is
-    long enough, or at its tail. Who asks first is served first, but never waits while nobody is."""
+    long enough, or at its tail. Who asks first is served first, but never waits while nobody is. ``least`` is the
+    shortest time that anybody ever asks for: no shorter stretch is of use."""
     cdef int64_t start
+    cdef uint32_t at
     if duration == 0:
         return ready
     line.busy += duration
     if ready >= line.tail:
-        if ready > line.tail:
-            if line.gaps_n == GAPS:
-                forget_gap(line, 0)
-            line.gap_from[line.gaps_n] = line.tail
-            line.gap_to[line.gaps_n] = ready
-            line.gaps_n += 1
+        if ready - line.tail >= max(least, 1):
+            at = insert_gap(line, line.first + line.gaps_n)
+            line.gap_from[at] = line.tail
+            line.gap_to[at] = ready
         line.tail = ready + duration
         return ready
     if line.gaps_n:
-        start = take_gap(line, ready, duration)
+        start = take_gap(line, ready, duration, max(least, 1))
         if start >= 0:
             return start
     start = line.tail

@@ -11,6 +11,7 @@ LPA_LIMIT = 2**32 - 16  #: addresses above are marks (none, pad); one page addre
 OOB_LIMIT = 2048  #: bytes; the largest spare area a geometry may have
 ERASE_LIMIT = 2**32 - 2  #: erases of one block that the image can count
 NVRAM_LIMIT = 2**32  #: bytes; every recovery reads all of it
+ENDURANCE = 3_000  #: erases that a block is good for, unless somebody says otherwise: cells of three bits have some
 TIME_LIMIT_NS = 10**9  #: of one flash operation: virtual time is a signed 64-bit number, and must not run out
 
 
@@ -27,6 +28,9 @@ class Geometry:
 
     ``paired_pages`` d > 0: cells hold two bits, and d pages in order are lower pages, the next d their upper ones, and
     so on. A program of an upper page that the power interrupts takes its lower page along.
+
+    ``endurance`` is how many erases a block is good for. None fails for it (that takes a fault): wear levelling goes by
+    it.
     """
 
     page_bytes: int = 4096
@@ -45,6 +49,7 @@ class Geometry:
     paired_pages: int = 0
     nvram_read_ns: int = 0
     nvram_write_ns: int = 0
+    endurance: int = ENDURANCE
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -72,6 +77,7 @@ class Geometry:
             raise GeometryError(f"{self.pages} pages: a page address has 32 bits, so {LPA_LIMIT} at most")
         self._bounds("lpas", 1, self.pages)
         self._bounds("nvram_bytes", 0, NVRAM_LIMIT)
+        self._bounds("endurance", 1, ERASE_LIMIT)
         for name in ("read_ns", "program_ns", "erase_ns", "transfer_ns", "spare_ns", "nvram_read_ns", "nvram_write_ns"):
             self._bounds(name, 0, TIME_LIMIT_NS)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from nandimg._chip import checksum, places_of
 from nandimg.errors import GeometryError, ImageError
-from nandimg.geometry import NVRAM_LIMIT, Geometry
+from nandimg.geometry import ENDURANCE, NVRAM_LIMIT, Geometry
 
 MAGIC = b"NANDIMG\x00"
 VERSION = 2
@@ -31,7 +31,7 @@ FEATURE_KINDS = ("compatible", "read-only-compatible", "incompatible")
 FEATURES_MOST = 12
 REGIONS_MOST = 16
 WRITE_BUFFER = "write-buffer"  #: the region that an image has for its nvram_bytes before its scheme asks for others
-_FIXED = struct.Struct("<8sIIQ16sI28sIIQIIQQ32x")  # magic .. options length, paired pages .. NVRAM times
+_FIXED = struct.Struct("<8sIIQ16sI28sIIQIIQQQ24x")  # magic .. options length, paired pages .. NVRAM times, endurance
 _GEOMETRY = struct.Struct("<13Q")
 _FEATURE = struct.Struct("<B31s")
 _REGION = struct.Struct("<16sQ")
@@ -39,7 +39,7 @@ _OPTIONS_AT = _FIXED.size + _GEOMETRY.size
 _FEATURES_AT = _OPTIONS_AT + OPTIONS_BYTES
 _REGIONS_AT = _FEATURES_AT + FEATURES_MOST * _FEATURE.size
 #: fields of a geometry that came later and have places of their own before the others, which are in this order
-_LATER = ("paired_pages", "nvram_read_ns", "nvram_write_ns")
+_LATER = ("paired_pages", "nvram_read_ns", "nvram_write_ns", "endurance")
 _FIELDS = tuple(field.name for field in fields(Geometry) if field.name not in _LATER)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
@@ -189,6 +189,7 @@ def pack(header: Header) -> bytes:
         MAGIC, header.version, HEADER_BYTES, header.generation, header.uuid.bytes,
         BACKENDS.index(header.backend), name, header.oob_used, len(options), geometry.paired_pages,
         len(header.features), len(header.regions), geometry.nvram_read_ns, geometry.nvram_write_ns,
+        geometry.endurance,
     )  # fmt: skip
     body += _GEOMETRY.pack(*(getattr(geometry, field) for field in _FIELDS))
     body += options.ljust(OPTIONS_BYTES, b"\0")
@@ -204,7 +205,7 @@ def unpack(raw: bytes, where: str) -> Header:
     if len(raw) < HEADER_BYTES:
         raise ImageError(f"{where}: the file ends inside the header; {HEADER_BYTES} bytes are needed")
     (magic, version, size, generation, uid, backend, name, oob_used, n_options, paired, n_features, n_regions,
-     nvram_read_ns, nvram_write_ns) = _FIXED.unpack_from(raw)  # fmt: skip
+     nvram_read_ns, nvram_write_ns, endurance) = _FIXED.unpack_from(raw)  # fmt: skip
     if magic != MAGIC:
         raise ImageError(f"{where}: magic is {magic!r}, not {MAGIC!r}: not a NAND image; `flashfs create` makes one")
     if not OLDEST_VERSION <= version <= VERSION:
@@ -219,7 +220,7 @@ def unpack(raw: bytes, where: str) -> Header:
         raise ImageError(f"{where}: backend is {backend}: 0 (file) and 1 (meta) are known")
     later = {"paired_pages": paired}
     if version > 1:
-        later |= {"nvram_read_ns": nvram_read_ns, "nvram_write_ns": nvram_write_ns}
+        later |= {"nvram_read_ns": nvram_read_ns, "nvram_write_ns": nvram_write_ns, "endurance": endurance or ENDURANCE}
     values = dict(zip(_FIELDS, _GEOMETRY.unpack_from(raw, _FIXED.size), strict=True))
     try:
         geometry = Geometry(**values, **later)

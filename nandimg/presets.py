@@ -22,10 +22,11 @@ class Preset:
     geometry: Geometry
 
 
-def _slimftl() -> Geometry:
-    # 16 GiB of 8 KiB pages; the thesis counts 9,011 blocks for 10 % over-provisioning
+def _slimftl(dies: int = 1) -> Geometry:
+    # 16 GiB of 8 KiB pages; the thesis counts 9,011 blocks for 10 % over-provisioning: here as many more as make the
+    # dies alike
     return Geometry(
-        page_bytes=8192, pages_per_block=256, blocks=9011, channels=1, dies=1, oob_bytes=256,
+        page_bytes=8192, pages_per_block=256, blocks=-(-9011 // dies) * dies, channels=dies, dies=dies, oob_bytes=256,
         lpas=16 * GIB // 8192, transfer_ns=10_000,
     )  # fmt: skip
 
@@ -72,6 +73,8 @@ _ALL = [
     Preset("oracle-1g", "greedy GC against its known WAF: one die, 222,822 pages exported", "FIFO/greedy analysis",
            Geometry()),
     Preset("slimftl-16g", "16 GiB, 8 KiB pages, 9,011 blocks", "SlimFTL thesis 2020, table 1", _slimftl()),
+    Preset("slimftl-16g-8d", "the same on eight dies, each with a channel", "SlimFTL thesis 2020, table 1",
+           _slimftl(8)),
     Preset("geckoftl-2t", "2 TiB of flash, 128 pages a block, R = 0.7", "GeckoFTL, SIGMOD'16, section 5", _geckoftl()),
     Preset("leaftl-2t", "2 TiB, 16 channels, 20/200/1500 us", "LeaFTL, ASPLOS'23, table 1", _leaftl()),
     Preset("learnedftl-32g", "32 + 2 GiB, 8 channels x 8 chips, 40/200/2000 us", "LearnedFTL, HPCA'24", _learnedftl()),

@@ -2,7 +2,8 @@
 mispredictions, segments, levels and write amplification beside the page map's.
 
 A device is filled in order, then overwritten by requests of one kind until as many pages as it has were written again
-(unmeasured), then half as many once more. Requests: `single` pages; `runs` of 1 to 256 pages; `holes`, such runs with
+(unmeasured), then half as many once more. The page map is there on LeaFTL's ground (its write buffer, and blocks for
+stripes), and alone, with its own defaults. Requests: `single` pages; `runs` of 1 to 256 pages; `holes`, such runs with
 each page kept at a chance of 0.7. Counts but for the last column, which is wall time with the rules and counters on.
 
     bench_leaftl.py [--gib N] [--quick] [--no-save]
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashfs.device import Device
+from flashfs.replay.ground import common
 from nandimg.geometry import Geometry
 
 Run = NDArray[np.uint32]
@@ -117,10 +119,14 @@ def main() -> int:
     gib = 1 if given.quick else given.gib
     out: dict[str, Any] = {"geometry": geometry(gib).as_dict(), "by_kind": {}, "by_flush": {}}
     for kind in ("holes",) if given.quick else KINDS:
-        row = out["by_kind"][kind] = {"pagemap": steady("pagemap", {}, gib, kind)}
-        print(f"{kind}, pagemap: {told(row['pagemap'])}", flush=True)
+        row = out["by_kind"][kind] = {}
+        even: dict[str, Any] = {**common(["pagemap", "leaftl"], geometry(gib))}
+        for name, options in (("pagemap", even), ("pagemap alone", {})):
+            row[name] = steady("pagemap", options, gib, kind)
+            print(f"{kind}, {name}: {told(row[name])}", flush=True)
+        even.pop("stripe")  # LeaFTL has blocks, and no choice
         for gamma in GAMMAS:
-            found = row[f"gamma {gamma}"] = steady("leaftl", {"gamma": gamma}, gib, kind)
+            found = row[f"gamma {gamma}"] = steady("leaftl", {**even, "gamma": gamma}, gib, kind)
             print(f"{kind}, gamma {gamma}: {told(found)}", flush=True)
     for every in FLUSHES:
         for pad in ("open", "block"):

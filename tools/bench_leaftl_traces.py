@@ -2,7 +2,8 @@
 
 Each trace of the folder that FLASHFS_TRACES names is packed (a MiB at a time, so that gaps inside stay) onto a device
 that just holds it, and looped until three times the device, or MOST pages, have been written. Bytes as the paper counts
-them: segments and CRB. Beside it, pagemap on the same. Traces that write next to nothing are left out.
+them: segments and CRB. Beside it, pagemap on equal ground: LeaFTL's write buffer, and blocks for stripes. Traces that
+write next to nothing are left out.
 
     bench_leaftl_traces.py [--only TEXT] [--no-save]
 """
@@ -21,6 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 import bench_common
 import numpy as np
 
+from flashfs.replay.ground import common
 from flashfs.replay.play import Setup, run
 from flashfs.replay.source import TRIM, WRITE, Source
 from flashfs.replay.sources import open_source
@@ -88,10 +90,11 @@ def rows_of(work: Work) -> list[dict[str, Any]]:
         "trace": work.path.name.partition("__")[0], "device_gib": work.geometry.logical_bytes / 2**30,
         "mapped_pages": work.mapped, "loops": work.loops,
     }  # fmt: skip
-    made = play(work, "pagemap", {})
+    even = common(["pagemap", "leaftl"], work.geometry)
+    made = play(work, "pagemap", even)
     rows = [{**shared, "ftl": "pagemap", "waf": made["waf"], "pages_per_s": made["pages_per_s"]}]
     for gamma in GAMMAS:
-        made = play(work, "leaftl", {"gamma": gamma})
+        made = play(work, "leaftl", {**{name: even[name] for name in even if name != "stripe"}, "gamma": gamma})
         own = made["scheme"]
         by_level = own["lookups_by_level"]
         reads = sum(by_level)

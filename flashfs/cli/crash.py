@@ -139,10 +139,12 @@ def report(results: list[Result], as_json: bool) -> None:
 
 
 def unmet(results: list[Result]) -> list[str]:
-    """A line for each FTL of which some rare event was never met, in any of its tiers in memory."""
+    """A line for each FTL of which some rare event was never met, in any of its tiers in memory. Tier `kill` says
+    nothing of them: a daemon that is killed takes its counts along."""
     lines = []
-    for name in dict.fromkeys(result.ftl for result in results):
-        lists = [result.never_met() for result in results if result.ftl == name and hasattr(result, "never_met")]
+    in_memory = [result for result in results if result.in_memory]
+    for name in dict.fromkeys(result.ftl for result in in_memory):
+        lists = [result.never_met() for result in in_memory if result.ftl == name]
         missing = [event for event in lists[0] if all(event in one for one in lists)] if lists else []
         if missing:
             lines.append(f"{name}: never met: {', '.join(missing)}")

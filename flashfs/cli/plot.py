@@ -24,7 +24,8 @@ def command(
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help="Which pictures (see --list), or a column of numbers, as latency_us.read.p99. Default: all there are.",
+            help="Which pictures (see --list), or a column of numbers, as latency_us.read.p99, or cdf: and a column of "
+            "counts, as cdf:scheme.groups_by_levels. Default: all there are.",
         ),
     ] = None,
     out: Annotated[
@@ -66,7 +67,7 @@ def command(
         raise UsageError(f"--out {name}: a name that ends in {', '.join(plots.SUFFIXES)} would do")
     drawn = []
     for kind in kinds_wanted:
-        file = name if len(kinds_wanted) == 1 and out else name.with_stem(f"{name.stem}-{kind}")
+        file = name if len(kinds_wanted) == 1 and out else name.with_stem(f"{name.stem}-{kind.replace(':', '-')}")
         relative = baseline if what or kind not in plots.KINDS or plots.KINDS[kind].relative else None
         try:
             drawn.append(picture(table, kind, file, x if what else None, relative, kept, width))

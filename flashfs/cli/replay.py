@@ -16,12 +16,21 @@ from flashfs.shape import DEFAULT_FTL
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
+    from nandimg import Geometry
 
 Sources = Annotated[
     list[str],
     typer.Argument(metavar="TRACE|WORKLOAD...", help="Traces, packed or not, or workloads: name[:key=value,...]."),
 ]
 Ftls = Annotated[str, typer.Option(metavar="NAMES", help="FTLs, with commas between them (see flashfs ftls).")]
+Opt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--opt", metavar="[FTL.]NAME=VALUE",
+        help="An option of the FTLs that have it, or of one alone; may be repeated. Several FTLs have buffer, stripe, "
+        "wear_spread and gc_reserve alike unless told.",
+    ),
+]  # fmt: skip
 Dram = Annotated[
     str | None,
     typer.Option(
@@ -43,9 +52,16 @@ Precondition = Annotated[
         help="Before: none, fill, or steady[:tolerance=0.02,most=8,...]: fill, then overwrite until the WAF is steady.",
     ),
 ]
+Before = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SOURCE",
+        help="Play this trace or workload first, behind --precondition, and count nothing of it; may be repeated.",
+    ),
+]
 Prepared = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Keep preconditioned images in DIR, and use those that are there."),
+    typer.Option(metavar="DIR", help="Keep images so prepared in DIR, and use those that are there."),
 ]
 Fit = Annotated[
     str | None,
@@ -62,7 +78,7 @@ HOLES = 0.1  # of the pages read: worth a word
 def command(
     sources: Sources,
     ftl: Ftls = DEFAULT_FTL,
-    opt: options.Opt = None,
+    opt: Opt = None,
     image: Annotated[
         Path | None, typer.Option(metavar="IMAGE", help="Replay on a copy of this image, with its own FTL.")
     ] = None,
@@ -82,12 +98,14 @@ def command(
     plp: options.Plp = False,
     qd: Depth = None,
     precondition: Precondition = None,
+    before: Before = None,
     prepared: Prepared = None,
     format: trace.Format = None,
+    columns: trace.Columns = None,
     shift: trace.Shift = "0",
     fit: Fit = None,
     pack: trace.Pack = "1M",
-    speedup: trace.Speedup = 1.0,
+    speedup: trace.Speedup = "1",
     loops: trace.Loops = 1,
     first: trace.First = None,
     unit: trace.Unit = None,
@@ -108,7 +126,8 @@ def command(
 ) -> None:
     """Replay traces and workloads on FTLs, in virtual time; a table for each source. Only --out writes anything."""
     from flashfs.replay import results as rows
-    from flashfs.replay.play import Setup
+    from flashfs.replay.play import Setup, mostly_lost
+    from flashfs.replay.traces import named_by
     from nandimg import inspect
 
     if out is not None:
@@ -120,28 +139,37 @@ def command(
         raise UsageError("--image and --prepared: one of them would do")
     if trust and image is not None:
         ftl = inspect(image).ftl or ftl
-    geometry = shape.geometry_of(
-        preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
-    )
+
+    def chip(size: str | None) -> Geometry:
+        return shape.geometry_of(
+            preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
+        )
+
     setup = Setup(
-        source="", ftl=ftl, options=dict(units.pairs("--opt", opt or [])), geometry=geometry, backend=backend,
+        source="", ftl=ftl, options=dict(units.pairs("--opt", opt or [])), geometry=chip(size), backend=backend,
         dram=None if dram is None else units.size("--dram", dram), qd=qd, precondition=precondition, plp=plp,
-        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event), format=format,
-        image=image, prepared=prepared,
+        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event),
+        format=named_by(format, columns),
+        image=image, prepared=prepared, before=tuple(before or ()),
     )  # fmt: skip
-    free = image is None and not shaped and fit is None
+    free = image is None and preset is None and size is None and fit is None
     results = []
-    for one in each(setup, sources, free):
+    for one in each(setup, sources, chip if free else None):
         results.append(of_source(one, ftl, as_json, baseline))
         if out is not None:  # now: the next source may take an hour, or fail
             rows.write(out, [rows.row(result) for result in results[-1]])
     if as_json:
         show.result([lean(result, full) for some in results for result in some], as_json=True)
+    lost = dict.fromkeys(line for some in results for result in some if (line := mostly_lost(result)))
+    for line in lost:
+        show.warn(line)
+    if lost:
+        raise typer.Exit(1)
 
 
-def each(setup: Setup, sources: list[str], free: bool) -> Iterator[Setup]:
+def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | None) -> Iterator[Setup]:
     """The setup for each source. The options of traces are for the traces among them; without one, they are an error.
-    A trace gets a device that is large enough, if its choice is ``free``."""
+    A trace gets a device that is large enough, if nobody said how large: ``chip`` makes one of a size."""
     from dataclasses import replace
 
     from flashfs.replay.sources import device_for
@@ -151,27 +179,36 @@ def each(setup: Setup, sources: list[str], free: bool) -> Iterator[Setup]:
     bare = setup if all(made) else replace(setup, trace=None, format=None)
     for source, workload in zip(sources, made, strict=True):
         one = replace(bare if workload else setup, source=source)
-        if free and not workload and Path(source).exists():
+        if chip is not None and not workload and Path(source).exists():
             host_bytes, fitted, why = device_for(source, setup.trace, setup.format)
             show.warn(why)
-            one = replace(one, trace=fitted, geometry=shape.geometry_of(None, f"{host_bytes}", None))
+            one = replace(one, trace=fitted, geometry=chip(f"{host_bytes}"))
         yield one
 
 
 def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> list[dict[str, Any]]:
     """Every FTL on one source; its table, unless all is for a program."""
+    from dataclasses import replace
+
     from flashfs.replay import table
-    from flashfs.replay.play import named, run
+    from flashfs.replay.play import at_utilisation, named, run
 
     setups = named(setup, ftls)
     names = [one.ftl for one in setups]
     if baseline is not None and setup.image is None and baseline not in names:
         raise UsageError(f"--baseline {baseline}: {', '.join(names)} would do")
+    with bar(f"{setup.source[:40]}: at which speed") as move:
+        speed = at_utilisation(setups[0], move).trace
+    if speed != setup.trace and speed is not None:
+        show.warn(f"{setup.source}: times divided by {speed.speedup:,.4g}, which keeps the page map as busy as asked")
     results = []
-    for one in setups:
+    for one in (replace(one, trace=speed) for one in setups):
         with bar(f"{setup.source[:40]} on {one.ftl if setup.image is None else setup.image}") as move:
             results.append(run(one, move))
-    for line in results[0]["complaints"]:
+    certainty = results[0]["config"]["source"].get("certainty", "")
+    if certainty.startswith("likely"):
+        show.warn(f"{setup.source}: read as {results[0]['config']['source']['format']}, {certainty}")
+    for line in dict.fromkeys(line for result in results for line in result["complaints"]):
         show.warn(line)
     if not as_json:
         if (share := table.holes(results[0])) > HOLES:

@@ -24,6 +24,14 @@ Source = Annotated[
 Format = Annotated[
     str | None, typer.Option(metavar="NAME", help="Read the trace as this format (see flashfs trace formats).")
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Read the trace as a table of these: time:s|ms|us|ns, dev, offset:BYTES, length:BYTES, "
+        "op:VALUE=OPERATION,..., and - for any other; as time:ms,dev,offset:512,length:4096,op:1=read.",
+    ),
+]
 Shift = Annotated[
     str, typer.Option(metavar="SIZE", help="Add this to each offset of a trace; -3584 brings sector 7 to 0.")
 ]
@@ -38,7 +46,14 @@ Fit = Annotated[
 Pack = Annotated[
     str, typer.Option(metavar="SIZE", help="What --fit pack keeps or leaves out together, 4k to 1M; 4k: the footprint.")
 ]
-Speedup = Annotated[float, typer.Option(metavar="FACTOR", help="Divide the times of a trace by it.")]
+Speedup = Annotated[
+    str,
+    typer.Option(
+        metavar="FACTOR|auto|u=SHARE",
+        help="Divide the times of a trace by it, or by what keeps the page map's dies (or channels) busy that SHARE "
+        "of the time; auto: 0.7.",
+    ),
+]
 Loops = Annotated[int, typer.Option(metavar="N", help="Replay a trace N times, one after the other.")]
 First = Annotated[str | None, typer.Option(metavar="N", help="Only the first N requests of a trace (of each loop).")]
 Unit = Annotated[
@@ -62,7 +77,7 @@ PageSize = Annotated[
 
 
 def trace_options(
-    shift: str, fit: str, pack: str, speedup: float, loops: int, first: str | None, unit: str | None, event: str
+    shift: str, fit: str, pack: str, speedup: str, loops: int, first: str | None, unit: str | None, event: str
 ) -> Options:
     """The flags above, read."""
     from flashfs.replay.traces import Options
@@ -72,12 +87,22 @@ def trace_options(
         shift_bytes=0 if digits == "0" else sign * units.size("--shift", digits),
         fit=fit,
         pack_bytes=units.size("--pack", pack),
-        speedup=speedup,
+        **_speed(speedup),
         loops=loops,
         first=None if first is None else requests("--first", first),
         unit=unit,
         event=event,
     ).check()
+
+
+def _speed(text: str) -> dict[str, Any]:
+    """Of traces.Options, what --speedup says."""
+    from flashfs.replay.points import speedup
+
+    try:
+        return speedup(text)
+    except ValueError as error:
+        raise UsageError(f"--speedup {text}: {error}, auto, or u=0.7 would do") from None
 
 
 def requests(option: str, text: str) -> int:
@@ -108,13 +133,14 @@ def device_size(size: str | None, preset: str | None) -> tuple[int | None, int]:
 def info(
     source: Source,
     format: Format = None,
+    columns: Columns = None,
     size: Size = None,
     preset: Preset = None,
     page_size: PageSize = None,
     shift: Shift = "0",
     fit: Fit = "clip",
     pack: Pack = "1M",
-    speedup: Speedup = 1.0,
+    speedup: Speedup = "1",
     loops: Loops = 1,
     first: First = None,
     unit: Unit = None,
@@ -124,8 +150,12 @@ def info(
     """Requests, footprint, overwrites, sizes, times, alignment, duplicates, what could not be read, and a picture."""
     from flashfs.replay.sources import open_source
     from flashfs.replay.survey import survey
+    from flashfs.replay.traces import named_by
 
+    format = named_by(format, columns)
     chosen = trace_options(shift, fit, pack, speedup, loops, first, unit, event)
+    if chosen.utilisation is not None:
+        raise UsageError(f"--speedup {speedup}: only a replay finds out; a factor would do")
     device, page = device_size(size, preset)
     page = page if page_size is None else units.size("--page-size", page_size)
     found = open_source(
@@ -150,6 +180,7 @@ def tables(title: str, data: dict[str, Any]) -> None:
     show.tables(
         {
             "read as" if "format" in made else "workload": kind,
+            **({"that is": made["certainty"]} if made.get("detected") else {}),
             "requests": data["requests"],
             "footprint": f"{data['footprint_pages']:,} pages, {units.shown(data['footprint_bytes'])}",
             "within": units.shown(data["span_bytes"]),

@@ -19,7 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from flashfs.crash.events import names as event_names
 from flashfs.crash.forks import Tally
@@ -71,6 +71,7 @@ class Result:
     failed: int = 0
     next: int = 0
     events: Counter[str] = field(default_factory=Counter)
+    in_memory: ClassVar[bool] = True  #: whether the devices' own counts were seen
 
     def never_met(self) -> list[str]:
         """The rare events of the engine and of the scheme that none of its runs came by."""

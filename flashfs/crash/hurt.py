@@ -152,17 +152,19 @@ class HurtBench(Bench):
             if isinstance(one, Misdirection):
                 yield from (at for at, block, _, *place in one.struck if place and place[0] == block)
 
-    def mount(self) -> None:
+    def mount(self, *, mended: bool = False) -> None:
         self.listen()
         try:
             super().mount()
         except OSError as error:
             if isinstance(error, UncorrectableError):
                 raise
+            if mended:
+                raise Wrong(f"the image cannot be mounted on a disk that works: {error}") from None
             self.say(f"not mounted: {error}")
             self.mend()
             self.power_on()
-            self.mount()
+            self.mount(mended=True)
         except DeviceFullError:
             self.wear_out()
         except CorruptError as error:

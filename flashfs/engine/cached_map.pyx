@@ -150,7 +150,9 @@ cdef class CachedMap(DemandMapping):
             olds[i] = self.cmt.ppa[slot]
             self.cmt.put(slot, ppa + i)
             self.mapped_n += olds[i] == NONE
-        return self.save_bound(lpas, n, ppa, olds) if self.keeps() else 0
+        if self.keeps():
+            self.save_bound(lpas, n, ppa, olds)
+        return self.drop_strays(lpas, 0, n, olds) if self.strays else 0
 
     cdef int save_bound(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, const uint32_t* olds) except -1 nogil:
         """For the battery: the sum of all that is named, then the entries."""

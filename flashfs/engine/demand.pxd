@@ -18,4 +18,6 @@ cdef class DemandMapping(EntryPages):
     cdef int confirm_late(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
                           uint8_t* answers) except -1 nogil
     cdef int mark_twins(self, const uint32_t* lpas, uint32_t n, uint8_t* twins) noexcept nogil
+    cdef int unbind_all(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
+    cdef int unbind_strays(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil

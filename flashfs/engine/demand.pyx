@@ -33,6 +33,7 @@ cdef enum:
     UNASKED = 0xFF           # no answer of ``confirm``
 
 cdef uint32_t UNSEEN = NONE - 1
+STRAYS = -2                  #: in place of the count of mapped LPAs: nobody knows it, and ``EntryPages.strays``
 
 
 def saved_bytes(lpas, page_bytes):
@@ -97,6 +98,21 @@ cdef class DemandMapping(EntryPages):
         return n
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        if self.strays:
+            return self.unbind_strays(lpa, n, olds)
+        return self.unbind_all(lpa, n, olds)
+
+    cdef int unbind_strays(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        """As ``unbind``. 1 if any of the LPAs was mapped, whether or not a page dies of it."""
+        cdef uint32_t i
+        cdef bint any_mapped = False
+        self.unbind_all(lpa, n, olds)
+        for i in range(n):
+            any_mapped |= olds[i] != NONE
+        self.drop_strays(NULL, lpa, n, olds)
+        return any_mapped
+
+    cdef int unbind_all(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         cdef uint32_t part
         while n:
             part = min(n, self.page_of(lpa) * self.per_page + self.entries_of(self.page_of(lpa)) - lpa)
@@ -263,6 +279,7 @@ cdef class DemandMapping(EntryPages):
         self.found.release()
         self.image_of = self.looked_of = NONE
         self.saved_n = -1
+        self.strays = False
         self.stamp = 0
         self.known = None
         if self.saved is not None:
@@ -289,7 +306,7 @@ cdef class DemandMapping(EntryPages):
         return {
             **self.gtd.save(),
             "newer": pack_newer(*self.newer(), self.per_page),
-            "mapped": struct.pack("<q", self.lpas_named()),
+            "mapped": struct.pack("<q", STRAYS if self.strays else self.lpas_named()),
             **({"battery": struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)} if self.will_keep() else {}),
         }
 
@@ -317,6 +334,7 @@ cdef class DemandMapping(EntryPages):
                 raise ValueError(f"{name} section of {len(sections[name])} bytes: 8 are needed")
         self.saved_n, = struct.unpack("<q", sections["mapped"])
         self.exact = self.saved_n >= 0      # after damage, several LPAs may name one page
+        self.strays = self.saved_n == STRAYS or (self.saved_n < 0 and not self.ssd.validity.late)
         self.stamp, = struct.unpack("<Q", sections.get("battery", bytes(8)))
 
     def verify(self, bint whole=True):
@@ -334,6 +352,7 @@ cdef class DemandMapping(EntryPages):
                 agreement.require(lpa, ppa)
             wrong = agreement.fault_of_all(len(self.translation_pages()))
             self.exact = wrong is None
+            self.strays = not self.exact
         elif wrong is None and self.saved_n >= 0:
             wrong = agreement.fault_of_all(self.saved_n + self.gtd.count() + len(self.store.kept_ppas()))
         if wrong is not None:

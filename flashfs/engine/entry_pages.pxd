@@ -39,6 +39,7 @@ cdef class EntryPages(PagedMapping):
     cdef uint32_t looked_of, looked_ppa
     cdef readonly MapBattery saved         # that has all this too; None: there is none
     cdef SavedBitmap bitmap                # ... and what validity says
+    cdef readonly bint strays              # after damage: several LPAs may name a page, or one that is another's by now
     # what a cache of entries answers
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil
@@ -71,3 +72,5 @@ cdef class EntryPages(PagedMapping):
     cdef int replace(self, uint32_t page, uint32_t old, uint32_t ppa) except -1 nogil
     cdef int find_pages_by(self, Gtd gtd, uint32_t ids) except -1
     cdef int look(self, uint32_t page) except -1 nogil
+    cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil
+    cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil

@@ -20,8 +20,9 @@ from flashfs.engine.map_battery cimport KEPT, READY, REFUSED, MapBattery, SavedB
 from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.parts cimport IN_TABLE, Engine
 from flashfs.engine.pending cimport PendingEntries
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
 from flashfs.engine.translation cimport TranslationPages
+from nandimg._nand cimport PAGE_OK
 
 import numpy
 
@@ -31,8 +32,9 @@ cdef uint32_t UNSEEN = NONE - 1
 
 
 cdef class Gtd(PageDirectory):
-    """The directory: 4 bytes a translation page, in DRAM. Who has it elsewhere derives from it (node_tree.pyx), and says
-    where a *page* is, of LPAs from ``page * per_page`` on; its *id*, which its OOB says, is ``first_id + page``."""
+    """The directory: 4 bytes a translation page, in DRAM. Who has it elsewhere derives from it (node_tree.pyx), and
+    says where a *page* is, of LPAs from ``page * per_page`` on; its *id*, which its OOB says, is ``first_id + page``.
+    """
 
     def __cinit__(self, EntryPages mapping not None, uint32_t n, *_, **__):
         self.mapping = mapping
@@ -294,6 +296,7 @@ cdef class EntryPages(PagedMapping):
     cdef int rebuild(self, uint32_t page) except -1 nogil:
         if not self.strict:
             self.doubts()
+            self.strays = True
         return PagedMapping.rebuild(self, page)
 
     cdef int remade(self, uint32_t page, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil:
@@ -311,6 +314,34 @@ cdef class EntryPages(PagedMapping):
             self.pending.settle(at)  # what a move expected of the page was true when it was made
             at += 1
         return self.set_ppa(page, NONE)
+
+    cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil:
+        """``n`` LPAs have left ``olds``: those of ``lpas``, or, if that is NULL, from ``first`` on. Behind a page that
+        was made again many may have named one that does not say whose it is (``PagedMapping.rebuild``). It dies once,
+        with the first of them; what lies there later is none of theirs. So who has strayed gets NONE."""
+        cdef uint32_t i, k
+        for i in range(n):
+            if olds[i] == NONE:
+                continue
+            if self.strayed(lpas[i] if lpas != NULL else first + i, olds[i]):
+                olds[i] = NONE
+            for k in range(i + 1, n if olds[i] != NONE else 0):
+                if olds[k] == olds[i]:
+                    olds[k] = NONE
+        return 0
+
+    cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Whether the page is dead, or says that it is another LPA's."""
+        cdef uint8_t status = 0
+        cdef uint8_t[4096] raw
+        cdef Oob oob
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        if not self.ssd.validity.is_live(ppa):
+            return True
+        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw, &status,
+                                                   CAUSE_MAP, self.ssd.map_ns)
+        oob_unpack(raw, &oob)
+        return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.lpa != lpa
 
     cdef bint is_sound(self, uint32_t page) except -1:
         self.looked_of = NONE

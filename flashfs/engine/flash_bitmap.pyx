@@ -36,6 +36,7 @@ cdef enum:
     RUN = 256                # pages that a request binds at once, at most
     SPARE = 16               # reports that were not announced: a mapping that mends its own pages
 
+
 def blocks_in_page(geometry, most=0):
     """Blocks whose bits a page of the bitmap holds; ``most`` if that is fewer and not 0."""
     fit = geometry.page_bytes // (8 * -(-geometry.pages_per_block // 64))
@@ -453,4 +454,3 @@ cdef class FlashBitmap(FlashValidity):
     def forget_counts(self):
         self.hits = self.misses = self.rebuilds = 0
         self.pages_in_flash.forget_counts()
-

@@ -8,9 +8,9 @@ the directory says, as it does of translation pages. Else each program of the st
 
 *Reports* that wait are a sorted list; the last one of a page counts.
 
-*The bitmap.* A recovery starts from what the checkpoint's pages say, and enters what it finds, in any order, as often as
-it has to start over. What that changed is programmed before the recovery's own checkpoint, and then the bitmap is let
-go; ``Engine.keep_free`` sees to the room.
+*The bitmap.* A recovery starts from what the checkpoint's pages say, and enters what it finds, in any order, as often
+as it has to start over. What that changed is programmed before the recovery's own checkpoint, and then the bitmap is
+let go; ``Engine.keep_free`` sees to the room.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc

@@ -1,6 +1,6 @@
 # distutils: language = c++
 # cython: wraparound=True
-"""Translation pages found through a B-tree in flash, of which the root alone is in DRAM: how u-FTL and IB-FTL do without
+"""Translation pages found through a B-tree in flash, of which the root alone is in DRAM: so u-FTL and IB-FTL do without
 a directory there (Y.-G. Lee et al., u-FTL, EMSOFT 2008; N. Dayan et al., GeckoFTL, SIGMOD 2016, 5.3).
 
 The keys are the numbers of the translation pages, and each of those has its place whether it exists or not: so the tree
@@ -9,8 +9,8 @@ the translation pages under them, in the same blocks, cleaned by the same code. 
 translation pages, level by level from the root down: a recovery, which settles pages in ascending order, knows where a
 node is before it asks for one that is found through it.
 
-A few nodes are cached, as they are in flash. A pointer that changed is in ``newer``, a small map in DRAM, until the node
-that should have it is written: the one of which most changed goes first, and takes all its pointers. That happens
+A few nodes are cached, as they are in flash. A pointer that changed is in ``newer``, a small map in DRAM, until the
+node that should have it is written: the one of which most changed goes first, and takes all its pointers. That happens
 between requests and where a translation page is written back (``tend``); never inside a change. A checkpoint takes the
 root and ``newer``, and writes no node.
 """
@@ -202,7 +202,7 @@ cdef class NodeTree(Gtd):
     # --- changing
 
     cdef int move_to(self, uint32_t id, uint32_t ppa) except -1 nogil:
-        """What is cached of a node goes on to be so: as it is, or as ``write_node`` has changed it. If nothing were done,
+        """What is cached of a node goes on to be so: as it is, or as ``write_node`` has changed it. Were nothing done,
         the next version but many might come to lie where this one lay, and be taken for it."""
         cdef uint32_t i
         for i in range(self.frames_n + 1 if id < self.first_id else 0):
@@ -479,8 +479,8 @@ cdef class NodeTree(Gtd):
 
 
 def plant_tree(EntryPages mapping not None, uint32_t fanout, uint32_t frames):
-    """The mapping finds its translation pages through such a tree from now on, before anything is mapped; how many pages
-    it may have in flash."""
+    """The mapping finds its translation pages through such a tree from now on, before anything is mapped; how many
+    pages it may have in flash."""
     pages = tree_pages(mapping.gtd.n, fanout)
     mapping.find_pages_by(NodeTree(mapping, mapping.gtd.n, fanout, frames), pages)
     return pages

@@ -149,8 +149,8 @@ cdef class Engine:
         with gil:
             raise NotImplementedError
 
-    # Whoever programs what placement gave does it in one loop: take an extent, fill in its OOBs, ``program``, enter what
-    # was programmed into the tables, ``programmed``; until nothing is left. What is entered, and what the OOBs say,
+    # Whoever programs what placement gave does it in one loop: take an extent, fill in its OOBs, ``program``, enter
+    # what was programmed into the tables, ``programmed``; until nothing is left. What is entered, and what OOBs say,
     # differs: the host's pages are bound one extent at a time, moved pages all at the end, a translation page by its
     # owner. Two do not go this way: the metadata log, which has its block from nobody's placement and whose pages no
     # checkpoint counts, and padding, which is not tried elsewhere.
@@ -297,6 +297,11 @@ cdef class Recovered(Owner):
 
     def recovery_reopens(self):
         """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
+        return False
+
+    def recovery_restamps(self):
+        """Whether cleaning may stamp a copy otherwise than its original. A recovery that undoes a move then reads the
+        original for its stamp, and lets a copy stand whose original is gone."""
         return False
 
     def recovery_ends(self):
@@ -501,6 +506,10 @@ cdef class Mapping(Explained):
     cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         """Whether the page at ``ppa``, whose OOB names ``lpa``, is that LPA's, or that of others who share it."""
         return self.locate(lpa) == ppa or (self.shares_pages and self.needs(ppa, lpa))
+
+    def refuses(self, Validity validity not None):
+        """None, or why this mapping cannot stand on that validity store."""
+        return None
 
     def is_exact(self):
         """Whether look-ups hardly ever guess. If they do, nothing looks at a page before it is read: a look counts."""

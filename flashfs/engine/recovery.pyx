@@ -344,13 +344,17 @@ cdef class Worker(Settler):
 
     def mark_log(self):
         """The blocks of the checkpoint, and those of metadata written after it: their trims count until the next one
-        is durable."""
-        cdef uint32_t block
+        is durable. A page of the log that was programmed into another stream's block by mistake counts, but the block
+        stays that stream's: the checkpoint that ends this recovery says again what the page says."""
         for block in self.base.blocks(self.ssd.pages_per_block) if self.base is not None else ():
-            self.marks[block] |= IN_LOG
+            self.mark_in_log(block)
         for seq, ppa in self.trim_pages:
             if not self.based or seq > self.floor:
-                self.marks[<uint32_t> (ppa // self.ssd.pages_per_block)] |= IN_LOG
+                self.mark_in_log(ppa // self.ssd.pages_per_block)
+
+    cdef mark_in_log(self, uint32_t block):
+        if not self.marks[block] & HEADED or self.streams[block] == STREAM_META:
+            self.marks[block] |= IN_LOG
 
     cdef int tell_blocks(self, bint reopens) except -1 nogil:
         cdef uint32_t block, next_page, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)

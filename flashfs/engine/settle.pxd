@@ -16,6 +16,7 @@ cdef class Settler(Scanner):
     cdef uint64_t winners, undone, undone_groups
     cdef Owner owner                       # whose pages are being settled
     cdef bint of_user                      # ... the mapping's, that is
+    cdef bint restamps                     # its copies may be stamped otherwise than their originals
     cdef Records moves                     # of the settling that is under way
     cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
     cdef bint spared                       # the mapping knows all without a scan: nothing was read

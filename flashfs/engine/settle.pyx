@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_group, entry_seq
 from flashfs.engine.parts cimport KINDS, Owner
-from flashfs.engine.pool cimport FLAG_MOVED, KIND_USER, KIND_VALIDITY, NONE, Oob
+from flashfs.engine.pool cimport FLAG_MOVED, KIND_USER, KIND_VALIDITY, NONE, OOB_ENGINE, Oob
 from flashfs.engine.records cimport Records
 from flashfs.engine.scan cimport EXCLUDED, ORIGIN, REOPENED, UNFINISHED, Scanner
 from flashfs.engine.ssd cimport Ssd
@@ -72,6 +72,7 @@ cdef class Settler(Scanner):
                     self.settle_kind(kind)
             self.owner = self.ssd.mapping
             self.of_user = True
+            self.restamps = self.ssd.mapping.recovery_restamps()
             with nogil:
                 self.apply_trims()
                 self.settle_all(self.entries.entry(0), self.entries.count())
@@ -358,12 +359,17 @@ cdef class Settler(Scanner):
     cdef int undo_one(self, const Move* move) except -1 nogil:
         """The original counts, and its copy is dead."""
         cdef bint own = True, shared = False
+        cdef const uint8_t* stamp = self.stamp_of(move.new)
+        if self.of_user and self.restamps:
+            if not self.is_there(move):
+                return 0
+            stamp = self.ssd.read_oobs + OOB_ENGINE
         self.ssd.olds[0] = move.new
         self.ssd.validity.dead(self.ssd.olds, 1)
         if self.of_user and self.ssd.mapping.shares_pages:
             shared = self.ssd.mapping.recovered_copy(move.key, move.seq, move.old, &own) != NONE
         if not shared:
-            self.owner.recovered(move.key, move.old, self.stamp_of(move.new))
+            self.owner.recovered(move.key, move.old, stamp)
         self.ssd.validity.live_run(move.old, 1)
         self.undone += 1
         return 0

@@ -123,7 +123,10 @@ cdef class Ssd(Engine):
     # --- putting it together
 
     def install(self, Mapping mapping, Validity validity, Placement placement, Cleaning cleaning):
-        """The four parts, once."""
+        """The four parts, once. BindError if the mapping cannot do with that validity store."""
+        why = mapping.refuses(validity)
+        if why is not None:
+            raise BindError(why)
         self.mapping = mapping
         self.own(KIND_USER, mapping)
         self.validity = validity

@@ -15,7 +15,7 @@ cdef class ValidityLog(FlashValidity):
     cdef readonly uint32_t slots           # numbers of pages that there are: page ``n`` has number ``n % slots``
     cdef readonly uint64_t entries_most    # X: beyond that the oldest page is reclaimed
     cdef readonly uint64_t pages_most      # ... in pages
-    cdef readonly uint64_t first_n, next_n # the pages of the log: the oldest, and the one behind the newest
+    cdef readonly uint64_t first_n, next_n  # the pages of the log: the oldest, and the one behind the newest
     cdef uint32_t* heads                   # of each block: position of its newest entry
     cdef uint32_t* stamps                  # ... the erase clock when it was given up last
     cdef uint16_t* tops                    # ... pages that were programmed since, and lived once

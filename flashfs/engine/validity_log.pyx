@@ -5,16 +5,16 @@ gives it (N. Dayan et al., GeckoFTL, SIGMOD 2016; P.-C. Huang et al., IB-FTL, TO
 
 The log says which pages died, in entries of 12 bytes: {PPA, erase clock, position of the entry before it that is of the
 same block}. So the entries of a block are a chain, whose head is in DRAM, 4 bytes a block; a query reads the pages that
-the chain passes through, from the newest on, and stops when it has met as many dead pages as the block has. A *position*
-is the number of a page in the log times entries a page, and the place in the page.
+the chain passes through, from the newest on, and stops when it has met as many dead pages as the block has. A
+*position* is the number of a page in the log times entries a page, and the place in the page.
 
-A block that is given up takes no part in the log any more: its head is cleared, and its *stamp*, 4 bytes in DRAM too, is
-the erase clock then. An entry counts if its clock is not below its block's stamp.
+A block that is given up takes no part in the log any more: its head is cleared, and its *stamp*, 4 bytes in DRAM too,
+is the erase clock then. An entry counts if its clock is not below its block's stamp.
 
 Reports wait in DRAM; when there is no room for more, a page of them is programmed, sorted by PPA, so that what died in
-one block lies together. If the log has more than X entries then, X twice what the chip has beyond the logical pages, its
-oldest page is *reclaimed*: entries that count are reports again, the others are gone. A chain that leads into a page
-that was reclaimed ends there, since all that it would have led to was logged again behind.
+one block lies together. If the log has more than X entries then, X twice what the chip has beyond the logical pages,
+its oldest page is *reclaimed*: entries that count are reports again, the others are gone. A chain that leads into a
+page that was reclaimed ends there, since all that it would have led to was logged again behind.
 
 A page is live if it was programmed since its block was opened, and is not in the log. ``tops`` has how far that is, 2
 bytes a block; pages below it that never lived are logged as dead. A page that was logged and lives again (a checkpoint
@@ -25,12 +25,12 @@ the blocks that it found changes in are logged anew. So is everything, from the 
 read.
 """
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, memset
 
 from flashfs.engine.flash_validity cimport FlashValidity
 from flashfs.engine.parts cimport IN_TABLE, Engine
-from flashfs.engine.pool cimport KIND_VALIDITY, NONE
+from flashfs.engine.pool cimport NONE
 from flashfs.engine.victims cimport gained
 
 import struct
@@ -415,8 +415,8 @@ cdef class ValidityLog(FlashValidity):
         heads = parts["pvlheads"][parts["pvlheads"] != NONE]
         if len(heads) and int(heads.max()) >= self.slots * self.per_page:
             raise ValueError("pvlheads section: a position that there is not")
-        if len(log) and (int(log.max()) >> 1 >= pages or ((log >> numpy.uint64(1))[1:]
-                                                           <= (log >> numpy.uint64(1))[:-1]).any()):
+        ppas = log >> numpy.uint64(1)
+        if len(log) and (int(ppas.max()) >= pages or (ppas[1:] <= ppas[:-1]).any()):
             raise ValueError("pvlwaits section: its PPAs do not ascend, or are beyond the chip")
         self.reset()
         self.first_n, self.next_n, self.time = first, behind, time
@@ -425,6 +425,8 @@ cdef class ValidityLog(FlashValidity):
         numpy.asarray(<uint16_t[:blocks]> self.tops)[:] = parts["pvltops"]
         for block in range(blocks):
             self.victims.set_count(block, int(parts["bvc"][block]))
+            if parts["bvc"][block] == 0:    # it may be opened again, and nobody knows when by what a scan finds
+                self.tops[block] = 0
         for i in range(self.slots):
             ppa = page_ppas[i]
             self.directory.page_ppas[i] = ppa
@@ -480,7 +482,7 @@ cdef class ValidityLog(FlashValidity):
                 for i in range(self.log_n):
                     block = self.block_of(<uint32_t> (self.log[i] >> 1))
                     bit = self.bit_of(<uint32_t> (self.log[i] >> 1))
-                    if self.forgotten[block]:
+                    if self.forgotten[block] or (self.log[i] >> 1) % self.pages_per_block >= self.tops[block]:
                         continue
                     if self.log[i] & 1:
                         self.bits[bit >> 6] |= <uint64_t> 1 << (bit & 63)
@@ -509,7 +511,7 @@ cdef class ValidityLog(FlashValidity):
                 continue
             block = self.block_of(entries[i].ppa)
             bit = self.bit_of(entries[i].ppa)
-            if not self.forgotten[block] and not self.is_own(block):
+            if not self.forgotten[block] and entries[i].ppa % self.pages_per_block < self.tops[block]:
                 self.bits[bit >> 6] &= ~(<uint64_t> 1 << (bit & 63))
         return 1
 

@@ -11,4 +11,5 @@ cdef class WearLevel:
     cdef uint32_t queued
     cdef int level(self) except -1 nogil
     cdef int scan(self) noexcept nogil
+    cdef bint lags(self, uint32_t block) noexcept nogil
     cdef bint may_rest(self, uint32_t block) noexcept nogil

@@ -1,4 +1,9 @@
-"""Static wear levelling: blocks whose pages nobody rewrites give up their place to the most worn ones."""
+"""Static wear levelling: blocks whose pages nobody rewrites give up their place to the most worn ones.
+
+A block rests when its pages have outlived a whole round of the chip: as many blocks as there are were opened since it
+was. One that lags but is in use catches up by itself, being opened before others whenever it is free; to empty it would
+copy pages that are about to die.
+"""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.parts cimport Engine
@@ -6,10 +11,11 @@ from flashfs.engine.pool cimport CAUSE_WEAR, NONE, STATE_BAD, STATE_CLOSED, STAT
 
 cdef enum:
     QUEUE = 64
+    PATIENCE = 4             # erases beyond the spread that a block in use may lag before it is emptied all the same
 
 
 cdef class WearLevel:
-    """The block that rests longest is emptied when the most worn one is more than ``spread`` erases ahead of it."""
+    """A block that rests is emptied when the most worn one is more than ``spread`` erases ahead of it."""
 
     def __cinit__(self, Engine ssd, uint32_t spread):
         self.ssd = ssd
@@ -26,9 +32,17 @@ cdef class WearLevel:
             return 0
         self.queued -= 1
         block = self.queue[self.queued]
-        if self.may_rest(block) and self.ssd.nand.erases(block) + self.spread < self.ssd.pool.erases_most:
+        if self.lags(block):
             self.ssd.cleaning.evacuate(block, CAUSE_WEAR)
         return 0
+
+    cdef bint lags(self, uint32_t block) noexcept nogil:
+        """Whether it is to be emptied."""
+        cdef uint64_t behind = self.ssd.pool.erases_most - self.ssd.nand.erases(block)
+        if behind <= self.spread or not self.may_rest(block):
+            return False
+        return (behind > <uint64_t> self.spread + PATIENCE
+                or self.ssd.pool.order[block] + self.ssd.pool.blocks <= self.ssd.pool.last_order)
 
     cdef bint may_rest(self, uint32_t block) noexcept nogil:
         cdef uint8_t state = self.ssd.pool.state[block]
@@ -43,7 +57,7 @@ cdef class WearLevel:
                 continue
             wear = self.ssd.nand.erases(block)
             least = min(least, wear)
-            if self.may_rest(block) and self.queued < QUEUE and wear + self.spread < self.ssd.pool.erases_most:
+            if self.queued < QUEUE and self.lags(block):
                 self.queue[self.queued] = block
                 self.queued += 1
             elif (self.ssd.pool.state[block] == STATE_META and wear + self.spread < self.ssd.pool.erases_most

@@ -28,7 +28,8 @@ BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants
 @dataclass(frozen=True, slots=True)
 class Option:
     """One thing that can be chosen with ``--opt name=value``. ``fixed`` options are part of the format: they are
-    stored when a scheme is bound and cannot be changed after."""
+    stored when a scheme is bound and cannot be changed after. ``before`` is what a fixed one is on images
+    that were bound when there was no such option."""
 
     name: str
     default: int | str
@@ -37,6 +38,7 @@ class Option:
     high: int = 2**32
     choices: tuple[str, ...] = ()
     fixed: bool = False
+    before: int | str | None = None
 
     def parse(self, text: Any) -> int | str:
         """The value that ``text`` names, whatever type it is of; UsageError says what would do."""
@@ -57,7 +59,8 @@ class Option:
 ENGINE_OPTIONS = (
     Option("buffer", -1, "pages of the write buffer; -1: what the scheme wants (most: 256 KiB), less on a tiny chip",
            low=-1, high=1 << 20),
-    Option("wear_spread", 32, "erases by which the most worn block may lead the least worn", low=2, high=1 << 20),
+    Option("wear_spread", 0, "erases by which the most worn block may lead the least worn, from 2 on; 0: an eighth of "
+           "the chip's endurance", high=1 << 20),
     Option("gc_reserve", 0, "free blocks for cleaning; 0: two, or on a disk one in 128: rarer syncs", high=1 << 20),
     Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times its own", high=1 << 40),
 )  # fmt: skip

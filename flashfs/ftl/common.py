@@ -9,6 +9,7 @@ from flashfs.engine.superblocks import Superblocks
 from flashfs.errors import BindError
 from flashfs.ftl import Option
 
+BLOCKS_A_STREAM = 16  #: spare ones for each that a stream has open
 STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns to the next", low=1, high=1 << 14)
 
 
@@ -33,7 +34,7 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool =
     """
     per_block = ssd.nand.pages_per_block
     spare = _spare(ssd, options, who, 2, 1)
-    width = 1 if by_block else max(1, min(ssd.nand.dies, spare // 16))
+    width = 1 if by_block else max(1, min(ssd.nand.dies, spare // BLOCKS_A_STREAM))
     ssd.reserve_for(width)
     return Streams(ssd, width, width, per_block if by_block else options["stripe"], pads)
 

@@ -42,13 +42,15 @@ def replay(
     image: Some[str] | None = None,
     plp: Some[bool] | None = None,
     precondition: Some[str] | None = None,
+    before: Some[str | Sequence[str]] | None = None,
     prepared: str | None = None,
     seed: Some[int] | None = None,
     format: Some[str] | None = None,
+    columns: Some[str] | None = None,
     shift: Some[str | int] | None = None,
     fit: Some[str] | None = None,
     pack: Some[str | int] | None = None,
-    speedup: Some[float] | None = None,
+    speedup: Some[float | str] | None = None,
     loops: Some[int] | None = None,
     first: Some[str | int] | None = None,
     unit: Some[str] | None = None,
@@ -60,12 +62,15 @@ def replay(
 
     ``opt`` are options of the FTLs, or in a dict of its own for one: ``{"buffer": 64, "slimftl": {"shift": [0, 8]}}``.
     With ``image``, ``ftl`` is only for an image whose FTL is a ``package.module:Class``: named here, it is imported.
-    ``seed`` is the workloads'. ``jobs`` more than 1: in so many processes. ``out``: the rows are put into this .parquet
-    or .csv too, behind those that it has. Raises UsageError for what will not do, FlashfsError for the first replay
+    ``before``: a source that is played first and not counted, or ``[["one", "and another"]]``; a list of texts is, as
+    everywhere, several values. ``seed`` is the workloads'. ``jobs`` more than 1: in so many processes. ``out``: rows
+    are put into this .parquet or .csv too, behind those that it has. Raises UsageError for what will not do,
+    FlashfsError for the first replay
     that fails.
     """
     named = {name: value for name, value in locals().items() if name not in ("jobs", "out") and value is not None}
     from flashfs.replay import points, results, sweep
+    from flashfs.replay.play import mostly_lost
     from flashfs.replay.workers import Here, Processes
 
     if out is not None:
@@ -81,6 +86,8 @@ def replay(
         if outcome.result is None:
             name = sweep.names(setups)[int(outcome.key)]
             raise FlashfsError(f"{name}: {outcome.error}")
+        if (lost := mostly_lost(outcome.result)) is not None:
+            warnings.warn(lost, stacklevel=3)
         rows[outcome.key] = results.row(outcome.result)
     ordered = [rows[key] for key, _ in tasks]
     if out is not None:

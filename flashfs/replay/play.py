@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +23,7 @@ import nandimg
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
+from flashfs.replay import ground, phases
 from flashfs.replay._player import Histogram, Player
 from flashfs.replay.precondition import Precondition
 from flashfs.replay.source import Batch, Source
@@ -38,6 +39,8 @@ SERIES = (
     "virtual_s", "host_write", "host_read", "program", "gc_program", "erase", "free_blocks", "cache_hits",
     "cache_lookups",
 )  # fmt: skip
+NOTHING: dict[str, Any] = {"precondition": None, "before": []}  #: was done before
+REHEARSALS = 2  #: to find a speed: the second one corrects what the end of the first was too long by
 DEPTH = 1  #: of the closed loop, if neither the source nor anybody says otherwise
 
 Progress = Callable[[int, int | None], None]  #: (requests done, requests in all, if that is known)
@@ -49,7 +52,9 @@ class Setup:
 
     ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
     FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
-    ``prepared`` is a folder in which preconditioned images are kept, to be used again.
+    ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.ground); who has it otherwise is complained
+    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder in
+    which images so made are kept, to be used again.
     """
 
     source: str
@@ -60,31 +65,78 @@ class Setup:
     dram: int | None = None
     qd: int | None = None
     precondition: str | None = None
+    before: tuple[str, ...] = ()
     trace: Options | None = None
     format: str | None = None
     image: Path | None = None
     prepared: Path | None = None
     plp: bool = False
+    ground: dict[str, int] | None = None
 
 
 def run(setup: Setup, progress: Progress | None = None) -> dict[str, Any]:
     """Play it. UsageError, BindError and TraceError are for the person who asked."""
+    setup = at_utilisation(setup, progress)
     wanted = Precondition.parse(setup.precondition)
     with ExitStack() as stack:
-        device, prepared = stack.enter_context(_device(setup, wanted, progress))
+        device, done = stack.enter_context(_device(setup, wanted, progress))
         source = open_source(
             setup.source, device.size, page_bytes=device.page_bytes, options=setup.trace, format=setup.format
         )
-        if prepared is None:
-            prepared = wanted.run(device, progress)
         device.forget_counts()
         depth = _depth(setup, source)
         player = Player(device.ssd, depth, device.quiet_at())
         found = _play(player, source, progress)
         made = _result(setup, device, source, player, found)
-        made["precondition"] = prepared
+        made |= done
         made["config"] = _config(setup, device, source, depth, wanted)
         return made
+
+
+def at_utilisation(setup: Setup, progress: Progress | None = None) -> Setup:
+    """The setup with the speed-up that brings a trace to the utilisation that its options ask for, if they do.
+
+    Rehearsals on the page map find it: how much work the requests are for the busier of dies and channels hardly
+    depends on when they come, so share and duration give the factor. It is the same for every FTL on that chip: they
+    are compared at the same arrivals, and each result says how busy its own dies were.
+    """
+    options = setup.trace
+    if options is None or options.utilisation is None or options.speedup != 1.0:  # that was found already
+        return setup
+    geometry = setup.geometry if setup.image is None else nandimg.inspect(setup.image).geometry
+    rehearsal = replace(setup, ftl=DEFAULT_FTL, options={}, geometry=geometry, image=None, prepared=None)
+    speedup = 1.0
+    for _ in range(REHEARSALS):
+        plain = replace(options, utilisation=None, speedup=speedup)
+        last_ns, end_ns, busy_ns = _rehearsed(replace(rehearsal, trace=plain), options.utilisation, progress)
+        # at its own speed all of the time may be too little: first it is the arrivals that count, then what came out
+        speedup *= options.utilisation * (last_ns if speedup == 1.0 else end_ns) / busy_ns
+    return replace(setup, trace=replace(options, speedup=speedup))
+
+
+def _rehearsed(setup: Setup, wanted: float, progress: Progress | None) -> tuple[int, int, float]:
+    """(when the last request arrived, when all ended, for how long the busier of dies and channels worked on the
+    average) of a trace at its own times, in ns."""
+    with ExitStack() as stack:
+        device, _ = stack.enter_context(_device(setup, Precondition.parse(setup.precondition), progress))
+        source = open_source(
+            setup.source, device.size, page_bytes=device.page_bytes, options=setup.trace, format=setup.format
+        )
+        if _depth(setup, source):
+            raise UsageError(
+                f"--speedup u={wanted:g}: {source.name} is played in a closed loop, which has no times; a trace with "
+                "times, and no --qd, would do"
+            )
+        device.forget_counts()
+        base_ns, last_ns = device.quiet_at(), 0
+        player = Player(device.ssd, 0, base_ns)
+        for batch in source.batches():
+            player.play(batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or ()))
+            last_ns = int(batch.time_ns[-1])
+        busiest = max(sum(some) / len(some) for some in device.busy_ns().values() if some)
+    if not last_ns or not busiest:
+        raise UsageError(f"--speedup u={wanted:g}: {source.name} takes no time, or no work")
+    return last_ns, player.end_ns - base_ns, busiest
 
 
 def _depth(setup: Setup, source: Source) -> int:
@@ -104,35 +156,55 @@ def _depth(setup: Setup, source: Source) -> int:
 @contextmanager
 def _device(
     setup: Setup, wanted: Precondition, progress: Progress | None
-) -> Iterator[tuple[Device, dict[str, Any] | None]]:
-    """(a device that nobody else has, what preconditioned it if that is done already)."""
+) -> Iterator[tuple[Device, dict[str, Any]]]:
+    """(a device that nobody else has, what was done on it before)."""
+    asked = wanted.kind != "none" or setup.before
     if setup.image is not None:
-        with _copied(setup.image) as path, _opened(path, setup) as device:
-            yield device, None
-    elif setup.prepared is not None and wanted.kind != "none":
+        with _copied(setup.image) as path:
+            done = dict(NOTHING)
+            if asked:
+                with _opened(path, setup, clean=True) as device:
+                    done = _prepare(device, setup, wanted, progress)
+            with _opened(path, setup) as device:
+                yield device, done
+    elif setup.prepared is not None and asked:
         kept = _kept(setup, wanted, progress)
         with _copied(kept) as path, _opened(path, setup) as device:
             yield device, json.loads(kept.with_suffix(".json").read_text())
     else:
-        device = Device.memory(
-            setup.geometry, setup.ftl, setup.options, backend=setup.backend, plp=setup.plp, dram=setup.dram
-        )
+        image = nandimg.memory_image(setup.geometry, setup.backend)
+        device = Device.start(image, setup.ftl, setup.options, **_settings(setup))
         try:
-            yield device, None
+            done = dict(NOTHING)
+            if asked:
+                done = _prepare(device, setup, wanted, progress)
+                device.leave()
+                device = Device.start(image, setup.ftl, setup.options, **_settings(setup))
+            yield device, done
         finally:
             device.close(clean=False)
 
 
+def _settings(setup: Setup) -> dict[str, Any]:
+    """How every device of a replay is opened, in memory or not: what is played must not depend on it."""
+    return {"dram": setup.dram, "plp": setup.plp, "sync": "none"}
+
+
+def _prepare(device: Device, setup: Setup, wanted: Precondition, progress: Progress | None) -> dict[str, Any]:
+    found = phases.sources(setup.before, device.size, device.page_bytes, setup.trace)
+    return phases.prepare(device, wanted, found, progress)
+
+
 @contextmanager
-def _opened(path: Path, setup: Setup) -> Iterator[Device]:
+def _opened(path: Path, setup: Setup, clean: bool = False) -> Iterator[Device]:
     named = nandimg.inspect(path).ftl in ("", setup.ftl)
-    device = Device.open(
-        path, ftl=setup.ftl if named else None, options=setup.options, dram=setup.dram, sync="none", plp=setup.plp
-    )
+    device = Device.open(path, ftl=setup.ftl if named else None, options=setup.options, **_settings(setup))
     try:
         yield device
-    finally:
+    except BaseException:
         device.close(clean=False)
+        raise
+    device.close(clean=clean)
 
 
 @contextmanager
@@ -165,9 +237,12 @@ def _kept(setup: Setup, wanted: Precondition, progress: Progress | None) -> Path
     """The preconditioned image of this setup in its folder, made now if it is not there."""
     assert setup.prepared is not None
     options = scheme(setup.ftl).resolve(setup.options)
+    geometry = setup.geometry
+    before = phases.sources(setup.before, geometry.logical_bytes, geometry.page_bytes, setup.trace)
     said = {
-        "version": version("flashfs"), "ftl": setup.ftl, "options": options, "geometry": setup.geometry.as_dict(),
-        "backend": setup.backend, "precondition": wanted.canonical(), "plp": setup.plp,
+        "version": version("flashfs"), "ftl": setup.ftl, "options": options, "geometry": geometry.as_dict(),
+        "backend": setup.backend, "precondition": wanted.canonical(), "plp": setup.plp, "dram": setup.dram,
+        "before": phases.said(before),
     }  # fmt: skip
     name = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
     path = setup.prepared / f"{setup.ftl}-{name}.nand"
@@ -177,13 +252,8 @@ def _kept(setup: Setup, wanted: Precondition, progress: Progress | None) -> Path
     with tempfile.TemporaryDirectory(prefix=".making-", dir=setup.prepared) as folder:
         made = Path(folder, "image")
         nandimg.create(made, setup.geometry, backend=setup.backend)
-        device = Device.open(made, ftl=setup.ftl, options=setup.options, sync="none", plp=setup.plp)
-        try:
-            done = wanted.run(device, progress)
-        except BaseException:
-            device.close(clean=False)
-            raise
-        device.close()
+        with _opened(made, setup, clean=True) as device:
+            done = _prepare(device, setup, wanted, progress)
         Path(folder, "said").write_text(json.dumps(done))
         made.replace(path)
         Path(folder, "said").replace(path.with_suffix(".json"))
@@ -257,6 +327,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "nand": stats["nand"],
         "scheme": stats["scheme"],
         "waf": stats["waf"],
+        "ground": ground.stood_on(device),
         "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),
         "dram": stats["dram"],
         "heap": stats["heap"],
@@ -285,8 +356,18 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
             "adjusted": source.adjusted.rows(),
             "skipped": dict(source.skipped),
         },
-        "complaints": source.complaints(),
+        "complaints": [*source.complaints(), *ground.differences(setup)],
     }
+
+
+def mostly_lost(result: Mapping[str, Any]) -> str | None:
+    """One line, if more requests of a result's source were rejected than played: it says nothing of that source."""
+    rejected = {row["reason"]: row["count"] for row in result["input"]["rejected"]}
+    played, lost = result["input"]["requests"], sum(rejected.values())
+    if lost <= played:
+        return None
+    why = ", ".join(f"{reason}: {count:,}" for reason, count in rejected.items())
+    return f"{result['source']}: {lost:,} of {lost + played:,} requests could not be replayed ({why})"
 
 
 def _latency(of: Histogram) -> dict[str, float | int | None]:
@@ -337,22 +418,32 @@ def _config(setup: Setup, device: Device, source: Source, depth: int, wanted: Pr
         "source_hash": source.hash(),
         "seed": described.get("seed"),
         "precondition": wanted.canonical(),
+        "before": phases.said(phases.sources(setup.before, device.size, device.page_bytes, setup.trace)),
     }
 
 
 def named(setup: Setup, ftls: str) -> list[Setup]:
     """The same work on each of ``ftls``, with commas between them; an option must be known to one of them at least,
-    and goes to those that know it."""
+    and goes to those that know it; ``ftl.option`` is for that FTL alone. They stand on equal ground."""
     names = [name for name in ftls.split(",") if name]
     if not names or len(set(names)) < len(names):
         raise UsageError(f"--ftl {ftls}: names with commas between them, each once, would do")
     if setup.image is not None:
         return [setup]
     known = {name: {option.name for option in scheme(name).all_options()} for name in names}
-    for key in setup.options:
-        if not any(key in some for some in known.values()):
+    own: dict[str, dict[str, Any]] = {name: {} for name in names}
+    shared = {}
+    for key, value in setup.options.items():
+        name, dot, option = key.rpartition(".")
+        if dot and name in own:
+            own[name][option] = value
+        elif any(key in some for some in known.values()):
+            shared[key] = value
+        else:
             raise UsageError(f"option {key}: {', '.join(sorted(set().union(*known.values())))} would do")
-    return [
-        replace(setup, ftl=name, options={key: value for key, value in setup.options.items() if key in known[name]})
-        for name in names
-    ]
+    setups = []
+    for name in names:
+        mine = {key: value for key, value in shared.items() if key in known[name]}
+        setups.append(replace(setup, ftl=name, options={**mine, **own[name]}))
+        scheme(name).resolve(setups[-1].options)
+    return ground.level(setups, shared)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import flashfs
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.replay import ground
 from flashfs.replay.workloads import is_workload
 from flashfs.replay.workloads._grammar import Unreadable, count, size, word
 from flashfs.shape import DEFAULT_FTL
@@ -87,6 +88,23 @@ def _decimal(value: Any) -> float:
     return found
 
 
+def speedup(value: Any) -> dict[str, Any]:
+    """What of traces.Options a speed-up is: a factor, or the utilisation that it is to bring about."""
+    text = str(value)
+    if text == "auto":
+        return {"utilisation": UTILISATION}
+    if text.startswith("u="):
+        return {"utilisation": _decimal(text[2:])}
+    return {"speedup": _decimal(value)}
+
+
+def _phases(value: Any) -> tuple[str, ...]:
+    """One phase, or a list of phases: a list of these is of several values, as everywhere."""
+    if value == "none":
+        return ()
+    return tuple(_text(one) for one in (value if isinstance(value, list | tuple) else [value]))
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise Unreadable("a text")
@@ -116,8 +134,10 @@ AXES = {
         Axis("plp", "setup", _flag),
         Axis("qd", "setup", _or_none(_whole(0, 65536))),
         Axis("precondition", "setup", _text),
+        Axis("before", "setup", _phases),
         Axis("prepared", "setup", lambda value: Path(_text(value))),
         Axis("format", "setup", _text),
+        Axis("columns", "setup", _text),
         Axis("preset", "geometry", _text),
         Axis("size", "geometry", _bytes),
         Axis("page_size", "geometry", _bytes),
@@ -129,7 +149,7 @@ AXES = {
         Axis("shift", "trace", _signed_bytes),
         Axis("fit", "trace", _text),
         Axis("pack", "trace", _bytes),
-        Axis("speedup", "trace", _decimal),
+        Axis("speedup", "trace", speedup),
         Axis("loops", "trace", _whole(1)),
         Axis("first", "trace", _or_none(_requests)),
         Axis("unit", "trace", _or_none(_text)),
@@ -139,6 +159,7 @@ AXES = {
 GEOMETRY_FIELDS = {"page_size": "page_bytes", "oob": "oob_bytes"}  #: of Geometry, where a flag is called otherwise
 TRACE_FIELDS = {"shift": "shift_bytes", "pack": "pack_bytes"}  #: of traces.Options
 OPTIONS = "opt"
+UTILISATION = 0.7  #: that `speedup = "auto"` brings a trace to
 
 
 Tell = Callable[[str], None]  #: hears one line about what was decided because nobody said
@@ -161,6 +182,8 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
     for name in ("image", "prepared"):
         if name in values and folder is not None:
             values[name] = [folder / path for path in values[name]]
+    if "before" in values:
+        values["before"] = [tuple(_found(one, folder) for one in some) for some in values["before"]]
     if "image" in values:
         values = _on_images(values)
     values.setdefault("ftl", [DEFAULT_FTL])
@@ -172,8 +195,22 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
     for combination in itertools.product(*(values[name] for name in names)):
         one = dict(zip(names, combination, strict=True))
         for chosen in _option_sets(options, one["ftl"]):
-            out.append(_setup(one, chosen, rooms, sources))
+            out.append(_on_ground(_setup(one, chosen, rooms, sources), values["ftl"], options))
+    for line in dict.fromkeys(line for setup in out for line in ground.differences(setup)):
+        tell(line)
     return _without_twins(out)
+
+
+def _on_ground(setup: Setup, ftls: list[str], options: Mapping[str, Any]) -> Setup:
+    """On ground that is equal to that of the other FTLs; what ``options`` say of all of them is as equal."""
+    own = options.get(setup.ftl, {})
+    shared = {name: value for name, value in setup.options.items() if name not in own}
+    all_of_them = [setup if ftl == setup.ftl else replace(setup, ftl=ftl, options=_known(shared, ftl)) for ftl in ftls]
+    return ground.level(all_of_them, shared)[ftls.index(setup.ftl)]
+
+
+def _known(options: Mapping[str, Any], ftl: str) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in _option_names(ftl)}
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,7 +309,9 @@ class Rooms:
         self._tell = tell
         self._found: dict[tuple[str, Options, str | None], tuple[int, Options]] = {}
 
-    def of(self, source: str, options: Options, format: str | None) -> tuple[Geometry, Options]:
+    def of(
+        self, source: str, options: Options, format: str | None, shape: Mapping[str, Any]
+    ) -> tuple[Geometry, Options]:
         from flashfs.replay.sources import device_for
 
         asked = (source, options, format)
@@ -281,12 +320,13 @@ class Rooms:
             self._tell(why)
             self._found[asked] = (host_bytes, fitted)
         host_bytes, fitted = self._found[asked]
-        return device({"size": host_bytes}), fitted
+        return device({**shape, "size": host_bytes}), fitted
 
 
 def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, sources: Sources) -> Setup:
     """One point, checked as far as that is possible without a device."""
     from flashfs.ftl import scheme
+    from flashfs.replay import phases
     from flashfs.replay.play import Setup
     from flashfs.replay.precondition import Precondition
     from flashfs.replay.traces import Options
@@ -301,16 +341,30 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
     trace = None
     kept = of("setup")
     if not is_workload(one["source"]) or Path(one["source"]).exists():
-        trace = Options(**{TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}).check()
-        if not of("geometry") and "image" not in one and "fit" not in one and Path(one["source"]).exists():
-            geometry, trace = rooms.of(one["source"], trace, one.get("format"))
+        given = {TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}
+        trace = Options(**given.pop("speedup", {}), **given).check()
+        kept = _with_columns(kept)
+        shape = of("geometry")
+        free = not {"preset", "size"} & shape.keys() and "image" not in one and "fit" not in one
+        if free and Path(one["source"]).exists():
+            geometry, trace = rooms.of(one["source"], trace, kept.get("format"), shape)
     else:  # its own keys say all of a workload
         kept.pop("format", None)
+        kept.pop("columns", None)
         if "seed" in one:
             kept["source"] += f"{',' if ':' in one['source'] else ':'}seed={one['seed']}"
     setup = Setup(**kept, options=options, geometry=geometry, trace=trace)
     sources.of(setup)
+    phases.sources(setup.before, geometry.logical_bytes, geometry.page_bytes, trace)
     return setup
+
+
+def _with_columns(kept: dict[str, Any]) -> dict[str, Any]:
+    """``columns`` is a way to name a format."""
+    from flashfs.replay.traces import named_by
+
+    columns = kept.pop("columns", None)
+    return {**kept, "format": named_by(kept.get("format"), columns)} if columns is not None else kept
 
 
 class Sources:
@@ -360,6 +414,14 @@ def plain(setup: Setup) -> dict[str, Any]:
     return json.loads(json.dumps({name: value for name, value in made.items() if name != "prepared"}, default=str))
 
 
+def uneven(setup: Setup) -> dict[str, Any]:
+    """As ``plain``, without the options that every FTL of its comparison has alike."""
+    made = plain(setup)
+    even = made.pop("ground", None) or {}
+    made["options"] = {name: value for name, value in made["options"].items() if even.get(name) != value}
+    return made
+
+
 def keys(setups: Sequence[Setup]) -> list[str]:
     """The names of points: hexadecimal digits of a hash of everything that has a part in their results. Where a trace
     lies and what it is called have none; what is in it has."""
@@ -369,6 +431,7 @@ def keys(setups: Sequence[Setup]) -> list[str]:
 
 def _key(setup: Setup, source: Source) -> str:
     from flashfs.ftl import scheme
+    from flashfs.replay import phases
     from flashfs.replay.precondition import Precondition
 
     made = plain(setup)
@@ -380,6 +443,8 @@ def _key(setup: Setup, source: Source) -> str:
         made["image"] = _content_hash(setup.image)
     made["options"] = scheme(setup.ftl).resolve(setup.options)
     made["precondition"] = Precondition.parse(setup.precondition).canonical()
+    shape = setup.geometry
+    made["before"] = phases.said(phases.sources(setup.before, shape.logical_bytes, shape.page_bytes, setup.trace))
     made |= {"code": code(), "ftl_code": _ftl_code(setup.ftl)}
     return hashlib.sha256(json.dumps(made, sort_keys=True, default=str).encode()).hexdigest()[:KEY_DIGITS]
 

@@ -1,8 +1,13 @@
 """Before anything is measured: fill the device, then overwrite it until its write amplification is steady.
 
 ``none``, ``fill`` (every page once, in order), or ``steady[:key=value,...]``: fill, then random overwrites in windows
-of a quarter of the device, until the WAF of three windows in a row lies within ``tolerance`` of their mean, or ``most``
-devices' worth has been written. Which of the two ended it is part of the result.
+of a quarter of the device, until cleaning has turned the chip over and then the WAF of three windows in a row lies
+within ``tolerance`` of their mean, or until ``most`` devices' worth has been written. Which of the two ended it is part
+of the result.
+
+*Turned over*: since the fill, as many blocks were erased as the chip has. Before cleaning has begun the WAF is 1
+whatever the FTL, as steady as can be, and with much over-provisioning that lasts for long; and the first blocks that it
+cleans are those of the fill, which lose their pages in another way than those that cleaning wrote.
 """
 
 from __future__ import annotations
@@ -77,7 +82,7 @@ class Precondition:
         """Bring the device there; what was done, or None if nothing was to do. Counters are left at 0."""
         if self.kind == "none":
             return None
-        _play(device, _source(device, "sequential", FILL_BYTES, 1, None), progress)
+        play(device, _source(device, "sequential", FILL_BYTES, 1, None), progress)
         done: dict[str, Any] = {"asked": self.canonical(), "filled_pages": device.ssd.host_write}
         if self.kind == "steady":
             done.update(self._overwrite(device, progress))
@@ -87,21 +92,28 @@ class Precondition:
 
     def _overwrite(self, device: Device, progress: Progress | None) -> dict[str, Any]:
         wafs: list[float] = []
+        since = erased = 0  # windows since the chip was turned over, blocks that were erased
         bytes_each = self.size or device.page_bytes
         requests = max(1, device.size // WINDOW_SHARE // bytes_each)
         while len(wafs) < self.most * WINDOW_SHARE:
             device.forget_counts()
             source = _source(device, self.pattern, bytes_each, self.seed + len(wafs), requests)
-            _play(device, source, progress)
-            wafs.append(device.stats()["waf"])
+            play(device, source, progress)
+            stats = device.stats()
+            wafs.append(stats["waf"])
+            since += erased >= device.nand.blocks
+            erased += stats["nand"]["erase"]
             last = wafs[-WINDOWS:]
             mean = sum(last) / len(last)
-            if len(last) == WINDOWS and max(abs(one - mean) for one in last) <= self.tolerance * mean:
-                return self._found(wafs, True)
-        return self._found(wafs, False)
+            if since >= WINDOWS and max(abs(one - mean) for one in last) <= self.tolerance * mean:
+                return self._found(wafs, erased / device.nand.blocks, True)
+        return self._found(wafs, erased / device.nand.blocks, False)
 
-    def _found(self, wafs: list[float], steady: bool) -> dict[str, Any]:
-        return {"steady": steady, "waf": wafs, "overwritten_devices": len(wafs) / WINDOW_SHARE}
+    def _found(self, wafs: list[float], erases_a_block: float, steady: bool) -> dict[str, Any]:
+        return {
+            "steady": steady, "waf": wafs, "overwritten_devices": len(wafs) / WINDOW_SHARE,
+            "erases_a_block": round(erases_a_block, 3),
+        }  # fmt: skip
 
 
 def _source(device: Device, pattern: str, bytes_each: int, seed: int, requests: int | None) -> Source:
@@ -109,14 +121,16 @@ def _source(device: Device, pattern: str, bytes_each: int, seed: int, requests: 
     whole = device.size // bytes_each
     if whole == 0:
         bytes_each, whole = device.page_bytes, device.size // device.page_bytes
-    text = f"{pattern}:ops={requests or whole},write=1,size={bytes_each},seed={seed}"
+    text = f"{pattern}:ops={requests or whole},write=1,size={bytes_each},seed={seed},qd={DEPTH}"
     return Workload(text, device.size, device.page_bytes)
 
 
-def _play(device: Device, source: Source, progress: Progress | None) -> None:
-    player = Player(device.ssd, DEPTH, device.quiet_at())
+def play(device: Device, source: Source, progress: Progress | None) -> int:
+    """All requests of what comes before a measurement, DEPTH at a time unless the source says otherwise; how many."""
+    player = Player(device.ssd, source.qd or DEPTH, device.quiet_at())
     done = 0
     for batch in source.batches():
-        done += player.play(batch.time_ns, batch.op, batch.offset, batch.length)
+        done += player.play(batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or ()))
         if progress is not None:
             progress(done, None)
+    return done

@@ -1,7 +1,8 @@
 """Results as rows: a parquet or csv file that grows with each replay, and any number of such files as one data frame.
 
 A row is a result with its nested names joined by dots (``latency_us.read.p99``, ``config.geometry.dies``), and holds
-everything that produced it. Series and histograms are columns of lists; csv, which has none, holds them as JSON.
+everything that produced it. Series, histograms and counts (``scheme.groups_by_levels``) are columns of lists; csv,
+which has none, holds them as JSON.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ TEXTS = frozenset(
     {"key", "ftl", "source", "error", "config.ftl", "config.version", "config.code", "config.source_hash"}
 )
 LISTS = ("series.", "histograms.")  #: columns of numbers, of as many as there are
+COUNTS = "_by_"  #: in the name of one that is such a list too, unless it is a number
 
 
 class ResultsError(FlashfsError):
@@ -39,8 +41,8 @@ class ResultsError(FlashfsError):
 
 
 def row(result: Mapping[str, Any]) -> dict[str, Any]:
-    """One result, flat: ``{"host": {"read": 1}}`` is ``{"host.read": 1}``. Series and histograms stay lists, any other
-    list is JSON; an empty dict leaves no trace."""
+    """One result, flat: ``{"host": {"read": 1}}`` is ``{"host.read": 1}``. Series, histograms and counts stay lists,
+    any other list is JSON; an empty dict leaves no trace."""
     out: dict[str, Any] = {}
     _flatten("", result, out)
     return out
@@ -51,11 +53,16 @@ def _flatten(prefix: str, value: Any, out: dict[str, Any]) -> None:
         for name, inner in value.items():
             _flatten(f"{prefix}.{name}" if prefix else str(name), inner, out)
     elif isinstance(value, list | tuple):
-        out[prefix] = list(value) if prefix.startswith(LISTS) else json.dumps(value)
+        stays = prefix.startswith(LISTS) or (_may_be_counts(prefix) and all(_is_number(item) for item in value))
+        out[prefix] = list(value) if stays else json.dumps(value)
     elif value is None or isinstance(value, bool | int | float | str):
         out[prefix] = value
     else:
         out[prefix] = str(value)
+
+
+def _may_be_counts(name: str) -> bool:
+    return COUNTS in name.rpartition(".")[2]
 
 
 def _is_number(value: Any) -> bool:
@@ -236,7 +243,7 @@ def _value(name: str, cell: str) -> Any:
         return cell
     if cell in ("true", "false"):
         return cell == "true"
-    if name.startswith(LISTS):
+    if name.startswith(LISTS) or (_may_be_counts(name) and cell.startswith("[")):
         found = json.loads(cell)
         if not isinstance(found, list) or not all(_is_number(item) for item in found):
             raise ValueError(f"{name}: a list of numbers would do")

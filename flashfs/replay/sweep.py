@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flashfs.replay.play import Setup
 
 
-
 def load(path: Path, tell: points.Tell = lambda line: None) -> list[Setup]:
     """The points of a TOML file; ``tell`` hears what was decided because the file does not say it. UsageError, in one
     line, names the file and the key that will not do."""
@@ -99,7 +98,7 @@ class Place:
 @dataclass
 class Report:
     """How a sweep went: how many points it has, of how many the result was there before, the rows of all that are
-    there now, and for each point that failed what it was and why."""
+    there now, and for each point that failed, or could not play most of its requests, what it was and why."""
 
     total: int = 0
     before: int = 0
@@ -151,23 +150,24 @@ def _play(left: Mapping[str, Setup], place: Place, workers: Workers, listener: L
             listener.end(left[outcome.key], outcome.error)
 
 
-
-
 def _join(keyed: Mapping[str, Setup], place: Place, report: Report) -> None:
     """In the order of the points, whoever was quicker."""
+    from flashfs.replay.play import mostly_lost
+
     for key, name in zip(keyed, names(keyed.values()), strict=True):
         saved = place.saved(key)
         if saved is not None:
             report.rows.append(saved_row(saved))
-            if "error" in saved:
-                report.failed.append((name, saved["error"]))
+            why = saved["error"] if "error" in saved else mostly_lost(saved["result"])
+            if why is not None:
+                report.failed.append((name, why))
     if report.rows:
         results.write(place.joined, report.rows, append=False)
 
 
 def names(setups: Iterable[Setup]) -> list[str]:
     """Points for people: the FTL, the source, and whatever else is not the same for all."""
-    flat = [results.row(points.plain(setup)) for setup in setups]
+    flat = [results.row(points.uneven(setup)) for setup in setups]
     names = dict.fromkeys(column for one in flat for column in one if column not in ("ftl", "source"))
     columns = [column for column in names if len({str(one.get(column)) for one in flat}) > 1]
     return [

@@ -40,6 +40,14 @@ def per_second(result: Result) -> float | None:
 
 #: (what it is called, where it is, how it is written, whether another FTL's is worth comparing)
 FIGURES: tuple[tuple[str, Figure, str, bool], ...] = (
+    ("dies", dig("ground", "dies"), "count", False),
+    ("channels", dig("ground", "channels"), "count", False),
+    ("over-provisioning", dig("ground", "op"), "share", False),
+    ("write buffer, pages", dig("ground", "buffer"), "count", False),
+    ("stripe, pages", dig("ground", "stripe"), "count", False),
+    ("wear spread, erases", dig("ground", "wear_spread"), "count", False),
+    ("reserve, blocks", dig("ground", "gc_reserve"), "count", False),
+    ("NVRAM of its own", dig("ground", "nvram"), "bytes", False),
     ("host pages read", dig("host", "read"), "count", False),
     ("host pages written", dig("host", "write"), "count", False),
     ("host pages trimmed", dig("host", "trim"), "count", False),

@@ -69,13 +69,13 @@ def test_rejected_lines_are_told(capsys: pytest.CaptureFixture[str], tmp_path: P
     trace = tmp_path / "one.csv"
     lines = ["128166372003061629,hm,0,Write,0,4096,11", "128166372003061629,hm,0,Write,-4096,4096,11", "no line at all",
              "128166372003061639,hm,0,Read,0,4096,11", f"128166372003061649,hm,0,Read,{1 << 40},4096,11"]  # fmt: skip
-    trace.write_text("\n".join(lines) + "\n")
+    trace.write_text("\n".join([*lines, lines[0], lines[3]]) + "\n")
     code, _, err = run(capsys, "replay", trace, *SMALL)
     assert code == 0
     assert err.count(" rejected: ") == 3  # a reason each, with its first line
     assert all(f"line {number}" in err for number in (2, 3, 5))
     (made,) = objects(capsys, trace, *SMALL)
-    assert made["requests"]["write"] == made["requests"]["read"] == 1
+    assert made["requests"]["write"] == made["requests"]["read"] == 2
     assert sum(row["count"] for row in made["input"]["rejected"]) == 3
 
 
@@ -161,3 +161,88 @@ def test_a_bad_trace_gets_one_clear_line(
     assert why in err
     assert "internal" not in err
     assert bool(out) == (code == 0)
+
+
+def test_flags_of_the_geometry_leave_the_size_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A trace that reaches to 5 GiB gets 8 GiB, whatever its pages and dies are; and nothing of it is lost."""
+    path = tmp_path / "far.csv"
+    path.write_text("".join(f"{i},host,0,Write,{(i % 2) * (5 << 30) + i * 4096},4096,1\n" for i in range(100)))
+    for flags in (("--page-size", "8k"), ("--dies", "4"), ("--op", "0.3", "--pages-per-block", "128"), ()):
+        (found,) = objects(capsys, path, *flags)
+        geometry = found["config"]["geometry"]
+        assert geometry["lpas"] * geometry["page_bytes"] == 8 << 30
+        assert (found["requests"]["write"], found["input"]["rejected"]) == (100, [])
+    assert geometry["dies"] == 8
+    (found,) = objects(capsys, path, "--dies", "4")
+    assert found["config"]["geometry"]["dies"] == 4
+
+
+def test_a_replay_that_lost_most_of_its_requests_ends_with_an_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path, out = tmp_path / "far.csv", tmp_path / "out.csv"
+    path.write_text("".join(f"{i},host,0,Write,{(i % 50 > 0) * (5 << 30) + i * 4096},4096,1\n" for i in range(100)))
+    code, table, err = run(capsys, "replay", path, *SMALL, "--out", out)
+    assert code == 1
+    assert "far.csv: 98 of 100 requests could not be replayed (beyond the device: 98)" in err
+    assert "pagemap" in table  # what there is of it is shown and kept
+    assert out.exists()
+    half = tmp_path / "half.csv"
+    half.write_text("".join(f"{i},host,0,Write,{(i % 2 > 0) * (5 << 30) + i * 4096},4096,1\n" for i in range(100)))
+    assert run(capsys, "replay", half, *SMALL)[0] == 0
+
+
+def test_a_table_by_its_columns(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "table.txt"
+    path.write_text("".join(f"{i}.5;{i * 8};1;W\n" for i in range(40)))
+    code, _, err = run(capsys, "replay", path)
+    assert code == 1
+    assert "--columns says what the columns of a table are" in err
+    assert len(err.splitlines()) == 1
+    (found,) = objects(capsys, path, "--columns", "time:ms,offset:512,length:4k,op")
+    assert found["host"]["write"] == 40
+    assert found["config"]["source"]["format"] == "columns:time:ms,offset:512,length:4096,op"
+    code, _, err = run(capsys, "replay", path, "--columns", "op,offset,length", "--format", "msr")
+    assert (code, "one of them would do" in err) == (2, True)
+    code, said, _ = run(capsys, "trace", "info", path, "--columns", "time:ms,offset:512,length:4k,op")
+    assert (code, "40" in said) == (0, True)
+
+
+def test_a_format_that_is_only_likely_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nothing of these requests follows on another, and their sizes could be pages; named, there is nothing to tell."""
+    path = tmp_path / "five.txt"
+    path.write_text("".join(f"{i * 1000000} 0 {i * 7919 % 4093 * 8} {i % 5 * 8 + 8} 0\n" for i in range(100)))
+    code, _, err = run(capsys, "replay", path)
+    assert code == 0
+    assert "five.txt: read as mqsim, likely: " in err
+    assert "next, --columns time:ns,dev,offset:512,length:4096,op:1=read: as pages, 100% of the sizes" in err
+    assert "likely" not in run(capsys, "replay", path, "--format", "mqsim")[2]
+
+
+def test_phases_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("uniform:ops=500,write=1", *SMALL, "--before", "sequential:ops=9k,write=1", "--before", "uniform:ops=700")
+    (found,) = objects(capsys, *words)
+    assert [one["requests"] for one in found["before"]] == [9000, 700]
+    assert found["host"]["write"] == 500
+    code, _, err = run(capsys, "replay", "uniform", *SMALL, "--before", "nonesuch")
+    assert (code, "nonesuch: no such trace" in err) == (2, True)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_a_speed_that_keeps_the_dies_busy(share: float, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The page map is as busy as asked, and every FTL gets the same arrivals."""
+    path = tmp_path / "slow.csv"
+    op = ("Read", "Write")
+    lines = [f"{i * 1_000_000},host,0,{op[i % 2]},{i * 7919 % 4096 * 4096},4096,1\n" for i in range(4000)]
+    path.write_text("".join(lines))
+    words = (path, "--ftl", "pagemap,slimftl", *SMALL, "--precondition", "fill")
+    found = objects(capsys, *words, "--speedup", f"u={share}")
+    assert max(found[0]["utilisation"][name]["mean"] for name in ("dies", "channels")) == pytest.approx(share, rel=0.05)
+    assert found[0]["config"]["trace"]["speedup"] == found[1]["config"]["trace"]["speedup"] > 1
+    assert found[0]["config"]["trace"]["utilisation"] == share
+    if share == 0.7:
+        again = objects(capsys, *words, "--speedup", "auto")
+        assert again[0]["latency_us"] == found[0]["latency_us"]
+    for more, why in ((("--qd", "4"), "closed loop"), (("--speedup", "fast"), "auto, or u=0.7")):
+        code, _, err = run(capsys, "replay", *words, "--speedup", f"u={share}", *more)
+        assert (code, why in err) == (2, True)

@@ -135,11 +135,13 @@ def environment(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """``of`` lists the FTLs that it is in; ``where`` is the part of the device."""
+    """``of`` lists the FTLs that it is in; ``where`` is the part of the device. If no scheme has the part yet, ``test``
+    is what must fail of it: a test below tests/, of a scheme of its own."""
 
     where: str
     how: Plant | Patch
     of: tuple[str, ...] = tuple(SCHEMES)
+    test: str = ""
 
 
 def of_a_room(path: Path) -> dict[str, Bug]:
@@ -392,6 +394,29 @@ BUGS: dict[str, Bug] = {
     ),
     "a page that was lost and is moved as if it were whole": Bug(
         "mover", Patch("flashfs/engine/mover", "        oob.flags |= FLAG_LOST\n", "")
+    ),
+    "a changed page of the bitmap that leaves its frame without being programmed": Bug(
+        "validity", Patch("flashfs/engine/flash_bitmap", "            self.program(self.frames[frame].id, "
+                          "self.image(frame))\n", ""), (),
+        "engine/test_flash_bitmap.py::test_contents_and_every_invariant_after_much_cleaning[1-1]",
+    ),
+    "a superblock that is opened without one die's block": Bug(
+        "superblocks",
+        Patch("flashfs/engine/superblocks",
+              "self.to_open[stream * self.dies + die] = self.ssd.pool.state[block] == STATE_FREE",
+              "self.to_open[stream * self.dies + die] = die != 1 and self.ssd.pool.state[block] == STATE_FREE"),
+        (), "engine/test_groups.py::test_a_superblock_goes_without_a_block_that_is_bad",
+    ),
+    "a move of a group that is undone for its first victim alone": Bug(
+        "recovery",
+        Patch("flashfs/engine/settle", "            whole = group and move.group == group\n",
+              "            whole = group and move.group == group and move.old // self.ssd.pages_per_block == (\n"
+              "                <Move*> self.moves.at).old // self.ssd.pages_per_block\n"),
+        (), "engine/test_groups.py::test_a_group_whose_last_page_is_missing_is_undone_whole",
+    ),
+    "a move that makes no room for what the map reports of its own pages": Bug(
+        "mover", Patch("flashfs/engine/mover", "return 2 + self.ssd.mapping.own_reports", "return 2"),
+        (), "engine/test_paged_over_stores.py::test_contents_and_every_invariant_after_much_cleaning[leaftl-flash]",
     ),
 }  # fmt: skip
 for listed in sorted((ROOT / "tests" / "ftl").glob("*/bugs.toml")):

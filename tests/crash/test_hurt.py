@@ -30,6 +30,12 @@ MASKED = (
     "cut=46:prefix program='w28 f t22+1 w25+3 w38 t38+2 w46 f f w38 t22+4 f w19 w52 t38+2 w2 w42+1 w55 w10 w38 w22 w10 "
     "w38 w45'"
 )
+#: a page of trims, programmed over the first page of a block of the host's: the trims count, the block stays the host's
+MASKED_BY_TRIMS = (
+    "ftl=leaftl preset=tiny-16 opt.buffer=1 opt.gamma=7 fault=misdirect=33 cut=15:prefix-random program='f w37 w13+3 f "
+    "w5+1 w12 w19 w19 w13 f w54 w19 w21 f t12+4 f w32+2 w46 t13+3 f w33 w16+1 w43 w19 w12 w13+4 w35+2 w30+1 w20 w13 "
+    "t26+2 w19+3 t31+3 f w12 i w18 t19+1 w11 w54'"
+)
 DYING = "ftl={} preset=tiny-16 fault=eio=40+ cut=90:prefix program='w0+30 f w3+9 t8 w0+30 f w0+9 f w9 f'"
 
 
@@ -56,8 +62,9 @@ def test_everything_on_the_menu_comes_up() -> None:
     assert {len(case.cuts) for case in cases} == {0, 1, 2}
 
 
-def test_a_block_whose_first_page_was_programmed_over_is_what_its_other_pages_say() -> None:
-    bench, why = played(MASKED)
+@pytest.mark.parametrize("line", [MASKED, MASKED_BY_TRIMS])
+def test_a_block_whose_first_page_was_programmed_over_is_what_its_other_pages_say(line: str) -> None:
+    bench, why = played(line)
     assert why is None
     assert any("its first page was meant for another block" in alarm for alarm in bench.alarms)
 

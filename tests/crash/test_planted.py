@@ -28,6 +28,13 @@ import json, sys, flashfs, test_planted
 assert flashfs.__file__.startswith(sys.argv[2]), flashfs.__file__
 print(json.dumps(test_planted.caught_by(sys.argv[1])))
 """
+TESTED = """
+import sys, flashfs
+if not flashfs.__file__.startswith(sys.argv[1]):
+    sys.exit("these are not the patched modules")
+import pytest
+sys.exit(pytest.main(sys.argv[2:]))
+"""
 
 
 def caught_by(ftl: str) -> str | None:
@@ -66,12 +73,31 @@ def test_a_patch_fits_its_module(bug: str) -> None:
     parse_from_strings("patched", source.replace(how.old, how.new))
 
 
+def test_every_bug_is_somebodys() -> None:
+    """Of a scheme, whose campaigns must catch it, or of a test that is there."""
+    for name, bug in bugs.BUGS.items():
+        file, _, test = bug.test.partition("::")
+        assert bool(bug.of) != bool(file), name
+        assert not file or f"def {test.partition('[')[0]}(" in (bugs.ROOT / "tests" / file).read_text(), name
+
+
+def must_fail(test: str, path: Path, temp: Path) -> None:
+    """The test, with the patched modules."""
+    command = [sys.executable, "-c", TESTED, str(path), "-q", "-p", "no:cacheprovider", f"--basetemp={temp}",
+               str(bugs.ROOT / "tests" / test)]  # fmt: skip
+    done = subprocess.run(command, cwd=path, env=bugs.environment(path), capture_output=True, text=True, timeout=500)
+    failed = done.returncode == 1 and "1 failed" in done.stdout
+    assert failed or done.returncode < 0, f"{test} did not notice: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
 @pytest.mark.parametrize("bug", [pytest.param(b, marks=() if b == QUICK else pytest.mark.slow) for b in PATCHES])
 def test_a_patch_is_caught(bug: str, tmp_path: Path) -> None:
     """In a copy of the sources, in a process of its own; one that dies of it has noticed, too."""
     how = PATCHES[bug].how
     assert isinstance(how, bugs.Patch)
     path = how.build(tmp_path / "source")
+    if PATCHES[bug].test:
+        must_fail(PATCHES[bug].test, path, tmp_path / "inner")
     for ftl in PATCHES[bug].of:
         environment = bugs.environment(path)
         environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parent)

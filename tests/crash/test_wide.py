@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from flashfs import cli
-from flashfs.crash import Case, Judge, campaign, run_case, tiers
+from flashfs.cli.crash import unmet
+from flashfs.crash import Case, Judge, campaign, kill, run_case, tiers
 from flashfs.crash.bench import Bench, Outcome, Wrong
+from flashfs.crash.campaign import Result
 from flashfs.crash.events import ENGINE, FULL_LIST, never_without_damage
 from flashfs.crash.forks import Forks
 from flashfs.crash.host import HostBench
@@ -142,6 +144,11 @@ def test_a_campaign_says_what_it_never_met(capsys: pytest.CaptureFixture[str]) -
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("leaftl: never met: ")
     assert "translation pages split" in said
+
+
+def test_nothing_is_said_of_what_a_killed_daemon_met() -> None:
+    assert unmet([kill.KillResult("dftl", "kill", 1)]) == []
+    assert unmet([kill.KillResult("dftl", "kill", 1), Result("dftl", "sweep", 1)])[0].startswith("dftl: never met: ")
 
 
 def test_a_translation_page_made_again_is_a_failure_where_none_was_damaged() -> None:

@@ -3,6 +3,7 @@ forgotten in a crash, so pages stay live that are superseded, until cleaning mee
 from libc.stdint cimport uint32_t
 
 from flashfs.engine.defaults cimport PageBitmap
+from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
 
 cdef enum:
@@ -15,8 +16,9 @@ cdef class LateBitmap(PageBitmap):
     cdef bint at_once                      # a recovery, or a block that is given up
     cdef readonly unsigned long late_n     # deaths that waited
 
-    def __init__(self, *_):
+    def __init__(self, Engine ssd, *_):
         self.late = True
+        ssd.keep_pages(2 * WAITING)            # they look live, and in a crash what waited is forgotten: as many again
 
     cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
         cdef uint32_t i

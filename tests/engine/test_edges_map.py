@@ -15,7 +15,6 @@ from flashfs import inspect
 from flashfs.device import Device, Front
 from flashfs.errors import CorruptError, UncorrectableError
 from flashfs.ftl import SCHEMES
-from flashfs.ftl.slimftl.mapping import hash_vba
 from nandimg import Geometry
 from nandimg._chip import checksum, page_checksum
 from nandimg._menu import BitErrors, HostErrors
@@ -641,9 +640,9 @@ def test_a_page_cannot_bear_a_number_that_no_entry_has_room_for(tmp_path: Path) 
     """64, where the last is 63: it would run over into the next LPA's entry."""
     path = tmp_path / "chip"
     device, _ = crowded(path, 8)
-    ppa, vbs = places(device)[5], device.ssd.mapping.virtual_blocks
+    ppa = places(device)[5]
     raw = device.nand.read_spare_area(*divmod(ppa, 4))[1]
-    vba = hash_vba(5 >> device.ssd.mapping.shift, 64, vbs, device.ssd.mapping.md5)
+    vba = device.ssd.mapping.hasher.place(5, 64)
     device.close(clean=False)
     put(path, ppa, None, raw[:20] + vba.to_bytes(4, "little") + b"\x40\0\0\0")
     with pytest.raises(CorruptError, match="HID 64"):

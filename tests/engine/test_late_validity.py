@@ -14,6 +14,7 @@ from flash_pvb import registered
 from flashfs.crash import campaign
 from flashfs.device import Device
 from flashfs.engine.defaults import Greedy, PageTable
+from flashfs.errors import BindError
 from flashfs.ftl import SCHEMES
 from flashfs.ftl.common import streams_for
 from nandimg import Geometry
@@ -59,3 +60,13 @@ def test_power_cuts(ftl: str, tier: str) -> None:
     result = campaign.run(ftl, tier, 0, 1_500)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
     assert result.cuts >= 1_500
+
+
+def test_a_mapping_that_cannot_do_with_a_late_store_says_so(store: Any) -> None:
+    def build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+        mapping, _, placement, cleaning = SCHEMES["slimftl"].build(ssd, options)
+        return mapping, store(ssd), placement, cleaning
+
+    slim = replace(SCHEMES["slimftl"], name="slim-late", build=build, manual="")
+    with registered(slim) as name, pytest.raises(BindError, match="a validity store that is not late would do"):
+        Device.memory(CHIP, name)

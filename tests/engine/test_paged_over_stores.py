@@ -11,6 +11,7 @@ from typing import Any
 
 import flash_pvb
 import pytest
+import test_host_errors
 from rig import Rig
 from test_flash_bitmap import PAGE, VALIDITY, Load
 from test_late_validity import store
@@ -21,16 +22,19 @@ from flashfs.engine.defaults import Greedy
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.flash_bitmap import FlashBitmap
 from flashfs.engine.map_battery import pages_of
+from flashfs.errors import UncorrectableError
 from flashfs.ftl import SCHEMES, Scheme
 from flashfs.ftl.common import streams_for
 from flashfs.ftl.dftl import require_room
 from flashfs.ftl.dftl.cmt import ENTRY_BYTES
 from flashfs.ftl.dftl.mapping import CachedMap
 from flashfs.ftl.leaftl.mapping import LearnedMap
-from nandimg import Geometry
+from nandimg import PRESETS, Geometry
 
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
-BLOCKS = replace(flash_pvb.BLOCKS, default=0)
+#: power is cut on chips like the smallest, with room for pages of the map and of the bitmap beside the host's
+ROOMY = {"tiny-24d": (48, 120), "tiny-20p": (40, 100), "tiny-16k": (40, 100)}
+BLOCKS = replace(flash_pvb.BLOCKS, default=8)
 TRANSLATION = 2  #: a page's kind
 KINDS = ("dftl-flash", "dftl-late", "leaftl-flash", "leaftl-late")
 CUTS = {"sweep": 1_500, "random": 1_200, "faults": 800, "host": 1_200, "wide": 600}
@@ -82,9 +86,16 @@ def scheme_of(kind: str, store: Any) -> Scheme:
 
 
 @pytest.fixture(params=KINDS)
-def ftl(request: pytest.FixtureRequest, store: Any) -> Iterator[str]:
-    with flash_pvb.registered(scheme_of(request.param, store)) as name:
-        yield name
+def ftl(request: pytest.FixtureRequest, store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for preset, (blocks, lpas) in ROOMY.items():
+        roomy = replace(PRESETS[preset].geometry, blocks=blocks, lpas=lpas)
+        monkeypatch.setitem(PRESETS, preset, replace(PRESETS[preset], geometry=roomy))
+    tiers.presets_for.cache_clear()
+    if request.param in SCHEMES:
+        yield request.param
+    else:
+        with flash_pvb.registered(scheme_of(request.param, store)) as name:
+            yield name
     tiers.presets_for.cache_clear()
 
 
@@ -171,9 +182,67 @@ def test_a_page_that_is_gone_is_made_again(ftl: str, crashed: bool, kind: int, t
     rig.device.close()
 
 
-@pytest.mark.parametrize("ftl", ["dftl-late"], indirect=True)
 @pytest.mark.parametrize("tier", CUTS)
 def test_power_cuts(ftl: str, tier: str) -> None:
     result = campaign.run(ftl, tier, 0, CUTS[tier])
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
     assert result.cuts >= CUTS[tier]
+
+
+@pytest.mark.parametrize("request_kind", test_host_errors.REQUESTS, ids=lambda one: one.__name__)
+def test_the_disk_fails_at_any_call(ftl: str, request_kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**options_of(ftl), "buffer": "8"} | ({"blocks": "16"} if ftl == "leaftl-flash" else {})
+    monkeypatch.setitem(test_host_errors.VARIANTS, ftl, lambda: test_host_errors.Rig(ftl, options))
+    assert test_host_errors.run_all(ftl, request_kind, 6)["cases"] >= 3
+
+
+@pytest.mark.parametrize("ftl", ["dftl", "dftl-flash", "dftl-late"], indirect=True)
+def test_a_page_that_says_nobodys_name_dies_once(ftl: str, tmp_path: Path) -> None:
+    """A translation page is gone, and a page that lives does not say whose it is: whatever the LPAs were that no page
+    names, they are there now. The first to be written takes it along. When the others are, somebody else's page lies
+    there, and must not die of it."""
+    chip = replace(CHIP, blocks=60, dies=1, lpas=500)
+    rig = Rig(tmp_path / "chip", ftl, chip, options=options_of(ftl))
+    load = Load(rig.device)
+    strays = range(1, 128, 3)  # of the first translation page
+    load.model = {lpa: b"%08d" % lpa * (PAGE // 8) for lpa in range(chip.lpas) if lpa not in strays}
+    for lpa, page in load.model.items():
+        rig.device.write(lpa * PAGE, page)
+    rig.device.close()
+    unnamed = rig.find(lambda spare: spare.kind == 1 and spare.lpa == 2)[-1]
+    rig.wreck(unnamed)
+    rig.rot(rig.find(lambda spare: spare.kind == TRANSLATION and spare.lpa == 0)[-1])
+    rig.open()
+    load.device = rig.device
+    load.model.pop(2)
+    with pytest.raises(UncorrectableError):
+        rig.device.read(2 * PAGE, PAGE)
+    rig.device.write(0, load.model[0])
+    rig.device.close()
+    assert rig.open() == []  # the next mount knows it, too
+    load.device = rig.device
+    assert rig.device.ssd.mapping.strays
+    for turn in range(4):  # until what lies there is another's
+        for lpa in load.model:
+            load.model[lpa] = b"%04d%04d" % (lpa, turn) * (PAGE // 8)
+            rig.device.write(lpa * PAGE, load.model[lpa])
+        rig.device.write(0, load.model[0])
+        if turn == 0:
+            rig.device.write(PAGE, load.model[0])
+            load.model[1] = load.model[0]
+    for lpa in [2, *strays[1:]]:
+        if lpa % 2:
+            rig.device.trim(lpa * PAGE, PAGE)
+        else:
+            rig.device.write(lpa * PAGE, load.model[0])
+        load.model[lpa] = bytes(PAGE) if lpa % 2 else load.model[0]
+    rig.device.flush()
+    for lpa, page in load.model.items():
+        assert rig.device.read(lpa * PAGE, PAGE) == page, lpa
+    assert rig.device.problems() == []
+    rig.device.close(clean=False)
+    rig.open()
+    for lpa, page in load.model.items():
+        assert rig.device.read(lpa * PAGE, PAGE) == page, lpa
+    assert not rig.device.ssd.mapping.strays
+    rig.device.close()

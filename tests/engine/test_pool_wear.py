@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+import numpy as np
 import pytest
 
 from flashfs.crash.programs import presets_for
@@ -37,6 +38,27 @@ def test_wear_stays_within_its_spread(ftl: str, spread: int) -> None:
     assert wear["spread"] <= spread + SLACK
     assert wear["max"] > 3 * spread or spread == 32  # it did have something to level
     assert device.stats()["nand"]["by_cause"]["program"]["wear"] > 0
+    assert device.problems() == []
+
+
+def test_the_default_follows_the_endurance(ftl: str) -> None:
+    """A third of the pages takes all writes but the first. Nothing is copied for wear before a block has an eighth of
+    its erases behind it; when the first has all of them, every other one has done seven eighths. A block that was
+    emptied is worth a spread of erases, for it is not emptied again while it is in use."""
+    endurance, spread = 160, 20
+    geometry = Geometry(page_bytes=512, pages_per_block=16, blocks=256, oob_bytes=64, lpas=3200, endurance=endurance)
+    device = Device.memory(geometry, ftl, {"buffer": 0}, backend="meta")
+    rng = np.random.default_rng(1)
+    device.ssd.write_pages(np.arange(geometry.lpas, dtype=np.uint32))
+    erases = device.smart()["erases"]
+    while erases["max"] < endurance:
+        device.ssd.write_pages(rng.integers(0, geometry.lpas // 3, 400, dtype=np.uint32))
+        erases = device.smart()["erases"]
+        moved = device.stats()["nand"]["by_cause"]["program"].get("wear", 0)
+        assert moved == 0 or erases["max"] > spread
+    assert erases["min"] >= endurance * 7 // 8 - SLACK
+    resting = geometry.lpas * 2 // 3
+    assert 0 < moved <= 1.1 * resting * endurance / spread
     assert device.problems() == []
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,12 @@ def content(disk: Path, ranges: list[tuple[int, int]]) -> list[bytes]:
 # --- through a file system
 
 
+def fstrim(one: Stand, before: int) -> tuple[int, int]:
+    """Bytes that the file system says it has trimmed, and pages that the device has heard of beyond ``before``."""
+    said = run("fstrim", "-v", one.root)
+    return int(re.findall(r"\((\d+) bytes\)", said)[0]), one.stats()["host"]["trim"] - before
+
+
 @pytest.mark.parametrize(("fs", "ftl"), PAIRS)
 def test_fstrim_survives_a_kill(files: Stands, fs: str, ftl: str) -> None:
     one = files(fs, ftl, "fstrim")
@@ -73,9 +80,14 @@ def test_fstrim_survives_a_kill(files: Stands, fs: str, ftl: str) -> None:
     (one.root / "goes").unlink()
     run("sync", "-f", one.root)
     trims, free = one.stats()["host"]["trim"], one.free_bytes()
-    said = run("fstrim", "-v", one.root)
-    trimmed = int(re.findall(r"\((\d+) bytes\)", said)[0])
-    pages = one.stats()["host"]["trim"] - trims
+    trimmed, pages = fstrim(one, trims)
+    for _ in range(5 if fs == "xfs" else 0):  # it passes over a free extent of which a part was freed just now
+        if pages * PAGE >= 0.9 * free:
+            break
+        time.sleep(1)
+        run("sync", "-f", one.root)
+        trims = one.stats()["host"]["trim"]
+        trimmed, pages = fstrim(one, trims)
     assert trimmed >= pages * PAGE >= 24 * MIB
     if fs != "xfs":  # which tells how much it was asked for
         assert trimmed == pages * PAGE

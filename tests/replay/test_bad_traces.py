@@ -55,7 +55,7 @@ def test_a_line_that_is_no_request(line: str, reason: str, tmp_path: Path) -> No
 def test_too_far_in_sectors(tmp_path: Path) -> None:
     """A product that would wrap to something sensible."""
     lba = (1 << 64) // 512 + 8
-    trace = Trace(write(tmp_path / "trace", f"0 0 8 8 0\n0 0 {lba} 8 0\n"))
+    trace = Trace(write(tmp_path / "trace", f"0 0 8 8 0\n0 0 {lba} 8 0\n"), format="mqsim")
     assert len(whole(trace)) == 1
     assert told(trace) == [("ends beyond 2^63 bytes", 1, 2, f"0 0 {lba} 8 0")]
 
@@ -75,7 +75,7 @@ def test_several_reasons_and_lines_of_other_chunks(tmp_path: Path, monkeypatch: 
 
 def test_time_that_goes_back_is_kept_at_the_time_before(tmp_path: Path) -> None:
     lines = "".join(f"{time} 0 8 8 0\n" for time in (100, 300, 200, 250, 400, 50, 500))
-    trace = Trace(write(tmp_path / "trace", lines))
+    trace = Trace(write(tmp_path / "trace", lines), format="mqsim")
     assert whole(trace).time_ns.tolist() == [0, 200, 200, 200, 300, 300, 400]
     assert trace.rejected.total == 0
     assert [line.partition(": ")[2] for line in trace.complaints()] == [
@@ -109,12 +109,12 @@ def test_a_line_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("packing", ["gz", "xz", "zst"])
+@pytest.mark.parametrize("packing", ["gz", "xz", "zst"])  # bz2 gives nothing before a block of 900 kB is whole
 def test_a_packed_stream_that_ends_early(packing: str, tmp_path: Path) -> None:
     rnd = random.Random(1)
     lines = [f"{i} 0 {rnd.randrange(1 << 30)} 8 0\n" for i in range(20_000)]
     packed = PACKERS[packing]("".join(lines).encode())
-    trace = Trace(write(tmp_path / "trace", packed[: len(packed) * 3 // 4]))
+    trace = Trace(write(tmp_path / "trace", packed[: len(packed) * 3 // 4]), format="mqsim")
     found = whole(trace)
     assert 1000 < len(found) < 20_000
     assert found.time_ns.tolist() == list(range(len(found)))
@@ -123,13 +123,13 @@ def test_a_packed_stream_that_ends_early(packing: str, tmp_path: Path) -> None:
     assert sum(reasons.values()) <= 1  # the line that was cut
 
 
-@pytest.mark.parametrize("packing", ["gz", "xz", "zst"])
+@pytest.mark.parametrize("packing", ["gz", "bz2", "xz", "zst"])
 def test_a_packed_stream_that_is_damaged(packing: str, tmp_path: Path) -> None:
     packed = bytearray(PACKERS[packing](b"".join(b"%d 0 %d 8 0\n" % (i, i * 7919 % 10007) for i in range(20_000))))
     packed[len(packed) // 2] ^= 0xFF
     path = write(tmp_path / "trace", bytes(packed))
     with pytest.raises(TraceError, match=rf"the {packing} stream is damaged") as caught:
-        Trace(path).hash()
+        Trace(path, format="mqsim").hash()
     assert "\n" not in str(caught.value)
 
 
@@ -217,10 +217,10 @@ def test_random_damage_is_told_or_refused(tmp_path: Path) -> None:
 
 def test_beyond_and_before_the_device(tmp_path: Path) -> None:
     path = write(tmp_path / "trace", "0 0 0 8 0\n1 0 2040 8 0\n2 0 2041 8 0\n3 0 4096 8 1\n4 0 8 8 0\n")
-    trace = Trace(path, device_bytes=1 << 20)
+    trace = Trace(path, device_bytes=1 << 20, format="mqsim")
     assert [offset // 512 for _, _, offset, _ in rows(whole(trace))] == [0, 2040, 8]
     assert told(trace) == [("beyond the device", 2, 3, "offset 1044992, length 4096")]
-    trace = Trace(path, Options(shift_bytes=-8 * 512), device_bytes=1 << 20)
+    trace = Trace(path, Options(shift_bytes=-8 * 512), device_bytes=1 << 20, format="mqsim")
     assert [offset // 512 for _, _, offset, _ in rows(whole(trace))] == [2032, 2033, 0]
     assert [(reason, line) for reason, _, line, _ in told(trace)] == [
         ("before the device", 1), ("beyond the device", 4),

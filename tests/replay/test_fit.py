@@ -28,9 +28,7 @@ def test_the_first_requests_in_loops() -> None:
     trace = Trace(DATA / "msr.csv", Options(first=3, loops=3))
     gap = 2 * MS // 2  # between requests, on average
     once = in_ns(REQUESTS[:3])
-    assert rows(whole(trace)) == [
-        (time + loop * (2 * MS + gap), *rest) for loop in range(3) for time, *rest in once
-    ]
+    assert rows(whole(trace)) == [(time + loop * (2 * MS + gap), *rest) for loop in range(3) for time, *rest in once]
     assert rows(whole(trace, 2)) == rows(whole(trace))
 
 
@@ -144,8 +142,8 @@ def test_hashes_go_with_their_requests(tmp_path: Path) -> None:
     lines = [f"{at} 1 p {at * 2048} 8 W 6 0 {at % 7 + 1:032x}\n" for at in range(100)]
     path = tmp_path / "trace"
     path.write_text("".join(lines).replace(f"{7 + 0:032x}", f"{0x7000000000000000:016x}{0:016x}"))
-    everything = whole(Trace(path))
-    half = whole(Trace(path, device_bytes=50 * MIB))
+    everything = whole(Trace(path, format="fiu"))
+    half = whole(Trace(path, device_bytes=50 * MIB, format="fiu"))
     assert everything.hashes is not None and half.hashes is not None
     assert len(half) == len(half.hashes.grain) == 50
     assert half.hashes.grain.tolist() == everything.hashes.grain.tolist()[:50]

@@ -58,7 +58,9 @@ def test_borders_of_chunks(file: str, chunk_bytes: int, monkeypatch: pytest.Monk
 def test_a_format_by_name(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text("0 0 8 1 0\n5 0 16 2 1\n")
-    assert rows(whole(Trace(path))) == [(0, WRITE, 4096, 512), (5, READ, 8192, 1024)]
+    with pytest.raises(TraceError, match="--format mqsim, but 2 lines are too few to tell units by"):
+        Trace(path)
+    assert rows(whole(Trace(path, format="mqsim"))) == [(0, WRITE, 4096, 512), (5, READ, 8192, 1024)]
     assert rows(whole(Trace(path, format="ssdsim"))) == [(0, WRITE, 4096, 512), (5, READ, 8192, 1024)]
     assert rows(whole(Trace(path, format="mqsim-bytes"))) == [(0, WRITE, 8, 512), (5, READ, 16, 1024)]
     assert rows(whole(Trace(path, format="disksim"))) == [(0, WRITE, 4096, 512), (5_000_000, READ, 8192, 1024)]
@@ -80,7 +82,7 @@ def test_line_endings_and_a_last_line_without_one(tmp_path: Path) -> None:
 def test_streams_one_after_the_other(tmp_path: Path) -> None:
     """As `cat a.gz b.gz` makes them, and parallel compressors."""
     content = (DATA / "msr.csv").read_bytes()
-    for name in ("gz", "xz", "zst"):
+    for name in ("gz", "bz2", "xz", "zst"):
         path = tmp_path / name
         path.write_bytes(PACKERS[name](content[:100]) + PACKERS[name](content[100:]))
         assert rows(whole(Trace(path))) == in_ns(REQUESTS)

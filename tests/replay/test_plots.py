@@ -54,6 +54,17 @@ def test_multiples_of_a_baseline() -> None:
     assert (made.panels[0].y_at_1, made.panels[0].y_label) == (True, "Write amplification / pagemap")
 
 
+def test_phases_are_said_where_they_differ() -> None:
+    phases = ([], [{"canonical": "uniform:ops=1", "hash": "a" * 64}, {"format": "msr", "hash": "b" * 64}])
+    rows = []
+    for before in phases:
+        one = result("pagemap", "uniform:ops=1", waf=2.0)
+        rows.append({**one, "config": {**one["config"], "before": before}})
+    assert sorted(curves(figure(table(*rows), "waf"))) == [
+        "pagemap, after nothing", "pagemap, after uniform:ops=1 and bbbbbbbb",
+    ]  # fmt: skip
+
+
 def test_the_mean_of_ratios_is_geometric() -> None:
     rows = [result(ftl, f"uniform:ops={n}", waf=2.0 if ftl == "pagemap" else 2.0 * 2**n)
             for n in (1, 2, 6) for ftl in ("pagemap", "slimftl")]  # fmt: skip
@@ -111,6 +122,22 @@ def test_any_column_of_numbers_is_a_picture() -> None:
     made = figure(two_by_two(), "latency_us.write.p99")
     assert made.panels[0].y_label == "Latency (us) write p99"
     assert curves(made) == {"pagemap": [2000.0, 4000.0], "slimftl": [3000.0, 2000.0]}
+
+
+def test_a_column_of_counts_is_a_distribution() -> None:
+    """Entry i counts those that have i; repeats are counted together, and zeros at the end are not drawn."""
+    rows = [result("leaftl", seed=seed) for seed in range(2)]
+    rows[0]["scheme"] = {"groups_by_levels": [0, 3, 1], "lookups_by_level": [3, 1]}
+    rows[1]["scheme"] = {"groups_by_levels": [0, 3, 0, 1, 0], "lookups_by_level": [4], "settled_by_list": 3}
+    made = figure(table(*rows), "cdf:scheme.groups_by_levels")
+    (panel,) = made.panels
+    assert (panel.form, panel.x_label, panel.y_label, panel.y_scale) == ("steps", "Levels", "Share of groups", "share")
+    assert panel.series == [Series("leaftl", [0.0, 6 / 8, 7 / 8, 1.0], [0.0, 1.0, 2.0, 3.0])]
+    (panel,) = figure(table(*rows), "cdf:scheme.lookups_by_level").panels  # the first of these is level 1
+    assert (panel.x_label, panel.y_label) == ("Level", "Share of lookups")
+    assert panel.series == [Series("leaftl", [0.0, 7 / 8, 1.0], [0.0, 1.0, 2.0])]
+    with pytest.raises(UsageError, match=r"each result: scheme\.groups_by_levels, scheme\.look"):
+        figure(table(*rows), "cdf:waf")
 
 
 def test_mapping_is_one_bar_where_only_the_ftl_makes_a_difference() -> None:

@@ -74,10 +74,37 @@ def test_a_trace_gets_a_device_that_is_large_enough() -> None:
     assert len(told) == 1
 
 
+def test_flags_of_the_geometry_leave_the_size_alone(tmp_path: Path) -> None:
+    path = tmp_path / "far.csv"
+    path.write_text("".join(f"{i},host,0,Write,{(i % 2) * (5 << 30) + i * 4096},4096,1\n" for i in range(100)))
+    [plain], [shaped] = (points.expand({"source": str(path), **more}) for more in ({}, {"dies": 4, "page_size": "8k"}))
+    assert plain.geometry.logical_bytes == shaped.geometry.logical_bytes == 8 << 30
+    assert (shaped.geometry.dies, shaped.geometry.page_bytes) == (4, 8192)
+
+
+def test_phases_and_columns_are_keys_like_others(tmp_path: Path) -> None:
+    """One phase, several of them, or several values of which each is one or several."""
+    def of(value: object) -> list[tuple[str, ...]]:
+        return [setup.before for setup in points.expand({**SMALL, "before": value})]
+
+    assert of("uniform:ops=5") == [("uniform:ops=5",)]
+    assert of(["uniform:ops=5", "none"]) == [("uniform:ops=5",), ()]
+    assert of([["uniform:ops=5", "zipf:ops=6"], "zipf:ops=6"]) == [("uniform:ops=5", "zipf:ops=6"), ("zipf:ops=6",)]
+    (tmp_path / "a.csv").write_text((DATA / "msr.csv").read_text())
+    [setup] = points.expand({**SMALL, "before": "a.csv"}, folder=tmp_path)
+    assert setup.before == (str(tmp_path / "a.csv"),)
+    (tmp_path / "b.csv").write_text((DATA / "msr.csv").read_text())
+    [other] = points.expand({**SMALL, "before": "b.csv"}, folder=tmp_path)
+    assert points.keys([setup]) == points.keys([other]) != points.keys(points.expand(SMALL))  # content, not name
+    (tmp_path / "t.txt").write_text("0;8;1;W\n" * 20)
+    [setup] = points.expand({"source": "t.txt", "columns": "time:ms,offset:512,length:4k,op"}, folder=tmp_path)
+    assert setup.format == "columns:time:ms,offset:512,length:4096,op"
+
+
 def test_an_option_goes_to_those_that_know_it() -> None:
     setups = points.expand({**SMALL, "ftl": ["pagemap", "slimftl"], "opt": {"shift": [1, 2], "buffer": 8}})
-    assert [(s.ftl, s.options) for s in setups] == [
-        ("pagemap", {"buffer": 8}), ("slimftl", {"shift": 1, "buffer": 8}), ("slimftl", {"shift": 2, "buffer": 8}),
+    assert [(s.ftl, s.options["buffer"], s.options.get("shift")) for s in setups] == [
+        ("pagemap", 8, None), ("slimftl", 8, 1), ("slimftl", 8, 2),
     ]  # fmt: skip
 
 
@@ -133,6 +160,11 @@ def test_options_of_traces_are_not_for_workloads() -> None:
         ({**SMALL, "plp": 1}, "plp = 1: true or false would do"),
         ({**SMALL, "precondition": "much"}, "--precondition much: none, fill, steady would do"),
         ({**SMALL, "speedup": 0}, "speedup = 0: a number above 0 would do"),
+        ({**SMALL, "speedup": "u=x"}, "speedup = 'u=x': a number above 0 would do"),
+        ({"source": str(DATA / "msr.csv"), "speedup": "u=2"}, "speed-up u=2: a share above 0, 1 at most, would do"),
+        ({**SMALL, "before": "nonesuch"}, "nonesuch: no such trace, and no workload"),
+        ({**SMALL, "before": [[3]]}, "before = [3]: a text would do"),
+        ({"source": str(DATA / "msr.csv"), "columns": "op"}, "--columns op: no offset in it"),
         ({**SMALL, "nonesuch": 1}, "nonesuch: no such key; source, ftl, "),
         ({**SMALL, "page-size": 1, "page_size": 2}, "page_size: it is there twice"),
         ({**SMALL, "preset": "nonesuch"}, "preset = 'nonesuch': oracle-1g, "),

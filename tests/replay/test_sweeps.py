@@ -56,7 +56,9 @@ def test_each_point_once_and_in_order(tmp_path: Path, calls: Path, kind: str) ->
     assert table.select("ftl", "source", "config.dram").rows() == wanted
     assert table["key"].to_list() == points.keys(setups)
     saved = json.loads((tmp_path / "out" / "points" / f"{points.keys(setups)[0]}.json").read_text())
-    assert saved["result"] == made_up.result("pagemap", "uniform:ops=100", dram=4 << 20)
+    assert saved["result"] == made_up.result(
+        "pagemap", "uniform:ops=100", dram=4 << 20, options=setups[0].options
+    )
 
     again = sweep.run(setups, tmp_path / "out", workers(kind))
     assert (again.total, again.before) == (12, 12)

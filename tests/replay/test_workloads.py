@@ -321,7 +321,7 @@ def test_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(UsageError, match="options of traces are not for it"):
         open_source("uniform:ops=5", DEVICE, options=Options(loops=2))
     (tmp_path / "uniform").write_text("0 0 8 8 0\n")
-    assert isinstance(open_source("uniform", DEVICE), Trace)
+    assert isinstance(open_source("uniform", DEVICE, format="mqsim"), Trace)
 
 
 def test_every_workload_makes_requests_by_default(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 import os
@@ -46,6 +47,7 @@ FILES = {
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "plain": lambda content: content,
     "gz": gzip.compress,
+    "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": lambda content: zstandard.ZstdCompressor(write_checksum=True).compress(content),
 }

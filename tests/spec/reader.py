@@ -188,6 +188,7 @@ class Image:
                 "paired_pages": struct.unpack_from("<Q", raw, 80)[0],
                 "nvram_read_ns": read_ns,
                 "nvram_write_ns": write_ns,
+                "endurance": (struct.unpack_from("<Q", raw, 112)[0] if version > 1 else 0) or 3000,
             },
             "features": features,
             "nvram": regions,
@@ -511,24 +512,43 @@ def pagemap_ppas(image: Image, section: bytes) -> dict[int, int]:
     return {lpa: ppa for lpa, ppa in enumerate(table) if ppa != NONE}
 
 
+def slim_mix(x: int) -> int:
+    mask = 2**64 - 1
+    x &= mask
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & mask
+    return x ^ x >> 31
+
+
 def slim_digest(key: int, function: str) -> int:
     if function == "md5":
         return int.from_bytes(hashlib.md5(struct.pack("<Q", key), usedforsecurity=False).digest(), "little")
-    mask, golden = 2**64 - 1, 0x9E3779B97F4A7C15
+    golden = 0x9E3779B97F4A7C15
+    low = slim_mix(key + golden)
+    return low | slim_mix(low + 2 * golden) << 64
 
-    def mix(x: int) -> int:
-        x &= mask
-        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
-        x = (x ^ x >> 27) * 0x94D049BB133111EB & mask
-        return x ^ x >> 31
 
-    low = mix(key + golden)
-    return low | mix(low + 2 * golden) << 64
+def slim_vba(image: Image, lpa: int, hid: int) -> int:
+    """The virtual block that HID ``hid`` of an LPA names."""
+    options = image.header["options"]
+    lanes, shift = options.get("lanes", 1), options["shift"]
+    stripe = min(options.get("stripe", 4), 1 << shift)
+    group = lpa >> shift
+    if lanes > 1:
+        group = lpa // stripe // lanes // ((1 << shift) // stripe) * lanes + lpa // stripe % lanes
+    digest, slots = slim_digest(group, options["hash"]), options["virtual_blocks"] // lanes
+    if options.get("candidates", "shifted") == "shifted":
+        slot = (digest >> hid) % slots
+    else:
+        first, step = (digest & 2**64 - 1) * slots >> 64, 1 + ((digest >> 64) * (slots - 1) >> 64)
+        while math.gcd(step, slots) > 1:
+            step = step % (slots - 1) + 1
+        slot = (first + hid * step) % slots
+    return slot * lanes + (group + group // lanes) % lanes if lanes > 1 else slot
 
 
 def slim_entry(image: Image, sections: dict[str, bytes], lpa: int) -> dict[str, Any]:
     """What the two tables say of an LPA: hid, ppid, vba, pba, shared (of that VBA)."""
-    options = image.header["options"]
     ppid_bits = (image.pages_per_block - 1).bit_length()
     bits = 6 + ppid_bits
     packed = int.from_bytes(sections["primary"], "little")
@@ -536,7 +556,7 @@ def slim_entry(image: Image, sections: dict[str, bytes], lpa: int) -> dict[str, 
     hid = entry >> ppid_bits
     if hid == 0:
         return {"hid": 0}
-    vba = (slim_digest(lpa >> options["shift"], options["hash"]) >> hid) % options["virtual_blocks"]
+    vba = slim_vba(image, lpa, hid)
     line = struct.unpack_from("<I", sections["vbt"], 4 * vba)[0]
     pba = line & 0xFFFFFF
     return {
@@ -574,6 +594,15 @@ def translation_ppas(image: Image, sections: dict[str, bytes]) -> dict[int, int]
     span = -(-2770 // image.page_bytes)
     rows = struct.iter_unpack(f"<{2 + span}I", sections.get("gmd", b""))
     return {first * span + k: ppa for first, _, *ppas in rows for k, ppa in enumerate(ppas) if ppa != NONE}
+
+
+def counts_agree(image: Image, sections: dict[str, bytes]) -> bool:
+    """Whether of leaftl's LPAs exactly as many are mapped as user pages are live; so it is, but for `inexact`."""
+    groups = groups_of_leaftl(image, sections)
+    mapped = sum(leaf_guess(groups, lpa) is not None for lpa in range(image.lpas))
+    live = sum(word.bit_count() for (word,) in struct.iter_unpack("<Q", sections["pvb"]))
+    assert sections.get("inexact", b"") == b""
+    return mapped == live - len(translation_ppas(image, sections))
 
 
 def groups_of_leaftl(image: Image, sections: dict[str, bytes]) -> list[bytes]:

@@ -232,6 +232,42 @@ def test_log(image: Path, spec: reader.Image) -> None:
     assert since == sorted(crash.trims)
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_leaftl_says_after_damage(tmp_path: Path, damaged: bool) -> None:
+    """A translation page that could not be read was made again from what the live pages say. From then on the
+    checkpoint says that nobody has counted."""
+    path = tmp_path / "image"
+    create(path, PRESETS["tiny-16"].geometry)
+    with Device.open(path, ftl="leaftl", options={"table_bytes": "1", "buffer": "0"}) as device:
+        fill(device, random.Random(3), 60)
+    spec = reader.Image(path)
+    before = spec.clean_checkpoint()
+    assert before is not None
+    assert "inexact" not in before.sections
+    assert reader.counts_agree(spec, before.sections)
+    if damaged:
+        for ppa in reader.translation_ppas(spec, before.sections).values():
+            spoil(path, ppa)
+    with Device.open(path) as device:
+        device.read(0, device.size)
+        device.write(0, bytes(device.page_bytes))
+    spec = reader.Image(path)
+    after = spec.clean_checkpoint()
+    assert after is not None
+    assert ("inexact" in after.sections) == damaged
+    assert damaged or reader.counts_agree(spec, after.sections)
+
+
+def spoil(path: Path, ppa: int) -> None:
+    """Flip a byte of a page's data."""
+    header = inspect.header(path)
+    with path.open("r+b") as file:
+        file.seek(header["layout"]["data_at"] + ppa * header["geometry"]["page_bytes"] + 40)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 0x10]))
+
+
 @pytest.mark.parametrize("ftl", FTLS)
 def test_other_options(tmp_path: Path, ftl: str) -> None:
     """The documented hasher, with MD5 and another shift; lists of neighbours; for pagemap, an image of the meta

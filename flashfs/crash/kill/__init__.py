@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from flashfs.crash.campaign import Result
 from flashfs.crash.kill.bench import Bench
@@ -78,6 +78,7 @@ class KillResult(Result):
     writer: str = ""
     chosen: int = 0
     recoveries_killed: int = 0
+    in_memory: ClassVar[bool] = False
 
     def as_dict(self) -> dict[str, Any]:
         return {

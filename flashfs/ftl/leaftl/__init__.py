@@ -21,7 +21,7 @@ BANDS_MOST = 12  #: blocks of a group that are drawn
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    mapping = LearnedMap(ssd, options["gamma"], options["compact_every"])
+    mapping = LearnedMap(ssd, options["gamma"], options["compact_every"], options["compact_grown"])
     placement = streams_for(ssd, options, "leaftl", by_block=True, pads=options["pad"] == "block")
     if options["table_bytes"]:
         mapping.limit_groups(options["table_bytes"])
@@ -65,9 +65,20 @@ def _map(device: Any) -> dict[str, Any]:
         "mapped": mapped,
         "fill": round(mapped / device.ssd.lpas, 6),
         **figures,
+        **{name: _in_ranges(figures[name]) for name in ("segments_by_points", "groups_by_crb_bytes")},
         "translation_pages": len(device.ssd.mapping.translation_pages()),
         "lpas_a_segment": round(mapped / figures["segments"], 3) if figures["segments"] else None,
     }
+
+
+def _in_ranges(counts: list[int]) -> dict[str, int]:
+    """A histogram of up to some hundred entries in ranges that double: 0, 1, 2 to 3, 4 to 7, ..."""
+    out = {}
+    for bits in range(len(counts).bit_length() + 1):
+        first, end = 1 << bits >> 1, 1 << bits
+        if n := sum(counts[first:end]):
+            out[str(first) if end - first < 2 else f"{first} to {end - 1}"] = n
+    return out
 
 
 def _group(device: Any, number: int | None) -> dict[str, Any]:
@@ -137,7 +148,7 @@ def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
 
 #: a group has 256 LPAs and is cut up from about 90 segments on; a region has 256 groups, and so 65,536 LPAs
 _EVENTS = {
-    "groups compacted": lambda ssd: ssd.mapping.compactions,
+    "groups compacted": lambda ssd: ssd.mapping.table.compacted,
     "look-ups that a segment misled": lambda ssd: ssd.mapping.mispredictions,
     "translation pages written": lambda ssd: ssd.mapping.store.programs,
     "translation pages split": lambda ssd: ssd.mapping.directory.splits,
@@ -163,8 +174,10 @@ SCHEME = Scheme(
                choices=("open", "block")),
         Option("table_bytes", 0, "bytes of groups that are kept in memory, the others in flash; 0: all, or what --dram "
                "leaves", high=1 << 40),
-        Option("compact_every", 1_000_000, "pages written between compactions of the whole table; 0: never",
-               high=1 << 40),
+        Option("compact_grown", 25, "percent of its segments that a group may owe before it is compacted; 0: any",
+               high=100),
+        Option("compact_every", 1_000_000, "pages that the host writes between compactions of the whole table; 0: "
+               "never", high=1 << 40),
     ),
     buffer_bytes=BUFFER_BYTES,
     buffer_in_order=True,

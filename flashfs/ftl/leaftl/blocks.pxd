@@ -20,6 +20,8 @@ cdef class GroupBlocks:
     cdef readonly uint64_t mapped_groups   # that have a block
     cdef readonly uint64_t crowded         # groups that were compacted because they had grown too large
     cdef Slabs slabs
+    cdef readonly uint32_t grown           # percent of a group's segments that it may owe; 0: any
+    cdef uint8_t* debts                    # what each group owes: see SegmentTable.owe
     cdef uint32_t* directory               # handle of each group's block, 0 for none, or ABSENT
     cdef Scratch* scratch                  # a group that is being changed
     cdef uint8_t* block_of(self, uint32_t group) noexcept nogil

@@ -5,7 +5,7 @@ group names the blocks; they lie in slabs (slabs.pyx), so a group of one segment
 one needs, takes 12 bytes and its 4 in the directory.
 
 What is modelled, byte for byte: 8 a segment, the CRBs with their nulls, 1 a level and 3 a group that has a block, 4 a
-group in the directory. The paper counts the first two.
+group in the directory, 1 more if groups are compacted by what they owe. The paper counts the first two.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -27,12 +27,14 @@ cdef class GroupBlocks:
         self.groups = (lpas + GROUP - 1) // GROUP
         self.slabs = Slabs(BLOCK_MOST)
         self.directory = <uint32_t*> calloc(max(1, self.groups), 4)
+        self.debts = <uint8_t*> calloc(max(1, self.groups), 1)
         self.scratch = <Scratch*> malloc(sizeof(Scratch))
-        if not (self.directory and self.scratch):
+        if not (self.directory and self.debts and self.scratch):
             raise MemoryError
 
     def __dealloc__(self):
         free(self.directory)
+        free(self.debts)
         free(self.scratch)
 
     cdef uint8_t* block_of(self, uint32_t group) noexcept nogil:
@@ -155,6 +157,7 @@ cdef class GroupBlocks:
         own = self.resized(group, n)
         memcpy(own, block, n)
         self.tally(own, 1)
+        self.debts[group] = max(<uint8_t> 1, self.debts[group])  # nobody says how much of it is superseded
         return NULL
 
     # --- for Python
@@ -221,22 +224,23 @@ cdef class GroupBlocks:
     cdef uint64_t modelled_bytes(self) noexcept nogil:
         """What a controller that packs as tightly would need: see the top of this file."""
         return (self.segments * SEGMENT_BYTES + self.crb_bytes + self.levels + self.mapped_groups * HEAD
-                + <uint64_t> self.groups * 4)
+                + <uint64_t> self.groups * (5 if self.grown else 4))
 
     def sizes(self):
-        """Bytes: ``segments`` (8 each), ``crb``, ``levels``, ``heads``, ``directory`` and their sum, ``modelled``;
-        ``paper``, the first two; ``allocated``, the memory that the table really has, ``from_kernel`` of it without
-        malloc."""
+        """Bytes: ``segments`` (8 each), ``crb``, ``levels``, ``heads``, ``directory``, ``debts`` and their sum,
+        ``modelled``; ``paper``, the first two; ``allocated``, the memory that the table really has, ``from_kernel`` of
+        it without malloc."""
         return {
             "segments": self.segments * SEGMENT_BYTES,
             "crb": self.crb_bytes,
             "levels": self.levels,
             "heads": self.mapped_groups * HEAD,
             "directory": self.groups * 4,
+            "debts": self.groups if self.grown else 0,
             "modelled": self.modelled_bytes(),
             "paper": self.segments * SEGMENT_BYTES + self.crb_bytes,
             "from_kernel": self.slabs.from_kernel(),
-            "allocated": self.slabs.allocated() + self.groups * 4 + sizeof(Scratch),
+            "allocated": self.slabs.allocated() + self.groups * 5 + sizeof(Scratch),
         }
 
     def check(self):

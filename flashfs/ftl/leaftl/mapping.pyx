@@ -11,6 +11,7 @@ from libc.string cimport memcpy, memset
 
 from flashfs.engine.parts cimport FOREIGN, Engine, Extent, Mapping
 from flashfs.engine.pool cimport NONE
+from flashfs.engine.ssd cimport Ssd
 from flashfs.ftl.leaftl.gmd cimport REGION
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, LEVELS_MOST
 from flashfs.ftl.leaftl.places cimport PART
@@ -31,8 +32,9 @@ cdef class LearnedMap(LearnedRecovery):
     cdef readonly uint64_t compact_every   # host pages between compactions; 0: never
     cdef readonly uint64_t compactions
     cdef uint64_t since_compaction
+    cdef uint64_t seen_writes              # of the engine's count, which may start over
 
-    def __cinit__(self, Engine ssd not None, uint32_t gamma, uint64_t compact_every):
+    def __cinit__(self, Engine ssd not None, uint32_t gamma, uint64_t compact_every, uint32_t grown):
         self.compact_every = compact_every
 
     # --- changes
@@ -52,11 +54,6 @@ cdef class LearnedMap(LearnedRecovery):
             else:
                 self.insert_unsorted(lpas + i, part, olds + i)
             i += part
-        self.since_compaction += n
-        if self.compact_every and self.since_compaction >= self.compact_every:
-            self.since_compaction = 0
-            self.compactions += 1
-            self.table.compact_all()
         return 0
 
     cdef int insert_unsorted(self, const uint32_t* lpas, uint32_t n, uint32_t* olds) except -1 nogil:
@@ -191,7 +188,15 @@ cdef class LearnedMap(LearnedRecovery):
         return self.pages.write_next()
 
     cdef int tend(self) except -1 nogil:
-        """At most half of the budget is changed groups, and no more than all of it in use."""
+        """At most half of the budget is changed groups, and no more than all of it in use. What the host wrote counts
+        for compaction, also what was overwritten in the buffer."""
+        cdef uint64_t written = (<Ssd> self.ssd).host_write
+        self.since_compaction += written - self.seen_writes if written >= self.seen_writes else written
+        self.seen_writes = written
+        if self.compact_every and self.since_compaction >= self.compact_every:
+            self.since_compaction = 0
+            self.compactions += 1
+            self.table.compact_all(False)
         self.pages.most_bytes = max(self.pages.most_bytes, self.table.slabs.taken_bytes)
         if self.pages.limit == 0:
             return 0
@@ -226,7 +231,7 @@ cdef class LearnedMap(LearnedRecovery):
 
     def tables(self):
         sizes = self.table.sizes()
-        directory = sizes["directory"]
+        directory = sizes["directory"] + sizes["debts"]
         return {
             "segments": (sizes["modelled"] - directory, sizes["allocated"] - directory),
             "group_directory": (directory, directory),
@@ -250,6 +255,7 @@ cdef class LearnedMap(LearnedRecovery):
             **self.survey(),
             "learned": self.table.learned,
             "compactions": self.compactions,
+            "groups_compacted": self.table.compacted,
             "crowded": self.table.crowded,
             "lookups_by_level": views.trimmed([self.by_level[i] for i in range(1, LEVELS_MOST + 1)]),
             "mispredictions": self.mispredictions,
@@ -264,7 +270,7 @@ cdef class LearnedMap(LearnedRecovery):
         }
 
     def forget_counts(self):
-        self.mispredictions = self.probes = self.compactions = 0
+        self.mispredictions = self.probes = self.compactions = self.table.compacted = 0
         self.settled_by_live = self.settled_by_list = self.settled_by_read = 0
         memset(self.by_level, 0, sizeof(self.by_level))
         self.pages.forget_counts()

@@ -32,14 +32,16 @@ def oob_bytes(gamma):
 
 
 cdef class LearnedPlaces(PagedMapping):
-    """The log-structured mapping table, and what it takes to be sure. ``gamma`` in pages."""
+    """The log-structured mapping table, and what it takes to be sure. ``gamma`` in pages, ``grown`` as SegmentTable has
+    it; when all of it is compacted (``compact_every``) is the mapping's."""
 
-    def __cinit__(self, Engine ssd not None, uint32_t gamma, *_):
+    def __cinit__(self, Engine ssd not None, uint32_t gamma, uint64_t compact_every, uint32_t grown):
         cdef Gmd gmd
         self.ssd = ssd
         self.gamma = gamma
         self.scheme_oob = oob_bytes(gamma)
-        self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block, pair_most=PAIR_MOST)
+        self.table = SegmentTable(ssd.lpas, gamma, pages_per_block=ssd.nand.pages_per_block, pair_most=PAIR_MOST,
+                                  grown=grown)
         gmd = Gmd(self.table.groups, span_of(ssd.nand.page_bytes))
         self.own_pages(TranslationPages(ssd, gmd, self.table.groups * gmd.span), gmd)
         self.pages = TablePages(self, self.table, gmd)

@@ -160,12 +160,13 @@ cdef class LearnedRecovery(LearnedPlaces):
         """The first thing that is wrong, or None: each mapped page is live, no two LPAs share one, and no other page is
         live, but for translation pages. Of a guess only so much is asked: that a live page is in reach. Groups that are
         in flash are read if ``whole``, but not while a recovery may have to find them first; MapLostError if they
-        cannot be."""
+        cannot be. So is validity in flash; else its counts alone are compared."""
         cdef Agreement agreement = Agreement(self.ssd)
         cdef uint32_t first = 0, i, n, ppa
         cdef uint64_t others = 0
-        cdef bint absent = False
+        cdef bint absent = False, blind
         wrong = None
+        blind = self.ssd.validity.in_flash and not whole
         self.in_range = False
         while first < self.ssd.lpas:
             n = min(self.ssd.lpas - first, <uint32_t> PART)
@@ -184,9 +185,9 @@ cdef class LearnedRecovery(LearnedPlaces):
                     return agreement.fault_of(first + i, ppa)
                 if self.part_about[i]:
                     others += 1
-                    if wrong is None and not self.any_live(ppa):
+                    if wrong is None and not blind and not self.any_live(ppa):
                         wrong = f"LPA {first + i} is near PPA {ppa}, where no page is live"
-                elif not agreement.enter(ppa):
+                elif not (agreement.enter_all(&ppa, 1) if blind else agreement.enter(ppa)):
                     wrong = wrong or agreement.fault_of(first + i, ppa)
             first += n
         self.in_range = True

@@ -18,6 +18,7 @@ cdef class SegmentTable(GroupBlocks):
     cdef Pager pager                       # None: all groups are here for good
     cdef bint paged
     cdef uint8_t* used                     # the pager's
+    cdef readonly uint64_t compacted       # groups that were, because they owed it
     cdef readonly uint32_t pair_most       # LPAs between the two of a pair; those farther apart stay single
     cdef Piece* pieces
     cdef uint32_t pieces_room
@@ -31,7 +32,9 @@ cdef class SegmentTable(GroupBlocks):
     cdef int change(self, uint32_t group) except -1 nogil
     cdef int unmap_run(self, const uint32_t* lpas, uint32_t n) except -1 nogil
     cdef int compact_group(self, uint32_t group) except -1 nogil
-    cdef int compact_all(self) except -1 nogil
+    cdef int compact_all(self, bint every=*) except -1 nogil
+    cdef uint32_t levels_of(self, uint32_t group) noexcept nogil
+    cdef int owe(self, uint32_t group, uint32_t points, uint32_t levels) except -1 nogil
     cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
                            uint32_t n) except -1 nogil
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil

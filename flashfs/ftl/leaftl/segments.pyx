@@ -10,8 +10,9 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from flashfs.ftl.leaftl.group cimport (
-    BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Segment, View, at_or_before, compact,
-    look_up, members_of, segment_at, slope_at, unmap, update, view, without, write_head,
+    BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Segment, View, at_or_before,
+    block_bytes, compact, crb_bytes, look_up, members_of, segment_at, slope_at, unmap, update, view, without,
+    write_head,
 )
 from flashfs.ftl.leaftl.blocks cimport ABSENT, GroupBlocks
 from flashfs.ftl.leaftl.fit cimport check_run, make_rules
@@ -24,6 +25,13 @@ cdef extern from * nogil:
 cdef enum:
     AHEAD = 12                   # look-ups of a batch whose memory is on its way
     PART = 1024                  # points of a run that are learned at once, or somewhat more
+    OWED_LEAST = 16              # debts of a group that are not worth a compaction
+    LEVEL_OWES = 8               # points, for each level that a group grows by
+
+
+cdef enum:                       # where a segment went in the packed block
+    INSTEAD = 1
+    BESIDE = 2
 
 
 cdef void splice(uint8_t* out, const uint8_t* old, uint32_t width, uint32_t first, uint32_t last, uint32_t kept,
@@ -80,11 +88,14 @@ cdef class Pager:
 
 cdef class SegmentTable(GroupBlocks):
     """The map of ``lpas`` pages, empty. See learn.pyx for ``gamma``, ``pages_per_block`` and ``objective``. Two
-    points more than ``pair_most`` LPAs apart are not made one accurate segment."""
+    points more than ``pair_most`` LPAs apart are not made one accurate segment. A group is compacted when what it owes
+    (see ``owe``) is more than ``grown`` percent of its segments; 0: never for that."""
 
-    def __cinit__(self, uint32_t lpas, gamma=0, *, pages_per_block=0, objective="smallest", uint32_t pair_most=GROUP):
+    def __cinit__(self, uint32_t lpas, gamma=0, *, pages_per_block=0, objective="smallest", uint32_t pair_most=GROUP,
+                  uint32_t grown=0):
         self.rules = make_rules(gamma, GROUP, pages_per_block, objective)
         self.pair_most = pair_most
+        self.grown = grown
         self.pieces_room = GROUP
         self.pieces = <Piece*> malloc(self.pieces_room * sizeof(Piece))
         if self.pieces == NULL:
@@ -191,16 +202,20 @@ cdef class SegmentTable(GroupBlocks):
         """Pieces of one group, which do not overlap: in the packed block as long as that goes, then in the scratch."""
         cdef Segment new
         cdef Bits members
-        cdef uint32_t i, j, x
+        cdef uint32_t i, j, x, levels, points = 0
+        cdef int done
         cdef bint unpacked = False
         self.change(group)
+        levels = self.levels_of(group)
         for i in range(n):
             new.start = <uint8_t> pieces[i].start
             new.length = <uint8_t> pieces[i].length
             new.slope = pieces[i].slope
             new.intercept = pieces[i].intercept
             if not unpacked:
-                if self.insert_in_place(group, &new):
+                done = self.insert_in_place(group, &new)
+                if done:
+                    points += pieces[i].n if done == BESIDE else 0
                     continue
                 self.unpack(group)
                 unpacked = True
@@ -212,11 +227,38 @@ cdef class SegmentTable(GroupBlocks):
                 compact(self.scratch)
                 self.crowded += 1
             update(self.scratch, &new, &members)
-        return self.pack(group) if unpacked else 0
+            points += pieces[i].n
+        if unpacked:
+            self.pack(group)
+        return self.owe(group, points, levels) if self.grown and points else 0
+
+    cdef uint32_t levels_of(self, uint32_t group) noexcept nogil:
+        cdef const uint8_t* block = self.block_of(group)
+        return block[0] if block != NULL else 0
+
+    cdef int owe(self, uint32_t group, uint32_t points, uint32_t levels) except -1 nogil:
+        """The group, which had ``levels``, has learned so many points, and is compacted if that is due.
+
+        A segment that is superseded in all its LPAs was so by a point that was learned since the last compaction, one
+        for each such segment at least, and a byte in the CRB that is superseded has its own. So points learned bound
+        what a compaction would save, and nothing has to be looked for. A level that was added counts as a few."""
+        cdef const uint8_t* block = self.block_of(group)
+        cdef uint32_t debt, n
+        if block == NULL or block[0] == 1:
+            self.debts[group] = 0
+            return 0
+        debt = self.debts[group] + points + (LEVEL_OWES * (block[0] - levels) if block[0] > levels else 0)
+        self.debts[group] = <uint8_t> min(debt, <uint32_t> 255)
+        n = (block_bytes(block) - HEAD - block[0] - crb_bytes(block)) // SEGMENT_BYTES
+        if debt <= max(<uint32_t> OWED_LEAST, n * self.grown // 100):
+            return 0
+        self.compacted += 1
+        return self.compact_group(group)
 
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil:
         """What ``update`` does, for the case that is by far the most frequent: an accurate segment that leaves of
-        those it meets in the top level nothing, or nothing that overlaps it. 0, and nothing done, in any other case."""
+        those it meets in the top level nothing, or nothing that overlaps it. INSTEAD of one that held the same LPAs, or
+        BESIDE others; 0, and nothing done, in any other case."""
         cdef uint8_t* block = self.block_of(group)
         cdef Segment[3] left
         cdef View old
@@ -241,12 +283,14 @@ cdef class SegmentTable(GroupBlocks):
         return self.exchange(group, &old, first, last, left, kept, bytes)
 
     cdef int supersede(self, const View* old, uint32_t at, const Segment* segment) noexcept nogil:
-        """A newer version of the same page, or pages: where the old segment is."""
+        """A newer version of the same page, or pages, or more: where the old segment is."""
+        cdef bint same = (old.starts[at] == segment.start and old.lengths[at] == segment.length
+                          and slope_at(old, at) == segment.slope)
         (<uint8_t*> old.starts)[at] = segment.start
         (<uint8_t*> old.lengths)[at] = segment.length
         memcpy(<uint8_t*> old.slopes + 2 * at, &segment.slope, 2)
         memcpy(<uint8_t*> old.intercepts + 4 * at, &segment.intercept, 4)
-        return 1
+        return INSTEAD if same else BESIDE
 
     cdef int first_segment(self, uint32_t group, const Segment* segment) except -1 nogil:
         cdef uint8_t* block = self.resized(group, HEAD + 1 + SEGMENT_BYTES)
@@ -257,7 +301,7 @@ cdef class SegmentTable(GroupBlocks):
         memcpy(block + HEAD + 3, &segment.slope, 2)
         memcpy(block + HEAD + 5, &segment.intercept, 4)
         self.tally(block, 1)
-        return 1
+        return INSTEAD
 
     cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
                       uint32_t kept, uint32_t bytes) except -1 nogil:
@@ -280,7 +324,7 @@ cdef class SegmentTable(GroupBlocks):
         block = self.resized(group, bytes)
         memcpy(block, packed, bytes)
         self.segments += <int64_t> n - old.n
-        return 1
+        return BESIDE
 
     # --- look-up
 
@@ -320,7 +364,7 @@ cdef class SegmentTable(GroupBlocks):
     cdef int unmap_run(self, const uint32_t* lpas, uint32_t n) except -1 nogil:
         """Those LPAs, sorted, are not mapped any more."""
         cdef Bits gone
-        cdef uint32_t i = 0, group, x
+        cdef uint32_t i = 0, group, x, levels
         while i < n:
             group = lpas[i] // GROUP
             memset(&gone, 0, sizeof(gone))
@@ -333,10 +377,14 @@ cdef class SegmentTable(GroupBlocks):
             self.change(group)
             if gone.word[0] & gone.word[1] & gone.word[2] & gone.word[3] == <uint64_t> -1:
                 self.drop_group(group)
+                self.debts[group] = 0
                 continue
+            levels = self.levels_of(group)
             self.unpack(group)
             unmap(self.scratch, &gone)
             self.pack(group)
+            if self.grown:
+                self.owe(group, 1, levels)
         return self.spread() if self.slabs.wasteful() else 0
 
     # --- compaction
@@ -349,6 +397,7 @@ cdef class SegmentTable(GroupBlocks):
         cdef uint32_t i
         if block == NULL or (self.paged and self.pager.settled(group)):
             return 0
+        self.debts[group] = 0
         if block[0] == 1:  # only a hole could go, and it has nothing to hide
             view(block, &parts)
             for i in range(parts.n):
@@ -360,11 +409,12 @@ cdef class SegmentTable(GroupBlocks):
         compact(self.scratch)
         return self.pack(group)
 
-    cdef int compact_all(self) except -1 nogil:
-        """Every group; then blocks move together, if the slabs are far from full."""
+    cdef int compact_all(self, bint every=True) except -1 nogil:
+        """All groups, or those that owe anything; then blocks move together, if the slabs are far from full."""
         cdef uint32_t group
         for group in range(self.groups):
-            self.compact_group(group)
+            if every or not self.grown or self.debts[group]:
+                self.compact_group(group)
         return self.spread() if self.slabs.wasteful() else 0
 
     # --- for Python
@@ -422,7 +472,7 @@ cdef class SegmentTable(GroupBlocks):
         cdef bint every = group is None
         with nogil:
             if every:
-                self.compact_all()
+                self.compact_all(True)
             else:
                 self.compact_group(which)
 

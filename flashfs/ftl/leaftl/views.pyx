@@ -1,26 +1,35 @@
 """LeaFTL's table for people: what it holds in all, a group's levels and segments, the segment of an LPA."""
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from flashfs.engine.pool cimport NONE
 from flashfs.ftl.leaftl.group cimport GROUP, HOLE, LEVELS_MOST, View, slope_at, view
-from flashfs.ftl.leaftl.learn cimport APPROXIMATE
+from flashfs.ftl.leaftl.learn cimport APPROXIMATE, stride_of
 from flashfs.ftl.leaftl.blocks cimport ABSENT
 from flashfs.ftl.leaftl.segments cimport SegmentTable
 
 from math import ceil
 
+cdef enum:
+    CRB_MOST = GROUP + GROUP // 2          # bytes in a group's CRB
+
 
 def survey(SegmentTable table not None):
-    """What all groups hold, counted now: segments by kind, groups and segments by level, bytes."""
+    """What all groups hold, counted now: segments by kind, groups and segments by level, bytes. Of each histogram the
+    entry i counts those that have i: ``groups_by_levels`` levels, ``groups_by_crb_bytes`` bytes in the CRB,
+    ``segments_by_points`` LPAs, superseded or not (holes have none); ``segments_by_level`` begins with the top."""
     cdef uint64_t[LEVELS_MOST + 1] groups
     cdef uint64_t[LEVELS_MOST + 1] segments
+    cdef uint64_t[GROUP + 1] points
+    cdef uint64_t[CRB_MOST + 1] crbs
     cdef uint64_t about = 0, holes = 0
     cdef uint32_t group, level, i, at
     cdef const uint8_t* block
     cdef View parts
     memset(groups, 0, sizeof(groups))
     memset(segments, 0, sizeof(segments))
+    memset(points, 0, sizeof(points))
+    memset(crbs, 0, sizeof(crbs))
     with nogil:
         for group in range(table.groups):
             block = table.block_of(group)
@@ -28,6 +37,8 @@ def survey(SegmentTable table not None):
                 continue
             view(block, &parts)
             groups[parts.levels] += 1
+            crbs[parts.crb_n] += 1
+            count_points(&parts, points)
             at = 0
             for level in range(parts.levels):
                 segments[level] += <uint32_t> parts.counts[level] + 1
@@ -44,10 +55,29 @@ def survey(SegmentTable table not None):
         "groups": table.mapped_groups,
         "groups_by_levels": trimmed([groups[i] for i in range(LEVELS_MOST + 1)]),
         "segments_by_level": trimmed([segments[i] for i in range(LEVELS_MOST)]),
+        "segments_by_points": trimmed([points[i] for i in range(GROUP + 1)]),
+        "groups_by_crb_bytes": trimmed([crbs[i] for i in range(CRB_MOST + 1)]),
         "crb_bytes": table.crb_bytes,
         "modelled_bytes": sizes["modelled"],
         "paper_bytes": sizes["paper"],
     }
+
+
+cdef int count_points(const View* block, uint64_t* points) noexcept nogil:
+    """One more in ``points`` for each segment but holes, by the LPAs that it holds."""
+    cdef uint32_t i, at = 0, run
+    cdef uint16_t slope
+    for i in range(block.n):
+        slope = slope_at(block, i)
+        if not slope & (APPROXIMATE | HOLE):
+            points[block.lengths[i] // stride_of(slope) + 1 if block.lengths[i] else 1] += 1
+    while at < block.crb_n:                # a run for each approximate segment; only the first byte may be an LPA 0
+        run = 1
+        while at + run < block.crb_n and block.crb[at + run] != 0:
+            run += 1
+        points[run] += 1
+        at += run + 1
+    return 0
 
 
 def explain(SegmentTable table not None, uint32_t lpa):

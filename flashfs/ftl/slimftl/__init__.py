@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from flashfs.engine import block_map
 from flashfs.engine.defaults import PageBitmap
 from flashfs.ftl import Option, Scheme, charts
+from flashfs.ftl.common import STRIPE
 from flashfs.ftl.slimftl.mapping import OOB_BYTES
-from flashfs.ftl.slimftl.placement import build, virtual_blocks_for
+from flashfs.ftl.slimftl.placement import build, derive
 
 SHARED_MOST = 255  #: pages of a virtual block that lie in others: more are not counted
 
@@ -54,13 +56,15 @@ def _map(device: Any) -> dict[str, Any]:
         "ppid_bits": slim.ppid_bits,
         "mapped": int(counts[1:].sum()),
         "fill": round(int(counts[1:].sum()) / device.ssd.lpas, 6),
-        "table_bytes": slim.table_bytes,
+        "table_bytes": slim.primary.bytes,
         "virtual_blocks": slim.virtual_blocks,
         "standing": sum(line["pba"] is not None for line in lines),
         "vbt_bytes": 4 * slim.virtual_blocks,
         "shared_from": sum(line["shared"] > 0 for line in lines),
-        "shift": slim.shift,
-        "hash": "md5" if slim.md5 else "mix",
+        "shift": slim.hasher.shift,
+        "hash": "md5" if slim.hasher.md5 else "mix",
+        "candidates": "distinct" if slim.hasher.distinct else "shifted",
+        "lanes": slim.hasher.lanes,
     }
 
 
@@ -136,6 +140,13 @@ SCHEME = Scheme(
                fixed=True),
         Option("hash", "mix", "128-bit hash function", choices=("mix", "md5"), fixed=True),
         Option("virtual_blocks", 0, "virtual blocks; 0: as many as the chip can stand for", high=2**24 - 2, fixed=True),
+        Option("candidates", "distinct", "63 different virtual blocks, or, as the thesis has it, one digest shifted",
+               choices=("distinct", "shifted"), fixed=True, before="shifted"),
+        Option("crowded", "make-way", "candidates all full, little of them dead: one makes way, or is cleaned as it is",
+               choices=("make-way", "thesis"), fixed=True, before="thesis"),
+        Option("lanes", 0, "groups that neighbours are dealt out to, a die each; 0: as many as dies; 1: the thesis's",
+               high=1 << 14, fixed=True, before=1),
+        replace(STRIPE, help="pages dealt out to one lane before the next", fixed=True, before=STRIPE.default),
     ),
     describe_oob=_describe_oob,
     views={"map": _map, "hids": _histogram, "vbt": _vbt},
@@ -146,6 +157,8 @@ SCHEME = Scheme(
         "pages placed elsewhere": lambda ssd: ssd.mapping.shared_pages,
         "probes for a page placed elsewhere": lambda ssd: ssd.mapping.probes,
         "counts of pages elsewhere that stick": _stuck,
+        "virtual blocks that made way": lambda ssd: ssd.placement.made_way,
     },
-    derive=lambda ssd, options: {"virtual_blocks": options["virtual_blocks"] or virtual_blocks_for(ssd)},
+    derive=derive,
+    tight={"shift": (2, 3, 8), "lanes": (0, 2)},
 )  # fmt: skip

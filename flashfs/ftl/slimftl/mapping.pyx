@@ -3,32 +3,27 @@
 
 Where LPA x lies is told by which of 63 hash functions chose its block (HID) and the page within it (PPID). The hash
 names a virtual block (VBA); the virtual block table says which physical block stands for it, so cleaning can move a
-block without touching its pages' HIDs. The hasher drops the low bits of an LPA, so neighbours share a block.
+block without touching its pages' HIDs. The hasher drops the low bits of an LPA, so neighbours share a block. Table and
+hasher: flashfs/ftl/hashing.
 
 The thesis replaces placement (3.2 to 3.4) and cleaning (3.5) too: placement.pyx. Recovery is ours:
 docs/ftl/slimftl.md.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping
+from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping, Validity
 from flashfs.engine.pool cimport (
     CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
 )
+from flashfs.ftl.hashing.tables cimport HIDS, Hasher, PackedTable
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 from flashfs.errors import CorruptError
 
-cdef extern from "md5.h" nogil:
-    void md5_of_u64(uint64_t message, uint64_t* out)
-    void mix_of_u64(uint64_t message, uint64_t* out)
-    uint32_t shifted_mod(const uint64_t* digest, int hid, uint32_t n)
-    void shifted_mods(const uint64_t* digest, int most, uint32_t n, uint32_t* out)
-
 cdef enum:
-    HID_BITS = 6
     SHARED_MOST = 255        # ... and in its other 8, how many pages were placed elsewhere for this VBA: sticks here
 
 cdef uint32_t NOWHERE = NONE - 1  # a mapped page whose virtual block has no block: beyond every chip
@@ -39,45 +34,36 @@ OOB_BYTES = 8  #: u32 VBA of the block, u8 HID, u8 1 if the HID names another VB
 cdef class SlimMapping(Mapping):
     """The primary table, bit-packed, and the virtual block table."""
 
-    def __cinit__(self, Engine ssd, uint32_t virtual_blocks, uint32_t shift, bint md5):
+    def __cinit__(self, Engine ssd, Hasher hasher):
         self.ssd = ssd
         self.scheme_oob = OOB_BYTES
-        self.virtual_blocks = virtual_blocks
-        self.shift = shift
-        self.md5 = md5
-        self.ppid_bits = (ssd.nand.pages_per_block - 1).bit_length()
-        self.entry_bits = HID_BITS + self.ppid_bits
-        self.table_bytes = (<uint64_t> ssd.lpas * self.entry_bits + 7) // 8
-        self.table = <uint8_t*> calloc(self.table_bytes + 8, 1)  # + 8: an entry is read as part of eight bytes
-        self.vbt = <uint32_t*> malloc(virtual_blocks * 4)
+        self.hasher = hasher
+        self.virtual_blocks = hasher.places
+        self.primary = PackedTable(ssd.lpas, ssd.nand.pages_per_block)
+        self.ppid_bits = self.primary.ppid_bits
+        self.ppid_mask = self.primary.ppid_mask
+        self.entry_bits = self.primary.entry_bits
+        self.vbt = <uint32_t*> malloc(self.virtual_blocks * 4)
         self.found_in = <uint32_t*> malloc(ssd.nand.blocks * 4)
-        if not (self.table and self.vbt and self.found_in):
+        if not (self.vbt and self.found_in):
             raise MemoryError
         self.found = {}
         self.found_shared = set()
+        self.leaving = self.staying_in = NONE
         self.reset()
         self.recovering = False
 
+    def refuses(self, Validity validity not None):
+        if validity.late:
+            return ("slimftl: of two pages of an LPA that both look live it cannot tell which is newer: a validity "
+                    "store that is not late would do")
+        return None
+
     def __dealloc__(self):
-        free(self.table)
         free(self.vbt)
         free(self.found_in)
 
-    # --- the two tables
-
-    cdef uint32_t entry(self, uint32_t lpa) noexcept nogil:
-        """HID << ppid_bits | PPID."""
-        cdef uint64_t bit = <uint64_t> lpa * self.entry_bits, word
-        memcpy(&word, self.table + (bit >> 3), 8)
-        return <uint32_t> (word >> (bit & 7)) & ((<uint32_t> 1 << self.entry_bits) - 1)
-
-    cdef int set_entry(self, uint32_t lpa, uint32_t hid, uint32_t ppid) noexcept nogil:
-        cdef uint64_t bit = <uint64_t> lpa * self.entry_bits, word
-        cdef uint64_t mask = ((<uint64_t> 1 << self.entry_bits) - 1) << (bit & 7)
-        memcpy(&word, self.table + (bit >> 3), 8)
-        word = (word & ~mask) | (<uint64_t> (hid << self.ppid_bits | ppid) << (bit & 7))
-        memcpy(self.table + (bit >> 3), &word, 8)
-        return 0
+    # --- the virtual block table
 
     cdef uint32_t block_of(self, uint32_t vba) noexcept nogil:
         cdef uint32_t block = self.vbt[vba] & NO_BLOCK
@@ -95,29 +81,6 @@ cdef class SlimMapping(Mapping):
         cdef uint32_t count = self.vbt[vba] >> 24
         if count != SHARED_MOST:
             self.vbt[vba] = (self.vbt[vba] & NO_BLOCK) | ((count + change) << 24)
-        return 0
-
-    # --- the sequentiality-aware hasher (3.3)
-
-    cdef uint32_t vba_of(self, uint32_t lpa, int hid) noexcept nogil:
-        self.find_digest(lpa >> self.shift)
-        return shifted_mod(self.digest, hid, self.virtual_blocks)
-
-    cdef int find_digest(self, uint64_t key) noexcept nogil:
-        if key != self.digest_key:
-            self.digest_key = key
-            if self.md5:
-                md5_of_u64(key, self.digest)
-            else:
-                mix_of_u64(key, self.digest)
-        return 0
-
-    cdef int find_candidates(self, uint32_t lpa) noexcept nogil:
-        cdef uint64_t key = lpa >> self.shift
-        if key != self.candidates_key:
-            self.find_digest(key)
-            shifted_mods(self.digest, HIDS, self.virtual_blocks, self.candidates)
-            self.candidates_key = key
         return 0
 
     # --- where is an LPA?
@@ -139,13 +102,13 @@ cdef class SlimMapping(Mapping):
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
         cdef uint32_t i, entry, hid, home, ppid
         for i in range(n):
-            entry = self.entry(lpas[i])
+            entry = self.primary.entry(lpas[i])
             hid = entry >> self.ppid_bits
             if hid == 0:
                 ppas[i] = NONE
                 continue
-            home = self.vba_of(lpas[i], hid)
-            ppid = entry & ((<uint32_t> 1 << self.ppid_bits) - 1)
+            home = self.hasher.place_of(lpas[i], hid)
+            ppid = entry & self.ppid_mask
             if self.block_of(home) == NONE and self.shared_from(home) == 0:
                 ppas[i] = NOWHERE
             elif self.shared_from(home) == 0:
@@ -156,15 +119,15 @@ cdef class SlimMapping(Mapping):
 
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
         """Linear probing (3.4): the page of the same number in the next virtual block."""
-        cdef uint32_t entry = self.entry(lpa), home, k, block
-        home = self.vba_of(lpa, entry >> self.ppid_bits)
+        cdef uint32_t entry = self.primary.entry(lpa), home, k, block
+        home = self.hasher.place_of(lpa, entry >> self.ppid_bits)
         if self.shared_from(home) == 0:
             return NONE                    # the first guess was none
         self.probes += 1
         for k in range(self.virtual_blocks):
             block = self.block_of((home + k) % self.virtual_blocks)
             if block == ppa // self.ssd.nand.pages_per_block:
-                return self.next_live(home, k + 1, entry & ((<uint32_t> 1 << self.ppid_bits) - 1))
+                return self.next_live(home, k + 1, entry & self.ppid_mask)
         return NONE
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
@@ -176,7 +139,7 @@ cdef class SlimMapping(Mapping):
         self.lookup(&lpa, 1, &ppa)
         if ppa == NONE or ppa == NOWHERE:
             return NONE
-        home = self.vba_of(lpa, self.entry(lpa) >> self.ppid_bits)
+        home = self.hasher.place_of(lpa, self.primary.entry(lpa) >> self.ppid_bits)
         if self.shared_from(home) == 0:
             return ppa
         while ppa != NONE:
@@ -198,7 +161,7 @@ cdef class SlimMapping(Mapping):
         It is then that of an LPA with its page number that is found nowhere."""
         cdef uint32_t lpa, found, lost = NONE
         for lpa in range(self.ssd.lpas):
-            if (self.entry(lpa) >> self.ppid_bits == 0 or (self.entry(lpa) & ((<uint32_t> 1 << self.ppid_bits) - 1))
+            if (self.primary.entry(lpa) >> self.ppid_bits == 0 or (self.primary.entry(lpa) & self.ppid_mask)
                     != ppa % self.ssd.nand.pages_per_block):
                 continue
             found = self.locate(lpa)
@@ -213,10 +176,10 @@ cdef class SlimMapping(Mapping):
     cdef uint32_t let_go(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         """Where ``lpa`` lies, its share in its home's count given up."""
         cdef uint32_t ppa = self.locate(lpa), home
-        if ppa == NONE and self.entry(lpa) >> self.ppid_bits:
+        if ppa == NONE and self.primary.entry(lpa) >> self.ppid_bits:
             self.exact = False
         if ppa != NONE:
-            home = self.vba_of(lpa, self.entry(lpa) >> self.ppid_bits)
+            home = self.hasher.place_of(lpa, self.primary.entry(lpa) >> self.ppid_bits)
             if self.block_of(home) != ppa // self.ssd.nand.pages_per_block and self.shared_from(home):
                 self.count_shared(home, -1)
         return ppa
@@ -226,32 +189,50 @@ cdef class SlimMapping(Mapping):
         cdef uint32_t i, page = ppa % self.ssd.nand.pages_per_block, hid = choice >> CHOSEN_HID & HIDS
         for i in range(n):
             olds[i] = self.let_go(lpas[i])
-            self.set_entry(lpas[i], hid, page + i)
+            self.primary.set_entry(lpas[i], hid, page + i)
             if choice & CHOSEN_SHARED:
-                self.count_shared(self.vba_of(lpas[i], hid), 1)
+                self.count_shared(self.hasher.place_of(lpas[i], hid), 1)
                 self.shared_pages += 1
         return 0
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """HIDs stay, PPIDs are renewed; the VBT is repointed once when the block is done (3.5)."""
+        """HIDs stay, PPIDs are renewed; the VBT is repointed once when the block is done (3.5). Pages that leave their
+        virtual block get the HID of the one that took them."""
         cdef uint32_t i
         for i in range(n):
-            self.set_entry(lpas[i], self.entry(lpas[i]) >> self.ppid_bits, news[i] % self.ssd.nand.pages_per_block)
+            if self.leaving != NONE and news[i] // self.ssd.nand.pages_per_block != self.staying_in:
+                self.leave(lpas[i], news[i])
+            else:
+                self.primary.set_entry(lpas[i], self.primary.entry(lpas[i]) >> self.ppid_bits,
+                                       news[i] % self.ssd.nand.pages_per_block)
         return 0
+
+    cdef int leave(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """A page of ``leaving`` is at ``ppa`` now, in another candidate of its own. A guest is none there."""
+        cdef uint32_t hid, block = ppa // self.ssd.nand.pages_per_block
+        cdef uint32_t home = self.hasher.place_of(lpa, self.primary.entry(lpa) >> self.ppid_bits)
+        self.hasher.find(lpa)
+        for hid in range(1, HIDS + 1):
+            if self.block_of(self.hasher.candidates[hid]) == block and self.hasher.candidates[hid] != self.leaving:
+                if home != self.leaving and self.shared_from(home):
+                    self.count_shared(home, -1)
+                return self.primary.set_entry(lpa, hid, ppa % self.ssd.nand.pages_per_block)
+        with gil:
+            raise RuntimeError(f"LPA {lpa}: moved to block {block}, which stands for no candidate of it")
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case.
-        It cannot where validity is late: of two pages of one LPA that share a PPID, both called live, nothing says which
-        is newer. So this mapping asks for a store that is not."""
+        It cannot where validity is late: of two pages of one LPA that share a PPID, both called live, nothing says
+        which is newer. So this mapping refuses such a store."""
         cdef uint32_t i, entry, home, block_pages = self.ssd.nand.pages_per_block
         for i in range(n):
             answers[i] = FOREIGN
             if lpas[i] >= self.ssd.lpas:
                 continue
-            entry = self.entry(lpas[i])
-            if entry >> self.ppid_bits == 0 or entry & ((1 << self.ppid_bits) - 1) != ppas[i] % block_pages:
+            entry = self.primary.entry(lpas[i])
+            if entry >> self.ppid_bits == 0 or entry & self.ppid_mask != ppas[i] % block_pages:
                 continue
-            home = self.vba_of(lpas[i], entry >> self.ppid_bits)
+            home = self.hasher.place_of(lpas[i], entry >> self.ppid_bits)
             if self.shared_from(home) or self.block_of(home) == ppas[i] // block_pages:
                 answers[i] = LIVE
         return 0
@@ -261,10 +242,10 @@ cdef class SlimMapping(Mapping):
         cdef int missing = 0
         for i in range(n):
             olds[i] = NONE
-            if self.entry(lpa + i) >> self.ppid_bits:
+            if self.primary.entry(lpa + i) >> self.ppid_bits:
                 olds[i] = self.let_go(lpa + i)
                 missing |= olds[i] == NONE
-                self.set_entry(lpa + i, 0, 0)
+                self.primary.set_entry(lpa + i, 0, 0)
         return missing
 
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
@@ -273,10 +254,10 @@ cdef class SlimMapping(Mapping):
         cdef bint moving = hid == 0
         for i in range(at.n):
             if moving:
-                hid = self.entry(lpas[i]) >> self.ppid_bits
+                hid = self.primary.entry(lpas[i]) >> self.ppid_bits
             memcpy(oob, &vba, 4)
             oob[4] = <uint8_t> hid
-            oob[5] = 1 if self.vba_of(lpas[i], hid) != vba else 0
+            oob[5] = 1 if self.hasher.place_of(lpas[i], hid) != vba else 0
             oob[6] = oob[7] = 0
             oob += self.ssd.nand.oob_bytes
         return 0
@@ -287,10 +268,10 @@ cdef class SlimMapping(Mapping):
         cdef uint32_t vba, hid = scheme_oob[4], block = ppa // self.ssd.nand.pages_per_block
         memcpy(&vba, scheme_oob, 4)
         if (hid == 0 or hid > HIDS or vba >= self.virtual_blocks
-                or (self.vba_of(lpa, hid) != vba) != (scheme_oob[5] == 1)):
+                or (self.hasher.place_of(lpa, hid) != vba) != (scheme_oob[5] == 1)):
             with gil:
                 raise CorruptError(f"PPA {ppa}: LPA {lpa} is stamped with HID {hid} and VBA {vba}: they do not agree")
-        self.set_entry(lpa, hid, ppa % self.ssd.nand.pages_per_block)
+        self.primary.set_entry(lpa, hid, ppa % self.ssd.nand.pages_per_block)
         if self.found_in[block] == vba and not scheme_oob[5]:
             return 0
         with gil:
@@ -298,7 +279,7 @@ cdef class SlimMapping(Mapping):
             self.found_in[block] = vba
             if scheme_oob[5] and lpa not in self.found_shared:
                 self.found_shared.add(lpa)
-                self.count_shared(self.vba_of(lpa, hid), 1)
+                self.count_shared(self.hasher.place_of(lpa, hid), 1)
         return 0
 
     cdef blocks_with_pages(self, uint32_t vba):
@@ -328,6 +309,10 @@ cdef class SlimMapping(Mapping):
         return self.half_erased
 
     def recovery_reopens(self):
+        return True
+
+    def recovery_restamps(self):
+        """A page of a virtual block that makes way gets another VBA and another HID."""
         return True
 
     def recovery_steps(self):
@@ -370,10 +355,9 @@ cdef class SlimMapping(Mapping):
 
     def reset(self):
         cdef uint32_t vba
-        memset(self.table, 0, self.table_bytes + 8)
+        self.primary.clear()
         for vba in range(self.virtual_blocks):
             self.vbt[vba] = NO_BLOCK
-        self.digest_key = self.candidates_key = <uint64_t> -1
         self.recovering = True
         self.from_nothing = True
         self.half_erased = set()
@@ -381,24 +365,23 @@ cdef class SlimMapping(Mapping):
 
     def save(self):
         return {
-            "primary": <const uint8_t[:self.table_bytes]> self.table,
+            "primary": self.primary.save(),
             "vbt": <const uint8_t[:self.virtual_blocks * 4]> <uint8_t*> self.vbt,
         }
 
     def load(self, sections):
-        cdef const uint8_t[::1] primary = sections["primary"]
         cdef const uint8_t[::1] vbt = sections["vbt"]
-        if <uint64_t> primary.shape[0] != self.table_bytes or vbt.shape[0] != self.virtual_blocks * 4:
-            raise ValueError("primary table or VBT of another size")
+        if vbt.shape[0] != self.virtual_blocks * 4:
+            raise ValueError(f"VBT of {vbt.shape[0]} bytes: {self.virtual_blocks * 4} are needed")
         self.reset()
         self.from_nothing = False
-        memcpy(self.table, &primary[0], self.table_bytes)
+        self.primary.load(sections["primary"], self.ssd.nand.pages_per_block)
         memcpy(self.vbt, &vbt[0], self.virtual_blocks * 4)
         self.require_range()
 
     cdef int require_range(self) except -1:
-        """Every block that the VBT names exists and stands for one VBA; every PPID is a page of a block."""
-        cdef uint32_t vba, block, lpa, entry
+        """Every block that the VBT names exists and stands for one VBA."""
+        cdef uint32_t vba, block
         standing = bytearray(self.ssd.nand.blocks)
         cdef uint8_t[::1] seen = standing
         for vba in range(self.virtual_blocks):
@@ -408,10 +391,6 @@ cdef class SlimMapping(Mapping):
             if block >= self.ssd.nand.blocks or seen[block]:
                 raise ValueError(f"VBA {vba} has block {block}, which does not exist or stands for another VBA")
             seen[block] = 1
-        for lpa in range(self.ssd.lpas):
-            entry = self.entry(lpa)
-            if entry & ((1 << self.ppid_bits) - 1) >= self.ssd.nand.pages_per_block:
-                raise ValueError(f"LPA {lpa} has PPID {entry & ((1 << self.ppid_bits) - 1)}, beyond its block")
         return 0
 
     cdef int require_standing(self) except -1:
@@ -433,10 +412,10 @@ cdef class SlimMapping(Mapping):
         cdef uint64_t shared = 0
         self.require_standing()
         for lpa in range(self.ssd.lpas):
-            hid = self.entry(lpa) >> self.ppid_bits
+            hid = self.primary.entry(lpa) >> self.ppid_bits
             if hid == 0:
                 continue
-            home = self.vba_of(lpa, hid)
+            home = self.hasher.place_of(lpa, hid)
             block = self.block_of(home)
             if self.shared_from(home):
                 shared += 1
@@ -444,7 +423,7 @@ cdef class SlimMapping(Mapping):
             if block == NONE:
                 raise ValueError(f"LPA {lpa} is in VBA {home}, for which no block stands")
             agreement.require(lpa, block * self.ssd.nand.pages_per_block
-                              + (self.entry(lpa) & ((1 << self.ppid_bits) - 1)))
+                              + (self.primary.entry(lpa) & self.ppid_mask))
         wrong = agreement.fault_of_all(0)
         if wrong is not None and not shared:
             raise ValueError(wrong)
@@ -453,7 +432,7 @@ cdef class SlimMapping(Mapping):
         cdef uint32_t lpa
         cdef uint64_t n = 0
         for lpa in range(self.ssd.lpas):
-            n += self.entry(lpa) >> self.ppid_bits != 0
+            n += self.primary.entry(lpa) >> self.ppid_bits != 0
         return n
 
     def opens(self):
@@ -469,7 +448,7 @@ cdef class SlimMapping(Mapping):
 
     def tables(self):
         return {
-            "primary_table": (self.table_bytes, self.table_bytes + 8),
+            "primary_table": (self.primary.bytes, self.primary.bytes + 8),
             "virtual_block_table": (self.virtual_blocks * 4, self.virtual_blocks * 4),
         }
 
@@ -486,14 +465,14 @@ cdef class SlimMapping(Mapping):
         self.probes = self.probe_reads = 0
 
     def explain(self, uint32_t lpa):
-        cdef uint32_t entry = self.entry(lpa), ppa = NONE, hid = entry >> self.ppid_bits
+        cdef uint32_t entry = self.primary.entry(lpa), ppa = NONE, hid = entry >> self.ppid_bits
         if hid == 0:
             return {"hid": 0, "ppid": None, "vba": None, "pba": None, "shared_from": None, "ppa": None}
-        home = self.vba_of(lpa, hid)
+        home = self.hasher.place_of(lpa, hid)
         self.lookup(&lpa, 1, &ppa)
         return {
             "hid": hid,
-            "ppid": entry & ((1 << self.ppid_bits) - 1),
+            "ppid": entry & self.ppid_mask,
             "vba": home,
             "pba": None if self.block_of(home) == NONE else self.block_of(home),
             "shared_from": self.shared_from(home),
@@ -531,13 +510,3 @@ cdef class SlimMapping(Mapping):
             if (self.vbt[vba] & NO_BLOCK) == block:
                 return vba
         return NONE
-
-
-def hash_vba(uint64_t key, int hid, uint32_t virtual_blocks, bint md5):
-    """The hasher by itself: the VBA of a shifted LPA. For tests and for drawing how it spreads."""
-    cdef uint64_t[2] digest
-    if md5:
-        md5_of_u64(key, digest)
-    else:
-        mix_of_u64(key, digest)
-    return shifted_mod(digest, hid, virtual_blocks)

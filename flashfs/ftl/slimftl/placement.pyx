@@ -1,13 +1,26 @@
 """SlimFTL's placement and cleaning (J. Shin, 3.2 to 3.5): the hash dictates the virtual block, and what is cleaned is
 one of those that the page at hand could go to. So nobody asks for just any block to be cleaned.
+
+Ours is that a page whose candidates are all full does not make do with what cleaning one of them would gain, if that is
+little: one of them makes way. Its pages go to other candidates of theirs, and it is empty then (docs/ftl/slimftl.md).
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.parts cimport Cleaning, Extent, Placement
-from flashfs.engine.pool cimport CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, NONE, STATE_OPEN, STREAM_GC, STREAM_HOST, STREAM_WEAR
-from flashfs.ftl.slimftl.mapping cimport CHOSEN_HID, CHOSEN_SHARED, CHOSEN_VBA, HIDS, NO_BLOCK, SlimMapping
+from flashfs.engine.pool cimport (
+    CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, KIND_USER, NONE, STATE_OPEN, STREAM_GC, STREAM_HOST, STREAM_WEAR, Oob, oob_unpack,
+)
+from flashfs.ftl.hashing.tables cimport HIDS, Hasher
+from flashfs.ftl.slimftl.mapping cimport CHOSEN_HID, CHOSEN_SHARED, CHOSEN_VBA, NO_BLOCK, SlimMapping
+from nandimg._nand cimport PAGE_OK
 
 from flashfs.errors import BindError, DeviceFullError
+
+cdef enum:
+    ENOUGH = 16              # cleaning a candidate is good enough if it gains one page in so many
+    MUCH = 3                 # room is much if it is all of a block but one page in so many
+    REST = 16                # placements in need that do not look again after one that looked in vain
+    LANE_LEAST = 64          # virtual blocks a lane, more than an LPA has candidates; or there is one lane only
 
 
 cdef class SlimPlacement(Placement):
@@ -17,11 +30,16 @@ cdef class SlimPlacement(Placement):
     cdef uint32_t target                   # the block that takes the pages of the one being cleaned
     cdef uint32_t target_vba               # ... which it is to stand for
     cdef bint broken                       # a program in it failed
+    cdef bint spreads                      # its pages go to other candidates of theirs, where there is room
+    cdef readonly bint makes_way           # a full candidate may be emptied so; else as the thesis has it
+    cdef readonly uint64_t made_way        # how often one was
+    cdef uint32_t resting                  # placements until the next look for one
 
-    def __cinit__(self, SlimMapping slim, SlimCleaning cleaner):
+    def __cinit__(self, SlimMapping slim, SlimCleaning cleaner, bint makes_way):
         self.ssd = slim.ssd
         self.slim = slim
         self.cleaner = cleaner
+        self.makes_way = makes_way
         self.target = self.target_vba = NONE
 
     cdef uint32_t room(self, uint32_t vba) noexcept nogil:
@@ -37,14 +55,23 @@ cdef class SlimPlacement(Placement):
         """Pages that cleaning this VBA would make available."""
         return self.ssd.nand.pages_per_block - self.ssd.validity.count(self.slim.block_of(vba))
 
+    cdef int die_of(self, uint32_t vba) noexcept nogil:
+        """On which die a virtual block is to stand; -1: on any."""
+        cdef uint32_t dies = self.ssd.nand.dies, lanes = self.slim.hasher.lanes
+        return <int> (vba % dies) if lanes > 1 and lanes % dies == 0 else -1
+
+    cdef uint32_t run_of(self, const uint32_t* lpas, uint32_t n) noexcept nogil:
+        """How many of the pages, from the first on, are of its group."""
+        cdef uint64_t group = self.slim.hasher.group_of(lpas[0])
+        cdef uint32_t run = 1
+        while run < n and self.slim.hasher.group_of(lpas[run]) == group:
+            run += 1
+        return run
+
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
-        cdef uint32_t vba, run, choice
+        cdef uint32_t vba, choice
         if stream != STREAM_HOST:
-            out.n = 0 if self.broken else n
-            out.block = self.target
-            out.page = self.ssd.pool.next_page[self.target]
-            out.choice = self.target_vba
-            return 0
+            return self.take_moved(stream, lpas, n, out)
         choice = self.choose(lpas[0])
         vba = choice & CHOSEN_VBA
         while (self.slim.block_of(vba) != NONE
@@ -52,36 +79,158 @@ cdef class SlimPlacement(Placement):
             self.ssd.pool.close(self.slim.block_of(vba))
             choice = self.choose(lpas[0])
             vba = choice & CHOSEN_VBA
-        out.choice = choice
-        if self.slim.block_of(vba) == NONE:
-            self.slim.set_block(vba, <uint32_t> self.ssd.open_block(-1, STREAM_HOST, False, CAUSE_HOST))
-        run = 1
-        while run < n and lpas[run] >> self.slim.shift == lpas[0] >> self.slim.shift:
-            run += 1
-        out.block = self.slim.block_of(vba)
-        out.page = self.ssd.pool.next_page[out.block]
-        out.n = min(run, self.ssd.nand.pages_per_block - out.page)
+        self.give(choice, self.run_of(lpas, n), STREAM_HOST, CAUSE_HOST, out)
         if choice & CHOSEN_SHARED or self.slim.shared_from(vba):
             out.n = 1  # a run that names an LPA twice could not be told apart by liveness
+        return 0
+
+    cdef int take_moved(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
+        """A page of the virtual block that is being cleaned goes to the block that succeeds its own; unless that is
+        making way, and another candidate of the page has room."""
+        cdef uint32_t hid
+        out.n = 0
+        if self.broken:
+            return 0
+        if self.spreads:
+            n = self.run_of(lpas, n)
+            hid = self.roomiest(lpas[0])
+            if hid:
+                return self.give(self.slim.hasher.candidates[hid] | hid << CHOSEN_HID, n, stream, CAUSE_GC, out)
+            if self.target == NONE:
+                self.target = <uint32_t> self.ssd.open_block(self.die_of(self.target_vba), stream, False, CAUSE_GC)
+                self.slim.staying_in = self.target
+        out.block = self.target
+        out.page = self.ssd.pool.next_page[self.target]
+        out.n = n
+        out.choice = self.target_vba
+        return 0
+
+    cdef uint32_t roomiest(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """The HID of the candidate with the most room, that which makes way apart; 0 if none has any."""
+        cdef uint32_t hid, vba, room, best = 0, most = 0
+        self.slim.hasher.find(lpa)
+        for hid in range(1, HIDS + 1):
+            vba = self.slim.hasher.candidates[hid]
+            room = 0 if vba == self.target_vba else self.room(vba)
+            if room > most and (self.slim.block_of(vba) == NONE or self.ssd.pool.takes_more(
+                    self.slim.block_of(vba), CAUSE_GC, self.ssd.now_ns)):
+                most = room
+                best = hid
+        return best
+
+    cdef int give(self, uint32_t choice, uint32_t n, int stream, int cause, Extent* out) except -1 nogil:
+        """The next pages of the chosen virtual block, which gets a block if it has none."""
+        cdef uint32_t vba = choice & CHOSEN_VBA
+        out.choice = choice
+        if self.slim.block_of(vba) == NONE:
+            self.slim.set_block(vba, <uint32_t> self.ssd.open_block(self.die_of(vba), stream, False, cause))
+        out.block = self.slim.block_of(vba)
+        out.page = self.ssd.pool.next_page[out.block]
+        out.n = min(n, self.ssd.nand.pages_per_block - out.page)
         return 0
 
     cdef uint32_t choose(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         """The choice for the next version of ``lpa``: a VBA with room, and the HID that leads there."""
         cdef uint32_t hid, vba, gain, best = 0, most = 0
-        self.slim.find_candidates(lpa)
+        cdef uint32_t* candidates = self.slim.hasher.candidates
+        self.slim.hasher.find(lpa)
         for hid in range(1, HIDS + 1):
-            if self.room(self.slim.candidates[hid]):
-                return self.slim.candidates[hid] | hid << CHOSEN_HID
+            if self.room(candidates[hid]):
+                return candidates[hid] | hid << CHOSEN_HID
         for hid in range(1, HIDS + 1):
-            gain = self.reclaimable(self.slim.candidates[hid])
+            gain = self.reclaimable(candidates[hid])
             if gain > most:
                 most = gain
                 best = hid
+        if self.makes_way and most * ENOUGH < self.ssd.nand.pages_per_block:
+            hid = self.make_way(lpa)
+            self.slim.hasher.find(lpa)
+            if hid:
+                return candidates[hid] | hid << CHOSEN_HID
         if most:
-            vba = self.slim.candidates[best]
+            vba = candidates[best]
             self.cleaner.clean_virtual(vba, CAUSE_GC, False)
             return vba | best << CHOSEN_HID
-        return self.share(self.slim.candidates[1]) | 1 << CHOSEN_HID | CHOSEN_SHARED
+        return self.share(candidates[1]) | 1 << CHOSEN_HID | CHOSEN_SHARED
+
+    # --- a full candidate makes way
+
+    cdef uint32_t promise(self, uint32_t vba) noexcept nogil:
+        """Pages that this virtual block has room for, or could have by being cleaned."""
+        cdef uint32_t block = self.slim.block_of(vba)
+        if block == NONE or self.ssd.pool.state[block] == STATE_OPEN:
+            return self.room(vba)
+        return self.reclaimable(vba)
+
+    cdef uint32_t much(self) noexcept nogil:
+        """So much room, and cleaning it costs half of what it gains at most."""
+        return self.ssd.nand.pages_per_block - self.ssd.nand.pages_per_block // MUCH
+
+    cdef bint is_room_anywhere(self) noexcept nogil:
+        cdef uint32_t vba
+        for vba in range(self.slim.hasher.slots * self.slim.hasher.lanes):
+            if self.promise(vba) >= self.much():
+                return True
+        return False
+
+    cdef uint32_t make_way(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
+        """Move the pages of a full candidate to other candidates of theirs. Returns the HID of one that has room now;
+        0 if there is none, and then nobody looks for a while: to look takes reads."""
+        cdef uint32_t[64] own
+        cdef uint32_t hid
+        if self.resting:
+            self.resting -= 1
+            return 0
+        if not self.is_room_anywhere():
+            self.resting = REST + self.slim.virtual_blocks // REST
+            return 0
+        for hid in range(1, HIDS + 1):
+            own[hid] = self.slim.hasher.candidates[hid]
+        for hid in range(1, HIDS + 1):
+            if not self.could_leave(own[hid]):
+                continue
+            self.cleaner.spread(own[hid])
+            self.made_way += 1
+            return hid if self.room(own[hid]) else 0
+        self.resting = REST
+        return 0
+
+    cdef bint could_leave(self, uint32_t vba) except -1 nogil:
+        """Whether the block's first live page and its last one, which stand for all, have much room elsewhere. A
+        virtual block that has it only once it is cleaned is cleaned."""
+        cdef uint32_t block = self.slim.block_of(vba), page
+        cdef uint32_t last = self.ssd.nand.pages_per_block - 1
+        cdef int way
+        for way in range(2):
+            page = 0 if way == 0 else last
+            while not self.ssd.validity.is_live(block * self.ssd.nand.pages_per_block + page):
+                if page == (last if way == 0 else 0):
+                    return False
+                page = page + 1 if way == 0 else page - 1
+            if not self.has_elsewhere(block, page, vba):
+                return False
+        return True
+
+    cdef bint has_elsewhere(self, uint32_t block, uint32_t page, uint32_t vba) except -1 nogil:
+        cdef uint8_t[2048] raw
+        cdef uint8_t status
+        cdef uint32_t hid, other, best = NONE, most = 0
+        cdef Oob oob
+        self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_GC, self.ssd.now_ns)
+        oob_unpack(raw, &oob)
+        if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas:
+            return False
+        self.slim.hasher.find(oob.lpa)
+        for hid in range(1, HIDS + 1):
+            other = self.slim.hasher.candidates[hid]
+            if other != vba and self.promise(other) > most:
+                most = self.promise(other)
+                best = other
+        if most < self.much():
+            return False
+        if self.room(best) == 0:
+            self.cleaner.clean_virtual(best, CAUSE_GC, False)
+        return True
 
     cdef uint32_t share(self, uint32_t home) except? 0xFFFFFFFE nogil:
         """Every candidate is full of valid pages: the next virtual block that has room, or can get some (3.4)."""
@@ -131,7 +280,7 @@ cdef class SlimCleaning(Cleaning):
             self.slim.set_block(vba, NO_BLOCK)
             return 0
         while not done:
-            fresh = <uint32_t> self.ssd.open_block(-1, stream, worn, cause)
+            fresh = <uint32_t> self.ssd.open_block(self.place.die_of(vba), stream, worn, cause)
             self.place.target = fresh
             self.place.broken = False
             self.place.target_vba = vba
@@ -144,6 +293,28 @@ cdef class SlimCleaning(Cleaning):
         self.slim.set_block(vba, fresh)
         return 0
 
+    cdef int spread(self, uint32_t vba) except -1 nogil:
+        """Move its pages to other candidates of theirs, and to a successor only those that have no room there."""
+        cdef uint32_t old = self.slim.block_of(vba)
+        cdef int done = 0
+        self.cleaned += 1
+        self.place.target_vba = self.slim.leaving = vba
+        self.place.spreads = True
+        try:
+            while not done:
+                self.place.broken = False
+                try:
+                    done = self.ssd.relocate(old, STREAM_GC, CAUSE_GC)
+                finally:
+                    if not done and self.place.target != NONE:
+                        self.ssd.pool.release(self.place.target, self.ssd.now_ns)  # nothing of it was ever bound
+                        self.place.target = self.slim.staying_in = NONE
+            self.slim.set_block(vba, NO_BLOCK if self.place.target == NONE else self.place.target)
+        finally:
+            self.place.spreads = self.place.broken = False
+            self.place.target = self.place.target_vba = self.slim.leaving = self.slim.staying_in = NONE
+        return 0
+
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
         cdef uint32_t vba = self.slim.vba_standing(block)
         if vba == NONE:
@@ -151,6 +322,18 @@ cdef class SlimCleaning(Cleaning):
                 self.ssd.relocate(block, STREAM_GC, cause)
             return 0                       # else: what lives there could not be found again elsewhere
         return self.clean_virtual(vba, cause, cause == CAUSE_WEAR)
+
+
+def derive(ssd, options):
+    """{virtual_blocks, lanes}: what options of 0 stand for on this chip. A lane a die, if each lane then has virtual
+    blocks to choose from, and no virtual block that belongs to no lane."""
+    count = options["virtual_blocks"] or virtual_blocks_for(ssd)
+    lanes = options["lanes"] or (ssd.nand.dies if count >= LANE_LEAST * ssd.nand.dies else 1)
+    if lanes > count:
+        raise BindError(f"slimftl: lanes={lanes}: there are {count} virtual blocks for them")
+    if not options["virtual_blocks"] and (count - count % lanes) * ssd.nand.pages_per_block > ssd.lpas:
+        count -= count % lanes
+    return {"virtual_blocks": count, "lanes": lanes}
 
 
 def virtual_blocks_for(ssd):
@@ -167,13 +350,15 @@ def virtual_blocks_for(ssd):
 
 
 def build(ssd, options):
-    """(mapping, placement, cleaning) for ``options`` {shift, hash, virtual_blocks}."""
+    """(mapping, placement, cleaning) for ``options``, those of the scheme resolved and derived."""
     if ssd.nand.blocks >= NO_BLOCK:
         raise BindError(f"slimftl: {ssd.nand.blocks} blocks; a VBT entry has room for {NO_BLOCK - 1}")
     if options["virtual_blocks"] > ssd.nand.blocks:
         raise BindError(f"slimftl: {options['virtual_blocks']} virtual blocks: the chip has {ssd.nand.blocks} blocks")
-    slim = SlimMapping(ssd, options["virtual_blocks"], options["shift"], options["hash"] == "md5")
+    hasher = Hasher(options["virtual_blocks"], options["shift"], options["hash"] == "md5",
+                    options["candidates"] == "distinct", options["lanes"], options["stripe"])
+    slim = SlimMapping(ssd, hasher)
     cleaning = SlimCleaning(slim)
-    placement = SlimPlacement(slim, cleaning)
+    placement = SlimPlacement(slim, cleaning, options["crowded"] == "make-way")
     cleaning.attach(placement)
     return slim, placement, cleaning

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import UsageError
 from flashfs.replay.plots import _rows
 from flashfs.replay.plots._rows import DRAM, SEED, Row
+from flashfs.replay.results import COUNTS
 
 if TYPE_CHECKING:
     import polars
@@ -23,6 +25,7 @@ LINE = 3  #: values of a column that make a line better than bars
 SLIVER = 0.02  #: of the highest bar: parts below it are not told apart
 UNSEEN = 0.25  #: of a sliver: less than that cannot be seen
 WINDOWS = 60  #: in which cleaning over time is counted
+CDF = "cdf:"  #: in front of a column of counts: how they are distributed
 OPERATIONS = ("read", "write", "trim", "flush")
 #: what every FTL has beside its map: validity, and the engine's own
 NO_MAPPING = frozenset({"pvb", "bvc", "victim_lists", "blocks", "write_buffer", "trim_log", "gc_buffer"})
@@ -95,7 +98,8 @@ def figure(
     table: polars.DataFrame, what: str, *, x: str | None = None, baseline: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> Figure:  # fmt: skip
-    """The picture ``what`` of the rows of ``table`` (see ``results.read``): a name of KINDS, or a column of numbers.
+    """The picture ``what`` of the rows of ``table`` (see ``results.read``): a name of KINDS, a column of numbers, or
+    ``cdf:`` and a column of counts.
 
     ``x`` is the column along which to show it, instead of the kind's own; ``where`` keeps the rows with these values;
     ``baseline`` is the FTL whose values are 1. UsageError for what the rows do not have.
@@ -296,10 +300,14 @@ def _alike(one: float | None, other: float | None) -> bool:
 
 
 def _column_kind(rows: Sequence[Row], what: str) -> Kind:
-    """A column of numbers is a kind too."""
+    """A column of numbers is a kind too, and so is the distribution that a column of counts has."""
+    if what.startswith(CDF):
+        return _cdf_kind(rows, what)
     if not any(_number(row.get(what)) for row in rows):
         kinds = ", ".join(KINDS)
-        raise UsageError(f"--what {what}: {kinds}, or a column of numbers, as latency_us.read.p99, would do")
+        raise UsageError(
+            f"--what {what}: {kinds}, or a column of numbers, as latency_us.read.p99, or {CDF}COLUMN would do"
+        )
 
     def make(view: View) -> Figure:
         label = what.replace("_us.", " (us) ").replace("_", " ").replace(".", " ")
@@ -417,6 +425,49 @@ def _curve(label: str, rows: Sequence[Row], column: str, tail: bool) -> Series:
 
 def _histogram(row: Row) -> bool:
     return any(any(row.get(f"histograms.{operation}.count") or ()) for operation in OPERATIONS)
+
+
+def _cdf_kind(rows: Sequence[Row], what: str) -> Kind:
+    column = what.removeprefix(CDF)
+    if not any(_counts(row.get(column)) for row in rows):
+        found = sorted({name for row in rows for name, value in row.items() if COUNTS in name and _counts(value)})
+        would = ", ".join(found) or "these results have none"
+        raise UsageError(f"--what {what}: it takes a column of counts, a list in each result: {would}")
+    return Kind(what, "", lambda row: bool(_counts(row.get(column))), lambda view: _cdf(view, what, column))
+
+
+def _counts(value: Any) -> list[int]:
+    """A list of whole numbers, up to the last that is not 0; none if it is anything else. Where a file has results from
+    before such columns were lists, they are JSON."""
+    if isinstance(value, str) and value.startswith("["):
+        value = json.loads(value)
+    if not isinstance(value, list) or not all(isinstance(one, int) and one >= 0 for one in value):
+        return []
+    return value[: max((i + 1 for i, one in enumerate(value) if one), default=0)]
+
+
+def _cdf(view: View, what: str, column: str) -> Figure:
+    """A panel for each source: the share of what ``column`` counts that has at most so much. Entry i of a column
+    ``as_by_bs`` counts the as that have i bs; of one that is called ``as_by_b``, those at place i + 1."""
+    counted, _, by = column.rpartition(".")[2].partition("_by_")
+    first = int(bool(by) and not by.endswith("s"))
+    panels = []
+    for source, title in view.sources().items():
+        labelled = _labelled(view.of(source).rows, ("source",))
+        series = [_cumulated(label, rows, column, first) for label, rows in labelled.items()]
+        named = title if len(view.sources()) > 1 else ""
+        x_label, y_label = ((by or "entry").capitalize(), f"Share of {counted}")
+        panels.append(Panel("steps", x_label.replace("_", " "), y_label.replace("_", " "), series, named,
+                            y_scale="share"))  # fmt: skip
+    return Figure(what, panels, _columns(len(panels)))
+
+
+def _cumulated(label: str, rows: Sequence[Row], column: str, first: int) -> Series:
+    """Of the counts of all repeats together."""
+    counts = [sum(at_i) for at_i in zip_longest(*(_counts(row[column]) for row in rows), fillvalue=0)]
+    total = sum(counts)
+    shares: list[float | None] = [seen / total for seen in accumulate([0] * first + counts)]
+    return Series(label, shares, [float(i) for i in range(first + len(counts))])
 
 
 # --- over time

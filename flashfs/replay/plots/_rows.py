@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -16,8 +17,10 @@ Row = Mapping[str, Any]
 
 SEED = "config.seed"  #: repeats of a point: shown by their mean, least and most
 DRAM = "config.dram"
+NO_PHASE = {"canonical": "nothing"}
 OPTION = "config.options."
 TRACE = "config.trace."
+BEFORE = "config.before"  #: the phases, as JSON
 #: what a bare name stands for, in this order
 PREFIXES = ("", "config.", "config.options.", "config.geometry.", TRACE)
 #: of a geometry: in this order they say most in the fewest words
@@ -84,7 +87,7 @@ def dimensions(rows: Sequence[Row]) -> list[str]:
     """The columns that say what was replayed, in which results may differ, but for FTL and source."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     front = [DRAM, "config.qd", *(f"config.geometry.{name}" for name in GEOMETRY)]
-    for prefix in ("config.geometry.", "config.precondition", TRACE, OPTION):
+    for prefix in ("config.geometry.", "config.precondition", BEFORE, TRACE, OPTION):
         front += [name for name in names if name.startswith(prefix)]
     front += ["config.backend", "config.plp", "config.image", "config.version", "config.code", SEED]
     return [name for name in dict.fromkeys(front) if name in names]
@@ -118,6 +121,9 @@ def words(row: Row, column: str) -> str:
         return "open loop" if value is None else f"qd {value}"
     if value is None:
         return ""
+    if column == BEFORE:
+        phases = json.loads(value) or [NO_PHASE]
+        return "after " + " and ".join(one.get("canonical") or one["hash"][:8] for one in phases)
     if column == "config.geometry.lpas":
         return shown(value * row["config.geometry.page_bytes"])
     if column in ("config.geometry.dies", "config.geometry.channels"):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from flashfs.errors import UsageError
 from flashfs.replay.source import TraceError, shorten
+from flashfs.replay.traces import columns, header
+from flashfs.replay.traces._evidence import Reading, certainty
 from flashfs.replay.traces._format import Format
 from flashfs.replay.traces._trace import Options, Trace
 from flashfs.replay.traces.biotracer import Biotracer
@@ -19,32 +21,74 @@ from flashfs.replay.traces.fiu import Fiu
 from flashfs.replay.traces.msr import Msr
 from flashfs.replay.traces.own import Recorded
 from flashfs.replay.traces.spc import Spc
+from flashfs.replay.traces.table import PREFIX, Spec, Table
 from flashfs.replay.traces.vscsi import Vscsi1, Vscsi2
 from flashfs.replay.traces.wiscsee import WiscSee
 
-__all__ = ["FORMATS", "Format", "Options", "Trace", "detect", "format_named"]
+__all__ = ["FORMATS", "Format", "Options", "Trace", "detect", "format_named", "named_by"]
 
 FORMATS: tuple[type[Format], ...] = (
     Recorded, Iolog2, Iolog3, Vscsi1, Vscsi2, Msr, Spc, Fiu, Blkparse, WiscSee, Biotracer, DiskSim, AsciiPages, MqSim,
     MqSimBytes,
 )  # fmt: skip
-ENOUGH = 0.5  #: of the beginning must read as a format before it is believed to be one
+ENOUGH = 0.5  #: the score from which on a file is believed to be of a format
+BOTH = 0.6  #: a reading that comes so near to the best is asked about
 
 
 def format_named(name: str) -> Format:
-    """The format called so; UsageError if there is none."""
+    """The format called so, or that `columns:...` spells out; UsageError if there is none."""
+    if name.startswith(PREFIX):
+        return Table(Spec.parse(name.removeprefix(PREFIX)))
     for one in FORMATS:
         if name == one.name or name in one.aliases:
             return one()
     raise UsageError(f"format {name}: {', '.join(one.name for one in FORMATS)} would do")
 
 
-def detect(path: Path, head: bytes) -> Format:
-    """The format that most of ``head``, the beginning of the content, can be read as."""
+def named_by(format: str | None, columns: str | None) -> str | None:
+    """What --format and --columns say together, as a name for ``format_named``; UsageError if both say something."""
+    if columns is None:
+        return format
+    if format is not None:
+        raise UsageError("--format and --columns: one of them would do")
+    return PREFIX + Spec.parse(columns).canonical()
+
+
+def detect(path: Path, head: bytes) -> tuple[Format, str]:
+    """The format that ``head``, the beginning of the content, is certainly or likely of, and how sure that is and why.
+
+    Every reader says how well the sample fits it. TraceError if none does, or if two do, whether there is a format for
+    both of them or not: then it names the flags of which one decides.
+    """
     if not head:
         raise TraceError(f"{path}: empty")
-    best, likeness = max(((one, one.likeness(head)) for one in (kind() for kind in FORMATS)), key=lambda pair: pair[1])
-    if likeness < ENOUGH:
-        first = shorten(head.split(b"\n", 1)[0])
-        raise TraceError(f"{path}: no trace format that is known (it begins {first!r}); --format NAME reads it as one")
-    return best
+    named = header.reading(path, head)
+    if named is not None and named.format is not None:
+        return named.format, certainty(named, [])
+    readings = [one.judge(head) for one in (kind() for kind in FORMATS)] + columns.others(head)
+    best, second, *_ = sorted(readings, key=lambda one: -one.score)
+    if named is not None and (best.score < ENOUGH or isinstance(best.format, columns.Columns)):
+        raise TraceError(f"{path}: {named.why}")
+    if best.score < ENOUGH:
+        raise TraceError(f"{path}: {_unknown(readings, head)}")
+    if second.score >= BOTH * best.score:
+        raise TraceError(
+            f"{path}: two ways to read it fit: {best.flag} ({best.why}), and {second.flag} ({second.why}); one of "
+            "these flags decides"
+        )
+    if best.format is None:
+        raise TraceError(f"{path}: no format that is known, but {best.flag} would fit ({best.why}); that flag says so")
+    return best.format, certainty(best, (one for one in readings if one is not best))
+
+
+def _unknown(readings: list[Reading], head: bytes) -> str:
+    """Why no format will do."""
+    alike = [one for one in readings if one.form >= ENOUGH]
+    if alike:
+        best = max(alike, key=lambda one: one.score)
+        return f"nearest to {best.flag}, but {best.why}; that flag insists, and --columns says what other columns are"
+    first = shorten(head.split(b"\n", 1)[0])
+    return (
+        f"no trace format that is known (it begins {first!r}); --format NAME reads it as one, --columns says what the "
+        "columns of a table are"
+    )

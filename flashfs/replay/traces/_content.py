@@ -1,11 +1,12 @@
-"""The content of a trace file, whatever it is packed in: plain, gz, xz or zst, a piece at a time.
+"""The content of a trace file, whatever it is packed in: plain, gz, bz2, xz or zst, a piece at a time.
 
-One loop serves all three packings, because their decompressors look alike and say when a stream is complete; the file
+One loop serves all packings, because their decompressors look alike and say when a stream is complete; the file
 objects of the libraries do not all tell a stream that ends early from one that ends.
 """
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import lzma
 import zlib
@@ -18,6 +19,7 @@ import zstandard
 from flashfs.replay.source import TraceError
 
 PIECE_BYTES = 1 << 18  #: of the file at a time
+HEAD_BYTES = 1 << 16  #: of content, the sample by which formats are told
 CHUNK_BYTES = 8 << 20  #: of content at a time: what a parser gets
 LINE_BYTES_MAX = 1 << 20  #: a longer line is noise, and only its beginning is kept
 LINE_BYTES_KEPT = 256
@@ -26,6 +28,7 @@ NOISE = b"\x00"  #: before what is left of such a line, so that it cannot be rea
 #: packing by its first bytes: name, what makes a decompressor, what it raises for damage
 PACKINGS: dict[bytes, tuple[str, Callable[[], Any], type[Exception]]] = {
     b"\x1f\x8b": ("gz", lambda: zlib.decompressobj(wbits=31), zlib.error),
+    b"BZh": ("bz2", bz2.BZ2Decompressor, OSError),
     b"\xfd7zXZ\x00": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError),
     b"\x28\xb5\x2f\xfd": (
         "zst",
@@ -56,9 +59,7 @@ class Content:
             while piece := file.read(PIECE_BYTES):
                 yield piece
 
-    def _unpack(
-        self, file: BinaryIO, name: str, make: Callable[[], Any], damage: type[Exception]
-    ) -> Iterator[bytes]:
+    def _unpack(self, file: BinaryIO, name: str, make: Callable[[], Any], damage: type[Exception]) -> Iterator[bytes]:
         """Stream after stream: `cat a.gz b.gz` is a gz file, and parallel compressors write many."""
         # zstd has no limit on what a call gives back, so it is fed little
         piece_bytes = PIECE_BYTES // 16 if name == "zst" else PIECE_BYTES

@@ -12,6 +12,7 @@ import numpy as np
 
 from flashfs.replay.source import FLUSH, Hashes, Int64s, Tally, UInt8s, UInt64s
 from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._evidence import Reading
 
 SECTOR = 512
 REQUEST_BYTES_MAX = 1 << 30  #: no block layer sends a longer read or write: such a length is noise
@@ -91,9 +92,18 @@ class Format(ABC):
 
     stages: ClassVar[bool] = False  #: whether a request leaves a line at each stage of its way
 
+    def fresh(self) -> Format:
+        """Another object of this format, for a pass of its own."""
+        return type(self)()
+
     @abstractmethod
     def likeness(self, head: bytes) -> float:
         """How much of ``head`` can be read as this format, 0 to 1."""
+
+    def judge(self, head: bytes) -> Reading:
+        """How well ``head`` fits this format, numbers and all, and why."""
+        share = self.likeness(head)
+        return Reading(f"--format {self.name}", share, f"{share:.0%} of the sample is of its form", self, share)
 
     @abstractmethod
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:

@@ -16,8 +16,9 @@ import numpy as np
 import polars as pl
 
 from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
-from flashfs.replay.traces import _format
+from flashfs.replay.traces import _evidence, _format
 from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._evidence import Reading
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice, Format, Lot, Telling, Texts
 
 INT, TEXT = pl.Int64(), pl.String()
@@ -26,6 +27,9 @@ MICRO = pl.Decimal(38, 6)  #: milliseconds likewise
 INT64_MAX = (1 << 63) - 1
 NUMBER_BYTES_MAX = 37
 UNKNOWN_UNIT = -1
+WORTH_A_LOOK = 0.25  #: of a sample of the form of a format: below, its numbers say nothing
+SAMPLE_NUMBER_MAX = 1 << 50  #: larger numbers of a sample are noise
+SAMPLE_LINES = 4000  #: of the beginning, enough for a share to be worth something
 SAMPLE_BYTES_MAX = 512  #: of a line: no format has longer ones, and some patterns would search them for long
 BLANKS = bytes.maketrans(b"\t", b" ")
 ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  #: noise need not be UTF-8, and polars insists
@@ -43,6 +47,7 @@ class TextFormat(Format):
     other_lines: ClassVar[str] = "other lines"  #: what lines are that are right, and no requests
     offset_unit: ClassVar[int] = _format.SECTOR
     length_unit: ClassVar[int] = _format.SECTOR
+    units_in_doubt: ClassVar[bool] = True  #: files of the same form may count in other units
 
     @abstractmethod
     def op(self, choice: Choice) -> pl.Expr:
@@ -55,6 +60,20 @@ class TextFormat(Format):
     def likeness(self, head: bytes) -> float:
         lines = sample_lines(head)[self.header_lines :]
         return sum(self.sample.match(line) is not None for line in lines) / len(lines) if lines else 0.0
+
+    def judge(self, head: bytes) -> Reading:
+        found = super().judge(head)
+        if found.score < WORTH_A_LOOK or not self.units_in_doubt:
+            return found
+        text = b"\n".join(sample_lines(head)[self.header_lines :]) + b"\n"
+        numbers = self.frame(text, ["offset", "length"]).drop_nulls()
+        numbers = numbers.filter(pl.all_horizontal(pl.all().is_between(1, SAMPLE_NUMBER_MAX)))
+        address, size = numbers["offset"].to_numpy(), numbers["length"].to_numpy()
+        if len(address) < _evidence.SURE_LINES:
+            return found
+        sample = _evidence.Sample(address, size, [None] * len(address))
+        score, why = _evidence.weigh(sample, self.offset_unit, self.length_unit)
+        return Reading(found.flag, found.score * score, "; ".join(why) or found.why, self, found.form)
 
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
         line, over = 1, False
@@ -241,11 +260,11 @@ def squeezed(chunk: bytes) -> bytes:
 
 
 def sample_lines(head: bytes) -> list[bytes]:
-    """Whole lines of ``head``, at most 1,000 of them."""
+    """Whole lines of ``head``, at most SAMPLE_LINES of them."""
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     if len(lines) > 1 and len(head) >= 1 << 16:
         lines.pop()  # it may have been cut
-    return [line[:SAMPLE_BYTES_MAX] for line in lines[:1000] if line.strip()]
+    return [line[:SAMPLE_BYTES_MAX] for line in lines[:SAMPLE_LINES] if line.strip()]
 
 
 def letters(column: str, read: tuple[str, ...], write: tuple[str, ...], trim: tuple[str, ...] = ()) -> pl.Expr:

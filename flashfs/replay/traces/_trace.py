@@ -13,12 +13,14 @@ from flashfs.errors import UsageError
 from flashfs.replay.source import BATCH, FLUSH, GRAIN, Batch, Hashes, Source, TraceError, UInt64s, rebatch, starts
 from flashfs.replay.source import grains as grains_of
 from flashfs.replay.traces import _fit
-from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._content import HEAD_BYTES, Content
 from flashfs.replay.traces._fit import MODES, Extent, Fit
 from flashfs.replay.traces._format import CUT_RECORD, CUT_STREAM, Choice, Format, Lot, Telling
+from flashfs.replay.traces.columns import Columns
 
-HEAD_BYTES = 1 << 16
 TIME_BACK = "time goes back; kept at the time before"
+TIME_JUMPS = "time jumps by more than a year; that step is left out"
+YEAR_NS = 365 * 24 * 3600 * 10**9
 HASHES_GONE = "content hashes left out: shifted by no multiple of 4 KiB"
 ODD = np.uint64(0x9E3779B97F4A7C15)
 STREAM_ENDS = (CUT_RECORD, CUT_STREAM)
@@ -34,6 +36,7 @@ class Options:
     fit: str = "clip"  #: how the trace is laid on a device: clip, wrap, scale or pack
     pack_bytes: int = 1 << 20  #: what `pack` keeps or leaves out together: a power of two from 4 KiB to 1 MiB
     speedup: float = 1.0  #: times are divided by it
+    utilisation: float | None = None  #: of dies or channels, which play.at_utilisation finds ``speedup`` for
     loops: int = 1  #: how often the requests come
     first: int | None = None  #: only so many requests, of each loop; complaints are of the 8 MiB that hold the last
     unit: str | None = None  #: only those of this disk, file or volume
@@ -47,6 +50,8 @@ class Options:
             raise UsageError(f"pack {self.pack_bytes} bytes: a power of two from 4k to 1M would do")
         if not 0 < self.speedup < float("inf"):
             raise UsageError(f"speed-up {self.speedup}: a number above 0 would do")
+        if self.utilisation is not None and not 0 < self.utilisation <= 1:
+            raise UsageError(f"speed-up u={self.utilisation:g}: a share above 0, 1 at most, would do")
         if self.loops < 1:
             raise UsageError(f"loops {self.loops}: 1 or more would do")
         if self.first is not None and self.first < 1:
@@ -80,7 +85,12 @@ class Trace(Source):
             raise TraceError(f"{path}: a directory; a trace file would do")
         head = Content(self.path).head(HEAD_BYTES)
         self.detected = format is None
-        self.format: Format = detect(self.path, head) if format is None else format_named(format)
+        self.format: Format
+        self.certainty = "as asked"  #: how sure it is that the format is the right one, and why
+        if format is None:
+            self.format, self.certainty = detect(self.path, head)
+        else:
+            self.format = format_named(format)
         if self.options.unit is not None and not self.format.unit_is:
             raise UsageError(f"unit {self.options.unit}: {self.format.name} traces name no units")
         if self.options.event != Options().event and not self.format.stages:
@@ -153,7 +163,7 @@ class Trace(Source):
         """As the file has them, shifted; every unit from 0 on."""
         shift = self.options.shift_bytes
         choice = Choice(self.options.unit, self.options.event)
-        form = type(self.format)()  # a pass may begin in the middle of another, to learn where units end
+        form = self.format.fresh()  # a pass may begin in the middle of another, to learn where units end
         for lot in form.lots(Content(self.path), choice, telling):
             if shift:
                 lot.offset += np.where(lot.op == FLUSH, 0, shift)
@@ -217,11 +227,18 @@ class Trace(Source):
             self._hash = Content(self.path).sha256()
         return self._hash
 
+    def complaints(self) -> list[str]:
+        out = super().complaints()
+        if isinstance(self.format, Columns) and not self.timed:
+            out.append(f"{self.name}: its times only count lines, the order is all; --columns time:UNIT,... says else")
+        return out
+
     def describe(self) -> dict[str, Any]:
         return {
             "trace": self.name,
             "format": self.format.name,
             "detected": self.detected,
+            "certainty": self.certainty,
             "timed": self.timed,
             "device_bytes": self.device_bytes,
             **asdict(self.options),
@@ -237,20 +254,22 @@ class Trace(Source):
 
 
 class Times:
-    """The clock of one pass: from ticks of any beginning to nanoseconds since the first request, never back."""
+    """The clock of one pass: from ticks of any beginning to nanoseconds since the first request, never back. A jump by
+    years, either way, is no time that a host waited: it is taken out."""
 
     def __init__(self, tick_ns: int, speedup: float) -> None:
         self.tick_ns = tick_ns
         self.speedup = speedup
-        self.base: int | None = None
+        self.before: int | None = None  #: ticks of the last request
+        self.raw_ns = 0  #: of it, before it was held at the time before
         self.last_ns = 0
         self.requests = 0
 
     def take(self, lot: Lot, telling: Telling) -> np.ndarray:
-        """Nanoseconds of each request of a lot."""
-        if self.base is None:
-            self.base = int(lot.time[0])
-        time_ns = (lot.time - self.base) * self.tick_ns
+        """Nanoseconds of each request of a lot, which is not empty."""
+        steps = np.diff(lot.time, prepend=lot.time[0] if self.before is None else self.before)
+        self._cut(steps, lot, telling)
+        time_ns = self.raw_ns + np.cumsum(steps) * self.tick_ns
         risen = np.maximum.accumulate(time_ns)
         np.maximum(risen, self.last_ns, out=risen)
         back = np.flatnonzero(risen > time_ns)
@@ -258,9 +277,18 @@ class Times:
             one = int(back[0])
             text = f"by {int(risen[one] - time_ns[one]):,} ns"
             telling.adjusted.add(TIME_BACK, int(lot.line[one]), text, len(back))
-        self.last_ns = int(risen[-1])
+        self.before, self.raw_ns, self.last_ns = int(lot.time[-1]), int(time_ns[-1]), int(risen[-1])
         self.requests += len(risen)
         return risen if self.speedup == 1.0 else np.floor(risen / self.speedup).astype(np.int64)
+
+    def _cut(self, steps: np.ndarray, lot: Lot, telling: Telling) -> None:
+        """Steps of years become none. What wraps beyond 64 bits was one too, for times are not negative."""
+        jumps = np.flatnonzero((np.abs(steps) > YEAR_NS // self.tick_ns) | (steps == np.iinfo(np.int64).min))
+        if len(jumps):
+            one = int(jumps[0])
+            text = f"by {float(steps[one]) * self.tick_ns / YEAR_NS:+,.1f} years"
+            telling.adjusted.add(TIME_JUMPS, int(lot.line[one]), text, len(jumps))
+            steps[jumps] = 0
 
     def period_ns(self) -> int:
         """How much later the next loop begins: as far behind the last request as requests are apart."""

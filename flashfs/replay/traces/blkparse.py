@@ -21,6 +21,7 @@ class Blkparse(TextFormat):
     title = "blkparse's default text"
     unit_is = "the device, major,minor"
     stages = True
+    units_in_doubt = False  # it says itself what it is
     other_lines = "events of other stages, or without data"
     columns: ClassVar = {
         "device": TEXT, "cpu": TEXT, "sequence": TEXT, "time": NANO, "pid": TEXT, "action": TEXT, "rwbs": TEXT,

@@ -25,6 +25,7 @@ MANAGEMENT = ("add", "open", "close")
 class Iolog(TextFormat):
     title = "fio iolog"
     unit_is = "the file"
+    units_in_doubt = False  # it says itself what it is
     other_lines = "lines that add, open and close files, and waits"
     header_lines = 1
     tick_ns = 1000

@@ -14,9 +14,9 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.engine import recovery
+from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.engine.map_battery import pages_of
 from flashfs.errors import UncorrectableError
-from flashfs.engine.cmt import ENTRY_BYTES
 from nandimg import Geometry
 
 PAGE = 512
@@ -306,3 +306,27 @@ def test_a_cache_that_dram_makes_larger_is_kept_all_the_same(bound_with: int | N
     device = Device.open(path, options={"buffer": "0"}, dram=60_000)
     assert believed(device.recovery)
     device.close()
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_saved_slot_that_a_trim_may_have_made_old(disk: Disk, trimmed: bool) -> None:
+    """A page is in NVRAM alone, its LPA has none in flash, and something was trimmed after it of which no record was
+    written: whether that was this LPA only the pages can say. So they are scanned."""
+    disk.crash(battery=1)
+    disk.device.trim(0, 20 * PAGE)
+    for lpa in range(20):
+        disk.truth.pop(lpa, None)
+    disk.truth[30] = 1
+    disk.device.write(30 * PAGE, disk.content(30))
+    disk.device.checkpoint()
+    disk.device.close()
+    disk.device = Device.open(disk.path, options=disk.options(buffer=2), plp=True)
+    disk.truth[7] = 2
+    disk.device.write(7 * PAGE, disk.content(7))
+    if trimmed:
+        disk.device.trim(30 * PAGE, PAGE)  # nobody flushes it: the page may be back
+    report = disk.crash()
+    assert step(report, "battery").note[0].isdigit()  # it is believed all the same
+    assert (step(report, "scan").note == "not needed") is not trimmed
+    assert step(report, "nvram").note == "1 pages"
+    disk.check()

@@ -1,4 +1,4 @@
-"""IB-FTL's own: the page validity log against a plain bitmap, its chains, its cleaning, and what damage leaves of it."""
+"""IB-FTL's own: the validity log against a plain bitmap, its chains, its cleaning, and what damage leaves of it."""
 
 from __future__ import annotations
 

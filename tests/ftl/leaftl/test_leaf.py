@@ -283,8 +283,8 @@ def test_what_is_read_to_find_what_dies_is_on_the_account() -> None:
 
 
 def test_compaction_comes_after_so_many_pages_and_changes_no_answer() -> None:
-    plain = Device.memory(GEOMETRY, "leaftl", {"buffer": 16, "compact_every": 0})
-    often = Device.memory(GEOMETRY, "leaftl", {"buffer": 16, "compact_every": 100})
+    plain = Device.memory(GEOMETRY, "leaftl", {"buffer": 16, "compact_every": 0, "compact_grown": 0})
+    often = Device.memory(GEOMETRY, "leaftl", {"buffer": 16, "compact_every": 100, "compact_grown": 0})
     for device in (plain, often):
         work(device, random.Random(8), 300)
         device.flush()
@@ -296,6 +296,38 @@ def test_compaction_comes_after_so_many_pages_and_changes_no_answer() -> None:
     assert figures["compactions"] == pytest.approx(often.stats()["host"]["write"] / 100, abs=2, rel=0.2)
     assert figures["segments"] <= plain.stats()["scheme"]["segments"]
     assert len(figures["groups_by_levels"]) <= len(plain.stats()["scheme"]["groups_by_levels"])
+
+
+def total(histogram: list[int]) -> int:
+    return sum(i * n for i, n in enumerate(histogram))
+
+
+def test_the_clock_counts_what_the_host_writes() -> None:
+    """Not what is programmed: the buffer takes all of it here."""
+    device = Device.memory(GEOMETRY, "leaftl", {"buffer": 16, "compact_every": 100})
+    for _ in range(1_000):
+        device.write(0, bytes(PAGE))
+    assert device.stats()["nand"]["by_cause"]["program"].get("host", 0) == 0
+    assert device.stats()["scheme"]["compactions"] == 9
+    device.ssd.forget_counts()
+    for _ in range(100):
+        device.write(0, bytes(PAGE))
+    assert device.stats()["scheme"]["compactions"] == 1
+
+
+def test_a_group_is_compacted_by_what_it_owes() -> None:
+    never, own = (
+        Device.memory(GEOMETRY, "leaftl", {"buffer": 16, "compact_every": 0, "compact_grown": grown})
+        for grown in (0, 25)
+    )
+    for device in (never, own):
+        work(device, random.Random(8), 600)
+        device.flush()
+    assert never.read(0, never.size) == own.read(0, own.size)
+    assert own.problems() == []
+    assert never.stats()["scheme"]["groups_compacted"] == 0
+    assert own.stats()["scheme"]["groups_compacted"] > 0
+    assert own.stats()["scheme"]["paper_bytes"] < never.stats()["scheme"]["paper_bytes"]
 
 
 def test_figures_add_up() -> None:
@@ -310,6 +342,18 @@ def test_figures_add_up() -> None:
     assert scheme["accurate"] + scheme["approximate"] + scheme["holes"] == scheme["segments"]
     assert sum(scheme["segments_by_level"]) == scheme["segments"]
     assert sum(scheme["groups_by_levels"]) == scheme["groups"] == 3
+    assert sum(scheme["groups_by_crb_bytes"]) == 3
+    assert total(scheme["groups_by_crb_bytes"]) == scheme["crb_bytes"] > 0
+    assert sum(scheme["segments_by_points"]) == scheme["accurate"] + scheme["approximate"]
+    held = [
+        len(segment["lpas"])
+        for group in range(3) for level in device.ssd.mapping.group_of(group)["levels"] for segment in level
+        if segment["kind"] != "hole"
+    ]  # fmt: skip
+    assert scheme["segments_by_points"] == [held.count(n) for n in range(max(held) + 1)]
+    shown = SCHEMES["leaftl"].views["map"](device)["segments_by_points"]
+    assert sum(shown.values()) == len(held)
+    assert shown["4 to 7"] == sum(4 <= n < 8 for n in held) > 0
     dram = device.stats()["dram"]
     assert dram["segments"] + dram["group_directory"] == scheme["modelled_bytes"]
 

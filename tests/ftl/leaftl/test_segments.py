@@ -194,6 +194,38 @@ def test_a_crowded_group_is_compacted_by_itself(gamma: int) -> None:
     assert table.crowded > 0
 
 
+@pytest.mark.parametrize("gamma", [0, 1, 16])
+@pytest.mark.parametrize("longest", [4, 12, 60])
+def test_a_group_never_owes_more_than_its_share(gamma: int, longest: int) -> None:
+    """What a compaction would save is bounded at any time, and so is what it leaves of levels."""
+    rnd = random.Random(longest)
+    table = SegmentTable(256, gamma, pages_per_block=64, grown=25)
+    true: dict[int, int] = {}
+    for block in range(1_500):
+        first, n = rnd.randrange(256), rnd.randint(1, longest)
+        run = [x for x in range(first, min(256, first + n)) if rnd.random() < 0.8] or [first]
+        ppas = list(range(block * 64, block * 64 + len(run)))
+        table.insert(run, ppas)
+        true.update(zip(run, ppas, strict=True))
+        least = SegmentTable(256, gamma, pages_per_block=64)
+        least.load(0, table.save(0))
+        least.compact(0)
+        allowed = max(16, table.segments * 25 // 100)
+        assert table.segments - least.segments <= allowed
+        assert table.crb_bytes - least.crb_bytes <= 2 * allowed
+        assert table.levels - least.levels <= allowed
+    assert 0 < table.compacted < 1_500
+    judge(table, true, 64, "owed")
+
+
+def test_what_is_written_in_one_go_owes_nothing() -> None:
+    """However often: a group of one level has nothing to be superseded."""
+    table = SegmentTable(256, grown=25)
+    for block in range(1_000):
+        table.insert(range(256), range(block * 256, block * 256 + 256))
+    assert (table.compacted, table.segments, table.levels) == (0, 1, 1)
+
+
 def test_many_levels() -> None:
     """Pairs, each within the one before: as many levels as a group can have, and then one more."""
     table = SegmentTable(256)

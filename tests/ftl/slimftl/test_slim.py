@@ -12,7 +12,7 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import BindError
-from flashfs.ftl.slimftl.mapping import hash_vba
+from flashfs.ftl.hashing.tables import hash_place, prime_factors
 from nandimg import PRESETS, Geometry
 
 PAGE = 512
@@ -46,18 +46,35 @@ def test_md5_is_md5(blocks: int) -> None:
     for key in [0, 1, 2**32 - 1, *(rnd.randrange(2**64) for _ in range(200))]:
         digest = int.from_bytes(hashlib.md5(struct.pack("<Q", key)).digest(), "little")
         for hid in (1, 2, 31, 62, 63):
-            assert hash_vba(key, hid, blocks, True) == (digest >> hid) % blocks
+            assert hash_place(key, hid, blocks, True) == (digest >> hid) % blocks
 
 
 def test_either_hash_spreads() -> None:
     """Chi-squared over 100 virtual blocks, well within what chance allows."""
-    for md5 in (False, True):
+    for md5, distinct in ((False, False), (True, False), (False, True), (True, True)):
         counts = [0] * 100
         for key in range(2_000):
             for hid in range(1, 64, 7):
-                counts[hash_vba(key, hid, 100, md5)] += 1
+                counts[hash_place(key, hid, 100, md5, distinct)] += 1
         mean = sum(counts) / 100
         assert sum((n - mean) ** 2 / mean for n in counts) < 200
+
+
+@pytest.mark.parametrize("places", [1, 2, 3, 4, 30, 58, 63, 64, 97, 1001, 9011, 2**24 - 2])
+def test_distinct_candidates_are_distinct(places: int) -> None:
+    """63 different places, or all there are; spread as evenly as by chance; ``prime_factors`` is right."""
+    rest = places
+    for prime in prime_factors(places):
+        while rest % prime == 0:
+            rest //= prime
+    assert rest == 1
+    firsts = set()
+    for key in range(300):
+        candidates = {hash_place(key, hid, places, False, True) for hid in range(1, 64)}
+        assert len(candidates) == min(63, places)
+        assert max(candidates) < places
+        firsts.add(hash_place(key, 1, places, False, True))
+    assert len(firsts) >= min(places, 180) * 0.6
 
 
 def fill(device: Device, rnd: random.Random, lpas: range, model: dict[int, bytes]) -> None:
@@ -123,7 +140,7 @@ def test_what_the_structures_say_of_an_lpa() -> None:
     device.write(5 * PAGE, b"x" * PAGE)
     said = device.ssd.mapping.explain(5)
     assert 1 <= said["hid"] <= 63
-    assert said["vba"] == hash_vba(0, said["hid"], device.options["virtual_blocks"], False)
+    assert said["vba"] == hash_place(0, said["hid"], device.options["virtual_blocks"], False, True)
     assert said["ppa"] == said["pba"] * 8 + said["ppid"]
     assert device.ssd.mapping.virtual_block(said["vba"])["pba"] == said["pba"]
 

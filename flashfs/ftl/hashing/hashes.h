@@ -1,7 +1,9 @@
-/* MD5 of one short message (RFC 1321), as two 64-bit halves of the digest read as a little-endian 128-bit number.
+/* The hash functions of the page maps by hashing.
+ *
+ * MD5 of one short message (RFC 1321), as two 64-bit halves of the digest read as a little-endian 128-bit number.
  * One block, no state: the hasher needs the digest of eight bytes and nothing else. */
-#ifndef FLASHFS_MD5_H
-#define FLASHFS_MD5_H
+#ifndef FLASHFS_HASHES_H
+#define FLASHFS_HASHES_H
 
 #include <stdint.h>
 #include <string.h>
@@ -87,6 +89,20 @@ static void shifted_mods(const uint64_t digest[2], int most, uint32_t n, uint32_
         rest = rest >= n ? rest - n : rest;
         out[hid] = (uint32_t)rest;
     }
+}
+
+/* The first place of a digest among n, and the step to the next: the high half of a product scales a number to n without
+ * a division. A step that has no factor in common with n comes by n places before it comes by one again. */
+static void first_and_step(const uint64_t digest[2], uint32_t n, const uint32_t *primes, uint32_t *first, uint32_t *step)
+{
+    *first = (uint32_t)((unsigned __int128)digest[0] * n >> 64);
+    *step = n > 1 ? 1 + (uint32_t)((unsigned __int128)digest[1] * (n - 1) >> 64) : 0;
+    for (const uint32_t *prime = primes; *prime;)
+        if (*step % *prime == 0) {
+            *step = *step + 1 == n ? 1 : *step + 1;
+            prime = primes;
+        } else
+            prime++;
 }
 
 #endif

@@ -1,0 +1,34 @@
+# The packed table and the hasher of the page maps by hashing; see tables.pyx.
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef enum:
+    HIDS = 63                # 1..63; what 0 means is the scheme's
+    HID_BITS = 6
+
+
+cdef class PackedTable:
+    cdef readonly uint64_t lpas, bytes
+    cdef readonly uint32_t entry_bits, ppid_bits
+    cdef uint32_t ppid_mask
+    cdef uint8_t* packed
+    cdef uint32_t entry(self, uint32_t lpa) noexcept nogil
+    cdef int set_entry(self, uint32_t lpa, uint32_t hid, uint32_t ppid) noexcept nogil
+    cdef int clear(self) noexcept nogil
+
+
+cdef class Hasher:
+    cdef readonly uint32_t places, shift, lanes, stripe
+    cdef readonly bint md5, distinct
+    cdef uint32_t rows, slots
+    cdef uint32_t[16] primes               # that divide ``slots``, and 0
+    cdef uint64_t digest_key
+    cdef uint64_t[2] digest
+    cdef uint32_t first, step              # of that digest, if candidates are distinct
+    cdef uint64_t candidates_key
+    cdef uint32_t[64] candidates           # [1..63], of the group that ``find`` was asked for last
+    cdef uint64_t group_of(self, uint32_t lpa) noexcept nogil
+    cdef uint32_t place_of(self, uint32_t lpa, int hid) noexcept nogil
+    cdef uint32_t slot_of(self, uint64_t group, int hid) noexcept nogil
+    cdef int find_digest(self, uint64_t group) noexcept nogil
+    cdef int find(self, uint32_t lpa) noexcept nogil
+    cdef uint32_t hid_of(self, uint32_t lpa, uint32_t place) noexcept nogil

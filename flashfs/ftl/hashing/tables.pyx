@@ -1,0 +1,185 @@
+"""The primary table of a page map by hashing, and its hasher (J. Shin, SNU thesis, 2020, 2.2, 3.2 and 3.3).
+
+An entry says which of 63 hash functions chose the LPA's place (HID), and the page within it (PPID). What a place is, a
+physical block or a virtual one, is the scheme's.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+cdef extern from "hashes.h" nogil:
+    void md5_of_u64(uint64_t message, uint64_t* out)
+    void mix_of_u64(uint64_t message, uint64_t* out)
+    uint32_t shifted_mod(const uint64_t* digest, int hid, uint32_t n)
+    void shifted_mods(const uint64_t* digest, int most, uint32_t n, uint32_t* out)
+    void first_and_step(const uint64_t* digest, uint32_t n, const uint32_t* primes, uint32_t* first, uint32_t* step)
+
+
+cdef class PackedTable:
+    """``lpas`` entries of 6 bits of HID and as many of PPID as number the pages of a block, without gaps."""
+
+    def __cinit__(self, uint64_t lpas, uint32_t pages_per_block):
+        self.lpas = lpas
+        self.ppid_bits = (pages_per_block - 1).bit_length()
+        self.ppid_mask = (<uint32_t> 1 << self.ppid_bits) - 1
+        self.entry_bits = HID_BITS + self.ppid_bits
+        self.bytes = (lpas * self.entry_bits + 7) // 8
+        self.packed = <uint8_t*> calloc(self.bytes + 8, 1)  # + 8: an entry is read as part of eight bytes
+        if self.packed == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.packed)
+
+    cdef uint32_t entry(self, uint32_t lpa) noexcept nogil:
+        """HID << ppid_bits | PPID."""
+        cdef uint64_t bit = <uint64_t> lpa * self.entry_bits, word
+        memcpy(&word, self.packed + (bit >> 3), 8)
+        return <uint32_t> (word >> (bit & 7)) & ((<uint32_t> 1 << self.entry_bits) - 1)
+
+    cdef int set_entry(self, uint32_t lpa, uint32_t hid, uint32_t ppid) noexcept nogil:
+        cdef uint64_t bit = <uint64_t> lpa * self.entry_bits, word
+        cdef uint64_t mask = ((<uint64_t> 1 << self.entry_bits) - 1) << (bit & 7)
+        memcpy(&word, self.packed + (bit >> 3), 8)
+        word = (word & ~mask) | (<uint64_t> (hid << self.ppid_bits | ppid) << (bit & 7))
+        memcpy(self.packed + (bit >> 3), &word, 8)
+        return 0
+
+    cdef int clear(self) noexcept nogil:
+        memset(self.packed, 0, self.bytes + 8)
+        return 0
+
+    def save(self):
+        """The table as it is, for a checkpoint."""
+        return <const uint8_t[:self.bytes]> self.packed
+
+    def load(self, saved, uint32_t pages_per_block):
+        """The inverse. ValueError for a table of another size, or a PPID beyond the block."""
+        cdef const uint8_t[::1] section = saved
+        cdef uint32_t lpa, ppid
+        if <uint64_t> section.shape[0] != self.bytes:
+            raise ValueError(f"primary table of {section.shape[0]} bytes: {self.bytes} are needed")
+        self.clear()
+        memcpy(self.packed, &section[0], self.bytes)
+        for lpa in range(<uint32_t> self.lpas):
+            ppid = self.entry(lpa) & self.ppid_mask
+            if ppid >= pages_per_block:
+                raise ValueError(f"LPA {lpa} has PPID {ppid}, beyond its block")
+
+
+cdef class Hasher:
+    """The places of an LPA, 0 to ``places`` - 1, by HID 1 to 63.
+
+    It drops ``shift`` bits of the LPA, so 2^shift neighbours, a *group*, have the same candidates (3.3). With several
+    ``lanes`` those neighbours are dealt out ``stripe`` pages at a time to as many groups, each of which has candidates
+    of one residue modulo ``lanes`` only, and no two of them of the same: what is written in sequence is spread over the
+    dies, if place p is on die p modulo ``lanes``.
+
+    The candidates are *distinct*, as far as there are places: of a 128-bit digest of the group one half is the first
+    and the other the step to the next. Or they are, as the thesis has it, that digest shifted by HID bits."""
+
+    def __cinit__(self, uint32_t places, uint32_t shift, bint md5, bint distinct, uint32_t lanes=1,
+                  uint32_t stripe=1):
+        self.places = places
+        self.shift = shift
+        self.md5 = md5
+        self.distinct = distinct
+        self.lanes = lanes
+        self.stripe = min(stripe, <uint32_t> 1 << shift)
+        self.rows = (<uint32_t> 1 << shift) // self.stripe
+        self.slots = places // lanes
+        if self.slots == 0:
+            raise ValueError(f"{places} places for {lanes} lanes")
+        for i, prime in enumerate(prime_factors(self.slots)):
+            self.primes[i] = prime         # nine at most: the product of the first ten is beyond 32 bits
+        self.digest_key = self.candidates_key = <uint64_t> -1
+
+    cdef uint64_t group_of(self, uint32_t lpa) noexcept nogil:
+        """A number that all LPAs of a group share; modulo ``lanes`` it is the group's lane."""
+        cdef uint32_t unit
+        if self.lanes == 1:
+            return lpa >> self.shift
+        unit = lpa // self.stripe
+        return <uint64_t> (unit // self.lanes // self.rows) * self.lanes + unit % self.lanes
+
+    cdef uint32_t place_of(self, uint32_t lpa, int hid) noexcept nogil:
+        cdef uint64_t group = self.group_of(lpa)
+        cdef uint32_t slot = self.slot_of(group, hid)
+        if self.lanes == 1:
+            return slot
+        # each row of groups begins at another residue: what is hot at the same offset of each is not on one die
+        return slot * self.lanes + <uint32_t> ((group + group // self.lanes) % self.lanes)
+
+    cdef uint32_t slot_of(self, uint64_t group, int hid) noexcept nogil:
+        """Which of its lane's places it is."""
+        self.find_digest(group)
+        if self.distinct:
+            return <uint32_t> ((self.first + <uint64_t> hid * self.step) % self.slots)
+        return shifted_mod(self.digest, hid, self.slots)
+
+    cdef int find_digest(self, uint64_t group) noexcept nogil:
+        if group != self.digest_key:
+            self.digest_key = group
+            if self.md5:
+                md5_of_u64(group, self.digest)
+            else:
+                mix_of_u64(group, self.digest)
+            if self.distinct:
+                first_and_step(self.digest, self.slots, self.primes, &self.first, &self.step)
+        return 0
+
+    cdef int find(self, uint32_t lpa) noexcept nogil:
+        """Put the LPA's 63 places into ``candidates``."""
+        cdef uint64_t group = self.group_of(lpa), at
+        cdef uint32_t hid, residue
+        if group == self.candidates_key:
+            return 0
+        self.candidates_key = group
+        self.find_digest(group)
+        if self.distinct:
+            at = self.first
+            for hid in range(1, HIDS + 1):
+                at += self.step
+                at = at - self.slots if at >= self.slots else at
+                self.candidates[hid] = <uint32_t> at
+        else:
+            shifted_mods(self.digest, HIDS, self.slots, self.candidates)
+        if self.lanes > 1:
+            residue = <uint32_t> ((group + group // self.lanes) % self.lanes)
+            for hid in range(1, HIDS + 1):
+                self.candidates[hid] = self.candidates[hid] * self.lanes + residue
+        return 0
+
+    cdef uint32_t hid_of(self, uint32_t lpa, uint32_t place) noexcept nogil:
+        """The first HID that leads there; 0 if none does."""
+        cdef uint32_t hid
+        self.find(lpa)
+        for hid in range(1, HIDS + 1):
+            if self.candidates[hid] == place:
+                return hid
+        return 0
+
+    def group(self, uint32_t lpa):
+        return self.group_of(lpa)
+
+    def place(self, uint32_t lpa, int hid):
+        return self.place_of(lpa, hid)
+
+
+def prime_factors(uint32_t n):
+    """Those of n, ascending, each once."""
+    found = []
+    prime = 2
+    while prime * prime <= n:
+        if n % prime == 0:
+            found.append(prime)
+            while n % prime == 0:
+                n //= prime
+        prime += 1
+    return [*found, n] if n > 1 else found
+
+
+def hash_place(uint64_t key, int hid, uint32_t places, bint md5, bint distinct=False):
+    """The hash functions by themselves: a group's place with one lane. For tests and for drawing how they spread."""
+    cdef Hasher hasher = Hasher(places, 0, md5, distinct)
+    return hasher.slot_of(key, hid)

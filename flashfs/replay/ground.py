@@ -1,0 +1,118 @@
+"""Equal ground: what every FTL of a comparison is given alike, because it decides figures and no paper is about it.
+
+Schemes bring defaults of their own: LeaFTL a write buffer of 8 MiB and blocks filled one by one, the page map 256 KiB
+and stripes of four pages. Alone, each keeps them. Side by side, all get
+
+- ``buffer``: the largest write buffer that one of them wants on this chip;
+- ``stripe``: whole blocks, if one of them has no stripe to choose, else what the option's default is;
+- ``wear_spread``: what the chip's endurance says;
+- ``gc_reserve``: as many free blocks as the page map's streams are wide, three at least, if the chip can spare them.
+
+What is given for all (``--opt buffer=64``) is as equal. What is given for one (``--opt leaftl.buffer=64``), and NVRAM
+that one has and another lacks, is a difference, and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flashfs.device import Device, default_buffer, wear_spread
+from flashfs.ftl import Scheme, scheme
+from flashfs.ftl.common import BLOCKS_A_STREAM, STRIPE
+
+if TYPE_CHECKING:
+    from flashfs.replay.play import Setup
+    from nandimg import Geometry
+
+RESERVE_LEAST = 3  #: blocks: the most that a scheme of ours asks for on one die
+RESERVE_SHARE = 8  #: of the blocks beyond the data: where one in so many is less, each scheme reserves what it can
+#: (option, what it is called, its unit)
+NAMES = {
+    "buffer": ("a write buffer", "pages"),
+    "stripe": ("a stripe", "pages"),
+    "wear_spread": ("a wear spread", "erases"),
+    "gc_reserve": ("a reserve", "blocks"),
+    "nvram": ("NVRAM of its own", "bytes"),
+}
+
+
+def level(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
+    """The same setups, of one FTL each, on equal ground; ``given`` are the options that were given for all. One alone
+    is left as it is, as are images, which have their options."""
+    if len({setup.ftl for setup in setups}) < 2 or setups[0].image is not None:
+        return list(setups)
+    wanted = common([setup.ftl for setup in setups], setups[0].geometry)
+    for name in wanted:
+        told = _told(name, given)
+        wanted[name] = wanted[name] if told is None else told
+    out = []
+    for setup in setups:
+        known = {option.name for option in scheme(setup.ftl).all_options()}
+        even = {name: value for name, value in wanted.items() if name in known}
+        out.append(replace(setup, options={**even, **setup.options}))
+    nvram = min(nvram_of(scheme(setup.ftl), setup.geometry, setup.options) for setup in out)
+    return [replace(setup, ground={**wanted, "nvram": nvram}) for setup in out]
+
+
+def _told(name: str, given: Mapping[str, Any]) -> int | None:
+    """What all were told of an option; None for nothing, and for "what the scheme wants"."""
+    text = str(given.get(name, ""))
+    value = int(text) if text.isdecimal() else -1
+    return value if value > 0 or (value == 0 and name == "buffer") else None
+
+
+def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
+    """{option: value} for all of them."""
+    schemes = [scheme(ftl) for ftl in ftls]
+    striped = all(any(option.name == STRIPE.name for option in of.options) for of in schemes)
+    out = {
+        "buffer": max(default_buffer(of, geometry) for of in schemes),
+        "stripe": int(STRIPE.default) if striped else geometry.pages_per_block,
+        "wear_spread": wear_spread({"wear_spread": 0}, geometry),
+    }
+    spare = geometry.blocks - -(-geometry.lpas // geometry.pages_per_block)
+    reserve = max(RESERVE_LEAST, min(geometry.dies, spare // BLOCKS_A_STREAM))
+    if spare >= RESERVE_SHARE * reserve:
+        out["gc_reserve"] = reserve
+    return out
+
+
+def nvram_of(of: Scheme, geometry: Geometry, options: Mapping[str, Any]) -> int:
+    """Bytes of NVRAM that the scheme asks for."""
+    return sum(of.nvram(geometry, of.resolve(dict(options))).values())
+
+
+def differences(setup: Setup) -> list[str]:
+    """A line for each respect in which it does not stand on its comparison's ground."""
+    if setup.ground is None:
+        return []
+    of = scheme(setup.ftl)
+    options = of.resolve(setup.options)
+    has = {name: options.get(name) for name in NAMES}
+    if has["buffer"] == -1:
+        has["buffer"] = default_buffer(of, setup.geometry)
+    has["wear_spread"] = wear_spread(options, setup.geometry)
+    has["nvram"] = nvram_of(of, setup.geometry, setup.options)
+    out = []
+    for name, wanted in setup.ground.items():
+        if has[name] is not None and has[name] != wanted:
+            what, unit = NAMES[name]
+            out.append(f"{setup.ftl}: {what} of {has[name]:,} {unit}, where the ground of the others is {wanted:,}")
+    return out
+
+
+def stood_on(device: Device) -> dict[str, Any]:
+    """What a result was made on, whether it was compared or not. ``stripe`` None: its placement has none."""
+    geometry, ssd = device.nand.geometry, device.ssd
+    return {
+        "dies": geometry.dies,
+        "channels": geometry.channels,
+        "op": round(geometry.op, 6),
+        "buffer": ssd.buffer.slots,
+        "stripe": device.options.get("stripe"),
+        "wear_spread": ssd.wear.spread,
+        "gc_reserve": ssd.gc_reserve,
+        "nvram": nvram_of(scheme(device.ftl), geometry, device.options),
+    }

@@ -1,0 +1,63 @@
+"""What is played on a device before anything is measured: preconditioning, and phases, each a trace or a workload.
+
+After them the device is shut down cleanly and opened again, whether it is kept as an image meanwhile or not. So what is
+measured begins with a mount: all that flash and NVRAM keep is as the phases left it, every cache is cold, and an image
+that was prepared long ago gives what one that was prepared just now gives, to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flashfs.device import Device
+from flashfs.replay.precondition import Precondition, Progress, play
+from flashfs.replay.source import Source, TraceError
+from flashfs.replay.sources import open_source
+from flashfs.replay.traces import Options
+from flashfs.replay.workloads import is_workload
+
+
+def sources(before: Sequence[str], device_bytes: int, page_bytes: int, options: Options | None) -> list[Source]:
+    """Each phase, opened. A trace is laid on the device as ``options`` say of the one that is measured (shift, fit,
+    pack); the whole of it comes, once."""
+    laid = None
+    if options is not None:
+        laid = Options(shift_bytes=options.shift_bytes, fit=options.fit, pack_bytes=options.pack_bytes)
+    out = []
+    for text in before:
+        workload = is_workload(text) and not Path(text).exists()
+        out.append(open_source(text, device_bytes, page_bytes=page_bytes, options=None if workload else laid))
+    return out
+
+
+def said(phases: Sequence[Source]) -> list[dict[str, Any]]:
+    """All that makes the requests of the phases, and not what their files are called."""
+    out = []
+    for source in phases:
+        described = source.describe()
+        for name in ("trace", "workload", "certainty", "detected"):
+            described.pop(name, None)
+        out.append({**described, "hash": source.hash()})
+    return out
+
+
+def prepare(
+    device: Device, wanted: Precondition, phases: Sequence[Source], progress: Progress | None
+) -> dict[str, Any]:
+    """Precondition ``device``, then play the phases. What was done: of the one, None if nothing was; and of each of the
+    others. TraceError if most of a phase does not lie on the device."""
+    out: dict[str, Any] = {"precondition": wanted.run(device, progress), "before": []}
+    for source in phases:
+        device.forget_counts()
+        requests = play(device, source, progress)
+        lost = source.rejected.total
+        if lost > requests:
+            raise TraceError(f"--before {source.name}: {lost:,} of {lost + requests:,} requests could not be replayed")
+        stats = device.stats()
+        counts = {"requests": requests, "rejected": lost, "waf": stats["waf"], "host": stats["host"]}
+        out["before"].append({"source": source.name, **counts})
+    device.flush()
+    device.forget_counts()
+    return out

@@ -1,0 +1,208 @@
+"""Any table of requests: ``--columns time:ms,dev,offset:512,length:4096,op:1=read`` names what its columns are.
+
+| column | means |
+| --- | --- |
+| `time:UNIT` | s, ms, us, ns, or 100ns; left out, the order is all there is |
+| `offset:BYTES`, `length:BYTES` | each count is of so many bytes: 1 unless told, 512, 4k |
+| `op:VALUE=OPERATION,...` | which value is a read, write, trim or flush; left out: the usual words and letters |
+| `dev` | the disk, volume or file: a unit |
+| `-` | nothing of use |
+
+Columns stand between commas, semicolons, tabs or blanks. Those behind the last one named are not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+
+from flashfs.errors import UsageError
+from flashfs.replay.source import OPERATIONS, TraceError
+from flashfs.replay.traces._content import HEAD_BYTES, Content
+from flashfs.replay.traces._format import NO_OP, UNKNOWN_OP, Choice, Format, Lot, Telling
+from flashfs.replay.traces._text import INT, TEXT, TextFormat, sample_lines, ticks
+from flashfs.replay.workloads._grammar import size
+
+PREFIX = "columns:"  #: of such a format's name: what follows says all of it
+SCALE = {"s": 9, "ms": 6, "us": 3, "ns": 0, "100ns": 0}  #: decimal places of a unit of time that are still whole ns
+WORDS = {
+    "r": 0, "read": 0, "w": 1, "write": 1, "d": 2, "t": 2, "trim": 2, "discard": 2, "unmap": 2, "f": 3, "flush": 3,
+    "sync": 3,
+}  # fmt: skip
+ROLES = ("time", "dev", "offset", "length", "op")
+WOULD_DO = "time:ms,dev,offset:512,length:4096,op:1=read,- as the columns stand"
+QUOTED = re.compile(rb'(?m)(?:^|[,;\t]) *"[^"\n]*[,;\t][^"\n]*"')
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the columns are, read. ``columns`` has a role, or None, for each; ``values`` are lower case."""
+
+    columns: tuple[str | None, ...]
+    time: str | None
+    offset_bytes: int
+    length_bytes: int
+    values: dict[str, int]
+
+    @classmethod
+    def parse(cls, text: str) -> Spec:
+        """UsageError says what would do."""
+        columns: list[str | None] = []
+        said: dict[str, str] = {}
+        named: list[str] = []
+        for item in text.split(","):
+            role, colon, argument = item.strip().partition(":")
+            if not colon and "=" in item and columns and columns[-1] == "op":
+                named.append(item)
+                continue
+            if (role != "-" and role not in ROLES) or role in columns or (role in ("-", "dev") and colon):
+                raise UsageError(f"--columns {text}: {item or 'nothing'}: {WOULD_DO}, each once, would do")
+            columns.append(None if role == "-" else role)
+            if role == "op":
+                named = [argument] if colon else []
+            elif colon:
+                said[role] = argument
+        for role in ("offset", "length", "op"):
+            if role not in columns:
+                raise UsageError(f"--columns {text}: no {role} in it: {WOULD_DO} would do")
+        if "time" in columns and said.get("time") not in SCALE:
+            units = ", ".join(f"time:{unit}" for unit in SCALE)
+            raise UsageError(f"--columns {text}: time:{said.get('time', '')}: {units} would do")
+        offset, length = (_multiple(text, role, said.get(role, "1")) for role in ("offset", "length"))
+        return cls(tuple(columns), said.get("time"), offset, length, _values(text, named))
+
+    def canonical(self) -> str:
+        """Equal texts, equal readings."""
+        values = ",".join(f"{value}={OPERATIONS[op]}" for value, op in sorted(self.values.items()))
+        written = {
+            "time": f"time:{self.time}", "dev": "dev", "offset": f"offset:{self.offset_bytes}",
+            "length": f"length:{self.length_bytes}", "op": "op" if self.values == WORDS else f"op:{values}", None: "-",
+        }  # fmt: skip
+        return ",".join(written[role] for role in self.columns)
+
+
+def _multiple(text: str, role: str, value: str) -> int:
+    try:
+        found = size(value)
+    except ValueError:
+        found = 0
+    if not 0 < found <= 1 << 30:
+        raise UsageError(f"--columns {text}: {role}:{value}: the bytes of one count, as 1, 512 or 4k, would do")
+    return found
+
+
+def _values(text: str, named: list[str]) -> dict[str, int]:
+    """Operations by what stands for them. Of 0 and 1, the other one is the other of read and write."""
+    if not named:
+        return WORDS
+    out: dict[str, int] = {}
+    for pair in named:
+        value, equals, op = pair.strip().rpartition("=")
+        if not equals or not value or op not in OPERATIONS or value.lower() in out:
+            raise UsageError(f"--columns {text}: op:{pair}: VALUE=OPERATION, of {', '.join(OPERATIONS)}, would do")
+        out[value.lower()] = OPERATIONS.index(op)
+    if len(out) == 1:
+        ((one, op_of_it),) = out.items()
+        if one in ("0", "1") and op_of_it < 2:
+            out["1" if one == "0" else "0"] = 1 - op_of_it
+    return out
+
+
+class Table(TextFormat):
+    """Lines as a ``Spec`` says they are."""
+
+    name = PREFIX[:-1]
+    title = "any table, as --columns says"
+    sample: ClassVar[re.Pattern[bytes]] = re.compile(rb"")
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.path = ""
+        vars(self).update(  # what a class says of itself elsewhere, an object says here
+            name=PREFIX + spec.canonical(),
+            columns={role or f"-{at}": self._type(role) for at, role in enumerate(spec.columns)},
+            needed=tuple(role for role in spec.columns if role not in (None, "dev")),
+            offset_unit=spec.offset_bytes,
+            length_unit=spec.length_bytes,
+            tick_ns=100 if spec.time == "100ns" else 1,
+            unit_is="the column dev" if "dev" in spec.columns else "",
+        )
+
+    def _type(self, role: str | None) -> Any:
+        if role == "time" and self.spec.time is not None:
+            return pl.Decimal(38, SCALE[self.spec.time])
+        return INT if role in ("offset", "length") else TEXT
+
+    def fresh(self) -> Format:
+        return Table(self.spec)
+
+    def likeness(self, head: bytes) -> float:
+        """The share of lines whose columns are what they should be."""
+        lines = sample_lines(head)
+        self.look(head)
+        body = lines[self.header_lines :]
+        return sum(self.why_not(line) == "" for line in body) / len(body) if body else 0.0
+
+    def timed(self, head: bytes) -> bool:
+        return self.spec.time is not None
+
+    def look(self, head: bytes) -> None:
+        """Which separator these lines have, and whether the first is of names."""
+        lines = sample_lines(head)
+        separator = separator_of(lines, len(self.spec.columns))
+        first = fields(lines[0], separator) if lines else []
+        named = bool(first) and not any(re.fullmatch(rb"-?[\d.]+", one) for one in first)
+        vars(self).update(separator=separator, header_lines=int(named))
+
+    def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
+        self.path = str(content.path)
+        self.look(content.head(HEAD_BYTES))
+        telling.skip("lines of names", self.header_lines)
+        yield from super().lots(content, choice, telling)
+
+    def op(self, choice: Choice) -> pl.Expr:
+        values = list(self.spec.values)
+        text = pl.col("op").str.strip_chars().str.to_lowercase()
+        return text.replace_strict(
+            values, [self.spec.values[one] for one in values], default=UNKNOWN_OP, return_dtype=pl.UInt8
+        )
+
+    def expressions(self) -> dict[str, pl.Expr]:
+        time = ticks("time") if self.spec.time is not None else pl.lit(0, pl.Int64)
+        return {"time": time, **({"unit": pl.col("dev")} if self.unit_is else {})}
+
+    def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
+        if b'"' in chunk:
+            if QUOTED.search(chunk):
+                raise TraceError(f"{self.path}: a quoted field with a separator in it: a table without such would do")
+            chunk = chunk.replace(b'"', b"")
+        if self.separator != " ":
+            mark = re.escape(self.separator.encode())
+            chunk = re.sub(rb"(?m)^ +| +$| *(" + mark + rb") *", rb"\1", chunk)
+        return super().frame(chunk, used)
+
+    def why_not(self, text: bytes) -> str:
+        """What is wrong with a line; nothing, if it is right."""
+        found = fields(text, self.separator)
+        why = super().why_not(self.separator.encode().join(found))
+        at = self.spec.columns.index("op")
+        right = why == NO_OP and found[at].decode("latin-1").lower() in self.spec.values
+        return "" if right else why
+
+
+def fields(line: bytes, separator: str) -> list[bytes]:
+    """Of a line, without quotes and blanks around them."""
+    line = line.replace(b'"', b"").rstrip(b"\r")
+    return line.split() if separator == " " else [one.strip() for one in line.split(separator.encode())]
+
+
+def separator_of(lines: list[bytes], columns: int) -> str:
+    """What stands between the columns: a semicolon, comma or tab that most lines have often enough, else blanks."""
+    for mark in (b";", b",", b"\t"):
+        if sum(line.count(mark) >= columns - 1 for line in lines) > len(lines) / 2:
+            return mark.decode()
+    return " "

@@ -1,0 +1,114 @@
+"""Write amplification of the page map after `steady`, against a closed form of greedy cleaning, by over-provisioning.
+
+Uniform random overwrites of one page, no write buffer, no wear levelling, checkpoints left out (they are in the file
+of results). Counts are virtual: the same anywhere.
+
+The form is the mean field of greedy cleaning with blocks of B pages (`greedy`). What it needs is how many blocks take
+part, and that is where figures in the literature differ by a tenth: a device keeps some free, some open and some for
+its metadata. `whole` counts every block of the chip; `part` those that are closed, and the pages that live in them on
+the average: what greedy chooses from. The second is the one that is held to 3 %. What is left is that a device cleans
+as many blocks in a row as make one free, and the last of these are not the emptiest that there would be a little later.
+
+    bench_waf.py [--size SIZE] [--op SHARE,...] [--no-save]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
+
+import bench_common
+import numpy as np
+
+from flashfs.device import Device
+from flashfs.replay._player import Player
+from flashfs.replay.precondition import Precondition
+from flashfs.replay.workloads import Workload
+from nandimg import Geometry
+
+OPS = (0.07, 0.1, 0.15, 0.2, 0.28, 0.4, 0.6, 0.8, 1.0)
+OPTIONS = {"buffer": "0", "wear_spread": "1000000"}
+WITHIN = 0.03
+SAMPLES = 100  #: of the pool, a device's worth of writes
+
+
+def greedy(pages_per_block: int, share: float) -> float:
+    """WAF of greedy cleaning under uniform random writes; ``share`` is pages of flash / pages that are live in them.
+
+    Mean field. A block is closed full and loses a page at a rate of (live pages) x mu; as many are closed as cleaned,
+    f a second. So x_j = f / (j mu) blocks have j live pages, down to a level k at which greedy finds its victims: of
+    those that come there it takes some at once, and a share t falls to k - 1 before, to be taken then. A victim has
+    k - t pages, hence WAF = B / (B - k + t). All blocks together are f / mu (1/B + ... + 1/(k+1) + t/k), and f / mu is
+    WAF x (live pages) / B: which gives the share for each k and t, rising as they fall.
+    """
+    sums = 0.0
+    for k in range(pages_per_block, 0, -1):
+        # at the top of this level t is 0, at its end 1
+        def at(t: float, k: int = k, sums: float = sums) -> float:
+            return pages_per_block / (pages_per_block - k + t) * (sums + t / k) if k < pages_per_block or t else 1.0
+
+        if at(1.0) >= share and k < pages_per_block:
+            low, high = 0.0, 1.0
+            for _ in range(60):
+                middle = (low + high) / 2
+                low, high = (middle, high) if at(middle) < share else (low, middle)
+            return pages_per_block / (pages_per_block - k + low)
+        sums += 1 / k
+    return 1.0
+
+
+def point(size_bytes: int, op: float) -> dict[str, Any]:
+    """One over-provisioning: what was found, and what the form says."""
+    geometry = Geometry.sized(size_bytes, op=op, dies=8, channels=8)
+    device = Device.memory(geometry, "pagemap", dict(OPTIONS), backend="meta")
+    done = Precondition.parse("steady").run(device)
+    assert done is not None
+    source = Workload(f"uniform:write=1,seed=99,ops={2 * geometry.lpas}", device.size, device.page_bytes)
+    player = Player(device.ssd, 8, device.quiet_at())
+    samples = []
+    for batch in source.batches(geometry.lpas // SAMPLES):
+        player.play(batch.time_ns, batch.op, batch.offset, batch.length)
+        blocks = device.block_map()
+        closed = np.array(blocks["state"]) == blocks["states"].index("closed")
+        samples.append((int(closed.sum()), int(np.array(blocks["valid"])[closed].sum())))
+    stats = device.stats()
+    device.close(clean=False)
+    closed_mean, live_mean = (float(one) for one in np.mean(samples, axis=0))
+    programs = stats["nand"]["by_cause"]["program"]
+    waf = (programs["host"] + programs["gc"]) / stats["host"]["write"]
+    pages = geometry.pages_per_block
+    part = greedy(pages, closed_mean * pages / live_mean)
+    return {
+        "op": op, "blocks": geometry.blocks, "lpas": geometry.lpas, "closed": closed_mean, "live_in_closed": live_mean,
+        "steady": done["steady"], "windows": done["waf"], "erases_a_block": done["erases_a_block"],
+        "programs": programs, "waf": round(waf, 4), "waf_with_checkpoints": stats["waf"], "part": round(part, 4),
+        "whole": round(greedy(pages, geometry.blocks * pages / geometry.lpas), 4), "off": round(waf / part - 1, 4),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=1 << 30, metavar="BYTES", help="that the host sees")
+    parser.add_argument("--op", default=",".join(map(str, OPS)), help="shares, with commas between them")
+    parser.add_argument("--no-save", action="store_true")
+    arguments = parser.parse_args()
+    print("| OP | closed blocks | WAF | form, closed blocks | whole chip | off |")
+    print("| --: " * 6 + "|")
+    points = []
+    for op in map(float, arguments.op.split(",")):
+        one = point(arguments.size, op)
+        points.append(one)
+        print(
+            f"| {op:g} | {one['closed']:,.0f} of {one['blocks']:,} | {one['waf']:.3f} | {one['part']:.3f} | "
+            f"{one['whole']:.3f} | {one['off']:+.1%} |", flush=True,
+        )  # fmt: skip
+    if not arguments.no_save:
+        saved = {"size": arguments.size, "options": OPTIONS, "within": WITHIN, "points": points}
+        print(bench_common.save("waf", saved))
+
+
+if __name__ == "__main__":
+    main()
