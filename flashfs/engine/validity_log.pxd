@@ -32,6 +32,7 @@ cdef class ValidityLog(FlashValidity):
     cdef int log_again(self, uint32_t block, const uint64_t* words) except -1 nogil
     cdef int revive(self) except -1 nogil
     cdef int flush(self, uint32_t most) except -1 nogil
+    cdef int take_out(self, const Logged* entries, uint32_t n) noexcept nogil
     cdef int drop(self, uint32_t slot) except -1 nogil
     cdef int reclaim(self) except -1 nogil
     cdef int walk(self, uint32_t block, uint64_t* words, uint32_t dead) except -1 nogil

@@ -158,13 +158,25 @@ cdef class ValidityLog(FlashValidity):
             last = block
         self.program(slot, self.write_image)
         self.next_n += 1
-        for i in range(n):
-            self.heads[self.block_of(entries[i].ppa)] = slot * self.per_page + i
-        memmove(self.log, self.log + n, (self.log_n - n) * 8)
-        self.log_n -= n
+        for i in range(n):                  # a block that was opened for that page has forgotten what waited of it
+            if self.counts(entries + i):
+                self.heads[self.block_of(entries[i].ppa)] = slot * self.per_page + i
+        self.take_out(entries, n)
         self.flushes += 1
         self.logged += n
         return n
+
+    cdef int take_out(self, const Logged* entries, uint32_t n) noexcept nogil:
+        """These entries, ascending, are in flash, and wait no more."""
+        cdef uint32_t i, k = 0, kept = 0
+        for i in range(self.log_n):
+            while k < n and entries[k].ppa < self.log[i] >> 1:
+                k += 1
+            if k == n or self.log[i] != <uint64_t> entries[k].ppa << 1:
+                self.log[kept] = self.log[i]
+                kept += 1
+        self.log_n = kept
+        return 0
 
     cdef int reclaim(self) except -1 nogil:
         """The oldest page: what counts of it waits to be logged again."""
@@ -232,13 +244,15 @@ cdef class ValidityLog(FlashValidity):
         """Blocks with a page that died and lives again, if any reports say that, are logged anew."""
         cdef uint32_t i = 0, block
         while i < self.log_n:
+            if self.log[i] & 1 and i and self.log_n + self.pages_per_block > self.log_room:
+                self.flush(i)
+                i = 0
+                continue
             if self.log[i] & 1:
                 block = self.block_of(<uint32_t> (self.log[i] >> 1))
                 self.bitmap(block, self.words)
                 if self.bits != NULL:
                     return 0                # the log could not be read: all is written anew soon
-                while i and self.log_n + self.pages_per_block > self.log_room:
-                    i -= self.flush(i)
                 self.log_again(block, self.words)
                 i = self.log_from(<uint64_t> block * self.pages_per_block << 1)
                 while i < self.log_n and self.block_of(<uint32_t> (self.log[i] >> 1)) == block:
