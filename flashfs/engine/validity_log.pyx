@@ -68,8 +68,8 @@ def log_slots(geometry):
 
 
 def reports_at_once(geometry):
-    """Reports of a run or a move, at most."""
-    return max(3 * RUN, 2 * geometry.pages_per_block)
+    """Reports of a run or a move that room is made for: of a whole run, where that is not many pages of the log."""
+    return max(min(3 * RUN, 4 * entries_a_page(geometry)), 2 * geometry.pages_per_block)
 
 
 def room_for_reports(geometry):
@@ -92,7 +92,7 @@ cdef class ValidityLog(FlashValidity):
         self.set_up(self.slots, room_for_reports(ssd.nand), blocks)
         self.log_spare = SPARE + 2 * self.pages_per_block + self.per_page
         self.announced_most = reports_at_once(ssd.nand)
-        ssd.keep_free(blocks // self.per_page + 2)  # every page of the chip may have to be logged anew
+        ssd.keep_free((blocks + self.per_page - 1) // self.per_page)  # every page of the chip may be logged anew
         ssd.keep_pages(2 * self.pages_most)  # each as it is, and as the last checkpoint knows it
         ssd.reserve_for(2)                  # a cleaned block's pages go to one stream or the other
         self.heads = <uint32_t*> malloc(<uint64_t> blocks * 4)
