@@ -12,7 +12,7 @@ CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 MUTANTS_STATE ?= mutants.jsonl
 
-.PHONY: setup system test demo lint campaign soak bench comparison coverage mutants clean
+.PHONY: setup system test demo lint campaign soak bench comparison coverage mutants reproduce clean
 .DELETE_ON_ERROR:
 
 ## setup: system packages (when root), .venv, the package with its compiled modules in place
@@ -74,6 +74,10 @@ bench: setup
 ## comparison: docs/comparison.md, every FTL on equal ground; TRACES is a folder of traces (docs/traces.md)
 comparison: setup
 	$(BIN)/python tools/comparison.py $(if $(TRACES),--traces $(TRACES))
+
+## reproduce: the figures of docs/reproduce.md, and what of them holds; tables go to flashfs/reproduce/results
+reproduce: setup
+	$(BIN)/python tools/reproduce.py
 
 ## coverage: lines and branches of the recovery paths that tests and scaled-down campaigns reach: docs/coverage.md
 coverage: setup

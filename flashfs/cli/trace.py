@@ -256,19 +256,20 @@ def workloads(
     as_json: options.Json = False,
 ) -> None:
     """List the workloads, or the keys of one: name[:key=value,...]."""
-    from flashfs.replay.workloads import COMMON, PATTERNS, Parameter, written
+    from flashfs.replay.workloads import WORKLOADS, Parameter, written
 
     if name is None:
         own = [
             {"name": one.name, "about": one.about, "own keys": ", ".join(key.name for key in one.parameters)}
-            for one in PATTERNS.values()
+            for one in WORKLOADS.values()
         ]
         show.result(own, as_json=as_json)
         return
-    if name not in PATTERNS:
-        raise UsageError(f"workload {name}: {', '.join(PATTERNS)} would do")
+    if name not in WORKLOADS:
+        raise UsageError(f"workload {name}: {', '.join(WORKLOADS)} would do")
 
     def row(one: Parameter) -> dict[str, str]:
         return {"key": one.name, "default": written(one.default), "about": one.help}
 
-    show.result([row(one) for one in (*PATTERNS[name].parameters, *COMMON)], as_json=as_json, title=name)
+    keys = (*WORKLOADS[name].parameters, *WORKLOADS[name].shared)
+    show.result([row(one) for one in keys], as_json=as_json, title=name)

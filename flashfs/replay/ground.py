@@ -52,7 +52,7 @@ def level(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
         known = {option.name for option in scheme(setup.ftl).all_options()}
         even = {name: value for name, value in wanted.items() if name in known}
         out.append(replace(setup, options={**even, **setup.options}))
-    nvram = min(nvram_of(scheme(setup.ftl), setup.geometry, setup.options) for setup in out)
+    nvram = min(nvram_of(scheme(setup.ftl), setup.geometry, setup.options, setup.dram) for setup in out)
     return [replace(setup, ground={**wanted, "nvram": nvram}) for setup in out]
 
 
@@ -79,9 +79,9 @@ def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
     return out
 
 
-def nvram_of(of: Scheme, geometry: Geometry, options: Mapping[str, Any]) -> int:
-    """Bytes of NVRAM that the scheme asks for."""
-    return sum(of.nvram(geometry, of.resolve(dict(options))).values())
+def nvram_of(of: Scheme, geometry: Geometry, options: Mapping[str, Any], dram: int | None) -> int:
+    """Bytes of NVRAM that the scheme asks for beside so many of DRAM."""
+    return sum(of.nvram(geometry, of.resolve(dict(options)), dram).values())
 
 
 def differences(setup: Setup) -> list[str]:
@@ -94,7 +94,7 @@ def differences(setup: Setup) -> list[str]:
     if has["buffer"] == -1:
         has["buffer"] = default_buffer(of, setup.geometry)
     has["wear_spread"] = wear_spread(options, setup.geometry)
-    has["nvram"] = nvram_of(of, setup.geometry, setup.options)
+    has["nvram"] = nvram_of(of, setup.geometry, setup.options, setup.dram)
     out = []
     for name, wanted in setup.ground.items():
         if has[name] is not None and has[name] != wanted:
@@ -103,7 +103,7 @@ def differences(setup: Setup) -> list[str]:
     return out
 
 
-def stood_on(device: Device) -> dict[str, Any]:
+def stood_on(device: Device, dram: int | None) -> dict[str, Any]:
     """What a result was made on, whether it was compared or not. ``stripe`` None: its placement has none."""
     geometry, ssd = device.nand.geometry, device.ssd
     return {
@@ -114,5 +114,5 @@ def stood_on(device: Device) -> dict[str, Any]:
         "stripe": device.options.get("stripe"),
         "wear_spread": ssd.wear.spread,
         "gc_reserve": ssd.gc_reserve,
-        "nvram": nvram_of(scheme(device.ftl), geometry, device.options),
+        "nvram": nvram_of(scheme(device.ftl), geometry, device.options, dram),
     }

@@ -19,8 +19,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import nandimg
 from flashfs.device import Device
+from flashfs.engine import block_map
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
 from flashfs.replay import ground, phases
@@ -41,6 +44,7 @@ SERIES = (
 )  # fmt: skip
 NOTHING: dict[str, Any] = {"precondition": None, "before": []}  #: was done before
 REHEARSALS = 2  #: to find a speed: the second one corrects what the end of the first was too long by
+MAPS = frozenset({"map", "meta"})  #: streams of blocks that hold no data of the host's
 DEPTH = 1  #: of the closed loop, if neither the source nor anybody says otherwise
 
 Progress = Callable[[int, int | None], None]  #: (requests done, requests in all, if that is known)
@@ -53,8 +57,8 @@ class Setup:
     ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
     FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
     ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.ground); who has it otherwise is complained
-    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder in
-    which images so made are kept, to be used again.
+    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder
+    in which images so made are kept, to be used again.
     """
 
     source: str
@@ -327,7 +331,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "nand": stats["nand"],
         "scheme": stats["scheme"],
         "waf": stats["waf"],
-        "ground": ground.stood_on(device),
+        "ground": ground.stood_on(device, setup.dram),
         "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),
         "dram": stats["dram"],
         "heap": stats["heap"],
@@ -344,6 +348,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "wall_s": round(found.wall_s, 6),
         "pages_per_s": round(player.pages / found.wall_s) if found.wall_s else None,
         "utilisation": _utilisation(device, virtual_s),
+        **_data_blocks(device),
         "unreadable": stats["unreadable"],
         "holes_read": device.ssd.reader.holes,
         "series": _series(found.samples),
@@ -391,6 +396,18 @@ def _utilisation(device: Device, virtual_s: float) -> dict[str, dict[str, float]
             mean = sum(shares) / len(shares)
             out[name] = {"mean": round(mean, 6), "least": round(min(shares), 6), "most": round(max(shares), 6)}
     return out
+
+
+def _data_blocks(device: Device) -> dict[str, Any]:
+    """Pages that hold data, and how many blocks that are programmed to their end have 0, 1, ... of them."""
+    found = block_map.block_map(device.ssd)
+    kept = [at for at, name in enumerate(device.ssd.pool.stream_names) if name not in MAPS]
+    data = np.isin(found["stream"], kept)
+    full = found["valid"][data & (found["next_page"] == device.nand.geometry.pages_per_block)]
+    return {
+        "mapped_pages": int(found["valid"][data].sum()),
+        "full_blocks": np.bincount(full, minlength=device.nand.geometry.pages_per_block + 1).tolist(),
+    }
 
 
 def _series(samples: list[tuple[int, ...]]) -> dict[str, list[float]]:

@@ -9,7 +9,7 @@ from flashfs.errors import UsageError
 from flashfs.plain import shown
 from flashfs.replay.source import Source
 from flashfs.replay.traces import Options, Trace
-from flashfs.replay.workloads import PATTERNS, Workload, is_workload
+from flashfs.replay.workloads import WORKLOADS, Workload, is_workload
 
 LARGEST = 32 << 30  #: bytes of a device that a trace is given without anybody asking for one
 
@@ -28,7 +28,7 @@ def open_source(
             raise UsageError(f"{text}: a workload: the options of traces are not for it")
         return Workload(text, device_bytes, page_bytes)
     if not Path(text).exists():
-        raise UsageError(f"{text}: no such trace, and no workload: {', '.join(PATTERNS)} are")
+        raise UsageError(f"{text}: no such trace, and no workload: {', '.join(WORKLOADS)} are")
     return Trace(text, options, format=format, device_bytes=device_bytes if fitted else None)
 
 

@@ -17,7 +17,7 @@ from flashfs.replay.picture import COLUMNS, ROWS, Grid, Picture, shades
 from flashfs.replay.source import READ, TRIM, WRITE, Batch
 from flashfs.replay.survey import Spread, survey
 from flashfs.replay.traces import Options, Trace
-from flashfs.replay.workloads import PATTERNS, Workload
+from flashfs.replay.workloads import WORKLOADS, Workload
 
 PAGE = 4096
 
@@ -242,7 +242,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "trace", "formats", "--json")
     assert code == 0 and {"msr", "flashfs", "vscsi2"} <= {row["name"] for row in json.loads(out)}
     code, out, _ = run(capsys, "trace", "workloads", "--json")
-    assert code == 0 and [row["name"] for row in json.loads(out)] == list(PATTERNS)
+    assert code == 0 and [row["name"] for row in json.loads(out)] == list(WORKLOADS)
     code, out, _ = run(capsys, "trace", "workloads", "zipf", "--json")
     theta = {"key": "theta", "default": "0.99", "about": "the exponent; 0 is uniform"}
     assert code == 0 and json.loads(out)[0] == theta

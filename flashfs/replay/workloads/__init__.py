@@ -20,21 +20,24 @@ from flashfs.replay.source import (
     TRIM,
     WRITE,
     Batch,
-    Hashes,
     Int64s,
     Source,
     UInt8s,
-    UInt64s,
-    grains,
     rebatch,
-    starts,
 )  # fmt: skip
 from flashfs.replay.workloads import _random
-from flashfs.replay.workloads._grammar import COMMON, Parameter, count, parse
-from flashfs.replay.workloads._patterns import PATTERNS, Pattern, Span
-from flashfs.replay.workloads._random import Alias, Stream, ln, mixed_up, zipf
+from flashfs.replay.workloads._contents import contents
+from flashfs.replay.workloads._fileset import Fileset
+from flashfs.replay.workloads._grammar import COMMON, Law, Parameter, count, parse
+from flashfs.replay.workloads._lsm import Lsm
+from flashfs.replay.workloads._patterns import PATTERNS, Kind, Pattern, Span
+from flashfs.replay.workloads._programs import Program
+from flashfs.replay.workloads._random import Alias, Stream, ln
 
-__all__ = ["COMMON", "PATTERNS", "Parameter", "Workload", "count", "is_workload", "written"]
+__all__ = ["COMMON", "PATTERNS", "WORKLOADS", "Parameter", "Workload", "count", "is_workload", "written"]
+
+#: all that a text may begin with: patterns of addresses, and programs that know their operations too
+WORKLOADS: dict[str, type[Kind]] = {**PATTERNS, **{one.name: one for one in (Fileset, Lsm)}}
 
 BLOCK = 8_192  #: requests that are made together, because columns of 64 KiB stay in the cache; it changes none of them
 VERSION = 1  #: of what a text means: in the hash, and raised when the same text gives other requests
@@ -42,7 +45,7 @@ VERSION = 1  #: of what a text means: in the hash, and raised when the same text
 
 def is_workload(text: str) -> bool:
     """Whether ``text`` begins with the name of a workload."""
-    return text.partition(":")[0] in PATTERNS
+    return text.partition(":")[0] in WORKLOADS
 
 
 class Workload(Source):
@@ -50,23 +53,35 @@ class Workload(Source):
 
     def __init__(self, text: str, device_bytes: int, page_bytes: int = 4096) -> None:
         super().__init__(text)
-        name, values, given = parse(text, {one.name: one.parameters for one in PATTERNS.values()})
+        name, values, given = parse(text, {one.name: (*one.shared, *one.parameters) for one in WORKLOADS.values()})
         self.device_bytes, self.page_bytes = device_bytes, page_bytes
-        self.pattern: type[Pattern] = PATTERNS[name]
+        self.kind = WORKLOADS[name]
         self.values = values
-        values["size"] = values["size"] or ((page_bytes, 1),)
-        values["align"] = values["align"] or min(size for size, _ in values["size"])
-        self._check_mix()
+        self._fill_in(given)
         if "qd" in given and values["rate"]:
             raise UsageError(f"workload {text}: qd and rate: one of them would do")
+        if "dup" in given and isinstance(values["contents"], Law):
+            raise UsageError(f"workload {text}: dup and contents=zipf: one of them would do")
         self.timed = values["rate"] > 0
         self.qd = None if self.timed else values["qd"]
         self._first, self.span = self._place()
-        self.pattern(self.span)  # what it refuses is refused now
-        self.ops: int = values["ops"] or self.pattern.default_ops(self.span)
+        self.kind(self.span)  # what it refuses is refused now
+        self.ops: int = values["ops"] or self.kind.default_ops(self.span)
         values["ops"] = self.ops
         if not self.ops:
             raise UsageError(f"workload {text}: it has no request")
+
+    def _fill_in(self, given: dict[str, Any]) -> None:
+        """Keys whose default follows from the device, or from other keys."""
+        values = self.values
+        if issubclass(self.kind, Program):
+            values.update(self.kind.defaults(values))
+            if "qd" not in given:
+                values["qd"] = self.kind.depth(values)
+            return
+        values["size"] = values["size"] or ((self.page_bytes, 1),)
+        values["align"] = values["align"] or min(size for size, _ in values["size"])
+        self._check_mix()
 
     def _check_mix(self) -> None:
         values = self.values
@@ -78,10 +93,11 @@ class Workload(Source):
 
     def _place(self) -> tuple[int, Span]:
         """(where the span begins, in bytes; the span)."""
-        values, align = self.values, self.values["align"]
+        values = self.values
+        align: int = values.get("align", self.page_bytes)
         whole = self.device_bytes // align
         first, places = int(whole * values["start"]), int(whole * values["span"])
-        largest = max(size for size, _ in values["size"])
+        largest = max(size for size, _ in values.get("size", ((align, 1),)))
         if first + places > whole:
             raise UsageError(f"workload {self.name}: start and span are more than 1 together")
         if places * align < largest:
@@ -101,10 +117,10 @@ class Workload(Source):
         return self._text(self.values)
 
     def _text(self, values: dict[str, Any]) -> str:
-        return f"{self.pattern.name}:" + ",".join(f"{key}={written(values[key])}" for key in sorted(values))
+        return f"{self.kind.name}:" + ",".join(f"{key}={written(values[key])}" for key in sorted(values))
 
     def hash(self) -> str:
-        contents = {**self.values, **self.pattern.made_of(self.values)}
+        contents = {**self.values, **self.kind.made_of(self.values)}
         text = f"flashfs workload {VERSION}\n{self._text(contents)}\n{self.device_bytes}\n"
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -132,22 +148,29 @@ class Making:
         values = of.values
         seed = values["seed"]
         self.of = of
-        self.pattern = of.pattern(of.span)
-        self.ops = Stream(seed, _random.OP)
-        self.sizes = Stream(seed, _random.SIZE)
-        self.size_mix = Alias([weight for _, weight in values["size"]])
-        self.size_of = np.array([size for size, _ in values["size"]], np.int64)
-        self.contents = None if values["dup"] is None else Contents(values)
+        self.kind = of.kind(of.span)
+        self.contents = contents(values, of.device_bytes)
         self.arrivals = Arrivals(values)
-        self.bounds = np.cumsum([values["write"], values["trim"], values["flush"]])
+        if isinstance(self.kind, Pattern):
+            self.ops = Stream(seed, _random.OP)
+            self.sizes = Stream(seed, _random.SIZE)
+            self.size_mix = Alias([weight for _, weight in values["size"]])
+            self.size_of = np.array([size for size, _ in values["size"]], np.int64)
+            self.bounds = np.cumsum([values["write"], values["trim"], values["flush"]])
 
     def block(self, n: int) -> Batch:
-        op = self._ops(n)
-        length = self._lengths(n)
-        if self.of.values["flush"]:
-            length = np.where(op == FLUSH, 0, length)
-        offset = (self.pattern.offsets(length) + self.of.at()).view(np.uint64)
-        if self.of.values["flush"]:
+        if isinstance(self.kind, Program):
+            op, where, length = self.kind.take(n)
+            flushes = True
+        else:
+            assert isinstance(self.kind, Pattern)
+            op, length = self._ops(n), self._lengths(n)
+            flushes = self.of.values["flush"] > 0
+            if flushes:
+                length = np.where(op == FLUSH, 0, length)
+            where = self.kind.offsets(length)
+        offset = (where + self.of.at()).view(np.uint64)
+        if flushes:
             offset = np.where(op == FLUSH, np.uint64(0), offset)
         size = length.view(np.uint64)
         hashes = None if self.contents is None else self.contents.of(op, offset, size)
@@ -167,35 +190,6 @@ class Making:
         if len(self.size_of) == 1:
             return np.full(n, self.size_of[0])
         return self.size_of[self.size_mix.draw(self.sizes, n)]
-
-
-class Contents:
-    """What is written, as a number for each 4 KiB: new ones count up, and some are seen again.
-
-    A duplicate is one of the ``contents`` oldest, the older the more popular; as long as there are fewer, one of those
-    that there are.
-    """
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        seed = values["seed"]
-        self.share: float = values["dup"]
-        self.seen = 0  #: different contents so far
-        self.which = Stream(seed, _random.CONTENT)
-        self.popular, self.within = Stream(seed, _random.POPULAR), Stream(seed, _random.POPULAR_WITHIN)
-        self.zipf = zipf(values["contents"], values["dup_theta"])
-        self.salt = mixed_up(np.array([seed], np.uint64))
-
-    def of(self, op: UInt8s, offset: UInt64s, length: UInt64s) -> Hashes:
-        """Of a block; only writes have contents."""
-        start = starts(np.where(op == WRITE, grains(offset, length), 0))
-        n = int(start[-1])
-        fresh = ~self.which.chance(self.share, n)
-        if n and not self.seen:
-            fresh[0] = True
-        before = self.seen + np.cumsum(fresh) - fresh  # different contents before each
-        number = np.where(fresh, before, self.zipf.draw(self.popular, self.within, n) % np.maximum(before, 1))
-        self.seen += int(fresh.sum())
-        return Hashes(start, mixed_up(number.astype(np.uint64) + self.salt))
 
 
 class Arrivals:

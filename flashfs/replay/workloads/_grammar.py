@@ -95,6 +95,27 @@ def path(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Law:
+    """Contents by a law: the i-th of ``share`` x the device's 4 KiB has probability C / i^``exponent``."""
+
+    share: float
+    exponent: float
+
+    def __str__(self) -> str:
+        return f"zipf:N={self.share!r},a={self.exponent!r}"
+
+
+def contents(text: str) -> int | Law:
+    """`65536`, how many contents are popular; or `zipf:N=0.9,a=0.2`."""
+    if not text.startswith("zipf"):
+        return count(text)
+    found = re.fullmatch(r"zipf:N=([\d.]+),a=([\d.]+)", text)
+    if not found or not 0 < number(found[1]) <= 1:
+        raise Unreadable("zipf:N=SHARE,a=EXPONENT, with a share above 0 and up to 1,")
+    return Law(number(found[1]), number(found[2]))
+
+
+@dataclass(frozen=True)
 class Parameter:
     """One key. ``default`` is None where it follows from others; ``help`` says how."""
 
@@ -119,18 +140,22 @@ COMMON = (
     Parameter("arrival", word("fixed", "poisson"), "fixed", "with rate: at equal distances, or as a Poisson process"),
     Parameter("dup", share, None, "share of written 4 KiB whose content was written before; default: no contents"),
     Parameter("dup_theta", number, 0.2, "how much more popular some contents are (Zipf)"),
-    Parameter("contents", count, 65536, "how many contents are popular"),
+    Parameter("contents", contents, 65536, "how many contents are popular; or zipf:N=0.9,a=0.2: each written 4 KiB is "
+              "the i-th of N x the device's with a probability of C / i^a"),
 )  # fmt: skip
+#: those of workloads whose pattern is of addresses only; programs know their operations and sizes themselves
+ADDRESSED = frozenset({"write", "trim", "flush", "size", "align"})
+SHARED = tuple(one for one in COMMON if one.name not in ADDRESSED)
 
 
 def parse(text: str, own: dict[str, tuple[Parameter, ...]]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """(name, all parameters, those that were given). ``own`` has the names with the keys that only they have."""
+    """(name, all parameters, those that were given). ``own`` has the names with their keys."""
     name, _, rest = text.partition(":")
     if name not in own:
         raise UsageError(f"workload {name}: {', '.join(own)} would do")
-    known = {one.name: one for one in (*COMMON, *own[name])}
+    known = {one.name: one for one in own[name]}
     given: dict[str, Any] = {}
-    for pair in rest.split(",") if rest else ():
+    for pair in _pairs(rest):
         key, equals, value = pair.partition("=")
         if not equals or key not in known:
             raise UsageError(f"workload {text}: {pair!r}: KEY=VALUE would do, with {', '.join(known)}")
@@ -141,3 +166,14 @@ def parse(text: str, own: dict[str, tuple[Parameter, ...]]) -> tuple[str, dict[s
         except Unreadable as error:
             raise UsageError(f"workload {text}: {pair}: {error} would do") from None
     return name, {one.name: given.get(one.name, one.default) for one in known.values()}, given
+
+
+def _pairs(rest: str) -> list[str]:
+    """What stands between commas, but for that in ``contents=zipf:N=0.9,a=0.2``."""
+    out: list[str] = []
+    for part in rest.split(",") if rest else ():
+        if out and out[-1].startswith("contents=zipf:") and part.partition("=")[0] in ("N", "a"):
+            out[-1] += f",{part}"
+        else:
+            out.append(part)
+    return out

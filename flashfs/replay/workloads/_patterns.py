@@ -13,7 +13,7 @@ import numpy as np
 from flashfs.errors import UsageError
 from flashfs.replay.source import Int64s
 from flashfs.replay.workloads import _random
-from flashfs.replay.workloads._grammar import Parameter, count, flag, number, path, share, stride
+from flashfs.replay.workloads._grammar import COMMON, Parameter, count, flag, number, path, share, stride
 from flashfs.replay.workloads._random import Alias, Shuffle, Stream, zipf
 from flashfs.replay.workloads._skew import Skewed
 
@@ -34,18 +34,16 @@ class Span:
         return self.places * self.align
 
 
-class Pattern(ABC):
-    """One pass. ``offsets`` are bytes from the span's beginning."""
+class Kind(ABC):
+    """One pass over a workload of this name; addresses are bytes from the span's beginning."""
 
     name: ClassVar[str]
     about: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]] = ()
+    shared: ClassVar[tuple[Parameter, ...]] = COMMON  #: the keys that it has with others
 
     def __init__(self, span: Span) -> None:
         self.span = span
-
-    @abstractmethod
-    def offsets(self, lengths: Int64s) -> Int64s: ...
 
     @classmethod
     def default_ops(cls, span: Span) -> int:
@@ -55,6 +53,13 @@ class Pattern(ABC):
     def made_of(cls, values: dict[str, Any]) -> dict[str, str]:
         """Parameters that name what decides the requests, with the hash of that: a file may have any name."""
         return {}
+
+
+class Pattern(Kind):
+    """Addresses alone: which operations, and how long, is drawn by shares."""
+
+    @abstractmethod
+    def offsets(self, lengths: Int64s) -> Int64s: ...
 
 
 class Placed(Pattern):

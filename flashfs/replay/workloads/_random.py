@@ -165,4 +165,4 @@ def ln(x: Doubles) -> Doubles:
 
 
 # The streams of a workload, by number. A new one goes to the end: what was drawn before must stay.
-PLACE, WITHIN, OP, SIZE, CONTENT, POPULAR, POPULAR_WITHIN, ARRIVAL, SHUFFLE = range(9)
+PLACE, WITHIN, OP, SIZE, CONTENT, POPULAR, POPULAR_WITHIN, ARRIVAL, SHUFFLE, CHOICE, FILE_SIZE = range(11)

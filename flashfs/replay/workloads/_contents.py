@@ -1,0 +1,72 @@
+"""What is written: a number for each 4 KiB; equal numbers, equal bytes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from flashfs.errors import UsageError
+from flashfs.replay.source import GRAIN, WRITE, Hashes, UInt8s, UInt64s, grains, starts
+from flashfs.replay.workloads import _random
+from flashfs.replay.workloads._grammar import Law
+from flashfs.replay.workloads._random import Stream, mixed_up, zipf
+
+
+class Contents(Protocol):
+    def of(self, op: UInt8s, offset: UInt64s, length: UInt64s) -> Hashes:
+        """Of a block; only writes have contents."""
+
+
+def contents(values: dict[str, Any], device_bytes: int) -> Contents | None:
+    """What the keys ask for; None without any of them."""
+    if isinstance(values["contents"], Law):
+        return Drawn(values, device_bytes)
+    return None if values["dup"] is None else Repeated(values)
+
+
+class Repeated:
+    """New contents count up, and some are seen again.
+
+    A duplicate is one of the ``contents`` oldest, the older the more popular; as long as there are fewer, one of those
+    that there are.
+    """
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        seed = values["seed"]
+        self.share: float = values["dup"]
+        self.seen = 0  #: different contents so far
+        self.which = Stream(seed, _random.CONTENT)
+        self.popular, self.within = Stream(seed, _random.POPULAR), Stream(seed, _random.POPULAR_WITHIN)
+        self.zipf = zipf(values["contents"], values["dup_theta"])
+        self.salt = mixed_up(np.array([seed], np.uint64))
+
+    def of(self, op: UInt8s, offset: UInt64s, length: UInt64s) -> Hashes:
+        start = starts(np.where(op == WRITE, grains(offset, length), 0))
+        n = int(start[-1])
+        fresh = ~self.which.chance(self.share, n)
+        if n and not self.seen:
+            fresh[0] = True
+        before = self.seen + np.cumsum(fresh) - fresh  # different contents before each
+        number = np.where(fresh, before, self.zipf.draw(self.popular, self.within, n) % np.maximum(before, 1))
+        self.seen += int(fresh.sum())
+        return Hashes(start, mixed_up(number.astype(np.uint64) + self.salt))
+
+
+class Drawn:
+    """Each 4 KiB by itself: the i-th of N contents with probability C / i^a (Remap-SSD, FAST'21, section 4.1)."""
+
+    def __init__(self, values: dict[str, Any], device_bytes: int) -> None:
+        law: Law = values["contents"]
+        n = int(law.share * (device_bytes // GRAIN))
+        if n < 1:
+            raise UsageError(f"contents={law}: not one content for {device_bytes} bytes; a larger N would do")
+        self.popular = Stream(values["seed"], _random.POPULAR)
+        self.within = Stream(values["seed"], _random.POPULAR_WITHIN)
+        self.zipf = zipf(n, law.exponent)
+        self.salt = mixed_up(np.array([values["seed"]], np.uint64))
+
+    def of(self, op: UInt8s, offset: UInt64s, length: UInt64s) -> Hashes:
+        start = starts(np.where(op == WRITE, grains(offset, length), 0))
+        rank = self.zipf.draw(self.popular, self.within, int(start[-1]))
+        return Hashes(start, mixed_up(rank.astype(np.uint64) + self.salt))

@@ -1,0 +1,238 @@
+"""A figure of a paper, as a TOML file has it: PAPER-FIGURE.toml. docs/reproduce.md lists the keys.
+
+Series times x are the points; each is what ``all``, the scale, the series and the x say together, in that order, with
+the keys of a sweep. What the paper says is ``expect``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flashfs.errors import UsageError
+from flashfs.replay.points import AXES, OPTIONS
+from flashfs.reproduce.expression import Expression
+
+OURS = Path(__file__).with_name("figures")
+SCALES = ("small", "paper")
+MARKS = {
+    "N": "printed", "A": "derived from the paper's formulas", "P": "read off a plot", "S": "only the shape is known",
+}  # fmt: skip
+EACH, MEAN = "*", "mean"  #: of an expectation's x: every one by itself; their mean
+RULES = ("within", "at_least", "at_most", "rising", "falling", "flat", "order")
+NUMBERED = RULES[:3]  #: hold a number of ours against the paper's
+SWEPT = frozenset({*AXES, OPTIONS})
+NAME = re.compile(r"[a-z0-9]+-[a-z0-9]+")
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What the paper says of one series (of several, for ``order``), at one x, at each, on average, or along them.
+
+    ``rule`` and ``bound``: within this share of the paper's number; at least, at most the number; rising, falling,
+    flat to within a share along x; in this order at each x, each at most ``bound`` times the next.
+    """
+
+    series: tuple[str, ...]
+    x: str
+    mark: str
+    rule: str
+    bound: float
+    paper: float | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A name on one of the two axes, and what it has to say."""
+
+    name: str
+    sweep: Table
+    scales: dict[str, Table]
+    value: Expression | None = None
+    trace: str | None = None  #: of x: a pattern of files below --traces
+
+
+@dataclass(frozen=True)
+class Figure:
+    paper: str
+    number: str
+    file: Path
+    title: str
+    source: str  #: the paper, and where in it
+    y: str
+    x: str
+    form: str  #: bars or lines
+    value: Expression
+    baseline: str | None
+    substitute: str  #: what stands for the paper's workload; empty if it is the paper's own
+    note: str
+    minutes: Mapping[str, float]
+    says: Mapping[str, str]  #: by scale: what was scaled by what
+    all: Table
+    scales: dict[str, Table]
+    series: tuple[Point, ...]
+    xs: tuple[Point, ...]
+    expect: tuple[Expect, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        return f"{self.paper}-{self.number}"
+
+    @property
+    def ftls(self) -> list[str]:
+        return list(dict.fromkeys(str(one.sweep["ftl"]) for one in self.series))
+
+
+def find(folders: Iterable[Path]) -> dict[str, Figure]:
+    """All figures of these folders, by name; a later folder's stand for earlier ones of the same name."""
+    out: dict[str, Figure] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"--figures {folder}: a folder with PAPER-FIGURE.toml would do")
+        for path in sorted(folder.glob("*.toml"), key=_as_numbered):
+            out[path.stem] = load(path)
+    return out
+
+
+def _as_numbered(path: Path) -> tuple[Any, ...]:
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", path.stem))
+
+
+def load(path: Path) -> Figure:
+    """UsageError, in one line, names the file and the key that will not do."""
+    try:
+        return _figure(path, tomllib.loads(path.read_text()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: no TOML: {str(error).splitlines()[0]}") from None
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+TEXTS = {"title": None, "source": None, "y": None, "x": "", "form": "bars", "substitute": "", "note": ""}
+
+
+def _figure(path: Path, given: Table) -> Figure:
+    if not NAME.fullmatch(path.stem):
+        raise UsageError("a name as PAPER-FIGURE.toml would do, of small letters and digits")
+    paper, _, number = path.stem.partition("-")
+    points = ("series", "at")
+    _known(given, (*TEXTS, "value", "baseline", "all", *SCALES, *points, "expect"))
+    texts = {name: _text(given, name, default) for name, default in TEXTS.items()}
+    if texts["form"] not in ("bars", "lines"):
+        raise UsageError(f"form = {texts['form']!r}: bars or lines would do")
+    scales = {name: dict(given.get(name, {})) for name in SCALES}
+    says = {name: str(table.pop("says", "")) for name, table in scales.items()}
+    minutes = {name: float(table.pop("minutes", 0)) for name, table in scales.items()}
+    for name, table in (("all", given.get("all", {})), *scales.items()):
+        _known(table, SWEPT, name)
+    series, xs = (tuple(_point(name, one) for one in _tables(given, name)) for name in points)
+    _check_points(series, xs)
+    names = [one.name for one in series]
+    baseline = given.get("baseline")
+    if baseline is not None and baseline not in names:
+        raise UsageError(f"baseline = {baseline!r}: {', '.join(names)} would do")
+    figure = Figure(
+        paper=paper, number=number, file=path, value=Expression(_text(given, "value", None)), baseline=baseline,
+        minutes=minutes, says=says, all=given.get("all", {}), scales=scales, series=series, xs=xs, **texts,
+        expect=tuple(_expect(one, names, [x.name for x in xs]) for one in given.get("expect", [])),
+    )  # fmt: skip
+    values = [figure.value, *(one.value for one in (*series, *xs) if one.value is not None)]
+    if baseline is None and any(one.relative for one in values):
+        raise UsageError("value: base. needs a baseline = SERIES")
+    return figure
+
+
+def _known(table: Table, names: Iterable[str], where: str = "") -> None:
+    known = list(names)
+    for key in table:
+        if key not in known:
+            raise UsageError(f"{f'{where}.' if where else ''}{key}: no such key; {', '.join(sorted(known))} would do")
+
+
+def _text(table: Table, name: str, default: str | None) -> str:
+    value = table.get(name, default)
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: a text would do")
+    return value
+
+
+def _tables(given: Table, name: str) -> list[Table]:
+    tables = given.get(name)
+    if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
+        raise UsageError(f"{name}: [[{name}]], once or more, would do")
+    return tables
+
+
+def _point(what: str, given: Table) -> Point:
+    table = dict(given)
+    name = table.pop("name", None)
+    if not isinstance(name, str | int | float) or isinstance(name, bool) or name in ("", EACH, MEAN):
+        raise UsageError(f"{what}: name = a text or a number would do, but for {EACH} and {MEAN}")
+    value, trace = table.pop("value", None), table.pop("trace", None)
+    scales = {scale: table.pop(scale, {}) for scale in SCALES}
+    for part in (table, *scales.values()):
+        _known(part, SWEPT, f"{what} {name}")
+    return Point(str(name), table, scales, None if value is None else Expression(value), trace)
+
+
+def _check_points(series: tuple[Point, ...], xs: tuple[Point, ...]) -> None:
+    for points in (series, xs):
+        names = [one.name for one in points]
+        if len(set(names)) < len(names):
+            raise UsageError(f"{', '.join(names)}: a name is there twice")
+    for one in series:
+        if not isinstance(one.sweep.get("ftl"), str):
+            raise UsageError(f"series {one.name}: ftl = NAME would do")
+    for one in xs:
+        if one.trace is not None and "source" in one.sweep:
+            raise UsageError(f"at {one.name}: source and trace: one of them would do")
+
+
+def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
+    """Nothing may claim more than its mark: where only the shape is known, there is no number."""
+    _known(given, ("series", "x", "mark", "paper", *RULES), "expect")
+    mark = given.get("mark")
+    if mark not in MARKS:
+        raise UsageError(f"expect: mark = {mark!r}: {', '.join(MARKS)} would do")
+    rules = [name for name in RULES if name in given]
+    if len(rules) != 1:
+        raise UsageError(f"expect: one of {', '.join(RULES)} would do")
+    rule = rules[0]
+    named = given.get("series", [])
+    of = tuple([named] if isinstance(named, str) else named)
+    if not of or not set(of) <= set(series) or (len(of) > 1) != (rule == "order"):
+        raise UsageError(f"expect: series = {named!r}: one of {', '.join(series)} would do; several for order")
+    x = str(given.get("x", EACH))
+    if x not in (*xs, EACH, MEAN):
+        raise UsageError(f"expect: x = {x!r}: {', '.join((*xs, EACH, MEAN))} would do")
+    paper, bound = given.get("paper"), given[rule]
+    if rule in NUMBERED:
+        if mark == "S":
+            raise UsageError(f"expect: mark S knows the shape only, {rule} a number: {', '.join(RULES[3:])} would do")
+        if rule != "within":
+            paper, bound = bound, 0.0
+    elif isinstance(bound, bool):
+        bound = 0.0
+    if not _is_number(bound) or (rule in NUMBERED) != _is_number(paper):
+        raise UsageError(f"expect: {rule} = {given[rule]!r}, paper = {paper!r}: numbers would do where there are some")
+    return Expect(of, x, mark, rule, float(bound), None if paper is None else float(paper))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def merged(*tables: Mapping[str, Any]) -> Table:
+    """What several tables say together: of a key the last, of options each by itself."""
+    out: Table = {}
+    for table in tables:
+        for key, value in table.items():
+            both = isinstance(value, Mapping) and isinstance(out.get(key), Mapping)
+            out[key] = merged(out[key], value) if both else value
+    return out

@@ -1,0 +1,309 @@
+"""A figure, made: its points replayed as a sweep, its table, its picture, and a file of its results.
+
+The sweep keeps each result by what produced it, so a second run, or another figure with the same points, only reads.
+What is written is a function of figure, scale, traces and program alone: the times that a replay took are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import flashfs
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.replay import points, results, sweep
+from flashfs.reproduce import picture, verdict
+from flashfs.reproduce.figure import Figure, Point, Table, merged
+from flashfs.reproduce.verdict import Line
+
+if TYPE_CHECKING:
+    from flashfs.replay.play import Setup
+    from flashfs.replay.workers import Workers
+
+KEPT = Path(__file__).with_name("results")  #: what came out when the figure was last looked at
+RECORDINGS = Path(flashfs.__file__).parents[1] / "examples" / "traces"  #: of a tree of sources
+WALL = ("wall_s", "pages_per_s")  #: columns that differ from run to run
+DIGITS = 9  #: significant ones that are kept of a value
+#: what must be the same for all series, or the figure compares that
+EQUAL = ("buffer", "stripe", "wear_spread", "gc_reserve")
+
+Row = dict[str, Any]
+Listen: TypeAlias = "Callable[[list[Setup]], sweep.Listener]"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A point of a figure, and what is replayed for it."""
+
+    series: Point
+    x: Point
+    setup: Setup
+
+
+@dataclass(frozen=True)
+class Made:
+    """A figure with its numbers."""
+
+    figure: Figure
+    scale: str
+    lines: list[Line]
+    options: dict[str, str]
+    complaints: list[str]
+    failed: list[str]
+    lost: list[Line]
+    files: dict[str, str]
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON: the same for the same results, to the bit."""
+        figure = self.figure
+        return {
+            "paper": figure.paper, "figure": figure.number, "title": figure.title, "source": figure.source,
+            "scale": self.scale, "scaled": figure.says[self.scale], "substitute": figure.substitute,
+            "value": figure.value.text, "summary": verdict.summary(self.lines),
+            "rows": [_shown(one, figure.substitute) for one in self.lines], "options": self.options,
+            "complaints": self.complaints, "failed": self.failed, "lost": [one.key for one in self.lost],
+        }  # fmt: skip
+
+
+def _shown(line: Line, substitute: str) -> dict[str, Any]:
+    kept = {name: value for name, value in asdict(line).items() if name not in ("met", "rule")}
+    kept |= {"ours": _rounded(line.ours), "ratio": _rounded(line.ratio)}
+    return {**kept, "met": line.met, "key": line.key, "substitute": bool(substitute)}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{DIGITS}g}")
+
+
+def waits(ftl: str) -> str:
+    """Why there is nothing of a scheme, if so."""
+    from flashfs.ftl import SCHEMES, installed
+
+    return "" if ftl in SCHEMES or ":" in ftl or ftl in installed() else f"waits for {ftl}"
+
+
+def cells(
+    figure: Figure, scale: str, ftls: Sequence[str] | None, traces: Path | None, tell: points.Tell
+) -> tuple[list[Cell], dict[str, str]]:
+    """(all points that can be replayed, why those of other series cannot). UsageError names the figure."""
+    if ftls is not None and (unknown := [name for name in ftls if name not in figure.ftls]):
+        raise UsageError(f"--ftl {','.join(unknown)}: {figure.name} has {', '.join(figure.ftls)}")
+    out: list[Cell] = []
+    why_not: dict[str, str] = {}
+    for series in figure.series:
+        ftl = str(series.sweep["ftl"])
+        if why := waits(ftl):
+            why_not[series.name] = why
+        if why or (ftls is not None and ftl not in ftls and series.name != figure.baseline):
+            continue
+        for x in figure.xs:
+            found = _sources(x, traces)
+            if found is None:
+                tell(f"{figure.name}: {x.name} needs --traces DIR with {x.trace}")
+                continue
+            try:
+                out.append(Cell(series, x, _setup(figure, scale, series, x, found, tell)))
+            except UsageError as error:
+                raise UsageError(f"{figure.name}: {series.name}, {x.name}: {error}") from None
+    return out, why_not
+
+
+def _sources(x: Point, traces: Path | None) -> Table | None:
+    """The trace of a point, as a key of a sweep, the person's or a recording of ours; None if it is not there."""
+    if x.trace is None:
+        return {}
+    found = [path for folder in (traces, RECORDINGS) if folder is not None for path in sorted(folder.glob(x.trace))]
+    return {"source": str(found[0])} if found else None
+
+
+def _setup(figure: Figure, scale: str, series: Point, x: Point, source: Table, tell: points.Tell) -> Setup:
+    table = merged(
+        figure.all, figure.scales[scale], series.sweep, series.scales[scale], x.sweep, x.scales[scale], source
+    )
+    table[points.OPTIONS] = _options(figure, table)
+    made = points.expand(table, folder=figure.file.parent, tell=tell)
+    if len(made) != 1:
+        raise UsageError(f"{len(made)} points: one would do; lists are for [[series]] and [[at]]")
+    return made[0]
+
+
+def _options(figure: Figure, table: Table) -> Table:
+    """Those that this FTL knows: what one series has, another may not. One that none knows is an error."""
+    from flashfs.ftl import scheme
+
+    ftl = str(table["ftl"])
+    known = {name: {one.name for one in scheme(name).all_options()} for name in figure.ftls if not waits(name)}
+    out: Table = {}
+    for name, value in table.get(points.OPTIONS, {}).items():
+        if isinstance(value, Mapping):
+            if name not in figure.ftls:
+                raise UsageError(f"opt.{name}: {', '.join(figure.ftls)} would do")
+            if name == ftl:
+                out |= value
+        elif name in known[ftl]:
+            out[name] = value
+        elif not any(name in names for names in known.values()):
+            raise UsageError(f"opt.{name}: none of {', '.join(known)} has it")
+    return out
+
+
+def make(
+    figure: Figure, scale: str, out: Path, workers: Workers, *, ftls: Sequence[str] | None = None,
+    traces: Path | None = None, listen: Listen | None = None, tell: points.Tell = lambda line: None,
+) -> Made:  # fmt: skip
+    """Replay what has no result yet, and write table, picture and results into the folder ``out``. ``listen`` makes of
+    the points somebody who hears how the sweep goes."""
+    every, why_not = cells(figure, scale, ftls, traces, tell)
+    if not every and not why_not:
+        raise UsageError(f"{figure.name}: nothing to replay; --traces DIR would do")
+    rows, failed = _replayed(every, out, workers, listen)
+    values = _values(figure, every, rows)
+    made = verdict.lines(figure, values, why_not)
+    files = {"table": out / f"{figure.name}.json", "results": out / f"{figure.name}.parquet"}
+    drawn = picture.of(figure, made, values)
+    if drawn is not None:
+        files["picture"] = out / f"{figure.name}.svg"
+        picture.draw(drawn, files["picture"])
+    if rows:
+        results.write(files["results"], list(_distinct(every, rows)), append=False)
+    else:
+        del files["results"]
+    done = Made(
+        figure, scale, made, options(every), [*unequal(every), *unplayed(every, rows)], failed,
+        verdict.lost(kept(figure, scale), made),
+        {name: str(path) for name, path in files.items()},
+    )  # fmt: skip
+    with results.replacing(files["table"]) as draft:
+        draft.write_text(json.dumps(done.plain(), indent=1) + "\n")
+    return done
+
+
+def _replayed(
+    every: Sequence[Cell], out: Path, workers: Workers, listen: Listen | None
+) -> tuple[dict[int, Row], list[str]]:
+    """(the result of each cell that has one, why others have none)."""
+    out.mkdir(parents=True, exist_ok=True)
+    if not every:
+        return {}, []
+    setups = [one.setup for one in every]
+    report = sweep.run(setups, out / "sweep", workers, None if listen is None else listen(setups))
+    found = {row["key"]: row for row in report.rows if row.get("error") is None}
+    rows = {at: found[key] for at, key in enumerate(points.keys(setups)) if key in found}
+    return rows, [f"{name}: {error}" for name, error in report.failed]
+
+
+def _distinct(every: Sequence[Cell], rows: Mapping[int, Row]) -> list[Row]:
+    """A row for each cell, which it names, without what differs from run to run."""
+    return [
+        {"series": every[at].series.name, "at": every[at].x.name, **{k: v for k, v in row.items() if k not in WALL}}
+        for at, row in rows.items()
+    ]
+
+
+def _values(figure: Figure, every: Sequence[Cell], rows: Mapping[int, Row]) -> dict[tuple[str, str], float | None]:
+    base = {every[at].x.name: row for at, row in rows.items() if every[at].series.name == figure.baseline}
+    out: dict[tuple[str, str], float | None] = {}
+    for at, cell in enumerate(every):
+        value = cell.x.value or cell.series.value or figure.value
+        row = rows.get(at)
+        found = None if row is None else value(row, base.get(cell.x.name))
+        out[cell.series.name, cell.x.name] = _rounded(found)
+    return out
+
+
+# --- what is said beside the table
+
+
+def options(every: Sequence[Cell]) -> dict[str, str]:
+    """All that is not as a replay has it by itself: what all points share, then of each series and of each x what it
+    has more, then of a point what neither says."""
+    groups: dict[str, list[Cell]] = {"all": list(every)} if every else {}
+    for cell in every:
+        groups.setdefault(cell.series.name, []).append(cell)
+    for cell in every:
+        groups.setdefault(f"at {cell.x.name}", []).append(cell)
+    for cell in every:
+        groups.setdefault(f"{cell.series.name} at {cell.x.name}", []).append(cell)
+    said = {id(cell): set(_said(cell.setup).items()) for cell in every}
+    out = {}
+    told: dict[int, set[tuple[str, str]]] = {id(cell): set() for cell in every}
+    for name, some in groups.items():
+        new = set.intersection(*(said[id(cell)] - told[id(cell)] for cell in some))
+        for cell in some:
+            told[id(cell)] |= new
+        if new:
+            out[name] = _text(new)
+    return out
+
+
+def _text(pairs: set[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(pairs))
+
+
+def _said(setup: Setup) -> dict[str, str]:
+    from flashfs.ftl import scheme
+
+    default = {one.name: one.default for one in scheme(setup.ftl).all_options()}
+    chosen = scheme(setup.ftl).resolve(setup.options)
+    out = {name: str(value) for name, value in chosen.items() if value != default[name]}
+    geometry = setup.geometry
+    out |= {"host": str(geometry.logical_bytes), "dies": str(geometry.dies), "page": str(geometry.page_bytes),
+            "source": setup.source if setup.trace is None else Path(setup.source).name}  # fmt: skip
+    for name in ("dram", "qd", "precondition"):
+        if getattr(setup, name) is not None:
+            out[name] = str(getattr(setup, name))
+    return out
+
+
+def unequal(every: Sequence[Cell]) -> list[str]:
+    """Where series of one x do not stand on one ground: a line for each difference."""
+    from flashfs.ftl import scheme
+
+    out: dict[str, None] = {}
+    for x in dict.fromkeys(cell.x.name for cell in every):
+        mine = [cell for cell in every if cell.x.name == x]
+        grounds = []
+        for cell in mine:
+            chosen = scheme(cell.setup.ftl).resolve(cell.setup.options)
+            ground = {name: str(chosen[name]) for name in EQUAL if name in chosen}
+            grounds.append({**ground, "dram": str(cell.setup.dram), "geometry": str(cell.setup.geometry.as_dict())})
+        for name in dict.fromkeys(name for ground in grounds for name in ground):
+            groups: dict[str, list[str]] = {}
+            for cell, ground in zip(mine, grounds, strict=True):
+                if name in ground:
+                    groups.setdefault(ground[name], []).append(cell.series.name)
+            if len(groups) > 1:
+                out["; ".join(f"{name} {value}: {', '.join(of)}" for value, of in groups.items())] = None
+    return list(out)
+
+
+def unplayed(every: Sequence[Cell], rows: Mapping[int, Row]) -> list[str]:
+    """What replays said of requests that they left out or changed: a line for each trace and reason."""
+    out: dict[str, None] = {}
+    for at, row in rows.items():
+        for line in json.loads(row.get("complaints") or "[]"):
+            source = every[at].setup.source
+            out[f"{every[at].x.name}: {str(line).removeprefix(f'{source}: ')}"] = None
+    return list(out)
+
+
+def kept(figure: Figure, scale: str) -> dict[str, bool | None]:
+    """Which lines of a figure were met when its results were kept; nothing if it has none at this scale."""
+    found = kept_file(figure)
+    if found is None or found.get("scale") != scale:
+        return {}
+    return {row["key"]: row["met"] for row in found["rows"]}
+
+
+def kept_file(figure: Figure) -> dict[str, Any] | None:
+    """The table that lies in ``results`` beside the folder of the figure."""
+    path = figure.file.parent.with_name("results") / f"{figure.name}.json"
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise FlashfsError(f"{path}: no table that `flashfs reproduce --out` wrote; without it there is none") from None

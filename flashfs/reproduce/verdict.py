@@ -1,0 +1,144 @@
+"""Ours beside the paper's: rows of the table, and what may be said of them.
+
+A verdict claims no more than its mark allows: a printed number is met *as printed*, one read off a plot *as read off*,
+and where only the shape is known nothing is said but that the *shape holds*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from flashfs.reproduce.figure import EACH, MEAN, NUMBERED, Expect, Figure
+
+MET = {"N": "as printed", "A": "as derived", "P": "as read off", "S": "shape holds"}
+NOT_MET = {"N": "not as printed", "A": "not as derived", "P": "not as read off", "S": "another shape"}
+ALONG, ALL = "along x", "all"
+
+Values = Mapping[tuple[str, str], float | None]  #: by series and x; None: not measured
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table. ``met`` is None where nothing was expected, or nothing measured."""
+
+    series: str
+    x: str
+    paper: float | None
+    mark: str
+    ours: float | None
+    verdict: str
+    met: bool | None = None
+    rule: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours / self.paper if self.paper and self.ours is not None else None
+
+    @property
+    def key(self) -> str:
+        """What a later run is compared by."""
+        return f"{self.series} | {self.x} | {self.rule}"
+
+
+def lines(figure: Figure, values: Values, why_not: Mapping[str, str]) -> list[Line]:
+    """All rows: each point with what was expected of it, then means, then what was expected along x.
+
+    ``why_not`` has series that are not measured, and why.
+    """
+    out = []
+    for one in figure.series:
+        mine = [_at(figure, one.name, x.name, values, why_not) for x in figure.xs
+                if (one.name, x.name) in values or one.name in why_not]  # fmt: skip
+        if one.name in why_not and not any(line.mark for some in mine for line in some):
+            out.append(Line(one.name, ALL, None, "", None, why_not[one.name]))  # it says the same at each
+        else:
+            out += [line for some in mine for line in some]
+    for expect in figure.expect:
+        if expect.x == MEAN and expect.rule in NUMBERED:
+            name = expect.series[0]
+            every = [values.get((name, x.name)) for x in figure.xs if (name, x.name) in values]
+            out.append(_judged(expect, MEAN, _mean(every, figure.value.relative), why_not.get(name, "")))
+        elif expect.rule not in NUMBERED:
+            out.append(_shape(figure, expect, values, why_not))
+    return out
+
+
+def _at(figure: Figure, series: str, x: str, values: Values, why_not: Mapping[str, str]) -> list[Line]:
+    ours = values.get((series, x))
+    why = why_not.get(series, "")
+    expected = [one for one in figure.expect if one.series == (series,) and one.rule in NUMBERED and one.x in (x, EACH)]
+    if not expected:
+        return [Line(series, x, None, "", ours, why or ("" if ours is not None else "not measured"))]
+    return [_judged(one, x, ours, why) for one in expected]
+
+
+def _judged(expect: Expect, x: str, ours: float | None, why: str) -> Line:
+    paper = expect.paper
+    assert paper is not None
+    if why or ours is None:
+        return Line(expect.series[0], x, paper, expect.mark, None, why or "not measured", None, expect.rule)
+    met = {
+        "within": abs(ours - paper) <= expect.bound * abs(paper),
+        "at_least": ours >= paper,
+        "at_most": ours <= paper,
+    }[expect.rule]
+    return _line(expect, expect.series[0], x, ours, met)
+
+
+def _line(expect: Expect, series: str, x: str, ours: float | None, met: bool) -> Line:
+    verdict = (MET if met else NOT_MET)[expect.mark]
+    said = {"within": f"to {expect.bound:.0%}", "at_least": "at least", "at_most": "at most"}.get(expect.rule, "")
+    said = f"{verdict}, {said}" if said else verdict
+    return Line(series, x, expect.paper, expect.mark, ours, said, met, expect.rule)
+
+
+def _shape(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str, str]) -> Line:
+    """Of what there is: an order of two is one, as long as the third waits."""
+    there = [name for name in expect.series if name not in why_not]
+    sign = {"order": " <= ", "rising": "", "falling": "", "flat": ""}[expect.rule]
+    name = sign.join(expect.series)
+    rows = [[values.get((one, x.name)) for x in figure.xs if (one, x.name) in values] for one in there]
+    if len(there) < (2 if expect.rule == "order" else 1) or any(None in row or not row for row in rows):
+        waits = [why_not[one] for one in expect.series if one in why_not]
+        return Line(name, ALONG, None, expect.mark, None, ", ".join(waits) or "not measured", None, expect.rule)
+    numbers = [[one for one in row if one is not None] for row in rows]
+    steps = list(zip(*numbers, strict=False)) if expect.rule == "order" else numbers
+    slack = 1 + expect.bound
+    if expect.rule == "flat":
+        met = all(max(row) <= slack * min(row) for row in steps)
+    else:
+        met = all(one <= slack * other for row in steps for one, other in pairwise(_up(row, expect.rule)))
+    line = _line(expect, f"{name} {expect.rule if expect.rule != 'order' else ''}".strip(), ALONG, None, met)
+    return line if len(there) == len(expect.series) else replace(line, verdict=f"{line.verdict}, of {len(there)}")
+
+
+def _up(row: Sequence[float], rule: str) -> Sequence[float]:
+    return row[::-1] if rule == "falling" else row
+
+
+def _mean(every: Sequence[float | None], ratios: bool) -> float | None:
+    """Geometric of ratios to a baseline, else arithmetic; None if one is missing."""
+    there = [one for one in every if one is not None and (one > 0 or not ratios)]
+    if not there or len(there) < len(every):
+        return None
+    if not ratios:
+        return math.fsum(there) / len(there)
+    return math.exp(math.fsum(map(math.log, there)) / len(there))
+
+
+def summary(rows: Sequence[Line]) -> str:
+    """Of a figure, in a word or two."""
+    judged = [one.met for one in rows if one.met is not None]
+    waits = sorted({why for one in rows for why in one.verdict.split(", ") if why.startswith("waits")})
+    if not judged:
+        return ", ".join(waits) or "shown"
+    kept = "reproduced" if all(judged) else "partly" if any(judged) else "not"
+    return f"{kept} ({sum(judged)} of {len(judged)})" + (f", {', '.join(waits)}" if waits else "")
+
+
+def lost(before: Mapping[str, bool | None], now: Sequence[Line]) -> list[Line]:
+    """What was met in the results that are kept, and is not any more."""
+    return [one for one in now if one.met is False and before.get(one.key)]

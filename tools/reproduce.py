@@ -1,0 +1,79 @@
+"""Makes the figures of papers at the small scale, keeps their tables, and writes into docs/reproduce.md what holds.
+
+    reproduce.py [PAPER...] [--out DIR] [--only-page]
+
+What is kept (flashfs/reproduce/results) is what later runs of `flashfs reproduce` are held against, so a verdict that
+changes is to be looked at before it is committed. --only-page writes the page from what is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from flashfs.replay.workers import Processes  # noqa: E402
+from flashfs.reproduce import figure as files  # noqa: E402
+from flashfs.reproduce import make, verdict  # noqa: E402
+
+PAGE = ROOT / "docs" / "reproduce.md"
+BEGIN, END = "<!-- tools/reproduce.py writes from here -->\n", "<!-- to here -->\n"
+
+
+def table(figures: dict[str, files.Figure]) -> str:
+    """A row for each figure, and what of it does not hold."""
+    out = ["| figure | what | holds | what does not |", "| --- | --- | --- | --- |"]
+    for one in figures.values():
+        kept = make.kept_file(one)
+        holds, does_not = ("-", "") if kept is None else (kept["summary"], "; ".join(differing(kept["rows"])))
+        out.append(f"| `{one.paper} {one.number}` | {one.title} | {holds} | {does_not} |")
+    return "\n".join(out) + "\n"
+
+
+def differing(rows: list[dict[str, Any]]) -> list[str]:
+    """What was expected and did not come out."""
+    out = []
+    for row in rows:
+        if row["met"] is False:
+            why = row["verdict"] if row["paper"] is None else f"{row['ours']:.3g} for {row['paper']:g} ({row['mark']})"
+            out.append(f"{row['series']}, {row['x']}: {why}")
+    return out
+
+
+def with_table(page: str, figures: dict[str, files.Figure]) -> str:
+    before, _, rest = page.partition(BEGIN)
+    _, _, behind = rest.partition(END)
+    return f"{before}{BEGIN}\n{table(figures)}\n{END}{behind}"
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("papers", nargs="*", metavar="PAPER", help="default: all")
+    arguments.add_argument("--out", type=Path, default=ROOT / "reproduced", metavar="DIR")
+    arguments.add_argument("--only-page", action="store_true")
+    given = arguments.parse_args()
+    figures = files.find([files.OURS])
+    failed = False
+    for one in figures.values():
+        if given.only_page or (given.papers and one.paper not in given.papers):
+            continue
+        made = make.make(one, "small", given.out, Processes(len(os.sched_getaffinity(0))))
+        print(f"{one.name}: {verdict.summary(made.lines)}", flush=True)
+        for line in (*made.failed, *(f"{one.name}: {lost.key} held before" for lost in made.lost)):
+            print(line, file=sys.stderr)
+        failed |= bool(made.failed)
+        if not made.failed:
+            make.KEPT.mkdir(exist_ok=True)
+            shutil.copyfile(made.files["table"], make.KEPT / f"{one.name}.json")
+    PAGE.write_text(with_table(PAGE.read_text(), figures))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
