@@ -68,8 +68,8 @@ def log_slots(geometry):
 
 
 def reports_at_once(geometry):
-    """Reports of a run or a move that room is made for: of a whole run, where that is not many pages of the log."""
-    return max(min(3 * RUN, 4 * entries_a_page(geometry)), 2 * geometry.pages_per_block)
+    """Reports of a run or a move that room is made for: fewer where pages are small, since a checkpoint has them."""
+    return max(min(3 * RUN, geometry.page_bytes // 5), 2 * geometry.pages_per_block)
 
 
 def room_for_reports(geometry):

@@ -31,8 +31,13 @@ from flashfs.ftl.demand_paged import (
 FRAMES = Option("frames", 4, "pages of the validity bitmap in DRAM", low=1, high=1 << 16)
 
 
+def _reports(geometry: Any) -> int:
+    """That wait in DRAM: those of a whole run, fewer where pages are small, since a checkpoint has them."""
+    return int(min(768, geometry.page_bytes // 5))
+
+
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    validity = FlashBitmap(ssd, options["frames"])
+    validity = FlashBitmap(ssd, options["frames"], log=_reports(ssd.nand))
     mapping = CachedMap(ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0)
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "muftl")
@@ -41,7 +46,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
-    return {**tree_mapping_sections(geometry, options), **FlashBitmap.section_bytes(geometry)}
+    return {**tree_mapping_sections(geometry, options), **FlashBitmap.section_bytes(geometry, _reports(geometry))}
 
 
 def _pvb(device: Any) -> list[dict[str, Any]]:
