@@ -65,7 +65,7 @@ def scheme_of(kind: str, store: Any) -> Scheme:
             placement = streams_for(ssd, options, kind)
             require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), kind)
         else:
-            mapping = LearnedMap(ssd, options["gamma"], options["compact_every"])
+            mapping = LearnedMap(ssd, options["gamma"], options["compact_every"], options["compact_grown"])
             placement = streams_for(ssd, options, kind, by_block=True, pads=options["pad"] == "block")
             if options["table_bytes"]:
                 mapping.limit_groups(options["table_bytes"])

@@ -293,11 +293,11 @@ def test_equal_hashes_are_equal_contents() -> None:
 
 
 def test_an_option_goes_to_those_that_know_it() -> None:
-    both = named(setup(options={"stripe": "2", "shift": "4"}), "pagemap,slimftl")
-    own = [{name: one.options[name] for name in ("stripe", "shift") if name in one.options} for one in both]
-    assert own == [{"stripe": "2"}, {"shift": "4"}]
+    both = named(setup(options={"stripe": "2", "gamma": "4"}), "pagemap,leaftl")
+    own = [{name: one.options[name] for name in ("stripe", "gamma") if name in one.options} for one in both]
+    assert own == [{"stripe": "2"}, {"gamma": "4"}]
     with pytest.raises(UsageError, match="option nonesuch"):
-        named(setup(options={"nonesuch": "1"}), "pagemap,slimftl")
+        named(setup(options={"nonesuch": "1"}), "pagemap,leaftl")
     for bad in ("", "pagemap,pagemap", ","):
         with pytest.raises(UsageError, match="each once"):
             named(setup(), bad)

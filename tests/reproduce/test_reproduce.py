@@ -293,7 +293,7 @@ def test_traces_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_requests_that_were_left_out_are_told(tmp_path: Path) -> None:
-    (tmp_path / "mine.trace").write_text("".join(f"{at} 0 {at << 17} 8 0\n" for at in range(0, 4000, 2)))
+    (tmp_path / "mine.trace").write_text("".join(f"{at * 999} 0 {at << 17} 8 0\n" for at in range(0, 4000, 2)))
     figure = written(tmp_path, TINY.replace("seed = 2", 'trace = "mine.trace"\nfit = "clip"\nformat = "mqsim"\nqd = 1'))
     made = make.make(figure, "small", tmp_path / "out", Here(), ftls=["pagemap"], traces=tmp_path)
     assert len(made.complaints) == 1 and made.complaints[0].startswith("2: 1,999 lines rejected: beyond the device")
