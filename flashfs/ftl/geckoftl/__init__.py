@@ -1,0 +1,3 @@
+"""GeckoFTL's line in the registry."""
+
+SCHEME = ()

@@ -1,0 +1,19 @@
+from typing import Any
+
+from flashfs.engine.parts import Validity
+
+class GeckoStore(Validity):
+    def __init__(
+        self, ssd: Any, late: bool = False, *, parts: int = 0, ratio: int = 2, multiway: bool = True, entries: int = 0
+    ) -> None: ...
+    @staticmethod
+    def section_bytes(geometry: Any, parts: Any = 0, entries: Any = 0) -> Any: ...
+    def own_ppas(self) -> Any: ...
+    @property
+    def gecko(self) -> Any: ...
+    @property
+    def rebuilds(self) -> int: ...
+
+OPEN_MOST: int
+
+def open_most(geometry: Any) -> Any: ...
