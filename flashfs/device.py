@@ -169,7 +169,8 @@ class Device:
         if need > image.header.geometry.oob_bytes:
             have = image.header.geometry.oob_bytes
             raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")
-        features, nvram = (*FEATURES, *of.features), of.nvram(image.header.geometry, options)
+        features = (*FEATURES, *of.features)
+        nvram = of.nvram(image.header.geometry, options, settings.get("dram"))
         image.chip.plan_regions(image.bound(name, {}, need, features, nvram).layout)
         trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False), dram=settings.get("dram"))
         check_dram(trial, settings.get("dram"), name)

@@ -45,6 +45,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/entries.pyx": (EVERYTHING,),
     "flashfs/engine/trims.pyx": (EVERYTHING,),
     "flashfs/engine/recovery.pyx": (EVERYTHING,),
+    "flashfs/engine/settle.pyx": (EVERYTHING,),
     "flashfs/engine/metalog.pyx": (EVERYTHING,),
     "flashfs/engine/fsck.pyx": (EVERYTHING,),
     "flashfs/engine/buffer.pyx": ("survivors", "_sum"),

@@ -103,7 +103,7 @@ class Bench:
         self.options = self.scheme.resolve({"buffer": 2, **dict(case.options)})
         self.oob_bytes = ENGINE_OOB + self.scheme.oob_with(self.options)
         self.geometry = geometry_of(case, self.oob_bytes)
-        self.regions = self.scheme.nvram(self.geometry, self.options)
+        self.regions = self.scheme.nvram(self.geometry, self.options, None)
         self.words = case.program.split()
         self.steps = list(parse_program(case.program))
         self.cuts = case.cuts

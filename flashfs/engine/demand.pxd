@@ -14,5 +14,7 @@ cdef class DemandMapping(EntryPages):
     cdef uint32_t* lists                   # three of ``list_room``: LPAs, PPAs, what flash should say
     cdef uint32_t* twins
     cdef uint32_t list_room
+    cdef int confirm_late(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                          uint8_t* answers) except -1 nogil
     cdef int mark_twins(self, const uint32_t* lpas, uint32_t n, uint8_t* twins) noexcept nogil
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil

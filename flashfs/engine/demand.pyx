@@ -15,7 +15,7 @@ from libc.string cimport memset
 from flashfs.engine.agreement cimport Agreement
 from flashfs.engine.entry_pages cimport EntryPages
 from flashfs.engine.map_battery cimport WAITING, named_by
-from flashfs.engine.parts cimport FOREIGN, LIVE, Engine
+from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
 from flashfs.engine.pending cimport Found
 from flashfs.engine.pool cimport NONE
 
@@ -29,6 +29,7 @@ from flashfs.engine.pending import merge_arrays
 
 cdef enum:
     DRAINED = 16             # pages written back between two requests at most
+    UNASKED = 0xFF           # no answer of ``confirm``
 
 cdef uint32_t UNSEEN = NONE - 1
 
@@ -163,8 +164,11 @@ cdef class DemandMapping(EntryPages):
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         """From DRAM, if that can say. Else the translation page decides when the entry goes there (``put_pending``):
-        to read it twice for every page that is moved would double what cleaning costs."""
+        to read it twice for every page that is moved would double what cleaning costs. Where validity is late, a page
+        that nobody names is nothing unusual, and to move it would cost more than to read what says so."""
         cdef uint32_t i, ppa = NONE
+        if self.ssd.validity.late:
+            return self.confirm_late(lpas, ppas, n, answers)
         self.mark_twins(lpas, n, answers)
         for i in range(n):
             if lpas[i] >= self.ssd.lpas:
@@ -176,6 +180,20 @@ cdef class DemandMapping(EntryPages):
                 answers[i] = LIVE if ppa == ppas[i] else FOREIGN
             else:
                 answers[i] = LIVE
+        return 0
+
+    cdef int confirm_late(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
+                          uint8_t* answers) except -1 nogil:
+        """As ``confirm``, each by what the map says now; each translation page is read once for all of its LPAs."""
+        cdef uint32_t i, k, ppa = NONE
+        memset(answers, UNASKED, n)
+        for i in range(n):
+            if lpas[i] >= self.ssd.lpas:
+                answers[i] = FOREIGN
+            for k in range(i, n if answers[i] == UNASKED else i):
+                if answers[k] == UNASKED and self.page_of(lpas[k]) == self.page_of(lpas[i]):
+                    self.peek(lpas + k, 1, &ppa)
+                    answers[k] = LIVE if ppa == ppas[k] else SUPERSEDED
         return 0
 
     cdef int mark_twins(self, const uint32_t* lpas, uint32_t n, uint8_t* twins) noexcept nogil:
@@ -333,8 +351,9 @@ cdef class DemandMapping(EntryPages):
             self.peek(&lpa, 1, &at)
             if at == ppa:
                 return lpa
-        self.exact = False
-        self.doubts()
+        if not self.ssd.validity.late:      # else it was superseded
+            self.exact = False
+            self.doubts()
         return NONE
 
     # --- from the battery

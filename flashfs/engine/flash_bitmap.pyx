@@ -32,6 +32,9 @@ import numpy
 from flashfs.engine.pool import STREAM_BYTES
 from flashfs.errors import BindError
 
+cdef extern from "<algorithm>" namespace "std" nogil:
+    uint64_t* lower_bound(uint64_t* first, uint64_t* last, const uint64_t& value)
+
 cdef extern from *:
     int popcount64 "__builtin_popcountll"(unsigned long long) nogil
 
@@ -175,14 +178,7 @@ cdef class FlashBitmap(Validity):
 
     cdef uint32_t log_from(self, uint64_t key) noexcept nogil:
         """The first report that is not below ``key``."""
-        cdef uint32_t low = 0, high = self.log_n, middle
-        while low < high:
-            middle = (low + high) // 2
-            if self.log[middle] < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return <uint32_t> (lower_bound(self.log, self.log + self.log_n, key) - self.log)
 
     cdef int note(self, uint32_t ppa, bint lives) except -1 nogil:
         """Take a report; the page's last one counts. 1, or 0 if the same was noted already."""

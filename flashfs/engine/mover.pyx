@@ -138,8 +138,8 @@ cdef class Mover:
         cdef uint32_t n, i
         cdef int before = self.ssd.stopped
         cdef int64_t end = self.ssd.now_ns
-        if self.ssd.validity.in_flash:     # each page's two places, before any of them is known
-            self.ssd.validity.prepare(2 * self.ssd.validity.count(block), False)
+        if self.ssd.validity.in_flash:     # before any of its pages is known
+            self.ssd.validity.prepare(self.reports() * self.ssd.validity.count(block), False)
         self.ssd.map_ns = self.ssd.now_ns
         self.group = 0
         self.one_by_one = False
@@ -162,6 +162,10 @@ cdef class Mover:
         self.ssd.stopped = before
         self.end_move()
         return 1
+
+    cdef uint32_t reports(self) noexcept nogil:
+        """What validity may be told for each page that is moved: its two places, and what the map has to add."""
+        return 2 + self.ssd.mapping.own_reports
 
     cdef int end_move(self) except -1 nogil:
         """All is consistent again."""
@@ -236,8 +240,8 @@ cdef class Mover:
                 many += 1
             elif not self.relocate(blocks[i], stream, cause):
                 return NONE
-        # each page's two places, before any of them is known
-        if self.ssd.validity.in_flash and self.ssd.validity.prepare(<uint32_t> (2 * pages), False) < 2 * pages:
+        pages *= self.reports()            # before any of them is known
+        if self.ssd.validity.in_flash and self.ssd.validity.prepare(<uint32_t> pages, False) < pages:
             for i in range(many):
                 if not self.relocate(self.victims[i], stream, cause):
                     return NONE
@@ -256,8 +260,8 @@ cdef class Mover:
                 raise ValueError(f"{n} pages to be moved at once: there is room for {self.room}")
         while n:
             part = n
-            if self.ssd.validity.in_flash:  # each page's two places
-                part = min(n, self.ssd.validity.prepare(2 * n, False) // 2)
+            if self.ssd.validity.in_flash:
+                part = max(<uint32_t> 1, min(n, self.ssd.validity.prepare(self.reports() * n, False) // self.reports()))
             if not self.move_pages(ppas, part, stream, cause):
                 return 0
             ppas += part
@@ -561,8 +565,8 @@ cdef class Mover:
                 ok = self.copy_run(done, &ext, in_run, run - in_run - ext.n, stream, cause, end)
                 done += ok
                 in_run += ok
+                self.ssd.programmed(&ext, ok)
                 if ok < ext.n:
-                    self.ssd.program_failed(ext.block)
                     break
                 ext.page += ok
         return 1
@@ -588,15 +592,10 @@ cdef class Mover:
                        self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
         if self.ssd.mapping.scheme_oob and self.kind == KIND_USER:
             self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext, before, behind)
-        one = self.ssd.nand.program(ext.block, ext.page, ext.n, self.gather if self.with_data else <uint8_t*> NULL,
-                                    self.oobs, cause, start, &ok)
+        one = self.ssd.program(ext, self.gather if self.with_data else <uint8_t*> NULL, self.oobs, cause, start, &ok)
         end[0] = max(end[0], one)
         for i in range(ok):
             self.news[first + i] = ext.block * self.pages_per_block + ext.page + i
-        if ok:
-            self.ssd.pool.advance(ext.block, ok)
-            self.ssd.since_checkpoint += ok
-            self.ssd.placement.used(ext.block, ok)
         return ok
 
     cdef int commit_move(self, uint32_t n) except -1 nogil:

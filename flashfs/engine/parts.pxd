@@ -66,7 +66,9 @@ cdef class Engine:
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef bint affords_more(self) except -1 nogil
-    cdef int program_failed(self, uint32_t block) except -1 nogil
+    cdef int64_t program(self, const Extent* at, const uint8_t* data, const uint8_t* oobs, int cause, int64_t t_ns,
+                         uint32_t* ok) except -1 nogil
+    cdef int programmed(self, const Extent* at, uint32_t ok) except -1 nogil
     cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
     cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil
@@ -101,6 +103,7 @@ cdef class Mapping(Explained):
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
     cdef readonly bint shares_pages        # several LPAs may be at one page: see the class
     cdef readonly bint whole_runs          # ``run_ends`` is to tell it what was written together
+    cdef readonly uint32_t own_reports     # what it may have to tell validity of its own pages, for each page it is told of
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil

@@ -149,10 +149,29 @@ cdef class Engine:
         with gil:
             raise NotImplementedError
 
-    cdef int program_failed(self, uint32_t block) except -1 nogil:
-        """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
-        with gil:
-            raise NotImplementedError
+    # Whoever programs what placement gave does it in one loop: take an extent, fill in its OOBs, ``program``, enter what
+    # was programmed into the tables, ``programmed``; until nothing is left. What is entered, and what the OOBs say,
+    # differs: the host's pages are bound one extent at a time, moved pages all at the end, a translation page by its
+    # owner. Two do not go this way: the metadata log, which has its block from nobody's placement and whose pages no
+    # checkpoint counts, and padding, which is not tried elsewhere.
+
+    cdef int64_t program(self, const Extent* at, const uint8_t* data, const uint8_t* oobs, int cause, int64_t t_ns,
+                         uint32_t* ok) except -1 nogil:
+        """Program the extent's pages; ``ok[0]`` of them were, and count. Returns when they are there."""
+        cdef int64_t end = self.nand.program(at.block, at.page, at.n, data, oobs, cause, t_ns, ok)
+        self.pool.advance(at.block, ok[0])
+        self.since_checkpoint += ok[0]
+        return end
+
+    cdef int programmed(self, const Extent* at, uint32_t ok) except -1 nogil:
+        """All tables know of the ``ok`` pages. If they are not all of the extent, the chip reported a failed program:
+        the rest of the block is given up, its pages move out soon, and the pages that are left need another place."""
+        if ok:
+            self.placement.used(at.block, ok)
+        if ok < at.n:
+            self.pool.retire(at.block)
+            self.placement.failed(at.block)
+        return 0
 
     cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
         """As ``open_block``, but this block or none: -1 if it is not free any more, or has gone bad."""

@@ -1,3 +1,4 @@
+# distutils: language = c++
 """Entries that are newer than their translation page and in no cache: what cleaning moved, what was trimmed, what a
 recovery found. They are sorted by LPA, so all of a translation page lie side by side, and go into it together.
 """
@@ -9,6 +10,9 @@ from libc.string cimport memmove
 from flashfs.engine.pool cimport NONE
 
 import numpy
+
+cdef extern from "<algorithm>" namespace "std" nogil:
+    uint32_t* lower_bound(uint32_t* first, uint32_t* last, const uint32_t& value)
 
 cdef uint32_t UNSEEN = NONE - 1
 
@@ -55,14 +59,7 @@ cdef class PendingEntries:
 
     cdef uint64_t first_from(self, uint32_t lpa) noexcept nogil:
         """Where the first entry of an LPA that is not below ``lpa`` is."""
-        cdef uint64_t low = 0, high = self.n, middle
-        while low < high:
-            middle = (low + high) // 2
-            if self.lpa[middle] < lpa:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return <uint64_t> (lower_bound(self.lpa, self.lpa + self.n, lpa) - self.lpa)
 
     cdef int64_t find(self, uint32_t lpa) noexcept nogil:
         """Where the entry of an LPA is, or -1."""

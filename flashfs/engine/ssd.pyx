@@ -284,7 +284,7 @@ cdef class Ssd(Engine):
     cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
         """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
         nothing: no record is kept of it. Returns when what the map had to read for it is there."""
-        cdef uint32_t part, i
+        cdef uint32_t part, i, reports = 2 + self.mapping.own_reports
         cdef int64_t end = t_ns
         cdef bint any_lived
         self.now_ns = t_ns
@@ -303,9 +303,9 @@ cdef class Ssd(Engine):
             self.map_ns = t_ns
             while True:
                 if self.validity.in_flash:
-                    part = self.room_for(part, 2, STREAM_META)
+                    part = self.room_for(part, reports, STREAM_META)
                 part = self.mapping.prepare_unbind(lpa, part)
-                if self.validity.room() >= 2 * part:
+                if self.validity.room() >= reports * part:
                     break
             # Before anything is changed, since it may fail; and behind what may take a sequence number, since then the
             # last record is not gone on from.
@@ -437,7 +437,7 @@ cdef class Ssd(Engine):
                 if self.mapping.demand:
                     self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
                 if self.validity.in_flash:
-                    at_hand = done + self.room_for(at_hand - done, 3, stream)
+                    at_hand = done + self.room_for(at_hand - done, 3 + self.mapping.own_reports, stream)
             ext.choice = 0
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
             if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
@@ -450,13 +450,11 @@ cdef class Ssd(Engine):
                 oob_pack(self.oobs + i * self.oob_bytes, &oob)
             if self.mapping.scheme_oob:
                 self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, &ext, 0, 0)
-            one = self.nand.program(ext.block, ext.page, ext.n, data, self.oobs, cause, t_ns, &ok)
+            one = self.program(&ext, data, self.oobs, cause, t_ns, &ok)
+            self.stopped = IN_BIND
             if ok:
                 end = max(end, one)
                 ppa = ext.block * self.pages_per_block + ext.page
-                self.pool.advance(ext.block, ok)
-                self.since_checkpoint += ok
-                self.stopped = IN_BIND
                 self.map_ns = t_ns
                 self.mapping.bind(lpas + done, ok, ppa, ext.choice, self.olds)
                 if self.mapping.whole_runs:
@@ -464,8 +462,6 @@ cdef class Ssd(Engine):
                         self.run_ppas[done + i] = ppa + i
                 self.validity.live_run(ppa, ok)
                 self.validity.dead(self.olds, ok)
-                self.placement.used(ext.block, ok)
-                self.stopped = before
                 one = max(one, self.map_ns)  # what ``bind`` read
                 for i in range(ok):
                     self.known[done + i] = max(self.known[done + i], one)
@@ -476,8 +472,8 @@ cdef class Ssd(Engine):
                     data += <uint64_t> ok * self.page_bytes
                 done += ok
                 self.appended = done
-            if ok < ext.n:
-                self.program_failed(ext.block)
+            self.programmed(&ext, ok)
+            self.stopped = before
         if self.mapping.whole_runs and done > run_from:
             self.stopped = IN_BIND
             self.mapping.run_ends(lpas + run_from, self.run_ppas + run_from, done - run_from)
@@ -497,12 +493,6 @@ cdef class Ssd(Engine):
                 n = max(<uint32_t> 1, room // reports)
             room = self.validity.room()
         return n
-
-    cdef int program_failed(self, uint32_t block) except -1 nogil:
-        """The chip reported a failed program: the rest of the block is given up, its pages move out soon."""
-        self.pool.retire(block)
-        self.placement.failed(block)
-        return 0
 
     cdef int spare_pending(self, int stream) except -1 nogil:
         """A block is about to be opened: a sync, if it is time for one."""

@@ -93,16 +93,15 @@ cdef class TranslationPages(Owner):
             oob.order = self.ssd.pool.order[ext.block]
             memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
             oob_pack(self.oob, &oob)
-            end = self.ssd.nand.program(ext.block, ext.page, 1, data, self.oob, self.cause, self.ssd.map_ns, &done)
+            ext.n = 1
+            end = self.ssd.program(&ext, data, self.oob, self.cause, self.ssd.map_ns, &done)
             if done:
                 break
-            self.ssd.program_failed(ext.block)
+            self.ssd.programmed(&ext, 0)
         ppa = ext.block * self.ssd.nand.pages_per_block + ext.page
-        self.ssd.pool.advance(ext.block, 1)
-        self.ssd.since_checkpoint += 1
         self.ssd.stopped = IN_TABLE
         self.ssd.validity.live_run(ppa, 1)
-        self.ssd.placement.used(ext.block, 1)
+        self.ssd.programmed(&ext, 1)
         self.fresh.insert(ppa)
         self.ssd.stopped = before
         self.ssd.map_ns = end

@@ -76,10 +76,10 @@ class Scheme:
     emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
 
     ``features`` are what its images have and programs before it did not know, by names "scheme.what": they go into the
-    header when it is bound or upgraded. ``nvram(geometry, options)`` are the regions of NVRAM that it wants, {name:
-    bytes}; they are laid out when it is bound, and found again by ``nand.region(name)``. What is stored there survives
-    the power and the process, but not always the host: no durable byte of it may be overwritten or freed before a sync
-    has made durable what replaced it.
+    header when it is bound or upgraded. ``nvram(geometry, options, dram)`` are the regions of NVRAM that it wants,
+    {name: bytes}, with that budget of DRAM or None; they are laid out when it is bound, and found again by
+    ``nand.region(name)``. What is stored there survives the power and the process, but not always the host: no
+    durable byte of it may be overwritten or freed before a sync has made durable what replaced it.
 
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page,
     ``describe_translation(number, bytes)`` a translation page of it, and ``views`` are its own tables by name, each a
@@ -126,7 +126,9 @@ class Scheme:
     manual: str = ""
     ci_cuts: int = CI_CUTS
     features: tuple[Feature, ...] = ()
-    nvram: Callable[[Any, dict[str, Any]], dict[str, int]] = field(default=lambda geometry, options: {})
+    nvram: Callable[[Any, dict[str, Any], int | None], dict[str, int]] = field(
+        default=lambda geometry, options, dram: {}
+    )
     origin: str = "flashfs"
     interpreted: bool = False  # its requests need the interpreter anyway
 

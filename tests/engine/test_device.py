@@ -242,7 +242,7 @@ def test_the_face_says_what_it_is(ftl: str, path: Path) -> None:
     with Device.open(path, ftl=ftl) as device:
         assert (device.ftl, device.size, device.page_bytes, device.path) == (ftl, GEOMETRY.logical_bytes, PAGE, path)
         config = device.config()
-        asked = sum(SCHEMES[ftl].nvram(GEOMETRY, SCHEMES[ftl].resolve({})).values())  # beside the host's own
+        asked = sum(SCHEMES[ftl].nvram(GEOMETRY, SCHEMES[ftl].resolve({}), None).values())  # beside the host's own
         assert 0 <= config["geometry"]["nvram_bytes"] - GEOMETRY.nvram_bytes - asked < 2 * 64
         assert config["geometry"] | {"nvram_bytes": GEOMETRY.nvram_bytes} == GEOMETRY.as_dict()
         assert config["uuid"] == device.smart()["uuid"] == str(nandimg.inspect(path).uuid)

@@ -89,7 +89,7 @@ def test_everything_that_made_it_is_there(ftl: str) -> None:
     assert config["options"]["buffer"] == 16
     asked = config["geometry"]["nvram_bytes"] > GEOMETRY.nvram_bytes  # by a scheme with a battery
     assert config["geometry"] | {"nvram_bytes": GEOMETRY.nvram_bytes} == GEOMETRY.as_dict()
-    assert asked == bool(SCHEMES[ftl].nvram(GEOMETRY, SCHEMES[ftl].resolve({})))
+    assert asked == bool(SCHEMES[ftl].nvram(GEOMETRY, SCHEMES[ftl].resolve({}), None))
     assert config["qd"] == 2
     assert len(config["source_hash"]) == 64
     assert config["source"]["canonical"].startswith("hotcold:")

@@ -35,6 +35,7 @@ DURABLE: dict[str, str] = {
     "flashfs/engine/pending.pyx": ALL,
     "flashfs/ftl/dftl/mapping.pyx": ALL,
     "flashfs/engine/recovery.pyx": ALL,
+    "flashfs/engine/settle.pyx": ALL,
     "flashfs/engine/translation.pyx": ALL,
     "flashfs/engine/paged.pyx": ALL,
     "flashfs/engine/agreement.pyx": ALL,

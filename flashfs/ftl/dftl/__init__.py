@@ -35,11 +35,15 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return mapping, validity, placement, Greedy(ssd)
 
 
-def _nvram(geometry: Any, options: dict[str, Any]) -> dict[str, int]:
-    """The battery's region, with room for the cache that these options ask for."""
+def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
+    """The battery's region, with room for the cache that these options ask for, or that ``dram`` may make of it: the
+    other tables take their part of that, so the cache comes out somewhat smaller."""
     if not options["battery"]:
         return {}
-    return {REGION: region_bytes(geometry, _slots(geometry.lpas, options))}
+    slots = _slots(geometry.lpas, options)
+    if dram is not None and not options["cmt_bytes"]:
+        slots = max(slots, min(geometry.lpas, dram // ENTRY_BYTES))
+    return {REGION: region_bytes(geometry, slots)}
 
 
 def _slots(lpas: int, options: dict[str, Any]) -> int:
@@ -126,7 +130,7 @@ SCHEME = Scheme(
         Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} an entry; 0: what --dram leaves, or "
                f"an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40),
         Option("battery", 1, "1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; room is laid out "
-               "when the image is bound, for the CMT of then", high=1),
+               "when the image is bound, and a larger --dram of later does not let the CMT outgrow it", high=1),
         Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99),
     ),
     describe_translation=_describe_translation,

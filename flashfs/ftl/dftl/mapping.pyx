@@ -211,13 +211,14 @@ cdef class CachedMap(DemandMapping):
     # --- the rest of the interface
 
     def limit_tables(self, uint64_t share):
-        """All that the other structures leave is for the CMT, up to an entry for each LPA, unless somebody said how
-        large it is to be."""
+        """All that the other structures leave is for the CMT, up to an entry for each LPA, and to what the battery has
+        room for: who gave it more DRAM did not ask to go without. Unless somebody said how large it is to be."""
         room = share + self.cmt.sizes()[0] - min(share, 4 * <uint64_t> self.gtd.n)
         if room < SLOTS_LEAST * ENTRY_BYTES:
             raise BindError(f"dftl: {room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
         if not self.fixed and self.cmt.used == 0:
-            self.resize(room // ENTRY_BYTES)
+            room //= ENTRY_BYTES
+            self.resize(min(room, self.saved.slots) if self.will_keep() else room)
 
     def tables(self):
         return {"cmt": self.cmt.sizes(), **super().tables()}

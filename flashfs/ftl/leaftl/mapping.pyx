@@ -9,7 +9,7 @@ was learned from. docs/ftl/leaftl.md says why, and what recovery (recovery.pyx) 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport FOREIGN, Engine, Extent
+from flashfs.engine.parts cimport FOREIGN, Engine, Extent, Mapping
 from flashfs.engine.pool cimport NONE
 from flashfs.ftl.leaftl.gmd cimport REGION
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, LEVELS_MOST
@@ -99,9 +99,12 @@ cdef class LearnedMap(LearnedRecovery):
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* yes) except -1 nogil:
         """Where the table is not exact, a page in reach is believed that alone says it is that LPA's; of two in reach
-        that say so, and of one that was asked for by itself, the lists decide."""
+        that say so, and of one that was asked for by itself, the lists decide. So they do of each where validity is
+        late: a superseded page in reach says so too."""
         cdef uint32_t i, k, at, predicted = NONE, levels = 0
         cdef bint about = False
+        if self.ssd.validity.late:
+            return Mapping.confirm(self, lpas, ppas, n, yes)
         for i in range(n):
             yes[i] = FOREIGN
             if lpas[i] >= self.ssd.lpas or not self.table.find(lpas[i], &predicted, &levels, &about):

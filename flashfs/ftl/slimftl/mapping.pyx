@@ -240,7 +240,9 @@ cdef class SlimMapping(Mapping):
         return 0
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
-        """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case."""
+        """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case.
+        It cannot where validity is late: of two pages of one LPA that share a PPID, both called live, nothing says which
+        is newer. So this mapping asks for a store that is not."""
         cdef uint32_t i, entry, home, block_pages = self.ssd.nand.pages_per_block
         for i in range(n):
             answers[i] = FOREIGN

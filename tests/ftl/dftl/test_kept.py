@@ -285,3 +285,24 @@ def test_the_ledger_has_its_places(disk: Disk) -> None:
     packed, _ = mapping.tables()["pending"]
     assert packed == 16 * mapping.pending.room
     assert mapping.figures()["battery_bytes"] == disk.device.nand.region("dftl")[1]
+
+
+@pytest.mark.parametrize("bound_with", [None, 60_000])
+def test_a_cache_that_dram_makes_larger_is_kept_all_the_same(bound_with: int | None, tmp_path: Path) -> None:
+    """The region is laid out for the budget of when the image is bound; with a larger one the cache stays as it was."""
+    path = tmp_path / "image.nand"
+    nandimg.create(path, GEOMETRY)
+    Device.open(path, ftl="dftl", options={"buffer": "0"}, dram=bound_with).close()
+    for _ in range(2):
+        device = Device.open(path, options={"buffer": "0"}, dram=60_000)
+        mapping = device.ssd.mapping
+        assert (mapping.cmt.slots > 70) == (bound_with is not None)
+        assert mapping.cmt.slots <= mapping.saved.slots
+        for lpa in range(500):
+            device.write(lpa * PAGE, bytes([lpa & 255]) * PAGE)
+        device.flush()
+        assert mapping.saved.says() == "kept"
+        device.close(clean=False)
+    device = Device.open(path, options={"buffer": "0"}, dram=60_000)
+    assert believed(device.recovery)
+    device.close()

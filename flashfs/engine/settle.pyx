@@ -1,0 +1,392 @@
+# distutils: language = c++
+"""Who wins: the part of a recovery that settles where each LPA, and each page of another kind, is.
+
+All pages of an LPA lie side by side, oldest first (flashfs.engine.entries). The newest counts; one that is a copy is
+noted as a move. When all are settled, moves that were not finished are undone. recovery.pyx has the rules.
+"""
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_group, entry_seq
+from flashfs.engine.parts cimport KINDS, Owner
+from flashfs.engine.pool cimport FLAG_MOVED, KIND_USER, KIND_VALIDITY, NONE, Oob
+from flashfs.engine.records cimport Records
+from flashfs.engine.scan cimport EXCLUDED, ORIGIN, REOPENED, UNFINISHED, Scanner
+from flashfs.engine.ssd cimport Ssd
+from nandimg._nand cimport PAGE_OK
+
+cdef enum:
+    MOVES_MOST = 1 << 29     # bytes of them in memory
+    TRIM_PART = 4096         # LPAs that are unbound at once
+
+
+cdef class Settler(Scanner):
+    """What was read is held against what the checkpoint says."""
+
+    def __cinit__(self, Ssd ssd, bint repairs=False):
+        self.moves = Records(sizeof(Move), MOVES_MOST)
+        while 2 << self.shift <= ssd.pages_per_block:
+            self.shift += 1
+        if 1 << self.shift != ssd.pages_per_block:
+            self.shift = 0
+
+    @cython.final
+    cdef int settle_validity(self) except -1:
+        """Forget what the checkpoint says of blocks that were opened again, and let the newest copies of the validity
+        store's own pages win. Once, behind each load."""
+        cdef uint32_t block
+        if self.is_settled:
+            return 0
+        with nogil:
+            for block in range(self.ssd.nand.blocks):
+                if self.marks[block] & REOPENED:
+                    self.ssd.validity.forget(block)
+        self.settle_kind(KIND_VALIDITY)
+        self.is_settled = True
+        return 0
+
+    @cython.final
+    cdef int settle_kind(self, int kind) except -1:
+        """The pages of a kind that is not the user's."""
+        cdef Entries entries = self.owned[kind]
+        if entries is None or entries.count() == 0:
+            return 0
+        self.owner = <Owner> self.ssd.owner_at[kind]
+        self.of_user = False
+        with nogil:
+            entries.sort(self.owner.ids)
+            self.settle_all(entries.entry(0), entries.count())
+        return 0
+
+    @cython.final
+    cdef resolve_all(self):
+        cdef int kind
+        with nogil:
+            self.entries.sort(self.ssd.lpas)
+        while True:
+            self.winners = 0
+            self.settle_validity()
+            self.ssd.validity.pages_known()
+            for kind in range(KINDS):      # before user pages: whoever asks where an LPA was reads translation pages
+                if kind != KIND_USER and kind != KIND_VALIDITY:
+                    self.settle_kind(kind)
+            self.owner = self.ssd.mapping
+            self.of_user = True
+            with nogil:
+                self.apply_trims()
+                self.settle_all(self.entries.entry(0), self.entries.count())
+            erased = self.newly(self.ssd.mapping.recovery_erased(), REOPENED)
+            if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(), EXCLUDED):
+                break
+            self.load_base()
+        self.figures["undone_moves"] = self.undone
+        self.figures["undone_groups"] = self.undone_groups
+        return f"{self.winners} pages changed place, {self.undone} moves undone"
+
+    @cython.final
+    cdef bint newly(self, blocks, uint8_t mark) except -1:
+        """Whether any of the blocks gets that mark now."""
+        cdef uint32_t block
+        cdef bint any_new = False
+        for block in blocks:
+            any_new |= not self.marks[block] & mark
+            self.marks[block] |= mark
+        return any_new
+
+    @cython.final
+    cdef int settle_all(self, Entry* at, uint64_t n) except -1 nogil:
+        """``n`` entries of pages of one owner, an LPA or id at a time, in ascending order."""
+        cdef uint64_t i = 0, same
+        self.moves.n = 0
+        self.cut.begin()
+        while i < n:
+            same = 1
+            while i + same < n and at[i + same].key == at[i].key:
+                same += 1
+            self.settle(at + i, same)
+            i += same
+        return self.undo()
+
+    @cython.final
+    cdef int apply_trims(self) except -1 nogil:
+        """Every trim since the checkpoint unbinds what the checkpoint says; newer pages are bound after. In a block
+        that was opened again nothing of that is left, and a translation page may live there by now."""
+        cdef uint32_t lpa, n, part, i
+        cdef uint64_t k
+        cdef uint32_t* olds = self.ssd.olds
+        for k in range(self.cut.count()):
+            lpa = self.cut.record(k).lpa
+            n = self.cut.record(k).n
+            while n:
+                part = min(n, <uint32_t> TRIM_PART)
+                self.ssd.mapping.unbind(lpa, part, olds)
+                for i in range(part):
+                    if olds[i] != NONE and self.is_marked(olds[i], REOPENED):
+                        olds[i] = NONE
+                self.kill_olds(part)
+                lpa += part
+                n -= part
+        return 0
+
+    @cython.final
+    cdef bint is_marked(self, uint32_t ppa, uint8_t mark) noexcept nogil:
+        """Whether the page's block is."""
+        return self.marks[ppa >> self.shift if self.shift else ppa // self.ssd.pages_per_block] & mark
+
+    @cython.final
+    cdef int kill_olds(self, uint32_t n) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            if self.ssd.olds[i] != NONE and not self.ssd.validity.is_live(self.ssd.olds[i]):
+                self.ssd.olds[i] = NONE
+        return self.ssd.validity.dead(self.ssd.olds, n)
+
+    @cython.final
+    cdef int settle(self, const Entry* of, uint64_t n) except -1 nogil:
+        """``n`` entries, all of one LPA or id, oldest first: bind the winner."""
+        cdef const Entry* best
+        cdef uint32_t old, before
+        while self.is_marked(of[n - 1].ppa, EXCLUDED):
+            n -= 1
+            if n == 0:
+                return 0
+        if self.of_user and self.ssd.mapping.shares_pages:
+            return self.settle_shared(of, n)
+        best = of + n - 1
+        if self.of_user and self.cut.count() and self.cut.newest(best.key) > entry_seq(best):
+            return 0
+        old = self.owner.locate(best.key)
+        if not self.of_user and old == NONE:
+            return 0  # a page that the checkpoint does not know
+        if old != NONE and self.is_marked(old, REOPENED):
+            old = NONE  # what the checkpoint means is gone; another LPA's page may live there by now
+        before = old
+        if old != NONE:
+            self.ssd.olds[0] = old
+            self.kill_olds(1)
+            before = self.ssd.olds[0]
+            if entry_seq(best) > self.floor:
+                before = NONE  # an older version: the original of a copy this new was not in the checkpoint
+        if n > 1 and entry_seq(of + n - 2) == entry_seq(best):
+            before = of[n - 2].ppa
+            if self.is_marked(before, EXCLUDED):
+                before = NONE
+        self.owner.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
+        self.ssd.validity.live_run(best.ppa, 1)
+        self.winners += 1
+        if entry_flags(best) & FLAG_MOVED and before != NONE:
+            self.note_move(best, before)
+        return 0
+
+    @cython.final
+    cdef int drop_superseded(self, uint32_t block) except -1 nogil:
+        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead. Whose
+        they are their spare areas say; or, where the block is half erased, the map of the checkpoint."""
+        cdef Oob oob
+        cdef uint32_t page, ppa, lpa
+        cdef uint64_t seq
+        for page in range(self.ssd.pages_per_block if self.ssd.validity.count(block) else 0):
+            ppa = block * self.ssd.pages_per_block + page
+            if not self.ssd.validity.is_live(ppa):
+                continue
+            if self.spare_read(block, page, &oob) == PAGE_OK:
+                if oob.kind != KIND_USER:
+                    continue
+                lpa = oob.lpa
+                seq = oob.seq
+            else:
+                lpa = self.ssd.mapping.owner_of(ppa)
+                seq = self.floor
+            if lpa >= self.ssd.lpas or not self.counts(lpa, seq, ppa):
+                self.ssd.validity.dead(&ppa, 1)
+        return 0
+
+    @cython.final
+    cdef bint counts(self, uint32_t lpa, uint64_t seq, uint32_t ppa) except -1 nogil:
+        """Whether the page of that number is the newest of its LPA: of those that were found, which are newer than what
+        the mapping knew at the checkpoint, or else by the mapping; or others share it. An original counts as its copy
+        does."""
+        if self.ssd.mapping.shares_pages and self.ssd.mapping.needs(ppa, lpa):
+            return True
+        if self.trimmed_seq(lpa) > seq:
+            return False
+        if self.has_entry(lpa):
+            return self.found_seq(lpa) <= seq
+        return self.ssd.mapping.locate(lpa) == ppa
+
+    @cython.final
+    cdef bint has_entry(self, uint32_t lpa) noexcept nogil:
+        """Whether a page of that LPA was found."""
+        cdef uint64_t i = self.entries.first_of(lpa)
+        return i < self.entries.count() and self.entries.entry(i).key == lpa
+
+    @cython.final
+    cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
+        """The newest trim of that LPA since the checkpoint. ``Trims.newest`` goes through LPAs in ascending order."""
+        self.cut.begin()
+        return self.cut.newest(lpa) if self.cut.count() else 0
+
+    @cython.final
+    cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil:
+        """As ``settle``, where several LPAs may be at one page. A page has a name, its LPA and sequence number, which
+        its copies keep. Whether the LPA has left it, and whether others are there, the mapping knows; and where it
+        lay."""
+        cdef uint64_t i = 0, k, newest = 0
+        cdef uint32_t before
+        cdef bint own
+        cdef const Entry* best = NULL
+        if self.cut.count():
+            newest = self.cut.newest(of.key)
+        while i < n:
+            k = i + 1                      # entries i to k - 1 are one page; the last of them is where it counts
+            while k < n and entry_seq(of + k) == entry_seq(of + i):
+                k += 1
+            best = of + k - 1
+            own = True
+            before = self.ssd.mapping.recovered_copy(best.key, entry_seq(best), best.ppa, &own)
+            if before != NONE:
+                self.shared_moved(best, before)
+                if self.is_marked(before, REOPENED):
+                    before = NONE          # another page may live there by now
+            if k - i > 1 and not self.is_marked(of[k - 2].ppa, EXCLUDED):
+                before = of[k - 2].ppa
+            if own and k == n and entry_seq(best) > newest:
+                before = self.bind_newest(best, before)
+            if (entry_flags(best) & FLAG_MOVED and before != NONE and before != best.ppa
+                    and self.ssd.validity.is_live(best.ppa)):
+                self.note_move(best, before)
+            i = k
+        return 0
+
+    @cython.final
+    cdef int shared_moved(self, const Entry* of, uint32_t before) except -1 nogil:
+        """Those who were at ``before`` are where that page was found now."""
+        if not self.is_marked(before, REOPENED) and before != of.ppa:
+            self.ssd.olds[0] = before
+            self.kill_olds(1)
+        if self.ssd.mapping.needs(of.ppa, NONE):
+            self.ssd.validity.live_run(of.ppa, 1)
+        return 0
+
+    @cython.final
+    cdef uint32_t bind_newest(self, const Entry* best, uint32_t before) except? 0xFFFFFFFE nogil:
+        """The LPA is at this page of its own. Returns the original, if that is a copy; ``before`` if it is known."""
+        cdef uint32_t old = self.ssd.mapping.locate(best.key)
+        if old != best.ppa:
+            self.ssd.mapping.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
+        self.ssd.validity.live_run(best.ppa, 1)
+        self.winners += 1
+        if old == NONE or old == best.ppa or self.ssd.mapping.needs(old, best.key):
+            return before
+        # In a block that was opened again this may be a page that was found there, and that the last LPA leaves now. If
+        # another LPA's page lies there, it has been found to be that LPA's, or will be.
+        self.ssd.olds[0] = old
+        self.kill_olds(1)
+        if before == NONE and entry_seq(best) <= self.floor and not self.is_marked(old, REOPENED):
+            before = self.ssd.olds[0]
+        return before
+
+    @cython.final
+    cdef int note_move(self, const Entry* best, uint32_t old) except -1 nogil:
+        cdef Move* move = <Move*> self.moves.add()
+        move.seq = entry_seq(best)
+        move.key = best.key
+        move.old = old
+        move.new = best.ppa
+        move.group = entry_group(best)
+        return 0
+
+    @cython.final
+    cdef int undo(self) except -1 nogil:
+        """A victim that still has live pages of its own was not finished: its copied pages count where they were. So do
+        all that the newest move of a group copied, if that was not finished."""
+        cdef Move* move
+        cdef uint32_t block, unfinished = 0, group
+        cdef bint whole, any_group = False
+        cdef uint64_t i
+        for i in range(self.moves.n):
+            move = <Move*> self.moves.at + i
+            self.marks[move.old // self.ssd.pages_per_block] |= ORIGIN
+        for block in range(self.ssd.nand.blocks if self.moves.n else 0):
+            if self.marks[block] & ORIGIN:
+                self.marks[block] &= ~(ORIGIN | UNFINISHED)
+                if self.ssd.validity.late:
+                    self.drop_superseded(block)
+                if self.ssd.validity.count(block):
+                    self.marks[block] |= UNFINISHED
+                    unfinished += 1
+        group = self.unfinished_group() if self.of_user else 0
+        for i in range(self.moves.n if unfinished or group else 0):
+            move = <Move*> self.moves.at + i
+            whole = group and move.group == group
+            if whole or self.is_marked(move.old, UNFINISHED):
+                self.undo_one(move)
+                any_group |= whole
+        self.undone_groups += any_group
+        for block in range(self.ssd.nand.blocks if unfinished else 0):
+            self.marks[block] &= ~UNFINISHED
+        return 0
+
+    @cython.final
+    cdef uint32_t unfinished_group(self) except? 0xFFFFFFFF nogil:
+        """The number of the newest move of a group, if it is to be undone; else 0. It was not finished if its last copy
+        is not there, or one of its victims has live pages of its own. And it is undone only if all originals are there
+        still, as they must be then: no victim was released. That does not lean on the numbers alone."""
+        cdef Move* move
+        cdef uint64_t i
+        cdef uint32_t group = self.newest_group
+        cdef bint unfinished = group and not self.ended[group]
+        for i in range(self.moves.n if group else 0):
+            move = <Move*> self.moves.at + i
+            unfinished |= move.group == group and self.is_marked(move.old, UNFINISHED)
+        for i in range(self.moves.n if unfinished else 0):
+            move = <Move*> self.moves.at + i
+            if move.group == group and not self.is_marked(move.old, UNFINISHED) and not self.is_there(move):
+                return 0
+        return group if unfinished else 0
+
+    @cython.final
+    cdef bint is_there(self, const Move* move) except -1 nogil:
+        """Whether the page that was copied can be read still."""
+        cdef Oob oob
+        cdef uint32_t block = move.old // self.ssd.pages_per_block
+        return (self.ssd.nand.health(block) == 0
+                and self.spare_read(block, move.old % self.ssd.pages_per_block, &oob) == PAGE_OK
+                and oob.kind == KIND_USER and oob.lpa == move.key and oob.seq == move.seq)
+
+    @cython.final
+    cdef int undo_one(self, const Move* move) except -1 nogil:
+        """The original counts, and its copy is dead."""
+        cdef bint own = True, shared = False
+        self.ssd.olds[0] = move.new
+        self.ssd.validity.dead(self.ssd.olds, 1)
+        if self.of_user and self.ssd.mapping.shares_pages:
+            shared = self.ssd.mapping.recovered_copy(move.key, move.seq, move.old, &own) != NONE
+        if not shared:
+            self.owner.recovered(move.key, move.old, self.stamp_of(move.new))
+        self.ssd.validity.live_run(move.old, 1)
+        self.undone += 1
+        return 0
+
+    @cython.final
+    cdef uint64_t found_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
+        """The newest sequence number that was found in flash, 0 if there is no page of that LPA. Where nothing was
+        scanned, that of the page the mapping names; if it cannot be read, it counts as the newest."""
+        cdef uint64_t i, newest = 0
+        cdef uint32_t ppa
+        cdef Oob oob
+        if lpa >= self.ssd.lpas:
+            return 0
+        if self.spared:
+            ppa = self.ssd.mapping.locate(lpa)
+            if ppa == NONE:
+                return 0
+            if self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block, &oob) != PAGE_OK:
+                return <uint64_t> 1 << 48
+            return oob.seq
+        i = self.entries.first_of(lpa)
+        while i < self.entries.count() and self.entries.entry(i).key == lpa:
+            if not self.is_marked(self.entries.entry(i).ppa, EXCLUDED):
+                newest = max(newest, entry_seq(self.entries.entry(i)))
+            i += 1
+        return newest
