@@ -26,6 +26,7 @@ import numpy
 from flashfs.engine.map_battery import pages_of
 from flashfs.engine.newer import newer_bytes, pack_newer, unpack_newer
 from flashfs.engine.pending import merge_arrays
+from flashfs.errors import DeviceFullError
 
 cdef enum:
     DRAINED = 16             # pages written back between two requests at most
@@ -43,7 +44,7 @@ def saved_bytes(lpas, page_bytes):
 cdef class DemandMapping(EntryPages):
     """What every demand-paged mapping of entries has; a scheme adds its cache."""
 
-    def __cinit__(self, Engine ssd not None, *_):
+    def __cinit__(self, Engine ssd not None, *_, **__):
         self.list_room = max(self.per_page, ssd.nand.pages_per_block)
         self.lists = <uint32_t*> malloc(<uint64_t> self.list_room * 12)
         self.twins = <uint32_t*> malloc(<uint64_t> ssd.nand.pages_per_block * 16)
@@ -359,9 +360,25 @@ cdef class DemandMapping(EntryPages):
     # --- from the battery
 
     def recovery_steps(self):
-        if self.saved is None or self.saved.refuses():
-            return ()
-        return (("battery", "trims", "take what the battery kept, if it proves itself", self.take_kept),)
+        steps = ()
+        if self.saved is not None and not self.saved.refuses():
+            steps += (("battery", "trims", "take what the battery kept, if it proves itself", self.take_kept),)
+        if self.syncs_first:
+            steps += (("sync", "commit", "write the recovered entries to their translation pages", self.write_found),)
+        return steps
+
+    def write_found(self):
+        """LazyFTL's order of things: what was recovered is in its translation pages before the host is served. Behind
+        the recovery's checkpoint, which has all of it: a cut here costs nothing but the time."""
+        entries, pages = self.pending.n, self.writebacks
+        self.ssd.map_ns = self.ssd.now_ns
+        try:
+            self.write_down(0, NONE)
+        except DeviceFullError as error:
+            return f"{self.pending.n} of {entries} entries are left: {error}"
+        finally:
+            self.ssd.now_ns = max(self.ssd.now_ns, self.ssd.map_ns)
+        return f"{entries} entries to {self.writebacks - pages} translation pages"
 
     def take_kept(self):
         """Mapping and validity as the battery has them, if it is the one of the checkpoint that was loaded."""

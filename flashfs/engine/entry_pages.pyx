@@ -89,7 +89,7 @@ cdef class EntryPages(PagedMapping):
     """What stands behind every demand-paged mapping of entries: demand.pyx makes a mapping of it, a scheme adds its
     cache."""
 
-    def __cinit__(self, Engine ssd not None, *_):
+    def __cinit__(self, Engine ssd not None, *_, **__):
         cdef uint32_t page_bytes = ssd.nand.page_bytes
         self.ssd = ssd
         self.demand = True

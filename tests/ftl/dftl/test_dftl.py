@@ -16,8 +16,8 @@ from flashfs.crash import Case, run_case
 from flashfs.device import Device
 from flashfs.engine import block_map
 from flashfs.errors import BindError
-from flashfs.ftl.dftl.cmt import ENTRY_BYTES as ENTRY
-from flashfs.ftl.dftl.cmt import Cmt
+from flashfs.engine.cmt import ENTRY_BYTES as ENTRY
+from flashfs.engine.cmt import Cmt
 from nandimg import PRESETS, Geometry
 
 PAGE = 512

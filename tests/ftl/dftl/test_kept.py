@@ -16,7 +16,7 @@ from flashfs.device import Device
 from flashfs.engine import recovery
 from flashfs.engine.map_battery import pages_of
 from flashfs.errors import UncorrectableError
-from flashfs.ftl.dftl import ENTRY_BYTES
+from flashfs.engine.cmt import ENTRY_BYTES
 from nandimg import Geometry
 
 PAGE = 512
