@@ -624,4 +624,7 @@ cdef class Mover:
         for i in range(self.left_n):
             if self.kind != KIND_USER and not self.ssd.validity.is_live(self.left[i]):
                 self.left[i] = NONE
-        return self.ssd.validity.dead(self.left, self.left_n)
+        self.ssd.validity.dead(self.left, self.left_n)
+        if self.kind == KIND_USER and self.left_n:
+            self.ssd.mapping.dropped(self.left, self.left_n)
+        return 0
