@@ -510,6 +510,7 @@ cdef class Mover:
             oob.lpa = self.ssd.mapping.owner_of(ppa)
             if oob.lpa == NONE:
                 self.lost_pages -= self.ssd.validity.late  # it was superseded, and its block half erased since
+                self.ssd.mapping.page_lost(ppa)
                 return False
             oob.seq = self.ssd.seq_before(oob.lpa)
             oob.order = 0

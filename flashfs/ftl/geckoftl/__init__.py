@@ -46,6 +46,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
     return {
         "mapping": saved_bytes(geometry.lpas, geometry.page_bytes),
+        "uip": -(-geometry.lpas // 8),
         **GeckoStore.section_bytes(geometry, options["parts"], options["entries"]),
     }
 

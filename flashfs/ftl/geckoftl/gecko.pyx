@@ -73,7 +73,7 @@ def largest_run(geometry, parts=0, most=0):
 
 def page_numbers(geometry, parts=0, most=0):
     """Pages that all runs have together at most, while one is being written: numbers are given out up to this."""
-    return 6 * largest_run(geometry, parts, most) + 4 * RUNS_MOST
+    return 8 * largest_run(geometry, parts, most) + 8
 
 
 def overflow(geometry):

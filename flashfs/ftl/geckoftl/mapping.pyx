@@ -16,7 +16,10 @@ from libc.stdlib cimport free, malloc
 
 from flashfs.engine.cached_map cimport CachedMap
 from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
+from nandimg._nand cimport PAGE_OK
+
+import numpy
 
 cdef enum:
     AT_ONCE = 128            # reports that room is made for at a time
@@ -53,7 +56,14 @@ cdef class GeckoMap(CachedMap):
     cdef int settled(self, uint32_t slot) noexcept nogil:
         """What the translation page names of that entry is reported, or nothing."""
         self.uip_n -= self.cmt.flags[slot] & UIP != 0
-        self.set_flags(slot, 0, UIP)
+        self.set_flags(slot, 0, UIP | UNSURE)
+        return 0
+
+    cdef int take_owed(self, uint32_t slot) except -1 nogil:
+        """A pending entry has become a cached one, and its flag with it."""
+        if self.owed.erase(self.cmt.lpa[slot]):
+            self.set_flags(slot, UIP | UNSURE, 0)
+            self.uip_n += 1
         return 0
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
@@ -93,7 +103,10 @@ cdef class GeckoMap(CachedMap):
         self.cmt.ppa[slot] = self.entry(self.cmt.lpa[slot], &dirty)
         self.loads += self.store.reads != reads
         self.set_flags(slot, 0, VOID)
-        return self.cmt.mark(slot) if dirty else 0
+        if not dirty:
+            return 0
+        self.cmt.mark(slot)
+        return self.take_owed(slot)
 
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
         cdef uint32_t i, slot
@@ -118,6 +131,7 @@ cdef class GeckoMap(CachedMap):
                 at = self.pending.find(lpas[i])
                 if at >= 0:
                     olds[i] = self.pending.ppa[at]
+                    self.take_owed(slot)
                 elif self.gtd.page_ppas[self.page_of(lpas[i])] != NONE:
                     self.set_flags(slot, UIP, 0)
                     self.uip_n += 1
@@ -150,6 +164,7 @@ cdef class GeckoMap(CachedMap):
 
     cdef int uncache_all(self) noexcept nogil:
         self.uip_n = 0
+        self.owed.clear()
         return CachedMap.uncache_all(self)
 
     # --- pages that were superseded and not reported
@@ -161,6 +176,7 @@ cdef class GeckoMap(CachedMap):
         """``image`` is the page: what it names of entries with the UIP flag is reported, before another page can take
         its place. Room for that is made as it is needed; the page is read again if that took it away."""
         cdef uint32_t slot, n, first = page * self.per_page, old
+        cdef bint unsure
         cdef int64_t start = self.ssd.map_ns
         while self.uip_n:
             slot = self.cmt.first_dirty[page]
@@ -169,7 +185,7 @@ cdef class GeckoMap(CachedMap):
                 n += self.cmt.flags[slot] & UIP != 0
                 slot = self.cmt.next_dirty[slot]
             if n == 0:
-                return 0
+                break
             self.ssd.validity.prepare(n, False)
             self.ssd.map_ns = max(start, self.ssd.map_ns)
             if self.image_of != page:
@@ -178,15 +194,50 @@ cdef class GeckoMap(CachedMap):
             n = 0
             while slot != NONE and n < AT_ONCE:
                 if self.cmt.flags[slot] & UIP:
+                    unsure = self.cmt.flags[slot] & UNSURE
                     self.settled(slot)
                     old = self.image[self.cmt.lpa[slot] - first]
-                    if old != NONE and old != self.cmt.ppa[slot]:
+                    if old != NONE and old != self.cmt.ppa[slot] and (
+                            not unsure or self.is_before(self.cmt.lpa[slot], old)):
                         self.gone[n] = old
                         n += 1
                 slot = self.cmt.next_dirty[slot]
             self.identified += n
             self.ssd.validity.dead(self.gone, n)
+        return self.identify_owed(page) if self.owed.size() else 0
+
+    cdef int identify_owed(self, uint32_t page) except -1 nogil:
+        """As ``identify``, of pending entries."""
+        cdef uint32_t first = page * self.per_page, lpa, old
+        cdef uint64_t at = self.pending.first_from(first)
+        while at < self.pending.n and self.pending.lpa[at] < first + self.entries_of(page):
+            lpa = self.pending.lpa[at]
+            if self.owed.count(lpa):
+                if not self.recovering:
+                    self.ssd.validity.prepare(1, False)
+                if self.image_of != page:
+                    self.fetch(page)
+                old = self.image[lpa - first]
+                self.owed.erase(lpa)
+                if old != NONE and old != self.pending.ppa[at] and self.is_before(lpa, old):
+                    self.identified += 1
+                    self.ssd.validity.dead(&old, 1)
+            at += 1
         return 0
+
+    cdef bint is_before(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Whether a page that a translation page names lives still, as that LPA's: it may have died with its block
+        before this mount, and be another's by now."""
+        cdef uint8_t status = 0
+        cdef uint8_t[4096] raw
+        cdef Oob oob
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        if not self.ssd.validity.is_live(ppa):
+            return False
+        self.ssd.nand.read_spare(block, ppa % self.ssd.nand.pages_per_block, 1, raw, &status, CAUSE_MAP,
+                                 self.ssd.map_ns)
+        oob_unpack(raw, &oob)
+        return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
         """What is trimmed may have been written before without being asked where it was."""
@@ -198,7 +249,7 @@ cdef class GeckoMap(CachedMap):
     cdef bint notice(self) except -1 nogil:
         cdef uint32_t page
         cdef uint64_t before = self.identified
-        for page in range(self.gtd.n if self.uip_n else 0):
+        for page in range(self.gtd.n if self.uip_n or self.owed.size() else 0):
             if self.gtd.page_ppas[page] != NONE and self.has_uip(page):
                 self.fetch(page)
                 self.identify(page)
@@ -211,7 +262,17 @@ cdef class GeckoMap(CachedMap):
             if self.cmt.flags[slot] & UIP:
                 return True
             slot = self.cmt.next_dirty[slot]
-        return False
+        return self.owed.size() != 0
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        """A recovery trims what nobody has prepared."""
+        cdef uint32_t page
+        if self.owed.size():
+            for page in range(self.page_of(lpa), self.page_of(lpa + n - 1) + 1 if n else 0):
+                if self.gtd.page_ppas[page] != NONE:
+                    self.fetch(page)
+                    self.identify_owed(page)
+        return CachedMap.unbind(self, lpa, n, olds)
 
     # --- cleaning
 
@@ -219,6 +280,8 @@ cdef class GeckoMap(CachedMap):
         """A page of which the cache, or a pending entry, names another is superseded. One that neither knows is what it
         says: the translation page need not be read."""
         cdef uint32_t i, ppa = NONE
+        if n > 1:
+            self.said_n = 0                 # of a move before that came to nothing
         self.mark_twins(lpas, n, answers)
         for i in range(n):
             if lpas[i] >= self.ssd.lpas:
@@ -246,12 +309,30 @@ cdef class GeckoMap(CachedMap):
                     slot = self.cmt.find(self.said_lpa[at])
                     if slot != NONE:
                         self.settled(slot)
+                    self.owed.erase(self.said_lpa[at])
                     break
+        self.said_n = 0
+        return 0
+
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
+        """A page that cannot be read is no LPA's newest, and nobody knows whose it was: any translation page may name
+        it still."""
+        cdef uint32_t slot, segment
+        for slot in range(min(self.said_n, self.said_room)):
+            if self.said_ppa[slot] == ppa:  # its spare area meant nothing
+                self.said_ppa[slot] = NONE
+        for segment in range(2):
+            slot = self.cmt.oldest[segment]
+            while slot != NONE:
+                if self.cmt.flags[slot] & UIP:
+                    self.set_flags(slot, UNSURE, 0)
+                slot = self.cmt.newer[slot]
         return 0
 
     cdef int moves_end(self) except -1 nogil:
         """A moved page's entry is pending as long as there is room for it, like a dirty one in the cache."""
         self.pending.reserve(4 * self.ssd.nand.pages_per_block)
+        self.said_n = 0
         return 0
 
     cdef int tend(self) except -1 nogil:
@@ -262,12 +343,35 @@ cdef class GeckoMap(CachedMap):
 
     # --- the rest of the interface
 
+    def save(self):
+        """As CachedMap; and which of the newer entries have the UIP flag, a bit each, the lowest first."""
+        lpas, _ = self.newer()
+        flags = numpy.fromiter((self.owes(lpa) for lpa in lpas.tolist()), bool, len(lpas))
+        return {**super().save(), "uip": numpy.packbits(flags, bitorder="little").tobytes()}
+
+    def owes(self, uint32_t lpa):
+        """Whether a translation page may name a page of the LPA that nobody has reported."""
+        cdef uint32_t slot = self.cmt.find(lpa)
+        return bool(self.owed.count(lpa) or (slot != NONE and self.cmt.flags[slot] & UIP))
+
+    def load(self, sections):
+        super().load(sections)
+        cdef uint64_t i
+        raw = sections["uip"]
+        if len(raw) != (self.pending.n + 7) // 8:
+            raise ValueError(f"uip section of {len(raw)} bytes: {(self.pending.n + 7) // 8} are needed")
+        flags = numpy.unpackbits(numpy.frombuffer(raw, "u1"), count=self.pending.n, bitorder="little")
+        for i in range(self.pending.n):
+            if flags[i]:
+                self.owed.insert(self.pending.lpa[i])
+
     def tables(self):
         taken = 4 * self.per_page + 8 * self.said_room
-        return {**super().tables(), "uip_lists": (taken, taken)}
+        owed = self.owed.size()
+        return {**super().tables(), "uip_lists": (taken + 4 * owed, taken + 40 * owed)}
 
     def figures(self):
-        return {**super().figures(), "uip": self.uip_n, "identified": self.identified,
+        return {**super().figures(), "uip": self.uip_n + self.owed.size(), "identified": self.identified,
                 "identified_early": self.identified_early}
 
     def forget_counts(self):

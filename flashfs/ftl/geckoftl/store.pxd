@@ -13,6 +13,7 @@ cdef class GeckoStore(Validity):
     cdef unordered_map[uint32_t, uint32_t] partial   # of each block that is not full, pages it has so far
     cdef unordered_map[uint32_t, uint64_t*] touched  # of blocks that a recovery changes: as they are, and as they were
     cdef uint8_t* forgotten                # of each block, in a recovery: nothing that is in Gecko holds
+    cdef uint8_t* told                     # ... what its pages are, if that is known, whatever its first page says
     cdef bint recovering                   # what is reported goes to ``touched``
     cdef bint lost                         # a page of a run cannot be read: all runs are to be written anew
     cdef readonly uint64_t rebuilds

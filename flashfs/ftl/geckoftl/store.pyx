@@ -17,10 +17,10 @@ from libc.string cimport memcpy, memset
 from libcpp.unordered_map cimport unordered_map
 
 from flashfs.engine.parts cimport Engine, Validity
-from flashfs.engine.pool cimport NONE, STATE_OPEN, STREAM_MAP
+from flashfs.engine.pool cimport NONE, STATE_OPEN, STREAM_MAP, STREAM_META
 from flashfs.engine.victims cimport gained, lost_one
 from flashfs.ftl.geckoftl.entries cimport KEY_BYTES, EntryList
-from flashfs.ftl.geckoftl.gecko cimport RUNS_MOST, UNANNOUNCED, Gecko, Run
+from flashfs.ftl.geckoftl.gecko cimport UNANNOUNCED, Gecko, Run
 
 import struct
 
@@ -29,18 +29,22 @@ import numpy
 from flashfs.engine.pool import STREAM_BYTES
 from flashfs.errors import MapLostError
 from flashfs.ftl.geckoftl.entries import parts_for
-from flashfs.ftl.geckoftl.gecko import entries_a_page, overflow, page_numbers
+from flashfs.ftl.geckoftl.gecko import entries_a_page, page_numbers
 
 cdef extern from *:
     int popcount64 "__builtin_popcountll"(unsigned long long) nogil
 
+cdef enum:                   # GeckoStore.told
+    UNTOLD = 0
+    OF_USER = 1
+    OF_METADATA = 2
+
 RUN_HEAD = struct.Struct("<QII")  #: number, pages, pages with entries; u32 slot, number and PPA of each page follow
-OPEN_MOST = 64  #: blocks that are not full, beside one a die of each stream: a checkpoint says how far they are
 
 
 def open_most(geometry):
-    """Blocks that are not full and not closed at a checkpoint, at most."""
-    return min(geometry.blocks, OPEN_MOST + 4 * geometry.dies)
+    """Blocks of user pages that are open at a checkpoint, at most: the host's and cleaning's, and one for wear."""
+    return min(geometry.blocks, 2 * geometry.dies + 4)
 
 
 cdef class GeckoStore(Validity):
@@ -55,8 +59,9 @@ cdef class GeckoStore(Validity):
         self.pages_per_block = ssd.nand.pages_per_block
         self.words_a_block = (self.pages_per_block + 63) // 64
         self.forgotten = <uint8_t*> calloc(ssd.nand.blocks, 1)
+        self.told = <uint8_t*> calloc(ssd.nand.blocks, 1)
         self.answer = <uint64_t*> malloc(self.words_a_block * 8)
-        if not (self.forgotten and self.answer):
+        if not (self.forgotten and self.told and self.answer):
             raise MemoryError
         self.asked = NONE
         ssd.keep_free((self.gecko.model_pages + self.gecko.model_pages // 16) // self.pages_per_block + 1)
@@ -70,13 +75,16 @@ cdef class GeckoStore(Validity):
             preincrement(it)
         self.clear_touched()
         free(self.forgotten)
+        free(self.told)
         free(self.answer)
 
     # --- metadata, beside Gecko
 
     cdef bint is_aside(self, uint32_t block) noexcept nogil:
         cdef int stream = self.ssd.pool.stream[block]
-        return stream == STREAM_MAP or stream == self.gecko.store.stream
+        if self.told[block]:
+            return self.told[block] == OF_METADATA
+        return stream == STREAM_MAP or stream == STREAM_META or stream == self.gecko.store.stream
 
     cdef int put_aside(self, uint32_t block, uint32_t page, bint lives) except -1 nogil:
         """A page of metadata comes to life, or dies."""
@@ -195,17 +203,17 @@ cdef class GeckoStore(Validity):
             if not words[page >> 6] >> (page & 63) & 1:
                 return 0
             words[page >> 6] &= ~(<uint64_t> 1 << (page & 63))
-        elif not self.gecko.buffer.set_invalid(block, page):
+        elif self.victims.valid[block] == 0 or not self.gecko.buffer.set_invalid(block, page):
             return 0
-        if self.victims.valid[block] == 0:
-            with gil:
-                raise RuntimeError(f"block {block}: its page {page} died, and nothing lives in it")
+        if self.victims.valid[block] == 0:  # it was dead; where flash is damaged, a translation page may name it still
+            return 0
         return lost_one(self.victims, block)
 
     cdef int opened(self, uint32_t block) except -1 nogil:
         """Algorithm 2."""
         self.asked = NONE
         self.drop_aside(block)
+        self.told[block] = UNTOLD
         if self.is_aside(block):
             self.partial.erase(block)
             return 0
@@ -223,7 +231,9 @@ cdef class GeckoStore(Validity):
         self.asked = NONE
         if self.is_aside(block):
             self.drop_aside(block)
+            self.told[block] = UNTOLD
             return self.victims.set_count(block, 0)
+        self.told[block] = UNTOLD
         self.partial.erase(block)
         if not self.recovering:
             self.gecko.buffer.drop(block)
@@ -411,6 +421,8 @@ cdef class GeckoStore(Validity):
         if self.recovering:
             self.commit_touched()
         self.settle_partial()
+        if not self.lost and self.gecko.buffer.n > self.gecko.per_page and not self.gecko.flush():
+            self.rebuild()
         if self.lost:
             self.commit_touched()
         return self.gecko.store.checkpoint_begins()
@@ -422,9 +434,9 @@ cdef class GeckoStore(Validity):
     def section_bytes(geometry, parts=0, entries=0):
         """{section: most bytes} of a checkpoint, of a store made with these; the pool's section names its stream."""
         entry = KEY_BYTES + (-(-geometry.pages_per_block // parts_for(geometry.pages_per_block, parts)) + 7) // 8
-        buffer = entries_a_page(geometry, parts, entries) + overflow(geometry)
-        return {"gkruns": RUN_HEAD.size * RUNS_MOST + 12 * page_numbers(geometry, parts, entries),
-                "gkbuf": entry * buffer,
+        numbers = page_numbers(geometry, parts, entries)
+        return {"gkruns": RUN_HEAD.size * (numbers.bit_length() + 1) + 12 * numbers,
+                "gkbuf": entry * entries_a_page(geometry, parts, entries),
                 "gkpart": 8 * open_most(geometry), "bvc": 2 * geometry.blocks, "stream": STREAM_BYTES}
 
     def save(self):
@@ -469,6 +481,7 @@ cdef class GeckoStore(Validity):
         self.gecko.load(bytes(sections["gkruns"]), bytes(sections["gkbuf"]))
         for block in range(self.ssd.nand.blocks):
             self.victims.set_count(block, int(counts[block]))
+            self.told[block] = OF_USER if counts[block] else UNTOLD
         for pair in partial.tolist():
             self.partial[<uint32_t> pair[0]] = pair[1]
             if self.victims.valid[<uint32_t> pair[0]] > pair[1]:
@@ -478,6 +491,7 @@ cdef class GeckoStore(Validity):
             page = ppa % self.pages_per_block
             if counts[block]:
                 raise ValueError(f"PPA {ppa}: a page of metadata in a block with {counts[block]} others")
+            self.told[block] = OF_METADATA
             self.put_aside(block, page, True)
 
     def own_ppas(self):
@@ -495,6 +509,7 @@ cdef class GeckoStore(Validity):
         self.clear_touched()
         self.partial.clear()
         memset(self.forgotten, 0, self.ssd.nand.blocks)
+        memset(self.told, UNTOLD, self.ssd.nand.blocks)
         self.victims.clear()
         self.gecko.reset()
         self.recovering = True
@@ -507,6 +522,7 @@ cdef class GeckoStore(Validity):
         self.asked = NONE
         self.drop_aside(block)
         self.partial.erase(block)
+        self.told[block] = UNTOLD
         self.forgotten[block] = 1
         memset(self.touch(block), 0, self.words_a_block * 8)
         return self.victims.set_count(block, 0)
@@ -529,7 +545,7 @@ cdef class GeckoStore(Validity):
         touched = self.touched.size() * (16 * self.words_a_block + 8)
         aside = self.aside.size() * (8 * self.words_a_block + 8)
         partial = self.partial.size() * 8
-        tables["gecko_aside"] = (aside + partial + geometry.blocks // 8, 2 * aside + 4 * partial + geometry.blocks)
+        tables["gecko_aside"] = (aside + partial + 3 * geometry.blocks // 8, 2 * aside + 4 * partial + 2 * geometry.blocks)
         tables["gecko_recovery"] = (touched, 2 * touched)
         return tables
 
