@@ -59,8 +59,9 @@ def _runs(device: Any) -> list[dict[str, Any]]:
 def _gecko(device: Any, block: int | None) -> dict[str, Any]:
     """What Gecko says of a block, and where: in the buffer, and in each run from the newest on."""
     store = device.ssd.validity
-    if block is None:
-        block = max(range(device.ssd.nand.blocks), key=lambda one: len(store.gecko.entries_of(one)))
+    if block is None:  # one that the oldest run speaks of
+        runs = store.gecko.run_list()
+        block = runs[-1]["first_blocks"][0] if runs else 0
     return {"block": block, "live": store.live_in(block), "entries": store.gecko.entries_of(block)}
 
 

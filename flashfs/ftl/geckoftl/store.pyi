@@ -14,6 +14,4 @@ class GeckoStore(Validity):
     @property
     def rebuilds(self) -> int: ...
 
-OPEN_MOST: int
-
 def open_most(geometry: Any) -> Any: ...
