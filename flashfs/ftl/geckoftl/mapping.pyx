@@ -1,11 +1,15 @@
 # distutils: language = c++
-"""GeckoFTL's mapping (N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4): DFTL's, and writes that do not ask where their
-LPAs were.
+"""GeckoFTL's mapping (N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4): DFTL's, and writes that do not ask where
+their LPAs were.
 
 A write of which the entry is not cached reads no translation page: its entry gets the UIP flag (section 4.1), for there
 may be a page in flash that nobody has called invalid yet. Which one that is shows when the entry's translation page is
-read to be written again: what it named is reported then. A page with such an entry lives on as far as validity knows, so
-validity is late; cleaning that meets it asks the cache, and leaves it to die.
+read to be written again: what it named is reported then. A page with such an entry lives on as far as validity knows,
+so validity is late; cleaning that meets it asks the cache, and leaves it to die.
+
+A checkpoint says which entries have the flag. After a mount they are not sure (Appendix C.3.2): the page may have died
+with its block since the checkpoint, and be another's. So it is asked whose it is, and whether it lives, before it is
+reported.
 
 Every page that lives though it was superseded has its entry in the cache, with the flag, or else its translation page
 still names it: what is superseded while its entry is cached is reported at once. So cleaning believes what is neither

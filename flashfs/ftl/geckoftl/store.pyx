@@ -545,7 +545,8 @@ cdef class GeckoStore(Validity):
         touched = self.touched.size() * (16 * self.words_a_block + 8)
         aside = self.aside.size() * (8 * self.words_a_block + 8)
         partial = self.partial.size() * 8
-        tables["gecko_aside"] = (aside + partial + 3 * geometry.blocks // 8, 2 * aside + 4 * partial + 2 * geometry.blocks)
+        tables["gecko_aside"] = (aside + partial + 3 * geometry.blocks // 8,
+                                 2 * aside + 4 * partial + 2 * geometry.blocks)
         tables["gecko_recovery"] = (touched, 2 * touched)
         return tables
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import gecko
 import pytest
 import reader
+import reader_gecko
 
 from flashfs.device import Device
 from nandimg import Geometry, create
@@ -32,7 +32,7 @@ def test_live_pages_of_a_clean_image(tmp_path: Path, options: dict[str, str]) ->
     image = reader.Image(path)
     checkpoint = image.clean_checkpoint()
     assert checkpoint is not None
-    found = gecko.Gecko(image, checkpoint.sections)
+    found = reader_gecko.Gecko(image, checkpoint.sections)
     assert sum(len(run.pages) for run in found.runs) > 1
     with_flashfs = Device.open(path, readonly=True)
     store = with_flashfs.ssd.validity
