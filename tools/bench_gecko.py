@@ -74,7 +74,7 @@ def measure(ftl: str, geometry: Geometry, writes: int, **options: int) -> dict[s
         "waf": round(1 + sum(spent("program", cause) for cause in after["program"] if cause != "host"), 4),
         "escapes": getattr(ssd.cleaning, "escapes", 0),
         "dram": {name: packed for name, (packed, _) in ssd.dram().items()},
-        **{name: figures[name] for name in figures if name.startswith("gecko_") or name in ("uip", "pending", "entries")},
+        **{name: figures[name] for name in figures if name.startswith("gecko_") or name in ("uip", "pending")},
     }  # fmt: skip
     device.close(clean=False)
     return row
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--ratio", type=float, default=0.7)
     parser.add_argument("--writes", type=int, default=1_000_000)
     parser.add_argument("--parts", type=int, default=0)
-    parser.add_argument("--held", type=int, default=25)
+    parser.add_argument("--held", type=int, default=5)
     parser.add_argument("--no-bitmap", action="store_true")
     asked = parser.parse_args()
     pages = asked.blocks * asked.pages_per_block

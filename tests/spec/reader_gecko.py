@@ -40,7 +40,7 @@ class Gecko:
         slot, number, ppa = run.pages[index]
         page = self.image.page(ppa)
         assert page.status == "whole" and page.kind == 3 and page.lpa == number
-        magic, n, of, at, items, first, here = struct.unpack_from("<4sIQIIII", page.data)
+        magic, n, of, at, items, _, here = struct.unpack_from("<4sIQIIII", page.data)
         assert (magic, of, at) == (b"GKRN", run.number, index)
         entries = self.entries(page.data[32 : 32 + n * self.entry])
         assert (n > 0) == (index < run.data_pages) and (not n or entries[0][0] >> 1 == slot)

@@ -91,7 +91,7 @@ SCHEME = Scheme(
         Option("ratio", 2, "size ratio of its levels (T)", low=2, high=64),
         Option("multiway", 1, "1: a merge takes all runs that it is going to reach; 0: two at a time", high=1),
         Option("entries", 0, "entries a page of a run; 0: as many as fit", high=1 << 16, fixed=True),
-        Option("held", 25, "per cent of the over-provisioned blocks that may wait, with dead pages of metadata, until "
+        Option("held", 5, "per cent of the over-provisioned blocks that may wait, with dead pages of metadata, until "
                "nothing in them lives", low=1, high=100),
     ),
     describe_translation=describe_translation,
@@ -105,7 +105,7 @@ SCHEME = Scheme(
         "metadata cleaned after all": lambda ssd: ssd.cleaning.escapes,
     },
     damage_events={**DAMAGE_EVENTS, "Gecko was made again": lambda ssd: ssd.validity.rebuilds},
-    tight={"cmt_bytes": (250, 500, 2_000), "entries": (3, 8, 20), "ratio": (2, 3), "held": (1, 25)},
+    tight={"cmt_bytes": (250, 500, 2_000), "entries": (3, 8, 20), "ratio": (2, 3), "held": (1, 5)},
     varied={"cmt_bytes": (0, 300, 1_500), "ratio": (2, 4), "held": (5, 25, 100)},
     chips=("tiny-32", "tiny-96q"),
     year=2016,

@@ -19,7 +19,7 @@ CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_byt
 
 def gecko(slots: int = 64, geometry: Geometry = CHIP, **options: int | str) -> Device:
     """A device without a write buffer, whose cache has so many entries."""
-    how = {"buffer": "0", "cmt_bytes": str(slots * ENTRY_BYTES), **{name: str(value) for name, value in options.items()}}
+    how = {name: str(value) for name, value in {"buffer": 0, "cmt_bytes": slots * ENTRY_BYTES, **options}.items()}
     return Device.memory(geometry, "geckoftl", options=how)
 
 
@@ -51,7 +51,7 @@ def test_a_write_that_misses_reads_no_translation_page() -> None:
         put(device, lpa)
     device.checkpoint()
     before = figures(device)
-    for lpa in range(0, 60):
+    for lpa in range(60):
         put(device, lpa, 1)
     after = figures(device)
     written = after["writebacks"] - before["writebacks"]
@@ -107,7 +107,7 @@ def test_no_page_bitmap_is_in_dram_or_in_a_checkpoint() -> None:
     device.close()
 
 
-@pytest.mark.parametrize("held", [5, 25])
+@pytest.mark.parametrize("held", [5, 25, 100])
 def test_one_hot_translation_page_and_all_others_cold_is_never_full(held: int) -> None:
     """Each cold page would hold a block of its own for ever: over-provisioning is 7 %."""
     geometry = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=700, dies=1, oob_bytes=64, lpas=9800)
