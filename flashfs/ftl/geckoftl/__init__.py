@@ -21,8 +21,8 @@ from flashfs.ftl.demand_paged import (
     require_room,
     slots_for,
 )
-from flashfs.ftl.geckoftl.gecko import largest_run
 from flashfs.ftl.geckoftl.mapping import GeckoMap
+from flashfs.ftl.geckoftl.runs import largest_run
 from flashfs.ftl.geckoftl.store import GeckoStore
 
 

@@ -20,7 +20,8 @@ from flashfs.engine.parts cimport Engine, Validity
 from flashfs.engine.pool cimport NONE, STATE_OPEN, STREAM_MAP, STREAM_META
 from flashfs.engine.victims cimport gained, lost_one
 from flashfs.ftl.geckoftl.entries cimport KEY_BYTES, EntryList
-from flashfs.ftl.geckoftl.gecko cimport UNANNOUNCED, Gecko, Run
+from flashfs.ftl.geckoftl.gecko cimport Gecko
+from flashfs.ftl.geckoftl.runs cimport UNANNOUNCED, Run
 
 import struct
 
@@ -29,7 +30,7 @@ import numpy
 from flashfs.engine.pool import STREAM_BYTES
 from flashfs.errors import MapLostError
 from flashfs.ftl.geckoftl.entries import parts_for
-from flashfs.ftl.geckoftl.gecko import entries_a_page, page_numbers
+from flashfs.ftl.geckoftl.runs import entries_a_page, page_numbers
 
 cdef extern from *:
     int popcount64 "__builtin_popcountll"(unsigned long long) nogil

@@ -1,4 +1,4 @@
-"""Logarithmic Gecko by itself (flashfs/ftl/geckoftl/gecko.pyx), against a plain bitmap, whatever the geometry."""
+"""Logarithmic Gecko by itself (flashfs/ftl/geckoftl/runs.pyx), against a plain bitmap, whatever the geometry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flashfs.device import Device
 from flashfs.errors import BindError
-from flashfs.ftl.geckoftl.gecko import entries_a_page, largest_run
+from flashfs.ftl.geckoftl.runs import entries_a_page, largest_run
 from nandimg import Geometry
 
 PLAIN = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
