@@ -342,6 +342,7 @@ cdef class GeckoStore(Validity):
                 for w in range(self.words_a_block):
                     n += popcount64(self.touched[block][w])
                 self.victims.set_count(block, <uint32_t> n)
+        self.ssd.mapping.page_lost(NONE)    # what it has not reported yet is dead already
         return 0
 
     cdef int settle_partial(self) except -1:

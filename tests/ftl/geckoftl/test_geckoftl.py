@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import nandimg
+from flashfs import inspect
 from flashfs.crash import campaign
 from flashfs.device import Device
 from flashfs.engine.cmt import ENTRY_BYTES
-from nandimg import Geometry
+from nandimg import Geometry, create
 
 PAGE = 512
 PER_PAGE = PAGE // 4  #: entries of a translation page
@@ -129,3 +132,52 @@ def test_power_cuts(tier: str) -> None:
     result = campaign.run("geckoftl", tier, 0, 600)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
     assert result.cuts >= 600
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_flags_outlive_a_mount(tmp_path: Path, clean: bool) -> None:
+    """What was superseded before it, and not identified, dies after it: no page is moved for an LPA that left it."""
+    path = tmp_path / "image"
+    create(path, CHIP)
+    how = {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    model = load(device, 6000)
+    device.checkpoint()
+    assert figures(device)["uip"] > 100
+    device.close(clean=clean)
+    device = Device.open(path, options=how)
+    assert device.recovery.clean == clean
+    assert figures(device)["uip"] > 0
+    rnd = random.Random(3)
+    for turn in range(6000, 14_000):
+        lpa = rnd.randrange(1500)
+        put(device, lpa, turn)
+        model[lpa] = turn
+    assert device.problems() == []
+    assert all(holds(device, lpa, mark) for lpa, mark in model.items())
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
+    assert live <= len(model) + figures(device)["uip"] + len(device.ssd.owned_pages())
+    device.close()
+
+
+def test_a_run_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    create(path, CHIP)
+    how = {"buffer": "0", "entries": "10"}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    model = load(device, 6000)
+    device.close()
+    ppa = next(run["ppas"][0] for run in inspect.scheme(path, "runs") if run["pages"] > 2)
+    layout = nandimg.inspect(path).layout
+    with path.open("r+b") as file:
+        file.seek(layout.data_at + ppa * PAGE + 40)
+        file.write(b"\xff\x00\xff")
+    device = Device.open(path, options=how)
+    for turn, lpa in enumerate(range(0, 3000, 2)):
+        put(device, lpa, turn)
+        model[lpa] = turn
+    assert device.ssd.validity.figures()["gecko_rebuilds"] == 1
+    assert any("Logarithmic Gecko" in line for line in device.ssd.alarms)
+    assert device.problems() == []
+    assert all(holds(device, lpa, mark) for lpa, mark in model.items())
+    device.close()
