@@ -73,3 +73,9 @@ def room(folder: str) -> str:
     """ftl for the schemes' folders too."""
     parts = folder.split("/")
     return parts[1] if len(parts) > 1 else parts[0]
+
+
+def test_no_two_files_of_tests_share_a_name() -> None:
+    """Without packages pytest knows a file by its name alone: the second of two is an error of collection."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert sorted(set(names)) == sorted(names)

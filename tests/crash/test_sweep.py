@@ -326,7 +326,7 @@ def test_a_chip_that_is_too_small_for_a_scheme_is_left_out(monkeypatch: pytest.M
 
     monkeypatch.setitem(SCHEMES, "wide", replace(pagemap, name="wide", build=build))
     assert tiers.presets_for("wide") == ("tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
-    assert {scene.preset for scene in tiers.scenes("wide", 1)} == {"tiny-16"}
+    assert {scene.preset for scene in tiers.scenes("wide", 1)} == {"tiny-16", "tiny-32"}
     must_survive(campaign.run("wide", "sweep", 1, 300), 300)
     with pytest.raises(FlashfsError, match="wide runs on none of tiny-8: greedy"):
         tiers.presets_for("wide", ("tiny-8",))
