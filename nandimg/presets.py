@@ -121,6 +121,13 @@ _ALL = [
            "candidate that it stops counting those placed elsewhere", "counts that come to their end",
            _tiny(366, 4, 1330)),
     Preset("tiny-24d", "24 blocks of 8 pages on two dies", "striping on a small chip", _tiny(24, 8, 80, dies=2)),
+    Preset("tiny-48", "48 blocks of 8 pages of 512 B", "small, with room for a map and its validity in flash",
+           _tiny(48, 8, 150)),
+    Preset("tiny-48d", "48 blocks of 8 pages on two dies", "the same, striped", _tiny(48, 8, 150, dies=2)),
+    Preset("tiny-48p", "48 blocks of 8 pages of 512 B, in pairs two pages apart", "the same, two bits a cell",
+           _tiny(48, 8, 120, paired=2)),
+    Preset("tiny-48k", "48 blocks of 8 pages of 4 KiB", "the same, pages that are written in part",
+           _tiny(48, 8, 150, page_bytes=4096)),
 ]  # fmt: skip
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in _ALL}

@@ -16,6 +16,8 @@ from flashfs.ftl import SCHEMES, scheme
 from nandimg import PRESETS, Geometry
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
+#: in their place, for schemes that have too much in flash for all of those
+ROOMY = ("tiny-48", "tiny-48d", "tiny-48p", "tiny-48k")
 CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
 #: written over and over first, until streams that are several blocks wide want for space
 STRIPED = ("tiny-96q", "tiny-100d")
@@ -210,8 +212,20 @@ def fitting(preset: str) -> tuple[str, ...]:
 
 @lru_cache
 def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
-    """Those that the FTL can be bound to; FlashfsError if there is none."""
-    found = []
+    """Those that the FTL can be bound to; FlashfsError if there is none. One that fits no chip of TINY has those of
+    ROOMY in their place."""
+    found, why = fitting_of(ftl, among)
+    if set(among) & set(TINY) and not set(found) & set(TINY) and not fitting_of(ftl, TINY)[0]:
+        found = (*fitting_of(ftl, ROOMY)[0], *found)
+    if not found:
+        raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")
+    return found
+
+
+@lru_cache
+def fitting_of(ftl: str, among: tuple[str, ...]) -> tuple[tuple[str, ...], BindError | None]:
+    """Those that it can be bound to, and why it cannot to the last of the others."""
+    found, why = [], None
     for preset in among:
         try:
             Bench(Case(ftl, "", preset)).release()
@@ -219,6 +233,4 @@ def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
             why = error
         else:
             found.append(preset)
-    if not found:
-        raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")
-    return tuple(found)
+    return tuple(found), why

@@ -17,6 +17,7 @@ from flashfs.crash.programs import (
     LARGE,
     STRIPED,
     TINY,
+    fitting_of,
     large_for,
     presets_for,
     random_program,
@@ -260,6 +261,7 @@ EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
 #: cold pages among hot ones, until the next write has to clean and to move
 AGED_8 = "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f"
 AGED_32 = "w0+150 w0+40 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 f"
+AGED_48 = "w0+150 w0+150 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 w0+9 w50+20 f"
 AGED_16 = "w0+56 w0+4 w8+4 w16+4 w24+4 w32+4 w40+4 w48+4 w0+4 w8+4 f"
 
 
@@ -287,8 +289,11 @@ SCENES = (
     Scene("tiny-32", "", 2),
     Scene("tiny-32", AGED_32, 0),
     Scene("tiny-32", AGED_32, 2),
+    Scene("tiny-48", "", 2),
+    Scene("tiny-48", AGED_48, 0),
+    Scene("tiny-48", AGED_48, 2),
 )
-SMALLEST = ("tiny-8", "tiny-16", "tiny-32")  #: the last one only for an FTL that does not fit both of the others
+SMALLEST = ("tiny-8", "tiny-16", "tiny-32", "tiny-48")  #: a larger one only for an FTL that does not fit two before
 
 
 def programs(length: int) -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,14 @@ cdef class EntryPages(PagedMapping)
 cdef class Gtd(PageDirectory):
     cdef uint32_t* page_ppas
     cdef readonly uint32_t n               # translation pages there can be
+    cdef readonly uint32_t first_id        # of page 0: lower numbers are the directory's own pages
     cdef EntryPages mapping
+    cdef uint32_t where(self, uint32_t page) except? 0xFFFFFFFE nogil
+    cdef uint32_t known(self, uint32_t page) noexcept nogil
+    cdef bint absent(self, uint32_t page) noexcept nogil
+    cdef int replaced(self, uint32_t old, uint32_t ppa) noexcept nogil
+    cdef int tend(self) except -1 nogil
+    cdef int quiet(self, bint on) noexcept nogil
 
 
 cdef class KeptPages(TranslationPages):
@@ -62,6 +69,8 @@ cdef class EntryPages(PagedMapping):
     cdef int disown(self, uint64_t at) except -1 nogil
     cdef int put_pending(self, uint32_t page) except -1 nogil
     cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil
+    cdef int replace(self, uint32_t page, uint32_t old, uint32_t ppa) except -1 nogil
+    cdef int find_pages_by(self, Gtd gtd, uint32_t ids) except -1
     cdef int look(self, uint32_t page) except -1 nogil
     cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil
     cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil

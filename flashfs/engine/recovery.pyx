@@ -130,7 +130,8 @@ class Recovery:
         """Leave the device ready; returns the Report. CorruptError if the image holds what no power cut leaves."""
         for part, name, about, run in self.table():
             if self.readonly and name == "commit":
-                continue
+                self.work.keep_in_memory()
+                break                       # that, and what would follow it, changes the image
             step = Step(name, about, part=part)
             before = self.work.meter()
             step.note = run() or ""
@@ -142,9 +143,6 @@ class Recovery:
             if self.work.clean:
                 self.report.clean = True
                 break
-        else:
-            if self.readonly:
-                self.work.keep_in_memory()
         self.report.figures = self.work.figures
         self.report.alarms = self.work.alarms
         return self.report

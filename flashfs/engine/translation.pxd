@@ -13,6 +13,8 @@ cdef struct Witness:                       # of an LPA
 cdef class Directory:
     cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil
     cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil
+    cdef uint32_t find(self, uint32_t id) except? 0xFFFFFFFE nogil
+    cdef int move_to(self, uint32_t id, uint32_t ppa) except -1 nogil
     cdef int lost(self, uint32_t ppa) except -1 nogil
 
 
@@ -31,7 +33,7 @@ cdef class TranslationPages(Owner):
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil
     cdef int supersede(self, uint32_t ppa) except -1 nogil
     cdef bint keeps(self, uint32_t ppa) noexcept nogil
-    cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil
+    cdef bint holds(self, uint32_t id, uint32_t ppa) except -1 nogil
     cdef uint64_t known(self) noexcept nogil
     cdef int reset(self) except -1
     cdef int checkpoint_begins(self) except -1

@@ -29,7 +29,8 @@ from nandimg._nand cimport PAGE_OK
 
 
 cdef class Directory:
-    """Where each page is."""
+    """Where each page is. One that is in DRAM answers ``ppa_of`` and takes ``set_ppa``; one that is in flash itself
+    may have to read, and fail, and has ``find`` and ``move_to`` instead."""
 
     cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
         """NONE if there is no such page."""
@@ -38,6 +39,14 @@ cdef class Directory:
     cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
         """Page ``id`` is at ``ppa``; a number that is no page's changes nothing."""
         return 0
+
+    cdef uint32_t find(self, uint32_t id) except? 0xFFFFFFFE nogil:
+        """As ``ppa_of``, for a number of a page that there can be."""
+        return self.ppa_of(id)
+
+    cdef int move_to(self, uint32_t id, uint32_t ppa) except -1 nogil:
+        """As ``set_ppa``."""
+        return self.set_ppa(id, ppa)
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
         """The page there cannot be read, and is about to be erased: if it is the newest, it is made again."""
@@ -151,9 +160,9 @@ cdef class TranslationPages(Owner):
         """Whether a superseded page lives on there."""
         return self.kept.count(ppa) != 0
 
-    cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil:
+    cdef bint holds(self, uint32_t id, uint32_t ppa) except -1 nogil:
         """Whether a live version of page ``id`` may be at ``ppa``."""
-        return id < self.ids and (self.directory.ppa_of(id) == ppa or self.keeps(ppa))
+        return id < self.ids and (self.keeps(ppa) or self.directory.find(id) == ppa)
 
     cdef int confirm(self, const uint32_t* ids, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         cdef uint32_t i
@@ -170,7 +179,7 @@ cdef class TranslationPages(Owner):
                 continue
             if self.fresh.erase(olds[i]):
                 self.fresh.insert(news[i])
-            self.directory.set_ppa(ids[i], news[i])
+            self.directory.move_to(ids[i], news[i])
         return 0
 
     cdef int page_lost(self, uint32_t ppa) except -1 nogil:
@@ -181,14 +190,14 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil:
-        return self.directory.ppa_of(id)
+        return self.directory.find(id) if id < self.ids else NONE
 
     cdef int recovered(self, uint32_t id, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        return self.directory.set_ppa(id, ppa)
+        return self.directory.move_to(id, ppa) if id < self.ids else 0
 
     def live_ppas(self):
         cdef uint32_t id
-        ppas = [self.directory.ppa_of(id) for id in range(self.ids)]
+        ppas = [self.directory.find(id) for id in range(self.ids)]
         return [ppa for ppa in ppas if ppa != NONE] + self.kept_ppas()
 
     def kept_ppas(self):

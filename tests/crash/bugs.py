@@ -145,11 +145,12 @@ class Bug:
 
 
 def of_a_room(path: Path) -> dict[str, Bug]:
-    """The bugs of a scheme's own modules, from ``tests/ftl/<its folder>/bugs.toml``. In a folder that a family shares,
-    each says whose it is with ``of``."""
+    """The bugs of a scheme's own modules, from ``tests/ftl/<its folder>/bugs.toml``: a module is in the scheme's room,
+    or has its path from the root. In a folder that a family shares, each says whose it is with ``of``."""
     room, found = path.parent.name, {}
     for one in tomllib.loads(path.read_text())["bug"]:
-        patch = Patch(f"flashfs/ftl/{room}/{one['module']}", one["old"], one["new"])
+        place = one["module"] if "/" in one["module"] else f"flashfs/ftl/{room}/{one['module']}"
+        patch = Patch(place, one["old"], one["new"])
         found[one["name"]] = Bug(room, patch, (one.get("of", room),))
     return found
 

@@ -18,6 +18,8 @@ from test_late_validity import store
 
 from flashfs.crash import campaign, tiers
 from flashfs.device import Device
+from flashfs.engine.cached_map import CachedMap
+from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.engine.defaults import Greedy
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.flash_bitmap import FlashBitmap
@@ -25,9 +27,7 @@ from flashfs.engine.map_battery import pages_of
 from flashfs.errors import BindError, UncorrectableError
 from flashfs.ftl import SCHEMES, Scheme
 from flashfs.ftl.common import streams_for
-from flashfs.ftl.dftl import require_room
-from flashfs.ftl.dftl.cmt import ENTRY_BYTES
-from flashfs.ftl.dftl.mapping import CachedMap
+from flashfs.ftl.demand_paged import require_room
 from flashfs.ftl.leaftl.mapping import LearnedMap
 from nandimg import PRESETS, Geometry
 

@@ -33,7 +33,7 @@ DURABLE: dict[str, str] = {
     "flashfs/engine/map_battery.pyx": ALL,
     "flashfs/engine/newer.pyx": ALL,
     "flashfs/engine/pending.pyx": ALL,
-    "flashfs/ftl/dftl/mapping.pyx": ALL,
+    "flashfs/engine/cached_map.pyx": ALL,
     "flashfs/engine/recovery.pyx": ALL,
     "flashfs/engine/settle.pyx": ALL,
     "flashfs/engine/translation.pyx": ALL,

@@ -14,9 +14,9 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.engine import recovery
+from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.engine.map_battery import pages_of
 from flashfs.errors import UncorrectableError
-from flashfs.ftl.dftl import ENTRY_BYTES
 from nandimg import Geometry
 
 PAGE = 512

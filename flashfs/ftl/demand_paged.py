@@ -1,0 +1,135 @@
+"""What every scheme with a cache of entries over translation pages has in Python: options, sizing, what ``dump`` shows.
+
+The compiled parts are flashfs.engine.cached_map and flashfs.engine.demand; docs/ftl/dftl.md says how they work.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flashfs.engine import block_map
+from flashfs.engine.cmt import ENTRY_BYTES
+from flashfs.engine.map_battery import pages_of
+from flashfs.engine.newer import newer_bytes
+from flashfs.engine.node_tree import fanout_for, plant_tree, tree_sections
+from flashfs.errors import BindError
+from flashfs.ftl import Option, charts
+from flashfs.ftl.common import spare_blocks
+
+NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
+SHARE = 32  #: unless told otherwise, one entry in so many is cached,
+LEAST = 64  #: and so many at least
+
+CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} an entry; 0: what --dram leaves, "
+                   f"or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40)  # fmt: skip
+PROTECTED = Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99)
+DIRTY = Option("dirty", 10, "per cent of the CMT that may be dirty", low=1, high=99)
+FANOUT = Option("fanout", 0, "pointers of a node of the map's tree; 0: as many as a page has room for", high=1 << 12,
+                fixed=True)  # fmt: skip
+NODES = Option("nodes", 8, "nodes of the map's tree in DRAM, beside its root", low=1, high=1 << 16)
+
+
+def slots_for(lpas: int, options: dict[str, Any]) -> int:
+    """Of the CMT, unless --dram gives it more."""
+    slots: int = options["cmt_bytes"] // ENTRY_BYTES
+    return slots or max(LEAST, lpas // SHARE)
+
+
+def require_room(ssd: Any, pages: int, who: str) -> None:
+    """BindError if the chip has no room for the translation pages, each of which may be there twice: what the last
+    checkpoint stands on lives until the next. Cleaning writes a block's pages, and as many translation pages."""
+    ssd.reserve_for(3)
+    need = -(-2 * pages // ssd.nand.pages_per_block) + 1
+    spare = spare_blocks(ssd)
+    if spare < need:
+        raise BindError(
+            f"{who}: translation pages may take {need} blocks, and {spare} are to spare; a larger --op or a smaller "
+            "--size would do"
+        )
+
+
+def describe_translation(number: int, raw: bytes) -> dict[str, Any]:
+    """The entries of a translation page: how many are mapped, and its first."""
+    entries = struct.unpack(f"<{len(raw) // 4}I", raw)
+    first = number * len(entries)
+    return {
+        "lpas": f"{first} to {first + len(entries) - 1}",
+        "mapped": sum(entry != NO_PAGE for entry in entries),
+        "entries": [None if entry == NO_PAGE else entry for entry in entries[:16]],
+    }
+
+
+def describe_words(number: int, raw: bytes) -> dict[str, Any]:
+    """A page of a map that is a tree: the PPAs of LPAs, or of the pages under a node."""
+    words = struct.unpack(f"<{len(raw) // 4}I", raw)
+    return {
+        "page_of_tree": number,
+        "mapped": sum(word != NO_PAGE for word in words),
+        "entries": [None if word == NO_PAGE else word for word in words[:16]],
+    }
+
+
+def plant(mapping: Any, options: dict[str, Any]) -> int:
+    """The mapping finds its translation pages through a tree in flash, with these options; pages that it may have."""
+    fanout = fanout_for(4 * mapping.per_page, options["fanout"])
+    pages: int = plant_tree(mapping, max(2, fanout), options["nodes"])
+    return pages
+
+
+def tree_mapping_sections(geometry: Any, options: dict[str, Any]) -> dict[str, int]:
+    """{section: most bytes} that a checkpoint has of such a mapping."""
+    fanout = max(2, fanout_for(geometry.page_bytes, options["fanout"]))
+    leaves = pages_of(geometry.lpas, geometry.page_bytes)
+    return {**tree_sections(leaves, fanout), "mapped": 8, "newer": newer_bytes(geometry.lpas, geometry.page_bytes)}
+
+
+def tree(device: Any) -> list[dict[str, Any]]:
+    """The nodes of the map's tree: level, place, the first page under each, pointers, and how many wait to be
+    written."""
+    return list(device.ssd.mapping.gtd.nodes())
+
+
+def gtd(device: Any) -> list[dict[str, Any]]:
+    """The directory of translation pages: each that there is, and where."""
+    return list(device.ssd.mapping.directory.entries())
+
+
+def cmt(device: Any) -> list[dict[str, Any]]:
+    """The cached mapping table, the entry that leaves next first."""
+    return list(device.ssd.mapping.cmt.entries())
+
+
+def facts(device: Any) -> dict[str, Any]:
+    """The mapping in figures."""
+    mapping = device.ssd.mapping
+    mapped = int(block_map.block_map(device.ssd)["valid"].sum()) - len(device.ssd.owned_pages())
+    return {
+        "entries": device.ssd.lpas,
+        "entries_a_page": mapping.per_page,
+        "mapped": mapped,
+        "fill": round(mapped / device.ssd.lpas, 6),
+        "translation_pages": len(mapping.directory.entries()),
+        "cached": mapping.cmt.used,
+        "dirty": mapping.cmt.dirty_n,
+        "dirty_most": mapping.dirty_most,
+        "pending": mapping.pending.n,
+    }
+
+
+def drawn(device: Any) -> list[dict[str, Any]]:
+    """For the HTML page: the figures, where pages lie, and the runs they form."""
+    where = block_map.locations(device.ssd)
+    return [charts.facts(facts(device)), charts.picture(device, where), charts.runs(device, where)]
+
+
+EVENTS: Mapping[str, Callable[[Any], int]] = {
+    "entries evicted": lambda ssd: ssd.mapping.evictions,
+    "dirty entries evicted": lambda ssd: ssd.mapping.dirty_evictions,
+    "translation pages written": lambda ssd: ssd.mapping.store.programs,
+    "translation pages read": lambda ssd: ssd.mapping.store.reads,
+}
+DAMAGE_EVENTS: Mapping[str, Callable[[Any], int]] = {
+    "a translation page was made again": lambda ssd: ssd.mapping.rebuilds
+}
