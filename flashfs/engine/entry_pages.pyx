@@ -196,6 +196,11 @@ cdef class EntryPages(PagedMapping):
         """Forget every entry."""
         return 0
 
+    cdef int replaces(self, uint32_t page) except -1 nogil:
+        """What is newer than the page in ``image`` is about to take its place: whoever has to know what was there
+        looks now. It leaves the image as it is."""
+        return 0
+
     def save_cache(self):
         """Every dirty entry goes into the battery; how many slots the cache has."""
         return 0
@@ -240,6 +245,7 @@ cdef class EntryPages(PagedMapping):
         """One program for all that is newer than the page; the map's clock goes on to its end."""
         cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, ppa = NONE, old
         self.fetch(page)
+        self.replaces(page)
         self.put_pending(page)
         self.entries_written += self.dirty_of(first, n, self.image)
         old = self.gtd.where(page)

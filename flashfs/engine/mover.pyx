@@ -510,6 +510,7 @@ cdef class Mover:
             oob.lpa = self.ssd.mapping.owner_of(ppa)
             if oob.lpa == NONE:
                 self.lost_pages -= self.ssd.validity.late  # it was superseded, and its block half erased since
+                self.ssd.mapping.page_lost(ppa)
                 return False
             oob.seq = self.ssd.seq_before(oob.lpa)
             oob.order = 0
@@ -624,4 +625,7 @@ cdef class Mover:
         for i in range(self.left_n):
             if self.kind != KIND_USER and not self.ssd.validity.is_live(self.left[i]):
                 self.left[i] = NONE
-        return self.ssd.validity.dead(self.left, self.left_n)
+        self.ssd.validity.dead(self.left, self.left_n)
+        if self.kind == KIND_USER and self.left_n:
+            self.ssd.mapping.dropped(self.left, self.left_n)
+        return 0

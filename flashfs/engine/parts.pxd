@@ -116,6 +116,8 @@ cdef class Mapping(Explained):
                   uint32_t* olds) except -1 nogil
     cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
     cdef int moves_end(self) except -1 nogil
+    cdef int dropped(self, const uint32_t* ppas, uint32_t n) except -1 nogil
+    cdef bint notice(self) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,

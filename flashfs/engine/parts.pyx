@@ -465,6 +465,16 @@ cdef class Mapping(Explained):
         translation pages. It may not clean."""
         return 0
 
+    cdef int dropped(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        """Cleaning left these pages to die with their block, because ``confirm`` called them SUPERSEDED; NONE is
+        skipped. They will be other LPAs' pages soon."""
+        return 0
+
+    cdef bint notice(self) except -1 nogil:
+        """Nothing seems to be dead, and cleaning needs space: where validity is late, find out which pages were
+        superseded, and report them. Whether there were any."""
+        return False
+
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``. Returns more than 0 if there were some that
         were mapped though nobody can say where any more: that they are trimmed has to be on record too."""

@@ -367,7 +367,9 @@ cdef class Worker(Settler):
                 self.ssd.nand.vouch(block, self.whole[block] - self.whole[block] % group)
             if self.ssd.nand.health(block):
                 self.ssd.pool.state[block] = STATE_BAD
-            elif self.marks[block] & IN_LOG:
+            elif self.marks[block] & IN_LOG and (self.streams[block] == STREAM_META
+                                                 or self.ssd.validity.count(block) == 0):
+                # else a page of the log was programmed there by mistake, and other pages live behind it
                 self.ssd.pool.state[block] = STATE_META
                 self.ssd.pool.stream[block] = STREAM_META
                 self.ssd.pool.next_page[block] = self.ssd.pages_per_block

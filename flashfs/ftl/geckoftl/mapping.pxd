@@ -1,0 +1,31 @@
+# GeckoFTL's mapping; see mapping.pyx.
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from libcpp.unordered_set cimport unordered_set
+
+from flashfs.engine.cached_map cimport CachedMap
+
+cdef enum:                   # beside the CMT's own flags of a slot
+    UIP = 16                 # the translation page names a page that nobody has reported yet
+    UNSURE = 64              # ... or somebody has, before this mount: ask that page
+    VOID = 32                # a place for an LPA that is about to be written: it says nothing
+
+
+cdef class GeckoMap(CachedMap):
+    cdef unordered_set[uint32_t] owed      # LPAs of pending entries with the UIP flag, from a checkpoint
+    cdef uint32_t* gone                    # PPAs to be reported
+    cdef uint32_t* said_lpa                # what ``confirm`` called superseded of late, in a ring
+    cdef uint32_t* said_ppa
+    cdef uint32_t said_n, said_room
+    cdef readonly uint64_t identified, identified_early
+    cdef readonly uint32_t uip_n           # entries with the flag
+    cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil
+    cdef int set_flags(self, uint32_t slot, uint8_t some, uint8_t no) noexcept nogil
+    cdef int fill(self, uint32_t slot) except -1 nogil
+    cdef int take_place(self, uint32_t lpa) except -1 nogil
+    cdef int take_owed(self, uint32_t slot) except -1 nogil
+    cdef bint is_before(self, uint32_t lpa, uint32_t ppa) except -1 nogil
+    cdef int identify_owed(self, uint32_t page) except -1 nogil
+    cdef bint has_uip(self, uint32_t page) noexcept nogil
+    cdef int identify(self, uint32_t page) except -1 nogil
+    cdef int settled(self, uint32_t slot) noexcept nogil
