@@ -31,7 +31,7 @@ cdef class CachedMap(DemandMapping):
     how many it has, whatever DRAM there is. ``dirty_share`` per cent of them may be dirty, one at least."""
 
     def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share, bint fixed=False, *,
-                  uint32_t dirty_share=100):
+                  uint32_t dirty_share=100, **_):
         self.protected_share = protected_share
         self.fixed = fixed
         self.dirty_share = dirty_share

@@ -139,7 +139,7 @@ cdef class DemandMapping(EntryPages):
         if gain and self.keeps():
             self.saved.note_trim()
             self.saved.name(gain)
-        if n == self.entries_of(page):
+        if n == self.entries_of(page) and not self.fenced:
             self.uncache(page)
             self.drop_pending(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
             self.set_ppa(page, NONE)

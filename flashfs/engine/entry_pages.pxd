@@ -69,6 +69,7 @@ cdef class EntryPages(PagedMapping):
     cdef int disown(self, uint64_t at) except -1 nogil
     cdef int put_pending(self, uint32_t page) except -1 nogil
     cdef int replaces(self, uint32_t page) except -1 nogil
+    cdef bint same_image(self, uint32_t page) except -1 nogil
     cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil
     cdef int replace(self, uint32_t page, uint32_t old, uint32_t ppa) except -1 nogil
     cdef int find_pages_by(self, Gtd gtd, uint32_t ids) except -1

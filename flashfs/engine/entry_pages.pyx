@@ -249,16 +249,24 @@ cdef class EntryPages(PagedMapping):
         self.put_pending(page)
         self.entries_written += self.dirty_of(first, n, self.image)
         old = self.gtd.where(page)
-        for i in range(n):
-            if self.image[i] != NONE:
-                ppa = self.store.program(self.gtd.first_id + page, <const uint8_t*> self.image)
-                break
-        self.replace(page, old, ppa)
+        if self.same_image(page):
+            ppa = old                       # what a recovery took for newer was written already
+        else:
+            for i in range(n):
+                if self.image[i] != NONE or self.fenced:  # an older version is not to come back
+                    ppa = self.store.program(self.gtd.first_id + page, <const uint8_t*> self.image)
+                    break
+            self.replace(page, old, ppa)
         self.drop_pending(self.pending.first_from(first), self.pending.first_from(first + n))
         self.cleaned(page)
         self.image_of = NONE
         self.writebacks += 1
         return 0
+
+    cdef bint same_image(self, uint32_t page) except -1 nogil:
+        """Whether ``image``, with all that is newer, says what the page says. Asked by who may have entries that are
+        not newer (``replaces`` keeps what it said)."""
+        return False
 
     cdef int put_pending(self, uint32_t page) except -1 nogil:
         """The page's pending entries, into ``image``: those whose move turned out to be another LPA's do not count."""

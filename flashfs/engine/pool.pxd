@@ -123,6 +123,7 @@ cdef class BlockPool:
     cdef uint8_t* state
     cdef uint8_t* stream
     cdef uint8_t* blank                # never programmed since it was last erased, and known to be so
+    cdef uint8_t* stale                # free, and not erased since pages of it were moved elsewhere
     cdef uint8_t* unproved             # open, on a checkpoint's word alone
     cdef uint8_t* retiring             # an operation on it failed: evacuate, then mark bad
     cdef uint32_t* next_page

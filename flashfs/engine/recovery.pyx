@@ -37,8 +37,8 @@ from flashfs.engine.pool cimport (
     Oob,
     runs_out,
 )
+from flashfs.engine.fence cimport Rebuilder
 from flashfs.engine.scan cimport HEADED, IN_LOG, SCANNED, TORN_IN, Scanner
-from flashfs.engine.settle cimport Settler
 from flashfs.engine.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
@@ -122,6 +122,11 @@ class Recovery:
         table = []
         for name, about in self.STEPS:
             table.append(("engine", name, about, getattr(self.work, name)))
+            if name == "checkpoint":
+                table += self.work.steps_by_pages()
+            elif name == "resolve" and self.work.steps_by_pages():
+                table.append(("validity", "reports", "find what validity was told last", self.work.guarded(
+                    self.work.reports)))
             table += [(part, step, what, self.work.guarded(run)) for part, step, after, what, run in asked
                       if after == name]
         return table
@@ -149,7 +154,7 @@ class Recovery:
 
 
 @cython.final
-cdef class Worker(Settler):
+cdef class Worker(Rebuilder):
     """The steps in their order: what is read, who wins, and what that makes of the device."""
     cdef readonly bint clean
     cdef object doubted                    # what a step of a part found that cannot be
@@ -363,7 +368,7 @@ cdef class Worker(Settler):
             self.ssd.pool.blank[block] = 0
             if self.marks[block] & HEADED:
                 self.ssd.pool.stream[block] = self.streams[block]
-            if self.marks[block] & SCANNED:  # but not for a lower page whose upper one is still to come
+            if self.marks[block] & SCANNED and not self.is_collected(block):  # but not for a lower page whose upper one is still to come
                 self.ssd.nand.vouch(block, self.whole[block] - self.whole[block] % group)
             if self.ssd.nand.health(block):
                 self.ssd.pool.state[block] = STATE_BAD
@@ -375,6 +380,7 @@ cdef class Worker(Settler):
                 self.ssd.pool.next_page[block] = self.ssd.pages_per_block
             elif self.ssd.validity.count(block) == 0:
                 self.ssd.pool.state[block] = STATE_FREE
+                self.ssd.pool.stale[block] = self.marks[block] & HEADED and self.streams[block] != STREAM_META
             else:
                 self.ssd.pool.state[block] = STATE_CLOSED
                 next_page = self.next_page[block] if self.marks[block] & SCANNED else self.ssd.pages_per_block
@@ -390,7 +396,7 @@ cdef class Worker(Settler):
         """Mapping, validity and pool agree, or are made to; then the device is ready."""
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
-        doubt = self.misfit(True)
+        doubt = self.misfit(not self.by_steps)  # else to read every translation page is what the steps are there to spare
         if doubt:
             self.mend(doubt)
         ssd.placement.attach()
@@ -399,6 +405,7 @@ cdef class Worker(Settler):
         ssd.meta.block = NONE
         ssd.mover.resume(GROUPS if self.spared else self.newest_group)  # without a scan nobody knows which are taken
         ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False)
+        ssd.fence_at = self.fence if self.by_steps else None
         self.let_go()
         return "mended" if doubt else ""
 

@@ -24,6 +24,10 @@ cdef class Scanner:
     cdef readonly list alarms
     cdef object base                       # LoadedCheckpoint or None
     cdef bint based                        # there is one
+    cdef bint by_steps                     # it is a fence: mapping and validity come from their pages
+    cdef bint collecting                   # ... which are being read: they all count
+    cdef bint unknown                      # ... and one of them cannot be read
+    cdef uint64_t base_order               # blocks opened later are newer than what it says
     cdef uint64_t floor                    # its sequence number, 0 if there is none
     cdef readonly bint repairs             # a whole checkpoint that does not fit is passed over
     cdef list descriptors, trim_pages, meta_blocks
@@ -57,6 +61,7 @@ cdef class Scanner:
     cdef int take_log_page(self, const Oob* oob, uint32_t ppa) except -1 nogil
     cdef int log_gap(self, uint32_t block, uint32_t page) except -1 nogil
     cdef missing_metadata(self)
+    cdef int take_fence(self) except -1
     cdef int scan_all(self) except -1 nogil
     cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil

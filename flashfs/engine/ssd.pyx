@@ -54,7 +54,7 @@ from flashfs.engine.wear cimport WearLevel
 from nandimg._nand cimport CAUSES, Nand
 
 from flashfs.engine.cache import SLOT_BYTES
-from flashfs.engine.pool import CAUSE_NAMES
+from flashfs.engine.pool import CAUSE_NAMES, Fence
 from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
 from nandimg._nand import COUNTED
 
@@ -195,6 +195,7 @@ cdef class Ssd(Engine):
         self.stopped = IN_SYNC
         self.nand.sync(self.durable)
         self.stopped = before
+        self.image_syncs += 1
         return 0
 
     cdef int refuse(self) except -1 nogil:
@@ -633,7 +634,7 @@ cdef class Ssd(Engine):
         if self.budget and self.host_write >= self.refit_at:
             with gil:
                 self.fit_cache()
-        if (self.checkpoint_due or self.since_checkpoint >= self.checkpoint_every
+        if (self.checkpoint_due or self.since_checkpoint >= min(self.checkpoint_every, self.mapping.fence_every)
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
@@ -670,6 +671,8 @@ cdef class Ssd(Engine):
         if self.mount_due:
             self.leave_clean()
         self.drain()
+        if self.mapping.fenced:
+            self.mapping.fence_begins()
         try:
             self.mapping.checkpoint_begins()
             self.validity.checkpoint_begins()
@@ -677,9 +680,8 @@ cdef class Ssd(Engine):
             self.pad_pairs()
             self.sync_image()  # a checkpoint may only name what the host's death cannot take
             self.require_agreement()
-            sections = {**self.mapping.save(), **self.validity.save(), **self.placement.save(),
-                        "pool": self.pool.save()}
-            old = self.meta.write(sections, self.seq, self.mounts, clean)
+            fence = self.pool.fence(self.seq, self.validity.stamp_in_force()) if self.mapping.fenced else None
+            old = self.meta.write(self.sections(fence, clean), self.seq, self.mounts, clean)
             self.sync_image()
         except BaseException:
             before = self.stopped
@@ -695,15 +697,36 @@ cdef class Ssd(Engine):
         if clean:
             self.sync_image()
             self.mount_due = True
-        for block in old:
+        for block in self.log_to_release(old, clean):
             self.pool.release(block, self.now_ns)
             self.nand.let_go(block)
         self.pool.release_pending()
+        if fence is not None:
+            self.fence_at = fence
+            self.pool.erase_stale(CAUSE_GC, self.now_ns)
         self.since_checkpoint = 0
         self.mover.groups = 0
         self.checkpoint_due = False
         self.dirty = False
         self.stopped = GOING
+
+    def sections(self, fence, clean):
+        """What a checkpoint holds: everything; or, between clean unmounts of a device that is recovered from its pages,
+        where the scan for newer ones begins, which is at the fence before this one. Behind a clean one it is here."""
+        if fence is not None and not clean:
+            before = self.fence_at or Fence()
+            return {**self.placement.save(),
+                    "fence": Fence(before.seq, before.order, fence.stamp, before.open, fence.retiring).pack()}
+        return {**self.mapping.save(), **self.validity.save(), **self.placement.save(), "pool": self.pool.save(),
+                **({"fence": fence.pack()} if fence is not None else {})}
+
+    def log_to_release(self, old, clean):
+        """Of the log's blocks before a checkpoint those that nobody needs any more: behind a fence the trims of the
+        time before it count still."""
+        if not self.mapping.fenced:
+            return old
+        before, self.log_before = self.log_before or [], [] if clean else list(old)
+        return before + list(old) if clean else before
 
     cdef int require_agreement(self) except -1:
         """What a mount asks of a checkpoint, as far as it can be asked cheaply, before there is one: pages live only in
@@ -741,6 +764,7 @@ cdef class Ssd(Engine):
         self.mounts = mounts + 1
         self.mount_due = clean
         self.since_checkpoint = since_checkpoint
+        self.fence_at = self.pool.fence(seq, self.validity.stamp_in_force()) if clean and self.mapping.fenced else None
         self.validity.opens()
         self.mapping.opens()
         self.ready = True
@@ -857,6 +881,6 @@ cdef class Ssd(Engine):
                 problems.append(f"block {block}: {len(live)} live pages but {self.pool.describe(block)['state']}")
             if live and state == STATE_OPEN and max(live) >= self.pool.next_page[block]:
                 problems.append(f"block {block}: page {max(live)} is live but not programmed yet")
-            if state == STATE_META and block not in self.meta.blocks:
+            if state == STATE_META and block not in self.meta.blocks and block not in (self.log_before or ()):
                 problems.append(f"block {block}: a metadata block that the log does not know")
         return problems

@@ -29,9 +29,11 @@ from flashfs.ftl.geckoftl.store import GeckoStore
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     validity = GeckoStore(
         ssd, True, parts=options["parts"], ratio=options["ratio"], multiway=bool(options["multiway"]),
-        entries=options["entries"],
+        entries=options["entries"], fenced=bool(options["fence"]),
     )  # fmt: skip
-    mapping = GeckoMap(ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0)
+    mapping = GeckoMap(
+        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, fenced=bool(options["fence"])
+    )
     placement = streams_for(ssd, options, "geckoftl")
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, "geckoftl")
@@ -91,6 +93,8 @@ SCHEME = Scheme(
         Option("ratio", 2, "size ratio of its levels (T)", low=2, high=64),
         Option("multiway", 1, "1: a merge takes all runs that it is going to reach; 0: two at a time", high=1),
         Option("entries", 0, "entries a page of a run; 0: as many as fit", high=1 << 16, fixed=True),
+        Option("fence", 1, "1: a crash is recovered by GeckoRec's steps, from pages alone; 0: from a checkpoint", high=1,
+               fixed=True, before=0),
         Option("held", 5, "per cent of the over-provisioned blocks that may wait, with dead pages of metadata, until "
                "nothing in them lives", low=1, high=100),
     ),

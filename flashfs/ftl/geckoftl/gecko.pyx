@@ -9,7 +9,13 @@ from flashfs.engine.pool cimport NONE
 from flashfs.ftl.geckoftl.entries cimport ERASED, KEY_BYTES, key_of, slot_of
 from flashfs.ftl.geckoftl.runs cimport HEAD_BYTES, RUNS_MOST, GeckoRuns, Run
 
+import bisect
 import struct
+
+import numpy
+
+from flashfs.errors import MapLostError
+from flashfs.ftl.geckoftl.runs import HEAD
 
 
 cdef class Gecko(GeckoRuns):
@@ -27,13 +33,15 @@ cdef class Gecko(GeckoRuns):
         self.directory.clear()
         self.store.reset()
 
-    def load(self, runs, buffer):
+    def load(self, runs, buffer, between_merges=False):
         """What a checkpoint has of it, into an empty one; ValueError says what cannot be. GeckoStore.save has the
-        bytes."""
+        bytes. ``between_merges``: a crash came when one run was merged and the next not: it may be as large as that.
+        """
         cdef uint64_t number
         cdef uint32_t n, data_n, i, slot
         cdef const uint8_t[::1] entries = buffer
         cdef uint32_t size = self.layout.entry_bytes, slots = self.ssd.nand.blocks * self.layout.parts
+        self.unsettled = between_merges
         at = 0
         while at < len(runs):
             if self.runs_n == RUNS_MOST or len(runs) - at < 16:
@@ -42,7 +50,8 @@ cdef class Gecko(GeckoRuns):
             at += 16
             if n == 0 or data_n == 0 or data_n > n or n > self.directory.n or len(runs) - at < 12 * n:
                 raise ValueError(f"gkruns section: a run of {n} pages, {data_n} with entries")
-            self.take_run(number, n, data_n, [struct.unpack_from("<III", runs, at + 12 * i) for i in range(n)])
+            self.take_run(number, n, data_n, [struct.unpack_from("<III", runs, at + 12 * i) for i in range(n)],
+                          between_merges)
             at += 12 * n
         if len(buffer) % size or len(buffer) // size > self.buffer.room:
             raise ValueError(f"gkbuf section of {len(buffer)} bytes: entries have {size}, {self.buffer.room} at most")
@@ -55,11 +64,11 @@ cdef class Gecko(GeckoRuns):
         self.buffer.n = <uint32_t> (len(buffer) // size)
         self.directory.take_spare()
 
-    def take_run(self, uint64_t number, uint32_t n, uint32_t data_n, pages):
+    def take_run(self, uint64_t number, uint32_t n, uint32_t data_n, pages, bint any_level):
         """The next older run: [(slot of the first entry, page number, PPA)]."""
         cdef Run* run = &self.runs[self.runs_n]
         cdef uint32_t i, slot, id, ppa, chip = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
-        if self.runs_n and (self.level_of(data_n) <= self.runs[self.runs_n - 1].level
+        if self.runs_n and (not any_level and self.level_of(data_n) <= self.runs[self.runs_n - 1].level
                             or number >= self.runs[self.runs_n - 1].number):
             raise ValueError(f"gkruns section: run {number} of {data_n} pages behind one of level "
                              f"{self.runs[self.runs_n - 1].level}")
@@ -82,6 +91,104 @@ cdef class Gecko(GeckoRuns):
         run.n = n
         run.data_n = data_n
         run.level = self.level_of(data_n)
+
+    # --- a recovery without a checkpoint (Appendix C.1)
+
+    def runs_in_force(self, versions, last):
+        """([numbers], [(number, pages with entries, [(first slot, page number, PPA)])]), the newest first: the newest
+        whole run of which all that count beside it are whole too. ``versions``: all whole pages in flash, (page
+        numbers, sequence numbers, PPAs); ``last``: of each, whether it may be the last of its run."""
+        ids, seqs, ppas = versions
+        found = sorted(zip(seqs.tolist(), ids.tolist(), ppas.tolist(), last.tolist(), strict=True))
+        tails = [i for i in range(len(found)) if found[i][3]]
+        for i in reversed(tails):
+            run = self.run_that_ends(found, i)
+            others = [self.run_of_number(found, tails, number) for number in run[3]] if run is not None else [None]
+            if all(others):
+                return [one[0] for one in (run, *others)], [one[:3] for one in (run, *others)]
+        return [], []
+
+    def run_of_number(self, found, tails, number):
+        """As ``run_that_ends``, of the run of that number: its pages were programmed one behind the other."""
+        for i in tails:
+            if found[i][0] > number:
+                run = self.run_that_ends(found, i)
+                if run is not None:
+                    return run if run[0] == number else None
+        return None
+
+    def run_that_ends(self, found, i):
+        """(number, pages with entries, pages, numbers of the runs beside it) of the run whose last page is ``found[i]``,
+        or None: it ends no run that is whole."""
+        head = self.head_of(found[i])
+        if head is None or head["total"] == 0 or head["first"] + len(head["items"]) != head["total"]:
+            return None
+        items, tail, number = head["items"], [found[i][1:3]], head["number"]
+        while head["first"]:
+            i -= 1
+            at = head["index"]
+            head = self.head_of(found[i]) if i >= 0 else None
+            if head is None or head["number"] != number or head["index"] != at - 1:
+                return None
+            items = head["items"] + items
+            tail.insert(0, found[i][1:3])
+        data_n = head["index"] + (head["entries"] != 0)
+        pages = self.pages_at([item & NONE for item in items[:data_n]], found, number)
+        if pages is None:
+            return None
+        pages += tail[1:] if head["entries"] else tail
+        firsts = [item >> 32 for item in items[:data_n]] + [0] * (len(pages) - data_n)
+        beside = [item & (1 << 63) - 1 for item in items[data_n:] if item >> 63]
+        return number, data_n, [(slot, *page) for slot, page in zip(firsts, pages, strict=True)], beside
+
+    def pages_at(self, ids, found, number):
+        """[(page number, PPA)] of these pages of a run, or None: the first version of each that is newer than the
+        run's beginning."""
+        wanted = dict.fromkeys(ids)
+        at = bisect.bisect_right(found, (number, NONE + 1))
+        for _, id, ppa, _ in found[at : at + self.directory.n]:
+            if id in wanted and wanted[id] is None:
+                wanted[id] = ppa
+        pages = list(wanted.items())
+        return None if len(pages) != len(ids) or any(ppa is None for _, ppa in pages) else pages
+
+    def head_of(self, page):
+        """What a page says of itself, or None if it is none of a run's."""
+        cdef uint8_t* image = self.images + <uint64_t> (self.levels_most + 1) * self.ssd.nand.page_bytes
+        if not self.store.read(<uint32_t> page[2], <uint32_t> page[1], image):
+            return None
+        raw = <bytes> image[:self.ssd.nand.page_bytes]
+        magic, entries, number, index, total, first, n = HEAD.unpack_from(raw)
+        at = (HEAD_BYTES + entries * self.layout.entry_bytes + 7) // 8 * 8
+        if magic != b"GKRN" or entries > self.per_page or at + 8 * n > len(raw):
+            return None
+        return {"entries": entries, "number": number, "index": index, "total": total, "first": first,
+                "items": list(struct.unpack_from(f"<{n}Q", raw, at))}
+
+    def live_counts(self, ends):
+        """Live pages of each block of which ``ends`` says how many it has; each page of a run is read once, and all
+        are gone through side by side. MapLostError if one cannot be read."""
+        cdef uint32_t block, i, page, dead
+        cdef bint erased = False
+        cdef uint32_t[::1] counts
+        count = ends.astype(numpy.uint32)
+        counts = count
+        for i in range(self.runs_n):
+            self.inputs[i].run = <int> i
+            self.inputs[i].page = 0
+            self.inputs[i].at = self.images + <uint64_t> i * self.ssd.nand.page_bytes
+            if not self.load_input(&self.inputs[i]):
+                raise MapLostError("a page of Logarithmic Gecko cannot be read")
+        while True:
+            block = self.next_block(self.runs_n, &erased)
+            if block == NONE:
+                return count
+            if block >= self.ssd.nand.blocks:
+                raise MapLostError("a page of Logarithmic Gecko cannot be read")
+            dead = 0
+            for page in range(counts[block]):
+                dead += self.seen[page >> 6] >> (page & 63) & 1
+            counts[block] -= dead
 
     def unreadable(self):
         """A line for each page of a run that cannot be read, or is another's."""
@@ -218,7 +325,7 @@ cdef class Gecko(GeckoRuns):
             if self.runs[r].level != self.level_of(self.runs[r].data_n):
                 problems.append(f"Gecko: run {self.runs[r].number} of {self.runs[r].data_n} pages has level "
                                 f"{self.runs[r].level}")
-            if r and self.runs[r].level <= self.runs[r - 1].level:
+            if r and not self.unsettled and self.runs[r].level <= self.runs[r - 1].level:
                 problems.append(f"Gecko: run {self.runs[r].number} is older than "
                                 f"{self.runs[r - 1].number}, and no larger")
             for i in range(1, self.runs[r].data_n):

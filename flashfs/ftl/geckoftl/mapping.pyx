@@ -17,33 +17,51 @@ cached nor pending.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
 
 from flashfs.engine.cached_map cimport CachedMap
 from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
 from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
 
+import struct
+
 import numpy
+
+from flashfs.errors import MapLostError
 
 cdef enum:
     AT_ONCE = 128            # reports that room is made for at a time
 
 
 cdef class GeckoMap(CachedMap):
-    """As CachedMap; ``slots`` is C, the capacity of the cache."""
+    """As CachedMap; ``slots`` is C, the capacity of the cache. ``fenced``: a crash is recovered by GeckoRec's steps
+    (fence.pyx), with a fence each C updates at most; else from a checkpoint."""
 
-    def __cinit__(self, Engine ssd not None, *_, **__):
+    def __cinit__(self, Engine ssd not None, *_, bint fenced=True, **__):
+        self.fenced = self.store.lasting = fenced
+        self.was = <uint32_t*> malloc(ssd.nand.page_bytes)
+        self.aged_lpas = self.aged_ppas = numpy.empty(0, numpy.uint32)
+        self.passed = []
         self.said_room = 2 * ssd.nand.pages_per_block
         self.gone = <uint32_t*> malloc(<uint64_t> self.per_page * 4)
         self.said_lpa = <uint32_t*> malloc(<uint64_t> self.said_room * 4)
         self.said_ppa = <uint32_t*> malloc(<uint64_t> self.said_room * 4)
-        if not (self.gone and self.said_lpa and self.said_ppa):
+        if not (self.was and self.gone and self.said_lpa and self.said_ppa):
             raise MemoryError
+        self.resize(self.cmt.slots)
 
     def __dealloc__(self):
+        free(self.was)
         free(self.gone)
         free(self.said_lpa)
         free(self.said_ppa)
+
+    def resize(self, slots):
+        """And a fence each C updates; but not so often that it costs more than what is written between."""
+        super().resize(slots)
+        if self.fenced:
+            self.fence_every = max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block)
 
     # --- entries
 
@@ -110,6 +128,7 @@ cdef class GeckoMap(CachedMap):
         if not dirty:
             return 0
         self.cmt.mark(slot)
+        self.set_flags(slot, AGED, 0)       # it was pending, who knows for how long
         return self.take_owed(slot)
 
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
@@ -140,6 +159,7 @@ cdef class GeckoMap(CachedMap):
                     self.set_flags(slot, UIP, 0)
                     self.uip_n += 1
             self.cmt.put(slot, ppa + i)
+            self.set_flags(slot, 0, AGED)
         return 0
 
     # --- what the base asks of the cache
@@ -156,6 +176,8 @@ cdef class GeckoMap(CachedMap):
         if slot == NONE:
             return False
         self.cmt.put(slot, ppa)
+        if ppa != NONE:                     # a trim leaves no page to be found by its number
+            self.set_flags(slot, 0, AGED)
         return True
 
     cdef int uncache(self, uint32_t page) except -1 nogil:
@@ -174,7 +196,16 @@ cdef class GeckoMap(CachedMap):
     # --- pages that were superseded and not reported
 
     cdef int replaces(self, uint32_t page) except -1 nogil:
-        return self.identify(page)
+        self.identify(page)
+        memcpy(self.was, self.image, self.ssd.nand.page_bytes)
+        return 0
+
+    cdef bint same_image(self, uint32_t page) except -1 nogil:
+        """Appendix C.3.1: entries that a recovery took for dirty, and that were not."""
+        if not self.fenced or self.outdoing or memcmp(self.was, self.image, self.ssd.nand.page_bytes):
+            return False
+        self.spared_writes += 1
+        return True
 
     cdef int identify(self, uint32_t page) except -1 nogil:
         """``image`` is the page: what it names of entries with the UIP flag is reported, before another page can take
@@ -245,6 +276,8 @@ cdef class GeckoMap(CachedMap):
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
         """What is trimmed may have been written before without being asked where it was."""
+        if self.fenced and self.pending.n > self.pending_most:
+            self.write_down(self.pending_most, NONE)
         n = CachedMap.prepare_unbind(self, lpa, n)
         if self.gtd.page_ppas[self.page_of(lpa)] != NONE:
             self.identify(self.page_of(lpa))
@@ -339,9 +372,108 @@ cdef class GeckoMap(CachedMap):
         self.said_n = 0
         return 0
 
+    # --- fences, and what a recovery makes of pages
+
+    cdef int fence_begins(self) except -1:
+        """Section 4.3, *Checkpoints*. The paper's symbol in the LRU queue passes over dirty entries that are read again
+        and again: here each says itself that it is old."""
+        cdef uint32_t page
+        cdef int64_t at
+        while self.passed:
+            self.outdoing = True
+            try:
+                self.write_back(self.passed[len(self.passed) - 1])
+            finally:
+                self.outdoing = False
+            self.passed.pop()
+        for page in range(self.gtd.n):
+            if self.has_aged(page):
+                self.write_back(page)
+                self.fence_writes += 1
+        for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
+            at = self.pending.find(lpa)
+            if at >= 0 and self.pending.ppa[at] == ppa:
+                self.write_back(self.page_of(lpa))
+                self.fence_writes += 1
+        return self.age()
+
+    cdef bint has_aged(self, uint32_t page) noexcept nogil:
+        cdef uint32_t slot = self.cmt.first_dirty[page]
+        while slot != NONE:
+            if self.cmt.flags[slot] & AGED:
+                return True
+            slot = self.cmt.next_dirty[slot]
+        return False
+
+    cdef int age(self) except -1:
+        """What is dirty now is to be written at the next fence, unless it changes."""
+        cdef uint32_t page, slot
+        cdef uint64_t n = self.pending.n
+        for page in range(self.gtd.n):
+            slot = self.cmt.first_dirty[page]
+            while slot != NONE:
+                self.set_flags(slot, AGED, 0)
+                slot = self.cmt.next_dirty[slot]
+        self.aged_lpas = numpy.array(<uint32_t[:n]> self.pending.lpa) if n else numpy.empty(0, numpy.uint32)
+        self.aged_ppas = numpy.array(<uint32_t[:n]> self.pending.ppa) if n else numpy.empty(0, numpy.uint32)
+        return 0
+
+    cdef int reports_kept(self) except -1 nogil:
+        return self.store.ripen() if self.fenced else 0
+
+    def base_from_pages(self, versions):
+        """Step 2: the directory. What is newer the scan finds."""
+        ids, _, ppas = versions
+        page_ppas = numpy.full(self.gtd.n, NONE, numpy.uint32)
+        within = ids < self.gtd.n
+        page_ppas[ids[within]] = ppas[within]  # by number, the oldest first: the newest stays
+        return {"gtd": page_ppas.astype("<u4").tobytes(), "newer": b"", "uip": b"", "mapped": struct.pack("<q", -1)}
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        """Step 7: what its translation page names is found out when that is written."""
+        if self.fenced:
+            self.owed.insert(lpa)
+        return CachedMap.recovered(self, lpa, ppa, scheme_oob)
+
+    def find_reports(self, versions, uint64_t since, in_scan):
+        """Step 4 (Appendix C.2.2), behind step 6: an address that a translation page named, and its next version does
+        not, was reported between the two, or before the older one. It is dead, unless the LPA came back to it: so the
+        recovered mapping is asked, not the page alone."""
+        ids, seqs, ppas = versions
+        cdef uint64_t i, before = self.identified, pages = 0
+        self.found.into(self.pending)
+        cdef uint32_t[::1] older = numpy.empty(self.per_page, numpy.uint32)
+        cdef uint32_t[::1] newer = numpy.empty(self.per_page, numpy.uint32)
+        for i in range(1, len(ids)):
+            if ids[i] != ids[i - 1] or seqs[i] <= since:
+                continue
+            for ppa, into in ((ppas[i - 1], older), (ppas[i], newer)):
+                if not self.store.read(<uint32_t> ppa, <uint32_t> ids[i], <uint8_t*> &into[0]):
+                    raise MapLostError(self.fault_in(ids[i]))
+            pages += 2
+            self.look(ids[i])
+            self.report_lost(ids[i], &older[0], &newer[0], self.looked, in_scan)
+        return f"{pages} pages, {self.identified - before} reports"
+
+    cdef int report_lost(self, uint32_t page, const uint32_t* before, const uint32_t* after,
+                         const uint32_t* newest, object in_scan) except -1:
+        cdef uint32_t i, first = page * self.per_page, ppa, old, chip = self.ssd.nand.blocks
+        cdef int64_t at
+        for i in range(self.entries_of(page)):
+            old = before[i]
+            if old == NONE or old == after[i] or old // self.ssd.nand.pages_per_block >= chip:
+                continue
+            at = self.pending.find(first + i)
+            ppa = self.pending.ppa[at] if at >= 0 else newest[i]
+            if (old != ppa and not in_scan(old // self.ssd.nand.pages_per_block) and self.is_before(first + i, old)):
+                self.identified += 1
+                self.ssd.validity.dead(&old, 1)
+        return 0
+
     cdef int tend(self) except -1 nogil:
         """The more there is too much of, the more is written: a page that is written may take cleaning, and that adds
         to it."""
+        self.store.let_ripe_go()
         cdef uint64_t over = self.pending.n - self.pending_most if self.pending.n > self.pending_most else 0
         return self.write_down(self.pending_most, <uint32_t> (over // 8) + 1) if over else 0
 
@@ -361,6 +493,10 @@ cdef class GeckoMap(CachedMap):
     def load(self, sections):
         super().load(sections)
         cdef uint64_t i
+        self.store.keep_all(numpy.frombuffer(sections.get("kept", b""), "<u4").tolist())
+        self.age()
+        self.passed = [page for page in numpy.frombuffer(sections.get("passed", b""), "<u4").tolist()
+                       if page < self.gtd.n]
         raw = sections["uip"]
         if len(raw) != (self.pending.n + 7) // 8:
             raise ValueError(f"uip section of {len(raw)} bytes: {(self.pending.n + 7) // 8} are needed")
@@ -376,10 +512,11 @@ cdef class GeckoMap(CachedMap):
 
     def figures(self):
         return {**super().figures(), "uip": self.uip_n + self.owed.size(), "identified": self.identified,
-                "identified_early": self.identified_early}
+                "identified_early": self.identified_early, "fence_writes": self.fence_writes,
+                "spared_writes": self.spared_writes}
 
     def forget_counts(self):
-        self.identified = self.identified_early = 0
+        self.identified = self.identified_early = self.fence_writes = self.spared_writes = 0
         super().forget_counts()
 
     def check(self):

@@ -8,6 +8,7 @@ from flashfs.ftl.geckoftl.entries cimport EntryList, Layout
 cdef enum:
     HEAD_BYTES = 32          # of a page of a run
     RUNS_MOST = 40           # one a level
+    UNREAD = 0xFFFFFFFD      # for a block: a page cannot be read
     UNANNOUNCED = 128        # entries that nobody makes room for: blocks that are opened, pages that never lived
 
 
@@ -45,6 +46,7 @@ cdef class GeckoRuns:
     cdef readonly bint multiway
     cdef Run[40] runs                      # the newest first: sizes rise with age
     cdef readonly uint32_t runs_n
+    cdef readonly bint unsettled           # the newest may be as large as the next: a merge is due
     cdef Input[40] inputs
     cdef uint8_t* images                   # a page for each input, behind them one of output, and one for queries
     cdef uint64_t* seen                    # of the block that a merge is at: its bitmap
@@ -55,15 +57,17 @@ cdef class GeckoRuns:
     cdef uint32_t pages_of(self, uint32_t entries) noexcept nogil
     cdef uint32_t live_pages(self) noexcept nogil
     cdef int flush(self) except -1 nogil
+    cdef int settle_levels(self) except -1 nogil
     cdef uint32_t pages_to_flush(self) noexcept nogil
     cdef int merge(self, uint32_t take, bint with_buffer) except -1 nogil
-    cdef int merge_inputs(self, uint32_t n, bint bottom, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil
+    cdef int merge_inputs(self, uint32_t n, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil
     cdef bint load_input(self, Input* input) except -1 nogil
     cdef int advance(self, Input* input) except -1 nogil
+    cdef uint32_t next_block(self, uint32_t n, bint* erased) except? 0xFFFFFFFE nogil
     cdef int put_block(self, uint32_t block, bint erased) except -1 nogil
     cdef int begin_made(self, uint32_t pages) except -1 nogil
     cdef int write_out(self) except -1 nogil
-    cdef int write_postamble(self, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil
+    cdef int write_postamble(self, const uint64_t* replaced, uint32_t replaced_n, uint32_t behind) except -1 nogil
     cdef int give_up(self) except -1 nogil
     cdef int install(self, uint32_t take, bint with_buffer) except -1 nogil
     cdef int let_go(self, Run* run) except -1 nogil

@@ -21,15 +21,17 @@ A page of a run, little-endian; SPEC.md has the table too:
     32  the entries, ascending; behind them, from a multiple of 8 on, the items, u64 each
 
 The postamble is the directory of the run: (first slot << 32 | page number) for each page with entries, then the
-numbers of the runs that it replaces. A run counts only if it is whole, and the runs that a whole one names do not count
-any more.
+numbers of the runs that it replaces, then, with bit 63 set, those of the older runs that count beside it. A run counts
+only if it is whole; the newest of which that is true of the runs beside it too says which others count. (The paper
+takes the newest run of each level: one that was merged away would count again where a crash finds its pages.) The last
+page of a run has the flag LAST in its OOB.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
 from flashfs.engine.parts cimport IN_TABLE, Engine
-from flashfs.engine.pool cimport CAUSE_VALIDITY, KIND_VALIDITY, NONE
+from flashfs.engine.pool cimport CAUSE_VALIDITY, FLAG_LAST, KIND_VALIDITY, NONE
 from flashfs.engine.translation cimport Directory, TranslationPages
 from flashfs.ftl.geckoftl.entries cimport (
     ERASED,
@@ -48,6 +50,8 @@ import struct
 
 from flashfs.errors import BindError
 from flashfs.ftl.geckoftl.entries import parts_for
+
+cdef uint64_t GOES_ON = <uint64_t> 1 << 63  #: in an item of a postamble: a run that counts beside this one
 
 HEAD = struct.Struct("<4sIQIIII")
 STREAM = "gecko"
@@ -194,14 +198,22 @@ cdef class GeckoRuns:
         if self.buffer.n == 0:
             return 1
         self.flushes += 1
+        if not self.settle_levels():
+            return 0
         while self.multiway and take < self.runs_n and self.level_of(total) >= self.runs[take].level:
             total += self.runs[take].data_n
             take += 1
+        self.unsettled = True
         if not self.merge(take, True):
             return 0
+        return self.settle_levels()
+
+    cdef int settle_levels(self) except -1 nogil:
+        """A run that has grown as large as the next is merged with it. As ``flush``."""
         while self.runs_n > 1 and self.runs[0].level >= self.runs[1].level:
             if not self.merge(2, False):
                 return 0
+        self.unsettled = False
         return 1
 
     cdef int merge(self, uint32_t take, bint with_buffer) except -1 nogil:
@@ -227,7 +239,7 @@ cdef class GeckoRuns:
             n += 1
         self.begin_made(total)
         try:
-            done = self.merge_inputs(n, take == self.runs_n, replaced, take) != 0
+            done = self.merge_inputs(n, replaced, take) != 0
         finally:
             if not done:
                 self.give_up()
@@ -237,37 +249,45 @@ cdef class GeckoRuns:
         self.merged_pages += self.made.data_n
         return self.install(take, with_buffer)
 
-    cdef int merge_inputs(self, uint32_t n, bint bottom, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil:
-        """Block by block: of each, what the inputs say from the newest to the one with the erase flag."""
-        cdef uint32_t i, block, least, parts = self.layout.parts, words = (self.layout.pages_per_block + 63) // 64
-        cdef bint erased, hidden
+    cdef int merge_inputs(self, uint32_t n, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil:
+        """Block by block, into the run that is being made; its last inputs are the ``replaced`` runs. As ``flush``."""
+        cdef uint32_t block
+        cdef bint erased = False
+        while True:
+            block = self.next_block(n, &erased)
+            if block == NONE:
+                return self.write_postamble(replaced, replaced_n, replaced_n)
+            if block == UNREAD:
+                return 0
+            self.put_block(block, erased and replaced_n < self.runs_n)  # the oldest run has nothing to hide
+
+    cdef uint32_t next_block(self, uint32_t n, bint* erased) except? 0xFFFFFFFE nogil:
+        """The next block that any of ``n`` inputs speaks of: what they say from the newest to the one with the erase
+        flag, in ``seen``, and whether there is one. NONE behind the last block; UNREAD if a page cannot be read."""
+        cdef uint32_t i, block, least = NONE, parts = self.layout.parts
+        cdef bint flagged, hidden = False
         cdef Input* input
         cdef const uint8_t* entry
-        while True:
-            least = NONE
-            for i in range(n):
-                if self.inputs[i].i < self.inputs[i].n:
-                    block = slot_of(self.inputs[i].at + <uint64_t> self.inputs[i].i * self.layout.entry_bytes) // parts
-                    least = min(least, block)
-            if least == NONE:
-                break
-            memset(self.seen, 0, words * 8)
-            hidden = False
-            for i in range(n):
-                input = &self.inputs[i]
-                erased = False
-                while input.i < input.n:
-                    entry = input.at + <uint64_t> input.i * self.layout.entry_bytes
-                    if slot_of(entry) // parts != least:
-                        break
-                    if not hidden:
-                        erased |= key_of(entry) & ERASED
-                        or_chunk(self.layout, self.seen, slot_of(entry) % parts, entry + KEY_BYTES)
-                    if not self.advance(input):
-                        return 0
-                hidden |= erased
-            self.put_block(least, hidden and not bottom)
-        return self.write_postamble(replaced, replaced_n)
+        for i in range(n):
+            if self.inputs[i].i < self.inputs[i].n:
+                block = slot_of(self.inputs[i].at + <uint64_t> self.inputs[i].i * self.layout.entry_bytes) // parts
+                least = min(least, block)
+        memset(self.seen, 0, (self.layout.pages_per_block + 63) // 64 * 8)
+        for i in range(n if least != NONE else 0):
+            input = &self.inputs[i]
+            flagged = False
+            while input.i < input.n:
+                entry = input.at + <uint64_t> input.i * self.layout.entry_bytes
+                if slot_of(entry) // parts != least:
+                    break
+                if not hidden:
+                    flagged |= key_of(entry) & ERASED
+                    or_chunk(self.layout, self.seen, slot_of(entry) % parts, entry + KEY_BYTES)
+                if not self.advance(input):
+                    return UNREAD
+            hidden |= flagged
+        erased[0] = hidden
+        return least
 
     cdef int advance(self, Input* input) except -1 nogil:
         """To the next entry; 0 if its page cannot be read."""
@@ -343,14 +363,15 @@ cdef class GeckoRuns:
         memset(out, 0, self.ssd.nand.page_bytes)
         return 0
 
-    cdef int write_postamble(self, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil:
-        """The last page with entries, and the postamble: in that page, and in as many more as it takes."""
+    cdef int write_postamble(self, const uint64_t* replaced, uint32_t replaced_n, uint32_t behind) except -1 nogil:
+        """The last page with entries, and the postamble: in that page, and in as many more as it takes. Runs from
+        number ``behind`` of the list on go on counting."""
         cdef uint8_t* out = self.images + <uint64_t> self.levels_most * self.ssd.nand.page_bytes
         cdef uint32_t last_id = NONE, pages = self.made.data_n + (self.out_n != 0), done = 0, at, room, n, total, i
         cdef uint64_t item
         if pages == 0:
             return 1                        # nothing is invalid, and nothing older left that says otherwise
-        total = pages + replaced_n
+        total = pages + replaced_n + self.runs_n - behind
         while done < total:
             at = (HEAD_BYTES + self.out_n * self.layout.entry_bytes + 7) // 8 * 8
             room = (self.ssd.nand.page_bytes - at) // 8
@@ -361,14 +382,20 @@ cdef class GeckoRuns:
                 if i < pages:
                     item = <uint64_t> self.made.firsts[i] << 32 | (
                         self.made.ids[i] if i < self.made.data_n else last_id)
-                else:
+                elif i < pages + replaced_n:
                     item = replaced[i - pages]
+                else:
+                    item = GOES_ON | self.runs[behind + i - pages - replaced_n].number
                 memcpy(out + at + (i - done) * 8, &item, 8)
             memcpy(out + 20, &total, 4)
             memcpy(out + 24, &done, 4)
             memcpy(out + 28, &n, 4)
-            self.write_out()
             done += n
+            self.store.flags = FLAG_LAST if done == total else 0
+            try:
+                self.write_out()
+            finally:
+                self.store.flags = 0
         return 1
 
     cdef int give_up(self) except -1 nogil:
@@ -402,6 +429,8 @@ cdef class GeckoRuns:
             self.buffer.clear()
         for i in range(take):
             self.let_go(&olds[i])
+        if self.store.lasting:
+            self.store.ripen()
         self.ssd.stopped = before
         return 1
 

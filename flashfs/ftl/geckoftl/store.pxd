@@ -15,6 +15,8 @@ cdef class GeckoStore(Validity):
     cdef uint8_t* forgotten                # of each block, in a recovery: nothing that is in Gecko holds
     cdef uint8_t* told                     # ... what its pages are, if that is known, whatever its first page says
     cdef bint recovering                   # what is reported goes to ``touched``
+    cdef bint outdo                        # ... that passed over runs: a newer one is to be written
+    cdef bint rebuilt                      # ... that began with runs newer than its entries
     cdef bint lost                         # a page of a run cannot be read: all runs are to be written anew
     cdef readonly uint64_t rebuilds
     cdef uint32_t asked                    # the block whose bitmap is in ``answer``, or NONE
@@ -29,6 +31,7 @@ cdef class GeckoStore(Validity):
     cdef int write_anew(self, bint may_clean) except -1 nogil
     cdef int settle_partial(self) except -1
     cdef int commit_touched(self) except -1
+    cdef int say_something(self) except -1
     cdef int commit_block(self, uint32_t block, uint64_t* words) except -1
     cdef int rebuild(self) except -1
     cdef int clear_touched(self) noexcept nogil

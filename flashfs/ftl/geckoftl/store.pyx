@@ -50,13 +50,14 @@ def open_most(geometry):
 
 cdef class GeckoStore(Validity):
     """``parts``, ``ratio``, ``multiway`` and ``entries`` (a page) are Gecko's; ``late``: the mapping reports late what
-    it superseded."""
+    it superseded. ``fenced``: as the mapping is."""
 
     def __cinit__(self, Engine ssd, bint late=False, *, uint32_t parts=0, uint32_t ratio=2, bint multiway=True,
-                  uint32_t entries=0):
+                  uint32_t entries=0, bint fenced=False):
         self.in_flash = True
         self.late = late
         self.gecko = Gecko(ssd, parts, ratio, multiway, entries)
+        self.gecko.store.lasting = fenced
         self.pages_per_block = ssd.nand.pages_per_block
         self.words_a_block = (self.pages_per_block + 63) // 64
         self.forgotten = <uint8_t*> calloc(ssd.nand.blocks, 1)
@@ -148,6 +149,7 @@ cdef class GeckoStore(Validity):
         if not self.gecko.flush():
             with gil:
                 self.rebuild()
+        self.ssd.mapping.reports_kept()
         self.ssd.map_ns = start
         return self.write_anew(may_clean) if self.lost else 0
 
@@ -378,6 +380,8 @@ cdef class GeckoStore(Validity):
             for block in range(self.ssd.nand.blocks):
                 if self.touched.count(block):
                     self.commit_block(block, self.touched[block])
+            if self.outdo and all_of_it.n == 0:
+                self.say_something()
             if not self.gecko.flush():
                 raise MapLostError("a page of Logarithmic Gecko cannot be read")
             before.clear()
@@ -385,14 +389,22 @@ cdef class GeckoStore(Validity):
             self.gecko.buffer = before
         self.clear_touched()
         memset(self.forgotten, 0, self.ssd.nand.blocks)
-        self.recovering = self.lost = False
+        self.recovering = self.lost = self.rebuilt = self.outdo = False
         self.asked = NONE
+        return self.ssd.mapping.reports_kept()
+
+    cdef int say_something(self) except -1:
+        """That of a block in which nothing lives nothing is invalid, which is no news: so that there is a run."""
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if self.victims.valid[block] == 0:
+                return self.gecko.buffer.set_erased(block)
         return 0
 
     cdef int commit_block(self, uint32_t block, uint64_t* words) except -1:
         """The entries of one block: those that runs do not have, or all, if what they say holds no more."""
         cdef uint32_t page, known = self.pages_per_block, end = self.pages_per_block
-        cdef bint anew = self.forgotten[block] or self.lost
+        cdef bint anew = self.forgotten[block] or self.lost or self.rebuilt and self.partial.count(block)
         cdef uint64_t* was = words + self.words_a_block
         if self.victims.valid[block] == 0 or self.is_aside(block):
             self.partial.erase(block)
@@ -425,6 +437,10 @@ cdef class GeckoStore(Validity):
         self.settle_partial()
         if not self.lost and self.gecko.buffer.n > self.gecko.per_page and not self.gecko.flush():
             self.rebuild()
+        if self.ssd.mapping.fenced and not self.lost and self.gecko.buffer.n:
+            if not self.gecko.flush():      # what a crash takes of the buffer is newer than the fence
+                self.rebuild()
+            self.ssd.mapping.reports_kept()
         if self.lost:
             self.commit_touched()
         return self.gecko.store.checkpoint_begins()
@@ -480,7 +496,9 @@ cdef class GeckoStore(Validity):
                              or (numpy.diff(partial[:, 0].astype(numpy.int64)) <= 0).any()):
             raise ValueError("gkpart section: blocks or pages that are none")
         self.reset()
-        self.gecko.load(bytes(sections["gkruns"]), bytes(sections["gkbuf"]))
+        self.rebuilt = "kept" in sections
+        self.outdo = bool(sections.get("outdo", b"\0")[0])
+        self.gecko.load(bytes(sections["gkruns"]), bytes(sections["gkbuf"]), self.rebuilt)
         for block in range(self.ssd.nand.blocks):
             self.victims.set_count(block, int(counts[block]))
             self.told[block] = OF_USER if counts[block] else UNTOLD
@@ -515,10 +533,31 @@ cdef class GeckoStore(Validity):
         self.victims.clear()
         self.gecko.reset()
         self.recovering = True
-        self.lost = False
+        self.lost = self.rebuilt = self.outdo = False
         self.asked = NONE
 
     # --- recovery
+
+    def base_from_pages(self, versions, last):
+        """Step 3 (Appendix C.1): the runs in force."""
+        numbers, runs = self.gecko.runs_in_force(versions, last)
+        packed = b"".join(
+            RUN_HEAD.pack(number, len(pages), data_n) + b"".join(struct.pack("<III", *page) for page in pages)
+            for number, data_n, pages in runs)
+        return ({"gkruns": packed, "gkbuf": b""}, max(numbers, default=0),
+                f"{len(runs)} runs of {sum(len(pages) for _, _, pages in runs)} pages")
+
+    def counts_from_pages(self, sections, ends):
+        """Step 5."""
+        self.gecko.reset()
+        self.gecko.load(bytes(sections["gkruns"]), b"", True)
+        counts = self.gecko.live_counts(ends)
+        part = [(block, end) for block, end in enumerate(ends.tolist()) if 0 < end < self.pages_per_block]
+        return {"bvc": counts.astype("<u2").tobytes(), "gkpart": b"".join(struct.pack("<II", *one) for one in part)}
+
+    def stamp_in_force(self):
+        """The number of the newest run."""
+        return self.gecko.runs[0].number if self.gecko.runs_n else 0
 
     cdef int forget(self, uint32_t block) except -1 nogil:
         self.asked = NONE
