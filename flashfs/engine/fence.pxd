@@ -12,5 +12,6 @@ cdef class Rebuilder(Settler):
     cdef bint is_collected(self, uint32_t block) noexcept nogil
     cdef int read_kind(self, int kind) except -1
     cdef versions_of(self, int kind)
+    cdef int judge_broken(self) except -1
     cdef set other_streams(self)
     cdef int mark_recent(self) except -1

@@ -71,6 +71,7 @@ cdef class Rebuilder(Settler):
         self.read_kind(KIND_TRANSLATION)
         self.versions, _, passed = self.versions_of(KIND_TRANSLATION)
         self.passed = numpy.unique(passed).tolist()
+        self.judge_broken()
         return f"{len(self.versions[0])} versions, {len(numpy.unique(self.versions[0]))} pages" + (
             f", {len(passed)} not durable" if len(passed) else "")
 
@@ -80,7 +81,7 @@ cdef class Rebuilder(Settler):
             return "not needed"
         self.read_kind(KIND_VALIDITY)
         versions, last, passed = self.versions_of(KIND_VALIDITY)
-        if self.unknown:
+        if self.unknown or self.headless:
             return self.read_all("a page of metadata cannot be read")
         try:
             sections, stamp, note = self.ssd.validity.base_from_pages(versions, last)
@@ -149,6 +150,15 @@ cdef class Rebuilder(Settler):
                         self.scan_block(block, 0)
         finally:
             self.collecting = False
+        return 0
+
+    cdef int judge_broken(self) except -1:
+        """A translation page that was durable and is spoilt is missing if there is no newer version of it."""
+        ids, seqs, _ = self.versions
+        for kind, number, seq, ppa in self.broken:
+            if kind == KIND_TRANSLATION and not ((ids == number) & (seqs > seq)).any():
+                self.missing(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block)
+                self.unknown = True
         return 0
 
     cdef versions_of(self, int kind):

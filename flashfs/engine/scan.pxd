@@ -26,7 +26,9 @@ cdef class Scanner:
     cdef bint based                        # there is one
     cdef bint by_steps                     # it is a fence: mapping and validity come from their pages
     cdef bint collecting                   # ... which are being read: they all count
-    cdef bint unknown                      # ... and one of them cannot be read
+    cdef bint unknown                      # ... and one of them cannot be read, and does not say which it is
+    cdef bint headless                     # a block had pages at a sync, and none of them says whose it is
+    cdef list broken                       # (kind, number, sequence number) of those that say it, and were durable
     cdef uint64_t base_order               # blocks opened later are newer than what it says
     cdef uint64_t floor                    # its sequence number, 0 if there is none
     cdef readonly bint repairs             # a whole checkpoint that does not fit is passed over
@@ -67,5 +69,6 @@ cdef class Scanner:
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil
     cdef int untake(self, const Oob* oob) except -1 nogil
     cdef int forget_scan(self) except -1
+    cdef int spoilt(self, const Oob* oob, uint32_t block, uint32_t page) except -1 nogil
     cdef int miss(self, uint32_t block, uint32_t page, uint32_t durable) except -1 nogil
     cdef int missing(self, uint32_t block, uint32_t page) except -1 nogil

@@ -57,6 +57,7 @@ cdef class Scanner:
         self.descriptors = []
         self.trim_pages = []
         self.meta_blocks = []
+        self.broken = []
         self.gaps = []
         self.marks = <uint8_t*> calloc(n, 1)
         self.streams = <uint8_t*> calloc(n, 1)
@@ -233,6 +234,7 @@ cdef class Scanner:
         while status != PAGE_OK:
             page += 1
             if page >= durable:
+                self.headless |= durable != 0
                 return 0
             status = self.spare_read(block, page, &oob)
         if oob.stream >= self.ssd.pool.streams_n or runs_out(oob.order):
@@ -446,8 +448,11 @@ cdef class Scanner:
                 oob_last = oob
             page += 1
         if last != NONE and last == page - 1 and self.full_read(block * per_block + last, &oob) != PAGE_OK:
-            self.miss(block, last, durable)
-            if last >= durable:
+            if self.collecting and last < durable:
+                self.spoilt(&oob_last, block, last)
+            else:
+                self.miss(block, last, durable)
+            if self.collecting or last >= durable:
                 self.untake(&oob_last)  # else it was whole once: its LPA gives EIO, not what it held before
         if page < durable:
             self.missing(block, page)
@@ -502,6 +507,14 @@ cdef class Scanner:
         memset(self.ended, 0, sizeof(self.ended))
         for block in range(self.ssd.nand.blocks):
             self.marks[block] &= ~(SCANNED | TORN_IN)
+        return 0
+
+    cdef int spoilt(self, const Oob* oob, uint32_t block, uint32_t page) except -1 nogil:
+        """A page of metadata of which the spare area is in order, and the data are not: it need not count any more."""
+        self.torn += 1
+        self.whole[block] = min(page, self.whole[block])
+        with gil:
+            self.broken.append((oob.kind, oob.lpa, oob.seq, block * self.ssd.pages_per_block + page))
         return 0
 
     cdef int miss(self, uint32_t block, uint32_t page, uint32_t durable) except -1 nogil:

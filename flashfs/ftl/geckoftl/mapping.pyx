@@ -160,7 +160,7 @@ cdef class GeckoMap(CachedMap):
                     self.uip_n += 1
             self.cmt.put(slot, ppa + i)
             self.set_flags(slot, 0, AGED)
-        return 0
+        return self.drop_strays(lpas, 0, n, olds) if self.strays else 0
 
     # --- what the base asks of the cache
 
@@ -192,6 +192,15 @@ cdef class GeckoMap(CachedMap):
         self.uip_n = 0
         self.owed.clear()
         return CachedMap.uncache_all(self)
+
+    cdef int rebuild(self, uint32_t page) except -1 nogil:
+        """A recovery from pages would take an older version of it: it is written at a fence that is due now."""
+        CachedMap.rebuild(self, page)
+        if self.fenced and not self.strict:
+            with gil:
+                self.passed.append(page)
+            self.ssd.checkpoint_due = True
+        return 0
 
     # --- pages that were superseded and not reported
 
@@ -233,7 +242,7 @@ cdef class GeckoMap(CachedMap):
                     self.settled(slot)
                     old = self.image[self.cmt.lpa[slot] - first]
                     if old != NONE and old != self.cmt.ppa[slot] and (
-                            not unsure or self.is_before(self.cmt.lpa[slot], old)):
+                            not (unsure or self.strays) or self.is_before(self.cmt.lpa[slot], old)):
                         self.gone[n] = old
                         n += 1
                 slot = self.cmt.next_dirty[slot]
