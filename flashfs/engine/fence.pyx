@@ -10,8 +10,8 @@ emptied are erased. So behind a crash
 - the newest whole version of each translation page counts, whenever it was programmed;
 - an entry that is newer than its page was written since the fence before the last one: that is where the scan of user
   pages begins, and the log of trims is kept as long;
-- a page of metadata that no sync made durable is passed over: what its writing knew the scan finds, and the death of the
-  host may have taken pages that it names;
+- a page of metadata that no sync made durable is passed over: what its writing knew the scan finds, and the death of
+  the host may have taken pages that it names;
 - what validity was told and had not programmed is about pages that the scan finds; or about pages that a translation
   page named before it was written last. Its versions are compared for those.
 
@@ -19,15 +19,16 @@ Where an LPA of a page that was found lay before nobody asks. Its entry is marke
 names is looked at when that is written (Appendix C.3). So moves that were not finished cannot be told by what they left
 behind, as the engine does it elsewhere: only those in the blocks that cleaning opened last are looked up.
 
-A page of metadata that was durable and cannot be read may have been the newest of its kind: then all user pages are
-read, as if there were no checkpoint.
+A translation page that was durable and cannot be read may have been the newest version: whenever flash is damaged, all
+translation pages are held against validity in the end, and what does not fit is asked for page by page. Without the
+part of validity that was in force all user pages are read, as if there were no checkpoint.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 
 from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_seq
 from flashfs.engine.parts cimport Owner
-from flashfs.engine.pool cimport FLAG_LAST, FLAG_MOVED, KIND_TRANSLATION, KIND_USER, KIND_VALIDITY, NONE, STREAM_META
+from flashfs.engine.pool cimport FLAG_LAST, FLAG_MOVED, KIND_TRANSLATION, KIND_VALIDITY, STREAM_META
 from flashfs.engine.scan cimport HEADED, REOPENED
 from flashfs.engine.settle cimport Settler
 
@@ -79,9 +80,10 @@ cdef class Rebuilder(Settler):
         """What of validity is in flash (steps 3): up to when reports were programmed."""
         if not self.by_steps:
             return "not needed"
+        self.unknown = False
         self.read_kind(KIND_VALIDITY)
         versions, last, passed = self.versions_of(KIND_VALIDITY)
-        if self.unknown or self.headless:
+        if self.unknown:
             return self.read_all("a page of metadata cannot be read")
         try:
             sections, stamp, note = self.ssd.validity.base_from_pages(versions, last)
@@ -158,7 +160,6 @@ cdef class Rebuilder(Settler):
         for kind, number, seq, ppa in self.broken:
             if kind == KIND_TRANSLATION and not ((ids == number) & (seqs > seq)).any():
                 self.missing(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block)
-                self.unknown = True
         return 0
 
     cdef versions_of(self, int kind):

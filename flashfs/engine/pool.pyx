@@ -82,8 +82,8 @@ cdef class BlockPool:
         self.heap = <uint32_t*> calloc(n, 4)
         self.heap_n = <uint32_t*> calloc(nand.dies, 4)
         self.pending = <uint32_t*> calloc(n, 4)
-        if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.stale and self.next_page
-                and self.order and self.ready_ns and self.heap and self.heap_n and self.pending):
+        if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.stale
+                and self.next_page and self.order and self.ready_ns and self.heap and self.heap_n and self.pending):
             raise MemoryError
         self.stream_names = STREAM_NAMES
         self.streams_n = STREAMS

@@ -368,7 +368,8 @@ cdef class Worker(Rebuilder):
             self.ssd.pool.blank[block] = 0
             if self.marks[block] & HEADED:
                 self.ssd.pool.stream[block] = self.streams[block]
-            if self.marks[block] & SCANNED and not self.is_collected(block):  # but not for a lower page whose upper one is still to come
+            if self.marks[block] & SCANNED and not self.is_collected(block):
+                # but not for a lower page whose upper one is still to come
                 self.ssd.nand.vouch(block, self.whole[block] - self.whole[block] % group)
             if self.ssd.nand.health(block):
                 self.ssd.pool.state[block] = STATE_BAD

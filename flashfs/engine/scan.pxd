@@ -27,7 +27,6 @@ cdef class Scanner:
     cdef bint by_steps                     # it is a fence: mapping and validity come from their pages
     cdef bint collecting                   # ... which are being read: they all count
     cdef bint unknown                      # ... and one of them cannot be read, and does not say which it is
-    cdef bint headless                     # a block had pages at a sync, and none of them says whose it is
     cdef list broken                       # (kind, number, sequence number) of those that say it, and were durable
     cdef uint64_t base_order               # blocks opened later are newer than what it says
     cdef uint64_t floor                    # its sequence number, 0 if there is none

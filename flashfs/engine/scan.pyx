@@ -234,7 +234,6 @@ cdef class Scanner:
         while status != PAGE_OK:
             page += 1
             if page >= durable:
-                self.headless |= durable != 0
                 return 0
             status = self.spare_read(block, page, &oob)
         if oob.stream >= self.ssd.pool.streams_n or runs_out(oob.order):

@@ -33,7 +33,7 @@ cdef class Ssd(Engine):
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
     cdef uint32_t appended                 # pages of the last ``append`` that are bound
     cdef uint64_t checkpoint_every
-    cdef object fence_at                   # where a recovery's scan would begin behind the next fence, or None: at all pages
+    cdef object fence_at                   # where a scan would begin behind the next fence, or None: at all pages
     cdef list log_before                   # blocks of the metadata log whose trims count behind the last fence still
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB to program

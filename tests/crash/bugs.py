@@ -183,6 +183,27 @@ BUGS: dict[str, Bug] = {
         "recovery", Patch("flashfs/engine/recovery", "and not self.marks[block] & TORN_IN and", "and"),
         ("slimftl",),
     ),
+    "metadata that no sync made durable, and that counts": Bug(
+        "recovery",
+        Patch("flashfs/engine/fence", "            if not proven:\n", "            if False:\n"),
+        ("geckoftl",),
+    ),
+    "a fence that gives the log before it back at once": Bug(
+        "metadata log",
+        Patch("flashfs/engine/ssd", "        return before + list(old) if clean else before\n",
+              "        return before + list(old)\n"),
+        ("geckoftl",),
+    ),
+    "a fence that leaves blocks unerased that cleaning emptied": Bug(
+        "core",
+        Patch("flashfs/engine/ssd", "            self.pool.erase_stale(CAUSE_GC, self.now_ns)\n", ""),
+        ("geckoftl",),
+    ),
+    "a fence that begins where it stands": Bug(
+        "core",
+        Patch("flashfs/engine/ssd", "            before = self.fence_at or Fence()\n", "            before = fence\n"),
+        ("geckoftl",),
+    ),
     "a flush that leaves the write buffer": Bug(
         "core",
         Patch("flashfs/engine/ssd",

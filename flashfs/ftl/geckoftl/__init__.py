@@ -93,7 +93,7 @@ SCHEME = Scheme(
         Option("ratio", 2, "size ratio of its levels (T)", low=2, high=64),
         Option("multiway", 1, "1: a merge takes all runs that it is going to reach; 0: two at a time", high=1),
         Option("entries", 0, "entries a page of a run; 0: as many as fit", high=1 << 16, fixed=True),
-        Option("fence", 1, "1: a crash is recovered by GeckoRec's steps, from pages alone; 0: from a checkpoint", high=1,
+        Option("fence", 1, "1: a crash is recovered by GeckoRec's steps, from pages; 0: from a checkpoint", high=1,
                fixed=True, before=0),
         Option("held", 5, "per cent of the over-provisioned blocks that may wait, with dead pages of metadata, until "
                "nothing in them lives", low=1, high=100),

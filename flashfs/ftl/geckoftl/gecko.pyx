@@ -118,8 +118,8 @@ cdef class Gecko(GeckoRuns):
         return None
 
     def run_that_ends(self, found, i):
-        """(number, pages with entries, pages, numbers of the runs beside it) of the run whose last page is ``found[i]``,
-        or None: it ends no run that is whole."""
+        """(number, pages with entries, pages, numbers of the runs beside it) of the run that ``found[i]`` is the last
+        page of, or None: it ends no run that is whole."""
         head = self.head_of(found[i])
         if head is None or head["total"] == 0 or head["first"] + len(head["items"]) != head["total"]:
             return None
