@@ -397,8 +397,8 @@ cdef class Worker(Rebuilder):
         """Mapping, validity and pool agree, or are made to; then the device is ready."""
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
-        # To read every translation page is what the steps spare, unless flash is damaged: one may name a lost page.
-        doubt = self.misfit(not self.by_steps or len(self.alarms) > 0)
+        # To read every translation page is what the steps spare, unless pages are missing: one may name those.
+        doubt = self.misfit(not self.by_steps or self.torn_inside or len(self.alarms) > 0)
         if doubt:
             self.mend(doubt)
         ssd.placement.attach()

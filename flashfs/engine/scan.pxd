@@ -48,6 +48,7 @@ cdef class Scanner:
     cdef uint32_t newest_group
     cdef uint64_t seq, order, newest_id, hint_id
     cdef uint64_t torn
+    cdef bint torn_inside                  # ... and some with whole pages behind them in their block
     cdef uint32_t scanned
     cdef int64_t latest_ns
     cdef uint8_t* page

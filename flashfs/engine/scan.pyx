@@ -440,6 +440,7 @@ cdef class Scanner:
                 with gil:
                     self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
                 status = MISPLACED
+            self.torn_inside |= status == PAGE_OK and self.whole[block] < page
             if status != PAGE_OK:
                 self.miss(block, page, durable)
             elif self.take(&oob, block * per_block + page):

@@ -4,7 +4,8 @@ from flashfs.engine.parts import Validity
 
 class GeckoStore(Validity):
     def __init__(
-        self, ssd: Any, late: bool = False, *, parts: int = 0, ratio: int = 2, multiway: bool = True, entries: int = 0
+        self, ssd: Any, late: bool = False, *, parts: int = 0, ratio: int = 2, multiway: bool = True, entries: int = 0,
+        fenced: bool = False,
     ) -> None: ...
     @staticmethod
     def section_bytes(geometry: Any, parts: Any = 0, entries: Any = 0) -> Any: ...
