@@ -22,6 +22,7 @@ from libc.string cimport memcpy, memset
 from libcpp.map cimport map as cppmap
 
 from flashfs.engine.entry_pages cimport EntryPages, Gtd
+from flashfs.engine.maps cimport assign
 from flashfs.engine.parts cimport IN_TABLE
 from flashfs.engine.pool cimport CAUSE_MAP, KIND_TRANSLATION, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
@@ -212,8 +213,7 @@ cdef class NodeTree(Gtd):
         if self.parent(id) == NONE:
             self.root[self.slot(id)] = ppa
             return 0
-        with gil:
-            self.newer[id] = ppa
+        assign(self.newer, id, ppa)
         return 0
 
     cdef int replaced(self, uint32_t old, uint32_t ppa) noexcept nogil:
@@ -312,7 +312,7 @@ cdef class NodeTree(Gtd):
                     newest[oob.lpa] = max(newest.get(oob.lpa, (0, 0)), (oob.seq, ppa))
         for child in range(first, first + n):
             if self.newer.count(child) == 0:
-                self.newer[child] = newest[child][1] if child in newest else NONE
+                assign(self.newer, child, <uint32_t> (newest[child][1] if child in newest else NONE))
         self.move_to(id, NONE)
         self.replaced(old, NONE)
         if old != NONE:
@@ -416,7 +416,7 @@ cdef class NodeTree(Gtd):
         for i in range(self.width[self.levels]):
             self.root[i] = root[1 + i]
         for id, ppa in zip(ids.tolist(), ppas.tolist(), strict=True):
-            self.newer[<uint32_t> id] = <uint32_t> ppa
+            assign(self.newer, <uint32_t> id, <uint32_t> ppa)
 
     # --- for people
 
