@@ -17,7 +17,6 @@ from flashfs.crash.programs import (
     LARGE,
     STRIPED,
     TINY,
-    fitting_of,
     large_for,
     presets_for,
     random_program,

@@ -55,8 +55,8 @@ cdef class WearLevel:
                 or self.ssd.pool.order[block] + self.ssd.pool.blocks <= self.ssd.pool.last_order)
 
     cdef bint may_rest(self, uint32_t block) noexcept nogil:
-        """A block that is open may rest too, where it fills slowly: what a part keeps in flash in a stream of its own may
-        be a page a checkpoint."""
+        """A block that is open may rest too, where it fills slowly: what a part keeps in flash in a stream of its own
+        may be a page a checkpoint."""
         cdef uint8_t state = self.ssd.pool.state[block]
         return state == STATE_CLOSED or (state == STATE_OPEN and (
             self.ssd.cleaning.open_blocks_rest or self.ssd.pool.stream[block] >= STREAMS))

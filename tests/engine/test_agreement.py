@@ -57,12 +57,9 @@ def fewer_live(sections: dict[str, bytes], n: int) -> dict[str, bytes]:
     """What validity saves, with ``n`` live pages fewer. Of a store in flash that is the counts of blocks."""
     name = "pvb" if "pvb" in sections else "bvc"
     saved = bytearray(sections[name])
-    for at in range(0, len(saved), 1 if name == "pvb" else 2):
-        while n and (saved[at] or saved[at + 1 : at + 2] > bytes(1) and name == "bvc"):
-            if name == "pvb":
-                saved[at] &= saved[at] - 1
-            else:
-                saved[at : at + 2] = (int.from_bytes(saved[at : at + 2], "little") - 1).to_bytes(2, "little")
+    for at in range(0, len(saved), 1 if name == "pvb" else 2):  # a block has 16 pages: the low byte of a count will do
+        while n and saved[at]:
+            saved[at] = saved[at] & saved[at] - 1 if name == "pvb" else saved[at] - 1
             n -= 1
     return {**sections, name: bytes(saved)}
 
@@ -98,7 +95,8 @@ def without_agreement(path: Path) -> None:
     device.flush()
     sections = {}
     validity = device.ssd.validity.save()
-    sections.update({**device.ssd.mapping.save(), **fewer_live(validity, 8 + unnoticed(device)), "pool": device.ssd.pool.save()})
+    validity = fewer_live(validity, 8 + unnoticed(device))
+    sections.update({**device.ssd.mapping.save(), **validity, "pool": device.ssd.pool.save()})
     device.ssd.meta.write(sections, device.ssd.seq, device.ssd.mounts, True)
     device.ssd.meta.point_boot()
     device.close(clean=False)
