@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from flashfs.device import Device
 from flashfs.engine import recovery
 from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.engine.map_battery import pages_of
+from flashfs.engine.node_tree import level_widths
 from flashfs.errors import UncorrectableError
 from nandimg import Geometry
 
@@ -182,6 +184,83 @@ def test_a_word_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
     assert not believed(report)
     assert step(report, "battery").note.startswith("not believed")
     disk.check()
+
+
+@pytest.mark.parametrize("disk", ["muftl"], indirect=True)
+@pytest.mark.parametrize("word", ["a page of the bitmap", "a bit of a frame", "a frame's version", "a report", "a block",
+                                  "a child of the root", "a pointer", "a pointer beyond the chip", "an entry", "a sum"])
+def test_a_word_of_a_map_in_flash_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
+    """The same where directory and bitmap are in flash: what the words lead to there is held against them."""
+    disk.work(60)
+    saved: Any = disk.device.ssd.mapping.saved
+    kept = np.frombuffer(saved.words.content(), "<u8").copy()
+    pages, chip = 2, GEOMETRY.blocks * GEOMETRY.pages_per_block
+    where = 8 + GEOMETRY.blocks
+    heads = where + pages
+    deltas = heads + 4
+    reports = deltas + 4 * PAGE // 8
+    root = reports + max(PAGE // 5, 2 * GEOMETRY.pages_per_block) + 16
+    pointers = root + 1  # two children of the root
+    slots = pointers + min(sum(level_widths(-(-GEOMETRY.lpas // PER_PAGE), 3)), 3 + 2 * GEOMETRY.pages_per_block + 16)
+    frame_page = (int(kept[heads]) >> 32) - 1
+    live = next(block for block in range(64 * frame_page, 64 * frame_page + 64)
+                if disk.device.ssd.validity.live_in(block) and disk.device.ssd.pool.describe(block)["stream"] == "host")
+    report = reports + int(np.flatnonzero(kept[reports:root])[0])
+    pointer = pointers + int(np.flatnonzero(kept[pointers:slots])[0])
+    entry = slots + int(np.flatnonzero(kept[slots:])[0])
+    dead = next(block for block in range(GEOMETRY.blocks) if not disk.device.ssd.validity.live_in(block)) * 32
+    bit = live % 64 * 64 + disk.device.ssd.validity.live_in(live)[0]
+    index, value = {
+        "a page of the bitmap": (where, int(kept[where]) >> 32 << 32 | dead + 1),
+        "a bit of a frame": (deltas + bit // 64, int(kept[deltas + bit // 64]) ^ 1 << bit % 64),
+        "a frame's version": (heads, int(kept[heads]) >> 32 << 32 | dead + 1),
+        "a report": (report, int(kept[report]) ^ 1),
+        "a block": (8 + live, int(kept[8 + live]) - 1),
+        "a child of the root": (root, int(kept[root]) >> 32 << 32 | dead + 1),
+        "a pointer": (pointer, int(kept[pointer]) >> 32 << 32 | dead),
+        "a pointer beyond the chip": (pointer, int(kept[pointer]) >> 32 << 32 | chip),
+        "an entry": (entry, int(kept[entry]) >> 32 << 32 | dead),
+        "a sum": (NAMES, int(kept[NAMES]) ^ 1),
+    }[word]
+    saved.words.put_word(index, value)
+    report_of = disk.crash()
+    assert not believed(report_of)
+    assert step(report_of, "battery").note.startswith("not believed")
+    disk.check()
+
+
+@pytest.mark.parametrize(("frames", "says"), [
+    (4, "kept"), (5, "refused: the bitmap has 5 frames, and the NVRAM room for 4"),
+])  # fmt: skip
+def test_more_frames_than_the_nvram_has_room_for_do_without(frames: int, says: str) -> None:
+    chip = replace(GEOMETRY, blocks=400)
+    with Device.memory(chip, "muftl", {"buffer": 0, "frames": frames}) as device:
+        for lpa in range(0, GEOMETRY.lpas, 3):
+            device.write(lpa * PAGE, bytes([lpa & 255]) * PAGE)
+        device.checkpoint()
+        assert device.ssd.mapping.saved.says() == says
+        assert device.problems() == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_checkpoint_says_the_sum_so_a_mount_does_not_read_the_bitmap(clean: bool) -> None:
+    """What begins to be kept needs the sum over all pages that live."""
+    with tempfile.TemporaryDirectory(prefix="flashfs-kept-") as folder:
+        disk = Disk(Path(folder) / "image.nand", "muftl")
+        disk.work(2_000)
+        if clean:
+            disk.device.close()
+            disk.device = Device.open(disk.path, options=disk.options())
+        else:
+            disk.crash(battery=0)
+            disk.crash()
+        before = disk.device.stats()["nand"]["by_cause"]["read"].get("validity", 0)
+        disk.work(1)
+        assert disk.device.stats()["nand"]["by_cause"]["read"].get("validity", 0) - before <= 2
+        assert disk.device.ssd.mapping.saved.says() == "kept"
+        assert believed(disk.crash())
+        disk.check()
+        disk.device.close(clean=False)
 
 
 def test_a_region_that_proves_nothing_costs_a_scan(disk: Disk) -> None:
