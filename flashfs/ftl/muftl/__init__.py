@@ -129,6 +129,7 @@ SCHEME = Scheme(
     tight={"cmt_bytes": (200, 500, 2_000), "frames": (1, 2), "fanout": (2, 4), "nodes": (1, 2)},
     varied={"cmt_bytes": (0, 300, 1_500), "frames": (1, 4), "nodes": (1, 8), "battery": (0, 1)},
     nvram=_nvram,
+    chips=("tiny-112",),  # the tree has nodes there
     year=2008,
     manual="docs/ftl/muftl.md",
 )  # fmt: skip
