@@ -187,8 +187,9 @@ def test_a_word_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
 
 
 @pytest.mark.parametrize("disk", ["muftl"], indirect=True)
-@pytest.mark.parametrize("word", ["a page of the bitmap", "a bit of a frame", "a frame's version", "a report", "a block",
-                                  "a child of the root", "a pointer", "a pointer beyond the chip", "an entry", "a sum"])
+@pytest.mark.parametrize("word", ["a page of the bitmap", "a bit of a frame", "a frame's version", "a report",
+                                  "a block", "a child of the root", "a pointer", "a pointer beyond the chip",
+                                  "an entry", "a sum"])
 def test_a_word_of_a_map_in_flash_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
     """The same where directory and bitmap are in flash: what the words lead to there is held against them."""
     disk.work(60)
