@@ -120,6 +120,8 @@ _ALL = [
     Preset("tiny-1330", "366 blocks of 4 pages of 512 B, all but full: so many of SlimFTL's pages share a first "
            "candidate that it stops counting those placed elsewhere", "counts that come to their end",
            _tiny(366, 4, 1330)),
+    Preset("tiny-112", "112 blocks of 8 pages of 512 B: five translation pages, which at a fanout of two have three "
+           "nodes above them, and those two", "a map that is a tree in flash", _tiny(112, 8, 520)),
     Preset("tiny-24d", "24 blocks of 8 pages on two dies", "striping on a small chip", _tiny(24, 8, 80, dies=2)),
     Preset("tiny-48", "48 blocks of 8 pages of 512 B", "small, with room for a map and its validity in flash",
            _tiny(48, 8, 150)),

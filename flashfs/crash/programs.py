@@ -213,9 +213,10 @@ def fitting(preset: str) -> tuple[str, ...]:
 @lru_cache
 def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
     """Those that the FTL can be bound to; FlashfsError if there is none. One that fits no chip of TINY has those of
-    ROOMY in their place."""
+    ROOMY in their place; one that fits a single one has them beside it, where all of TINY is asked for."""
     found, why = fitting_of(ftl, among)
-    if set(among) & set(TINY) and not set(found) & set(TINY) and not fitting_of(ftl, TINY)[0]:
+    tiny = len(fitting_of(ftl, TINY)[0]) if set(among) & set(TINY) else len(TINY)
+    if (tiny == 0 and not set(found) & set(TINY)) or (tiny == 1 and set(TINY) <= set(among)):
         found = (*fitting_of(ftl, ROOMY)[0], *found)
     if not found:
         raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")

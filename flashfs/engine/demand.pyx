@@ -253,17 +253,13 @@ cdef class DemandMapping(EntryPages):
         return False
 
     cdef int checkpoint_begins(self) except -1:
-        if self.bitmap is not None:
-            self.bitmap.held = True
+        if self.saved is not None:
+            self.saved.validity.hold()
         return EntryPages.checkpoint_begins(self)
 
     cdef int checkpoint_ended(self, bint whole) except -1:
-        cdef uint32_t ppa
-        if self.bitmap is not None:
-            self.bitmap.held = False
-            if whole:
-                for ppa in self.store.kept:
-                    self.bitmap.let_go(&ppa, 1)
+        if self.saved is not None:
+            self.saved.validity.let_go(self.store.kept_ppas(), whole)
         EntryPages.checkpoint_ended(self, whole)
         if whole and self.saved is not None:
             self.begin_keeping()
@@ -284,6 +280,7 @@ cdef class DemandMapping(EntryPages):
         self.known = None
         if self.saved is not None:
             self.saved.wait()
+            self.saved.named = False
         self.scanned = True
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
@@ -307,8 +304,15 @@ cdef class DemandMapping(EntryPages):
             **self.gtd.save(),
             "newer": pack_newer(*self.newer(), self.per_page),
             "mapped": struct.pack("<q", STRAYS if self.strays else self.lpas_named()),
-            **({"battery": struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)} if self.will_keep() else {}),
+            **({"battery": self.battery_section()} if self.will_keep() else {}),
         }
+
+    def battery_section(self):
+        """The stamp of the region that goes with this checkpoint; and the sum over all user pages that are named, if to
+        make it again pages would have to be read, and it is known."""
+        stamp = struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)
+        total = self.saved.sum if self.saved.validity.keeps_sum() else None
+        return stamp + (struct.pack("<Q", total) if total is not None else b"")
 
     def newer(self):
         """(LPAs, PPAs), ascending: what the cache and the pending entries have that the pages do not."""
@@ -329,13 +333,15 @@ cdef class DemandMapping(EntryPages):
         self.gtd.load(sections, pages)
         for part in unpack_newer(sections.get("newer", b""), self.per_page, self.ssd.lpas, pages):
             merge_arrays(self.pending, *part)
-        for name in ("mapped", "battery"):
-            if len(sections.get(name, bytes(8))) != 8:
-                raise ValueError(f"{name} section of {len(sections[name])} bytes: 8 are needed")
+        for name, most in (("mapped", 8), ("battery", 16)):
+            if len(sections.get(name, bytes(8))) not in (8, most):
+                raise ValueError(f"{name} section of {len(sections[name])} bytes: {most} are needed")
         self.saved_n, = struct.unpack("<q", sections["mapped"])
         self.exact = self.saved_n >= 0      # after damage, several LPAs may name one page
         self.strays = self.saved_n == STRAYS or (self.saved_n < 0 and not self.ssd.validity.late)
-        self.stamp, = struct.unpack("<Q", sections.get("battery", bytes(8)))
+        self.stamp, *total = numpy.frombuffer(sections.get("battery", bytes(8)), "<u8").tolist()
+        if total and self.saved is not None:
+            self.saved.sum_is(total[0])
 
     def verify(self, bint whole=True):
         """Each translation page that the directory names is live. ``whole``: the pages are read, and name each live
@@ -397,14 +403,19 @@ cdef class DemandMapping(EntryPages):
         """Mapping and validity as the battery has them, if it is the one of the checkpoint that was loaded."""
         if not self.stamp:
             return "the checkpoint says that there was none"
-        why, kept = self.saved.prove(self.stamp)
+        before = self.gtd.save()
+        self.ssd.map_ns = self.ssd.now_ns
+        why, kept = self.saved.prove(self.stamp, self.gtd.find_kept)
+        self.ssd.now_ns = max(self.ssd.now_ns, self.ssd.map_ns)
         if why is not None:
+            self.gtd.forget()
+            self.gtd.load(before, self.ssd.nand.blocks * self.ssd.nand.pages_per_block)
             return f"not believed: {why}"
         self.reset()
-        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas)[:] = kept["page_ppas"]
+        self.gtd.take_kept(kept["halves"], kept["pointers"], kept["pages"])
         merge_arrays(self.pending, kept["lpas"], kept["ppas"])
         self.store.keep_all(kept["spares"])
-        self.ssd.validity.load({"pvb": kept["pvb"]})
+        self.saved.validity.take(kept["validity"], kept["bits"])
         self.known = kept["seq"], kept["trimmed"]
         return f"{len(kept['lpas'])} entries, {self.gtd.count()} translation pages"
 

@@ -1,7 +1,7 @@
 # Entries in translation pages; see entry_pages.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.map_battery cimport MapBattery, SavedBitmap
+from flashfs.engine.map_battery cimport MapBattery
 from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.pending cimport PendingEntries
 from flashfs.engine.translation cimport TranslationPages
@@ -21,6 +21,7 @@ cdef class Gtd(PageDirectory):
     cdef int replaced(self, uint32_t old, uint32_t ppa) noexcept nogil
     cdef int tend(self) except -1 nogil
     cdef int quiet(self, bint on) noexcept nogil
+    cdef int save_in(self, MapBattery battery) except -1
 
 
 cdef class KeptPages(TranslationPages):
@@ -38,7 +39,6 @@ cdef class EntryPages(PagedMapping):
     cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
     cdef uint32_t looked_of, looked_ppa
     cdef readonly MapBattery saved         # that has all this too; None: there is none
-    cdef SavedBitmap bitmap                # ... and what validity says
     cdef readonly bint strays              # after damage: several LPAs may name a page, or one that is another's by now
     # what a cache of entries answers
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
@@ -58,7 +58,7 @@ cdef class EntryPages(PagedMapping):
     cdef bint keeps(self) noexcept nogil
     cdef int changes(self) except -1 nogil
     cdef int doubts(self) except -1 nogil
-    cdef int save_pages(self) except -1 nogil
+    cdef int save_pages(self) except -1
     cdef int save_pending(self, uint64_t at) except -1 nogil
     cdef int put_newer(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
                        uint32_t n) except -1 nogil

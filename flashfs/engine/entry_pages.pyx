@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.map_battery cimport KEPT, READY, REFUSED, MapBattery, SavedBitmap
+from flashfs.engine.map_battery cimport KEPT, READY, REFUSED, MapBattery
 from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.parts cimport IN_TABLE, Engine
 from flashfs.engine.pending cimport PendingEntries
@@ -113,6 +113,24 @@ cdef class Gtd(PageDirectory):
         if len(numpy.unique(named)) != len(named):
             raise ValueError("gtd section: two translation pages at one PPA")
         numpy.asarray(<uint32_t[:self.n]> self.page_ppas)[:] = page_ppas
+
+    # of the battery: ``halves`` are PPAs of pages, ``pointers`` what a directory in flash has beside its root
+
+    cdef int save_in(self, MapBattery battery) except -1:
+        """All of it is put there."""
+        cdef uint32_t page
+        for page in range(self.n):
+            if self.page_ppas[page] != NONE:
+                battery.put_page(page, self.page_ppas[page])
+        return 0
+
+    def find_kept(self, halves, pointers):
+        """The PPAs of the pages that these name, an array of u32, or why there are none."""
+        return halves[halves != NONE]
+
+    def take_kept(self, halves, pointers, named):
+        """The directory is that from now on, of so many pages."""
+        numpy.asarray(<uint32_t[:self.n]> self.page_ppas)[:] = halves
 
     def faults(self):
         """A line for each part of the directory in flash that cannot be read."""
@@ -443,10 +461,9 @@ cdef class EntryPages(PagedMapping):
 
     # --- the battery
 
-    def keep_in(self, MapBattery battery not None, SavedBitmap bitmap not None):
+    def keep_in(self, MapBattery battery not None):
         """From the first change on ``battery`` keeps mapping and validity: before anything is mapped."""
         self.saved = battery
-        self.bitmap = bitmap
         self.pending = PendingEntries(True)
         self.pending.reserve(self.pending_most + self.ssd.nand.pages_per_block)
 
@@ -484,13 +501,10 @@ cdef class EntryPages(PagedMapping):
             self.save_pages()
         self.saved.settle(self.ssd.meta.checkpoint_id)
 
-    cdef int save_pages(self) except -1 nogil:
+    cdef int save_pages(self) except -1:
         """The directory and the pending entries."""
-        cdef uint32_t page
         cdef uint64_t i
-        for page in range(self.gtd.n):
-            if self.gtd.page_ppas[page] != NONE:
-                self.saved.put_page(page, self.gtd.page_ppas[page])
+        self.gtd.save_in(self.saved)
         for i in range(self.pending.n):
             self.pending.place[i] = NONE
         for i in range(self.pending.n):

@@ -12,14 +12,19 @@ What it shares with other stores in flash is in flash_validity.pyx. The bits of 
 
 A checkpoint takes the directory, the counts and the log; changed frames are written before. Of a recovery's bitmap the
 pages that differ are programmed. A page that cannot be read is made again from the mapping.
+
+With a battery (kept_frames.pyx) directory, log and what frames have that flash has not are in NVRAM too, continuously.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
+from flashfs.engine.entry_pages cimport EntryPages
 from flashfs.engine.flash_validity cimport FlashValidity
+from flashfs.engine.kept_frames cimport KeptFrames
+from flashfs.engine.map_battery cimport MapBattery, named_by
 from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport KIND_VALIDITY, NONE
+from flashfs.engine.pool cimport KIND_VALIDITY, NONE, STREAM_META
 from flashfs.engine.victims cimport gained
 
 import struct
@@ -81,6 +86,7 @@ cdef class FlashBitmap(FlashValidity):
     def __dealloc__(self):
         free(self.frames)
         free(self.images)
+        free(self.log_place)
 
     # --- where things are
 
@@ -142,6 +148,8 @@ cdef class FlashBitmap(FlashValidity):
         the next mount would find it gone too."""
         cdef uint32_t lpa, ppa = NONE, first = id * self.blocks_a_page
         cdef uint64_t base = <uint64_t> first * self.words_a_block * 64, bit
+        if self.kept is not None:
+            self.kept.doubts()
         memset(into, 0, self.page_bytes)
         for lpa in range(self.ssd.lpas):
             self.ssd.mapping.peek(&lpa, 1, &ppa)
@@ -163,12 +171,16 @@ cdef class FlashBitmap(FlashValidity):
         if self.frames[frame].dirty:
             self.program(self.frames[frame].id, self.image(frame))
             self.frames[frame].dirty = False
+            if self.kept is not None and self.kept.keeps():
+                self.kept.clean(frame, self.frames[frame].id, self.directory.page_ppas[self.frames[frame].id])
         return 0
 
     cdef int bring(self, uint32_t id) except -1 nogil:
         """The page into a frame, with all that was reported of it; the frame that was used longest ago goes."""
         cdef uint32_t i, frame = self.frame_of(id), first, end
         cdef uint64_t key = <uint64_t> id * self.blocks_a_page * self.pages_per_block << 1
+        if self.kept is not None:
+            self.kept.changes()
         self.clock += 1
         if frame == NONE:
             frame = 0
@@ -182,14 +194,27 @@ cdef class FlashBitmap(FlashValidity):
             self.frames[frame].id = id
             self.frames[frame].dirty = self.directory.missing[id]
             self.misses += 1
+            if self.kept is not None and self.kept.keeps():
+                self.kept.put_head(frame, id, self.directory.page_ppas[id])
         self.frames[frame].used = self.clock
         first = self.log_from(key)
         end = self.log_from(key + (<uint64_t> self.blocks_a_page * self.pages_per_block << 1))
         if end > first:
-            self.apply_log(id, self.image(frame))
+            for i in range(first, end):
+                self.put(<uint32_t> (self.log[i] >> 1), self.log[i] & 1)
             self.frames[frame].dirty = True
-            memmove(self.log + first, self.log + end, (self.log_n - end) * 8)
-            self.log_n -= end - first
+            self.drop_reports(first, end)
+        return 0
+
+    cdef int drop_reports(self, uint32_t first, uint32_t end) except -1 nogil:
+        """The log has these no more: a frame has what they say."""
+        cdef uint32_t i
+        if self.kept is not None:
+            for i in range(first, end if self.kept.keeps() else first):
+                self.kept.clear_report(self.log_place[i])
+            memmove(self.log_place + first, self.log_place + end, (self.log_n - end) * 4)
+        memmove(self.log + first, self.log + end, (self.log_n - end) * 8)
+        self.log_n -= end - first
         return 0
 
     cdef uint8_t* look(self, uint32_t id) except NULL nogil:
@@ -243,7 +268,14 @@ cdef class FlashBitmap(FlashValidity):
             return False
         image[bit >> 3] ^= <uint8_t> (1 << (bit & 7))
         self.frames[frame].dirty = True
+        if self.kept is not None and self.kept.keeps():
+            self.kept.flip(frame, bit)
         return True
+
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
+        if self.kept is not None and self.kept.keeps():
+            self.kept.opened(self.block_of(ppa))
+        return FlashValidity.live_run(self, ppa, n)
 
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
         cdef uint32_t id = block // self.blocks_a_page, i, page
@@ -276,6 +308,8 @@ cdef class FlashBitmap(FlashValidity):
         """Changed frames go to flash, and what a recovery found; what is in the log goes with the checkpoint."""
         cdef uint32_t i, id
         if self.bits != NULL:
+            if self.kept is not None:
+                self.kept.battery.sum_is(self.sum_of_live())
             self.write_touched()
         for i in range(self.frames_n):
             self.write_back(i)
@@ -337,6 +371,8 @@ cdef class FlashBitmap(FlashValidity):
                 raise ValueError(f"block {block}: {self.victims.valid[block]} live pages")
         for i in range(<uint32_t> len(log)):
             self.log[i] = log[i]
+            if self.kept is not None:
+                self.log_place[i] = NONE
         self.log_n = <uint32_t> len(log)
 
     def reset(self):
@@ -356,6 +392,135 @@ cdef class FlashBitmap(FlashValidity):
         self.looked_of = NONE
         self.pages_in_flash.reset()
         self.recovering = True
+
+    # --- the battery: what it asks, and what it is told
+
+    def keep_in(self, EntryPages mapping not None, MapBattery battery not None):
+        """From the first change on the battery has what is here: before anything lives."""
+        self.kept = KeptFrames(mapping, self, battery)
+        self.log_place = <uint32_t*> malloc(<uint64_t> self.log_room * 4)
+        if self.log_place == NULL:
+            raise MemoryError
+        return self.kept
+
+    def sizes(self):
+        """Pages of the bitmap, words of one, reports that there is room for."""
+        return self.directory.n, self.page_bytes // 8, self.log_room
+
+    cdef int noted(self, uint32_t at, bint fresh) except -1 nogil:
+        if self.kept is None:
+            return 0
+        if fresh:
+            memmove(self.log_place + at + 1, self.log_place + at, (self.log_n - 1 - at) * 4)
+            self.log_place[at] = NONE
+        if self.kept.keeps():
+            self.log_place[at] = self.kept.put_report(self.log_place[at], self.log[at])
+        return 0
+
+    cdef int replaced(self, uint32_t id, uint32_t old, uint32_t ppa) except -1 nogil:
+        if self.kept is not None and self.kept.keeps():
+            if old == NONE or self.pages_in_flash.fresh.count(old):
+                old = self.kept.kept_of(id)
+            self.kept.put_page(id, ppa, old)
+        return 0
+
+    cdef int page_moves(self) except -1 nogil:
+        return self.kept.changes() if self.kept is not None else 0
+
+    cdef int page_moved(self, uint32_t id, uint32_t ppa) except -1 nogil:
+        cdef uint32_t frame
+        if self.kept is None or not self.kept.keeps() or id >= self.directory.n:
+            return 0
+        if self.directory.page_ppas[id] != ppa:
+            return self.kept.put_page(id, self.directory.page_ppas[id], ppa)
+        self.kept.put_page(id, ppa, self.kept.kept_of(id))
+        frame = self.frame_of(id)
+        return self.kept.put_head(frame, id, ppa) if frame != NONE else 0
+
+    def sum_of_live(self):
+        """The sum over the live user pages; unless the bitmap is in DRAM, its pages are read."""
+        cdef uint32_t block, page
+        cdef uint64_t total = 0
+        for block in range(self.ssd.nand.blocks):
+            if self.victims.valid[block] and self.ssd.pool.stream[block] < STREAM_META:
+                self.bitmap(block, self.words)
+                for page in range(self.pages_per_block):
+                    if self.words[page >> 6] >> (page & 63) & 1:
+                        total += named_by(block * self.pages_per_block + page)
+        return total
+
+    def blocks_in_use(self):
+        """Those in which anything lives."""
+        return [block for block in range(self.ssd.nand.blocks) if self.victims.valid[block]]
+
+    def directory_ppas(self):
+        return [self.directory.page_ppas[id] for id in range(self.directory.n)]
+
+    def frame_list(self):
+        """[(page, its PPA, whether it was changed)]"""
+        cdef uint32_t i, id
+        out = []
+        for i in range(self.frames_n):
+            id = self.frames[i].id
+            out.append((id, NONE if id == NONE else self.directory.page_ppas[id], bool(self.frames[i].dirty)))
+        return out
+
+    def reports(self):
+        return [self.log[i] for i in range(self.log_n)]
+
+    def reports_placed(self):
+        """The battery has given each the place of its number."""
+        for i in range(self.log_n):
+            self.log_place[i] = i
+
+    def read_kept(self, page_ppas, superseded, frames, reports, own):
+        """The PVB, an array of u64, as pages in flash, {page: bits that differ} and [(PPA, lives)] have it; of the
+        blocks that are the bitmap's ``own``, a flag each, the pages named live. None if a page is not there."""
+        cdef uint64_t[::1] image = numpy.zeros(self.page_bytes // 8, numpy.uint64)
+        blocks, words = self.ssd.nand.blocks, self.words_a_block
+        bits = numpy.zeros((self.directory.n * self.blocks_a_page, words), numpy.uint64)
+        chip = blocks * self.pages_per_block
+        if max([*page_ppas, *superseded, *(ppa for ppa, _ in reports)], default=0) >= chip:
+            return None
+        for id, ppa in enumerate(page_ppas):
+            if ppa >= 0 and not self.pages_in_flash.read(ppa, id, <uint8_t*> &image[0]):
+                return None
+            if ppa >= 0 or id in frames:
+                content = numpy.asarray(image) if ppa >= 0 else numpy.zeros(self.page_bytes // 8, numpy.uint64)
+                if id in frames:
+                    content = content ^ frames[id]
+                first = id * self.blocks_a_page
+                bits[first : first + self.blocks_a_page] = content[: self.blocks_a_page * words].reshape(-1, words)
+        bits = bits[:blocks]
+        for ppa, lives in reports:
+            block, page = divmod(ppa, self.pages_per_block)
+            mask = numpy.uint64(1 << (page & 63))
+            bits[block, page >> 6] = bits[block, page >> 6] | mask if lives else bits[block, page >> 6] & ~mask
+        bits[own] = 0
+        for ppa in [*(ppa for ppa in page_ppas if ppa >= 0), *superseded]:
+            block, page = divmod(ppa, self.pages_per_block)
+            bits[block, page >> 6] |= numpy.uint64(1 << (page & 63))
+        return numpy.ascontiguousarray(bits).reshape(-1)
+
+    def take_kept(self, page_ppas, superseded, frames, reports, bits):
+        """A recovery believes that: ``bits`` are in DRAM until its checkpoint, before which the pages are programmed
+        that differ."""
+        cdef const uint64_t[::1] taken = bits
+        cdef uint32_t block, w, n
+        self.reset()
+        for id, ppa in enumerate(page_ppas):
+            self.directory.page_ppas[id] = NONE if ppa < 0 else ppa
+        self.pages_in_flash.keep_all(superseded)
+        self.begin_bits()
+        memcpy(self.bits, &taken[0], taken.shape[0] * 8)
+        self.filled = True
+        for id in [*frames, *(ppa // self.pages_per_block // self.blocks_a_page for ppa, _ in reports)]:
+            self.touched[id] = 1
+        for block in range(self.ssd.nand.blocks):
+            n = 0
+            for w in range(self.words_a_block):
+                n += popcount64(self.bits[<uint64_t> block * self.words_a_block + w])
+            self.victims.set_count(block, n)
 
     # --- recovery
 
@@ -435,11 +600,12 @@ cdef class FlashBitmap(FlashValidity):
 
     def tables(self):
         frames = (self.frames_n + 2) * self.page_bytes + self.frames_n * 12
+        report = 8 if self.kept is None else 12
         packed, allocated = self.pages_in_flash.tables()
         bits = 0 if self.bits == NULL else self.ssd.nand.blocks * self.words_a_block * 8
         return {
             "pvb_frames": (frames + bits, frames + bits),
-            "pvb_log": (8 * self.log_room, 8 * self.log_room),
+            "pvb_log": (report * self.log_room, report * self.log_room),
             "pvb_directory": (4 * self.directory.n + packed, 5 * self.directory.n + allocated),
         }
 

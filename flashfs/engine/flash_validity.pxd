@@ -43,6 +43,10 @@ cdef class FlashValidity(Validity):
     cdef bint is_own(self, uint32_t block) noexcept nogil
     cdef uint32_t log_from(self, uint64_t key) noexcept nogil
     cdef int note(self, uint32_t ppa, bint lives) except -1 nogil
+    cdef int noted(self, uint32_t at, bint fresh) except -1 nogil
+    cdef int replaced(self, uint32_t id, uint32_t old, uint32_t ppa) except -1 nogil
+    cdef int page_moves(self) except -1 nogil
+    cdef int page_moved(self, uint32_t id, uint32_t ppa) except -1 nogil
     cdef bint put_bit(self, uint32_t ppa, bint lives) except -1 nogil
     cdef int program(self, uint32_t id, const uint8_t* data) except -1 nogil
     cdef int own_bitmap(self, uint32_t block, uint64_t* words) except -1 nogil

@@ -65,6 +65,14 @@ cdef class ValidityDirectory(Directory):
 cdef class ValidityPages(TranslationPages):
     """The pages of a store."""
 
+    cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        cdef uint32_t i
+        (<ValidityDirectory> self.directory).store.page_moves()
+        TranslationPages.moved(self, ids, olds, news, n)
+        for i in range(n):
+            (<ValidityDirectory> self.directory).store.page_moved(ids[i], news[i])
+        return 0
+
     cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil:
         """A recovery alone asks, before it puts the page elsewhere."""
         (<ValidityDirectory> self.directory).store.begin_bits()
@@ -114,6 +122,22 @@ cdef class FlashValidity(Validity):
         """The bitmap changed in that block."""
         return 0
 
+    cdef int noted(self, uint32_t at, bint fresh) except -1 nogil:
+        """The report at that place is new: a ``fresh`` one, or of a page of which there was one."""
+        return 0
+
+    cdef int replaced(self, uint32_t id, uint32_t old, uint32_t ppa) except -1 nogil:
+        """Page ``id`` was at ``old``, which has not been superseded yet, and is at ``ppa`` now."""
+        return 0
+
+    cdef int page_moves(self) except -1 nogil:
+        """Pages of the store are about to be said to be elsewhere."""
+        return 0
+
+    cdef int page_moved(self, uint32_t id, uint32_t ppa) except -1 nogil:
+        """A version of page ``id`` is at ``ppa`` from now on, the newest or a superseded one."""
+        return 0
+
     cdef int fill(self) except -1 nogil:
         """The bitmap gets what the checkpoint says, from flash and the reports, but for what was ``forgotten``."""
         with gil:
@@ -146,6 +170,7 @@ cdef class FlashValidity(Validity):
             if self.log[at] == key | lives:
                 return 0
             self.log[at] = key | lives
+            self.noted(at, False)
             return 1
         if self.log_n == self.log_room:
             with gil:
@@ -153,6 +178,7 @@ cdef class FlashValidity(Validity):
         memmove(self.log + at + 1, self.log + at, (self.log_n - at) * 8)
         self.log[at] = key | lives
         self.log_n += 1
+        self.noted(at, True)
         return 1
 
     cdef uint32_t room(self) noexcept nogil:
@@ -207,7 +233,10 @@ cdef class FlashValidity(Validity):
         return 0
 
     cdef uint64_t pages_named(self) noexcept nogil:
-        cdef uint32_t id, n = 0
+        """Those that the directory names, and superseded ones that live on: behind a recovery from a battery there may
+        be some when the mapping begins to count."""
+        cdef uint32_t id
+        cdef uint64_t n = self.pages_in_flash.kept.size() - self.pages_in_flash.let_go_n
         for id in range(self.directory.n):
             n += self.directory.page_ppas[id] != NONE
         return n
@@ -221,6 +250,7 @@ cdef class FlashValidity(Validity):
         self.ssd.stopped = IN_TABLE
         old = self.directory.page_ppas[id]
         self.directory.page_ppas[id] = ppa
+        self.replaced(id, old, ppa)
         if self.looked_of == id:            # the next version may come to lie where that one lay
             self.looked_of = NONE
         if old != NONE:

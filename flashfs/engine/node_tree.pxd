@@ -14,6 +14,7 @@ cdef class NodeTree(Gtd):
     cdef uint32_t[LEVELS] width            # pages of each level
     cdef uint32_t* root                    # pointers to the pages of the highest level
     cdef cppmap[uint32_t, uint32_t] newer  # pointers that the node above does not have yet
+    cdef cppmap[uint32_t, uint32_t] placed  # ... and where those are in a battery
     cdef readonly uint32_t newer_most
     cdef uint32_t pages_n                  # pages that there are, of all levels
     cdef uint32_t frames_n                 # nodes that are cached; one more is for looks that leave no trace
@@ -32,6 +33,8 @@ cdef class NodeTree(Gtd):
     cdef uint32_t frame_of(self, uint32_t id, uint32_t ppa) except? 0xFFFFFFFE nogil
     cdef uint32_t most_changed(self) noexcept nogil
     cdef int write_node(self, uint32_t id) except -1 nogil
+    cdef int keep_pointer(self, uint32_t id, uint32_t ppa) except -1 nogil
+    cdef int drop_pointers(self, uint32_t first, uint32_t n) except -1 nogil
     cdef uint32_t remaking                 # how deep ``remake`` is in itself
     cdef int drop_nameless(self) except -1
     cdef int remake(self, uint32_t id) except -1

@@ -22,6 +22,8 @@ from libc.string cimport memcpy, memset
 from libcpp.map cimport map as cppmap
 
 from flashfs.engine.entry_pages cimport EntryPages, Gtd
+from flashfs.engine.map_battery cimport MapBattery
+from flashfs.engine.maps cimport assign
 from flashfs.engine.parts cimport IN_TABLE
 from flashfs.engine.pool cimport CAUSE_MAP, KIND_TRANSLATION, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
@@ -47,6 +49,13 @@ def fanout_for(page_bytes, most=0):
 def tree_pages(leaves, fanout):
     """Pages of the tree in flash, translation pages and nodes."""
     return sum(level_widths(leaves, fanout))
+
+
+def tree_kept(leaves, fanout, pages_per_block):
+    """What a battery keeps of it: (entries of the root, places for pointers). Between requests ``fanout`` pointers
+    wait, behind the move of a block one more for each of its pages, and as many nodes."""
+    widths = level_widths(leaves, fanout)
+    return widths[-1], min(sum(widths), fanout + 2 * pages_per_block + 16)
 
 
 def tree_sections(leaves, fanout):
@@ -211,9 +220,28 @@ cdef class NodeTree(Gtd):
                 self.frame_id[i] = id if ppa != NONE else NONE
         if self.parent(id) == NONE:
             self.root[self.slot(id)] = ppa
-            return 0
-        with gil:
-            self.newer[id] = ppa
+            return self.mapping.saved.put_page(self.slot(id), ppa) if self.mapping.keeps() else 0
+        assign(self.newer, id, ppa)
+        return self.keep_pointer(id, ppa) if self.mapping.keeps() else 0
+
+    cdef int keep_pointer(self, uint32_t id, uint32_t ppa) except -1 nogil:
+        """In the battery too."""
+        cdef cppmap[uint32_t, uint32_t].iterator at = self.placed.find(id)
+        cdef uint32_t place = deref(at).second if at != self.placed.end() else NONE
+        place = self.mapping.saved.put_pointer(place, id, ppa)
+        assign(self.placed, id, place)
+        return 0
+
+    cdef int drop_pointers(self, uint32_t first, uint32_t n) except -1 nogil:
+        """The node above has the pointers to these pages, and the battery that node."""
+        cdef uint32_t id
+        cdef cppmap[uint32_t, uint32_t].iterator at
+        for id in range(first, first + n):
+            at = self.placed.find(id)
+            if at != self.placed.end():
+                if self.mapping.keeps():
+                    self.mapping.saved.clear_pointer(deref(at).second)
+                self.placed.erase(id)
         return 0
 
     cdef int replaced(self, uint32_t old, uint32_t ppa) noexcept nogil:
@@ -251,6 +279,7 @@ cdef class NodeTree(Gtd):
         cdef uint32_t* image = self.images + <uint64_t> (self.frames_n + 1) * self.page_words
         cdef cppmap[uint32_t, uint32_t].iterator at
         cdef int before = self.mapping.ssd.stopped
+        self.mapping.changes()
         if old != NONE:
             frame = self.frame_of(id, old)
         if frame != NONE:
@@ -276,6 +305,7 @@ cdef class NodeTree(Gtd):
         if frame != NONE:
             memcpy(self.images + <uint64_t> frame * self.page_words, image, self.page_words * 4)
         self.move_to(id, ppa)
+        self.drop_pointers(first, n)
         self.replaced(old, ppa)
         if old != NONE:
             self.mapping.store.supersede(old)
@@ -293,6 +323,7 @@ cdef class NodeTree(Gtd):
         cdef bint nobody = False
         cdef Oob oob
         ssd = self.mapping.ssd
+        self.mapping.doubts()
         why = f"a node of the map's tree, of pages {first} to {first + n - 1}, cannot be read"
         if self.mapping.strict:
             raise MapLostError(why)
@@ -312,7 +343,7 @@ cdef class NodeTree(Gtd):
                     newest[oob.lpa] = max(newest.get(oob.lpa, (0, 0)), (oob.seq, ppa))
         for child in range(first, first + n):
             if self.newer.count(child) == 0:
-                self.newer[child] = newest[child][1] if child in newest else NONE
+                assign(self.newer, child, <uint32_t> (newest[child][1] if child in newest else NONE))
         self.move_to(id, NONE)
         self.replaced(old, NONE)
         if old != NONE:
@@ -382,6 +413,7 @@ cdef class NodeTree(Gtd):
         cdef uint32_t i
         memset(self.root, 0xFF, <uint64_t> self.width[self.levels] * 4)
         self.newer.clear()
+        self.placed.clear()
         self.pages_n = 0
         self.remaking = 0
         self.hushed = False
@@ -416,7 +448,44 @@ cdef class NodeTree(Gtd):
         for i in range(self.width[self.levels]):
             self.root[i] = root[1 + i]
         for id, ppa in zip(ids.tolist(), ppas.tolist(), strict=True):
-            self.newer[<uint32_t> id] = <uint32_t> ppa
+            assign(self.newer, <uint32_t> id, <uint32_t> ppa)
+
+    # --- the battery
+
+    cdef int save_in(self, MapBattery battery) except -1:
+        cdef uint32_t i
+        cdef cppmap[uint32_t, uint32_t].iterator at = self.newer.begin()
+        for i in range(self.width[self.levels]):
+            if self.root[i] != NONE:
+                battery.put_page(i, self.root[i])
+        self.placed.clear()
+        while at != self.newer.end():
+            self.keep_pointer(deref(at).first, deref(at).second)
+            step(at)
+        return 0
+
+    def find_kept(self, halves, pointers):
+        """Nodes are read for it; the tree is that one meanwhile."""
+        chip = self.mapping.ssd.nand.blocks * self.mapping.ssd.nand.pages_per_block
+        named = numpy.append(halves, (pointers[pointers != 0] & numpy.uint64(NONE)).astype(numpy.uint32))
+        ids = (pointers[pointers != 0] >> numpy.uint64(32)).astype(numpy.int64) - 1
+        if (named[named != NONE] >= chip).any() or (ids >= self.first_id + self.n).any():
+            return "a node of the map's tree is where there is no page"
+        self.take_kept(halves, pointers, 0)
+        try:
+            return numpy.array(self.ppas(), numpy.uint32)
+        except MapLostError as error:
+            return str(error)
+
+    def take_kept(self, halves, pointers, named):
+        cdef uint32_t i
+        cdef uint64_t word
+        self.forget()
+        for i in range(self.width[self.levels]):
+            self.root[i] = halves[i]
+        for word in pointers[pointers != 0].tolist():
+            assign(self.newer, <uint32_t> ((word >> 32) - 1), <uint32_t> word)
+        self.pages_n = named
 
     # --- for people
 
@@ -463,11 +532,12 @@ cdef class NodeTree(Gtd):
 
     def tables(self):
         root = 4 * self.width[self.levels]
+        waiting = self.newer.size() + self.placed.size()
         frames = (self.frames_n + 2) * self.page_words * 4 + 16 * (self.frames_n + 1)
         return {
             "tree_root": (root, root),
             "tree_nodes": (frames, frames),
-            "tree_pointers": (8 * self.newer.size(), 48 * self.newer.size()),
+            "tree_pointers": (8 * self.newer.size() + 4 * self.placed.size(), 48 * waiting),
         }
 
     def figures(self):

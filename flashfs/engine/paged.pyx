@@ -182,7 +182,7 @@ cdef class PagedMapping(Mapping):
 
     def figures(self):
         return {
-            "translation_pages": self.directory.count() + len(self.store.kept_ppas()),
+            "translation_pages": self.directory.count(),
             "translation_reads": self.store.reads,
             "translation_programs": self.store.programs,
             "rebuilds": self.rebuilds,

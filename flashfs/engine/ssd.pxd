@@ -68,3 +68,4 @@ cdef class Ssd(Engine):
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
                         const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil
     cdef bint is_mapped(self, uint32_t lpa) except -1 nogil
+    cdef int tell_opened(self, uint32_t block) except -1 nogil

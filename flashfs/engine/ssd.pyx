@@ -516,7 +516,7 @@ cdef class Ssd(Engine):
         self.spare_pending(stream)
         opened = self.pool.allocate_this(block, stream, cause, self.now_ns)
         if opened >= 0:
-            self.validity.opened(<uint32_t> opened)
+            self.tell_opened(<uint32_t> opened)
         return opened
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
@@ -529,8 +529,19 @@ cdef class Ssd(Engine):
         if block < 0:
             with gil:
                 raise DeviceFullError("no free block is left: too many blocks have gone bad")
-        self.validity.opened(<uint32_t> block)
+        self.tell_opened(<uint32_t> block)
         return block
+
+    cdef int tell_opened(self, uint32_t block) except -1 nogil:
+        """Validity hears of it. If that fails, nobody has the block, and it is given back."""
+        cdef bint told = False
+        try:
+            self.validity.opened(block)
+            told = True
+        finally:
+            if not told:
+                self.pool.release(block, self.now_ns)
+        return 0
 
     cdef int barrier(self) except -1 nogil:
         """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose

@@ -13,7 +13,7 @@ from flashfs.engine import block_map
 from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.engine.map_battery import pages_of
 from flashfs.engine.newer import newer_bytes
-from flashfs.engine.node_tree import fanout_for, plant_tree, tree_sections
+from flashfs.engine.node_tree import fanout_for, plant_tree, tree_kept, tree_sections
 from flashfs.errors import BindError
 from flashfs.ftl import Option, charts
 from flashfs.ftl.common import spare_blocks
@@ -26,6 +26,7 @@ CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_B
                    f"or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40)  # fmt: skip
 PROTECTED = Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99)
 DIRTY = Option("dirty", 10, "per cent of the CMT that may be dirty", low=1, high=99)
+BATTERY = "room is laid out when the image is bound, and a larger --dram of later does not let the CMT outgrow it"
 FANOUT = Option("fanout", 0, "pointers of a node of the map's tree; 0: as many as a page has room for", high=1 << 12,
                 fixed=True)  # fmt: skip
 NODES = Option("nodes", 8, "nodes of the map's tree in DRAM, beside its root", low=1, high=1 << 16)
@@ -35,6 +36,26 @@ def slots_for(lpas: int, options: dict[str, Any]) -> int:
     """Of the CMT, unless --dram gives it more."""
     slots: int = options["cmt_bytes"] // ENTRY_BYTES
     return slots or max(LEAST, lpas // SHARE)
+
+
+def kept_slots(geometry: Any, options: dict[str, Any], dram: int | None) -> int:
+    """That a battery's region has room for: the cache that these options ask for, or that ``dram`` may make of it. The
+    other tables take their part of that, so the cache comes out somewhat smaller."""
+    slots = slots_for(geometry.lpas, options)
+    if dram is not None and not options["cmt_bytes"]:
+        slots = max(slots, min(geometry.lpas, dram // ENTRY_BYTES))
+    return slots
+
+
+def battery_says(device: Any) -> dict[str, str]:
+    """What the battery does, and why it does not if it does not."""
+    saved = device.ssd.mapping.saved
+    return {"battery": saved.says() if saved is not None else "none: bound without"}
+
+
+FROM_BATTERY: dict[str, Callable[[Any], int]] = {
+    "recoveries from the battery": lambda ssd: ssd.mapping.known_without_scan() is not None
+}
 
 
 def require_room(ssd: Any, pages: int, who: str) -> None:
@@ -83,6 +104,13 @@ def tree_mapping_sections(geometry: Any, options: dict[str, Any]) -> dict[str, i
     fanout = max(2, fanout_for(geometry.page_bytes, options["fanout"]))
     leaves = pages_of(geometry.lpas, geometry.page_bytes)
     return {**tree_sections(leaves, fanout), "mapped": 8, "newer": newer_bytes(geometry.lpas, geometry.page_bytes)}
+
+
+def tree_words(geometry: Any, lpas: int, options: dict[str, Any]) -> tuple[int, int]:
+    """What a battery keeps of such a mapping's directory: entries of the root, places for pointers."""
+    fanout = max(2, fanout_for(geometry.page_bytes, options["fanout"]))
+    found: tuple[int, int] = tree_kept(pages_of(lpas, geometry.page_bytes), fanout, geometry.pages_per_block)
+    return found
 
 
 def tree(device: Any) -> list[dict[str, Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import reader
@@ -39,10 +41,17 @@ def pointers(image: Image) -> int:
 
 def tree(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
     """The PPA of each page of the tree that there is, by its number."""
-    fanout, shape = pointers(image), levels(image)
     waiting = dict(zip(*[iter(words(sections["pointers"]))] * 2, strict=True))
     assert list(waiting) == sorted(waiting)
     count, *root = words(sections["root"])
+    found = tree_under(image, root, waiting)
+    assert len(found) == count
+    return found
+
+
+def tree_under(image: Image, root: list[int], waiting: dict[int, int]) -> dict[int, int]:
+    """The same, of a root's pointers and of those that count whatever their node says."""
+    fanout, shape = pointers(image), levels(image)
     assert len(root) == shape[-1][1]
     found = {number: ppa for number, ppa in enumerate(root) if ppa != NONE}
     for level in range(len(shape) - 1, 0, -1):
@@ -54,7 +63,6 @@ def tree(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
                 ppa = waiting.get(number, held[k])
                 if ppa != NONE:
                     found[number] = ppa
-    assert len(found) == count
     return found
 
 
@@ -81,18 +89,23 @@ def newer(sections: dict[str, bytes], per_page: int) -> dict[int, int]:
 
 def entry_map(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
     """The PPA of each LPA that is mapped."""
-    per_page = image.page_bytes // 4
     if "gtd" in sections:
         first, pages = 0, {page: ppa for page, ppa in enumerate(words(sections["gtd"])) if ppa != NONE}
     else:
         first, pages = levels(image)[0][0], tree(image, sections)
+    found = entries_of(image, pages, first) | newer(sections, image.page_bytes // 4)
+    return {lpa: ppa for lpa, ppa in found.items() if ppa != NONE}
+
+
+def entries_of(image: Image, pages: dict[int, int], first: int) -> dict[int, int]:
+    """The entries in translation pages, from number ``first`` on; NONE: a hole."""
+    per_page = image.page_bytes // 4
     found: dict[int, int] = {}
     for number, ppa in pages.items():
         if number >= first:
             held = words(page_of(image, ppa, TRANSLATION, number))
             found |= {(number - first) * per_page + place: entry for place, entry in enumerate(held)}
-    found |= newer(sections, per_page)
-    return {lpa: ppa for lpa, ppa in found.items() if ppa != NONE}
+    return found
 
 
 def counts(image: Image, sections: dict[str, bytes]) -> tuple[int, ...]:
@@ -106,15 +119,18 @@ def reports(section: bytes) -> dict[int, int]:
     return {report >> 1: report & 1 for report in waiting}
 
 
-def live_by_bitmap(image: Image, sections: dict[str, bytes]) -> set[int]:
-    """The live pages, by the bitmap in flash; its own are not among them."""
+def live_by_bitmap(
+    image: Image, sections: dict[str, bytes], differs: Mapping[int, bytes] = MappingProxyType({})
+) -> set[int]:
+    """The live pages, by the bitmap in flash; its own are not among them. ``differs``: bits in which a page differs."""
     block_bytes = 8 * -(-image.pages_per_block // 64)
     in_page = image.page_bytes // block_bytes
     live = set()
     for number, ppa in enumerate(words(sections["pvbdir"])):
-        if ppa == NONE:
+        if ppa == NONE and number not in differs:
             continue
-        raw = page_of(image, ppa, VALIDITY, number)
+        raw = page_of(image, ppa, VALIDITY, number) if ppa != NONE else bytes(image.page_bytes)
+        raw = bytes(a ^ b for a, b in zip(raw, differs.get(number, bytes(len(raw))), strict=True))
         for i in range(min(in_page, image.blocks - number * in_page)):
             bits = int.from_bytes(raw[i * block_bytes : (i + 1) * block_bytes], "little")
             first = (number * in_page + i) * image.pages_per_block

@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import entry_maps
+import kept_words
 import reader
 
 from flashfs.device import Device
@@ -57,3 +58,34 @@ def test_a_clean_image_says_where_each_page_is(tmp_path: Path, ftl: str, seed: i
             for block in range(GEOMETRY.blocks):
                 dead = {entry["page"] for entry in device.ssd.validity.chain(block) if entry["position"] is not None}
                 assert set(entry_maps.chain(image, checkpoint.sections, block)) == dead
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_battery_says_where_each_page_is(tmp_path: Path, seed: int) -> None:
+    """At any moment, clean or not: what is in NVRAM of a device that was killed, with what that names in flash."""
+    path, rnd = tmp_path / "image", random.Random(seed)
+    options = {"buffer": "0", "cmt_bytes": "2000", "frames": "2", **TREE}
+    create(path, GEOMETRY)
+    device = Device.open(path, ftl="muftl", options=options)
+    for turn in range(2_500 + 10 * seed):
+        lpa = rnd.randrange(GEOMETRY.lpas - 40)
+        if turn % 11 == 0:
+            device.trim(lpa * PAGE, 40 * PAGE)
+        else:
+            device.write(lpa * PAGE, bytes([turn % 251]) * PAGE * rnd.choice((1, 1, 2, 9)))
+        if turn == 1_800:
+            device.checkpoint()
+    where = block_map.locations(device.ssd).tolist()
+    per_block = GEOMETRY.pages_per_block
+    live = {block * per_block + page for block in range(GEOMETRY.blocks)
+            for page in device.ssd.validity.live_in(block)}  # fmt: skip
+    owned = device.ssd.owned_pages()
+    device.close(clean=False)
+    image = reader.Image(path)
+    kept = kept_words.muftl(image)
+    assert kept.mapped == {lpa: ppa for lpa, ppa in enumerate(where) if ppa < GEOMETRY.pages}
+    assert kept.own == {at for kind, at in owned if kind == entry_maps.VALIDITY}
+    assert kept.live == live - kept.own
+    assert kept.sum == sum(kept_words.named(ppa) for ppa in kept.mapped.values()) % 2**64
+    of_map = {at for kind, at in owned if kind != entry_maps.VALIDITY}
+    assert kept.live - of_map == set(kept.mapped.values())

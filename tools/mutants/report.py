@@ -31,6 +31,7 @@ DURABLE: dict[str, str] = {
     "flashfs/engine/demand.pyx": ALL,
     "flashfs/engine/entry_pages.pyx": ALL,
     "flashfs/engine/map_battery.pyx": ALL,
+    "flashfs/engine/kept_frames.pyx": ALL,
     "flashfs/engine/newer.pyx": ALL,
     "flashfs/engine/pending.pyx": ALL,
     "flashfs/engine/cached_map.pyx": ALL,

@@ -5,22 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.engine.defaults import Greedy, PageBitmap
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.map_battery import MapBattery, SavedBitmap, pages_of, region_bytes
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
+    BATTERY,
     CMT_BYTES,
     DAMAGE_EVENTS,
     EVENTS,
+    FROM_BATTERY,
     PROTECTED,
+    battery_says,
     cmt,
     describe_translation,
     drawn,
     facts,
     gtd,
+    kept_slots,
     require_room,
     slots_for,
 )
@@ -38,25 +41,18 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     kept = MapBattery(ssd, REGION, MapBattery.slots_for(ssd.nand, ssd.lpas, REGION), not options["battery"])
     validity = SavedBitmap(ssd)
     validity.attach(kept)
-    mapping.keep_in(kept, validity)
+    mapping.keep_in(kept)
     return mapping, validity, placement, Greedy(ssd)
 
 
 def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
-    """The battery's region, with room for the cache that these options ask for, or that ``dram`` may make of it: the
-    other tables take their part of that, so the cache comes out somewhat smaller."""
-    if not options["battery"]:
-        return {}
-    slots = slots_for(geometry.lpas, options)
-    if dram is not None and not options["cmt_bytes"]:
-        slots = max(slots, min(geometry.lpas, dram // ENTRY_BYTES))
-    return {REGION: region_bytes(geometry, slots)}
+    """The battery's region."""
+    return {REGION: region_bytes(geometry, kept_slots(geometry, options, dram))} if options["battery"] else {}
 
 
 def _map(device: Any) -> dict[str, Any]:
     """The mapping in figures."""
-    saved = device.ssd.mapping.saved
-    return {**facts(device), "battery": saved.says() if saved is not None else "none: bound without"}
+    return {**facts(device), **battery_says(device)}
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
@@ -76,14 +72,13 @@ SCHEME = Scheme(
     options=(
         STRIPE,
         CMT_BYTES,
-        Option("battery", 1, "1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; room is laid out "
-               "when the image is bound, and a larger --dram of later does not let the CMT outgrow it", high=1),
+        Option("battery", 1, f"1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; {BATTERY}", high=1),
         PROTECTED,
     ),
     describe_translation=describe_translation,
     views={"map": _map, "gtd": gtd, "cmt": cmt},
     charts=_charts,
-    events={"recoveries from the battery": lambda ssd: ssd.mapping.known_without_scan() is not None, **EVENTS},
+    events={**FROM_BATTERY, **EVENTS},
     damage_events=DAMAGE_EVENTS,
     tight={"cmt_bytes": (200, 500, 2_000)},
     varied={"cmt_bytes": (0, 300, 1_500), "battery": (0, 1)},

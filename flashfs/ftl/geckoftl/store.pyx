@@ -16,6 +16,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from libcpp.unordered_map cimport unordered_map
 
+from flashfs.engine.maps cimport assign
 from flashfs.engine.parts cimport Engine, Validity
 from flashfs.engine.pool cimport NONE, STATE_OPEN, STREAM_MAP, STREAM_META
 from flashfs.engine.victims cimport gained, lost_one
@@ -97,7 +98,7 @@ cdef class GeckoStore(Validity):
             if words == NULL:
                 with gil:
                     raise MemoryError
-            self.aside[block] = words
+            assign(self.aside, block, words)
         words = self.aside[block]
         if (words[page >> 6] & bit != 0) == lives:
             return 0
@@ -175,7 +176,7 @@ cdef class GeckoStore(Validity):
                 new += not words[i >> 6] >> (i & 63) & 1
                 words[i >> 6] |= <uint64_t> 1 << (i & 63)
             if self.lost and self.partial.count(block) and page + n > self.partial[block]:
-                self.partial[block] = page + n
+                assign(self.partial, block, page + n)
             return gained(self.victims, block, new)
         known = self.partial[block] if self.partial.count(block) else self.pages_per_block
         if page < known:
@@ -186,7 +187,7 @@ cdef class GeckoStore(Validity):
         if page + n == self.pages_per_block:
             self.partial.erase(block)
         else:
-            self.partial[block] = page + n
+            assign(self.partial, block, page + n)
         return gained(self.victims, block, n)
 
     cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
@@ -224,9 +225,9 @@ cdef class GeckoStore(Validity):
             self.forgotten[block] = 1
             memset(self.touch(block), 0, self.words_a_block * 8)
             if self.lost:
-                self.partial[block] = 0
+                assign(self.partial, block, 0)
             return 0
-        self.partial[block] = 0
+        assign(self.partial, block, 0)
         return self.gecko.buffer.set_erased(block)
 
     cdef int released(self, uint32_t block) except -1 nogil:
@@ -303,7 +304,7 @@ cdef class GeckoStore(Validity):
             self.in_gecko(block, words)
             memcpy(words + self.words_a_block, words, self.words_a_block * 8)
         finally:
-            self.touched[block] = words
+            assign(self.touched, block, words)
         return words
 
     cdef int clear_touched(self) noexcept nogil:
@@ -332,7 +333,7 @@ cdef class GeckoStore(Validity):
                 words = <uint64_t*> calloc(2 * self.words_a_block, 8)
                 if words == NULL:
                     raise MemoryError
-                self.touched[block] = words
+                assign(self.touched, block, words)
         for lpa in range(self.ssd.lpas):
             self.ssd.mapping.peek(&lpa, 1, &ppa)
             if ppa != NONE and self.touched.count(ppa // self.pages_per_block):
@@ -421,7 +422,7 @@ cdef class GeckoStore(Validity):
             if not words[page >> 6] >> (page & 63) & 1 and (
                     anew or page >= known or was[page >> 6] >> (page & 63) & 1):
                 self.gecko.buffer.set_invalid(block, page)
-        self.partial[block] = end
+        assign(self.partial, block, end)
         if end == self.pages_per_block:
             self.partial.erase(block)
         return 0
@@ -503,7 +504,7 @@ cdef class GeckoStore(Validity):
             self.victims.set_count(block, int(counts[block]))
             self.told[block] = OF_USER if counts[block] else UNTOLD
         for pair in partial.tolist():
-            self.partial[<uint32_t> pair[0]] = pair[1]
+            assign(self.partial, <uint32_t> pair[0], <uint32_t> pair[1])
             if self.victims.valid[<uint32_t> pair[0]] > pair[1]:
                 raise ValueError(f"block {pair[0]}: {self.victims.valid[<uint32_t> pair[0]]} live pages of {pair[1]}")
         for ppa in self.own_ppas():

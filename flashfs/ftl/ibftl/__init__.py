@@ -92,6 +92,7 @@ SCHEME = Scheme(
     damage_events={**DAMAGE_EVENTS, "the log was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (200, 500, 2_000), "fanout": (2, 4), "nodes": (1, 2), "log": (100, 200)},
     varied={"cmt_bytes": (0, 300, 1_500), "dirty": (5, 10, 50), "nodes": (1, 8), "log": (100, 200, 400)},
+    chips=("tiny-112",),  # the tree has nodes there
     year=2013,
     manual="docs/ftl/ibftl.md",
 )

@@ -6,27 +6,36 @@ from typing import Any
 
 from flashfs.engine.cached_map import CachedMap
 from flashfs.engine.defaults import Greedy
-from flashfs.engine.flash_bitmap import FlashBitmap
-from flashfs.ftl import Option, Scheme
+from flashfs.engine.flash_bitmap import FlashBitmap, bitmap_pages, log_entries
+from flashfs.engine.kept_frames import frames_words
+from flashfs.engine.map_battery import MapBattery, region_bytes
+from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
+    BATTERY,
     CMT_BYTES,
     DAMAGE_EVENTS,
     EVENTS,
     FANOUT,
+    FROM_BATTERY,
     NODES,
     PROTECTED,
+    battery_says,
     cmt,
     describe_words,
     drawn,
     facts,
     gtd,
+    kept_slots,
     plant,
     require_room,
     slots_for,
     tree,
     tree_mapping_sections,
+    tree_words,
 )
+
+REGION = "muftl"  #: of the NVRAM: the battery's
 
 FRAMES = Option("frames", 4, "pages of the validity bitmap in DRAM", low=1, high=1 << 16)
 
@@ -42,11 +51,42 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "muftl")
     require_room(ssd, pages, "muftl")
+    if ssd.nand.region(REGION) is not None:  # else it was bound without a battery
+        shape = _shape(ssd.nand, ssd.lpas, options)
+        slots = MapBattery.slots_for(ssd.nand, ssd.lpas, REGION, shape)
+        kept = MapBattery(ssd, REGION, slots, not options["battery"], shape)
+        validity.keep_in(mapping, kept)
+        mapping.keep_in(kept)
     return mapping, validity, placement, Greedy(ssd)
 
 
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
-    return {**tree_mapping_sections(geometry, options), **FlashBitmap.section_bytes(geometry, _reports(geometry))}
+    sections = FlashBitmap.section_bytes(geometry, _reports(geometry))
+    return {**tree_mapping_sections(geometry, options), **sections, **({"battery": 16} if options["battery"] else {})}
+
+
+def _shape(geometry: Any, lpas: int, options: dict[str, Any]) -> tuple[int, int, int]:
+    """What the battery keeps beside the cache: words of the bitmap, entries of the tree's root, pointers."""
+    reports = log_entries(geometry, _reports(geometry))
+    words = frames_words(bitmap_pages(geometry), geometry.page_bytes, reports)
+    return (words, *tree_words(geometry, lpas, options))
+
+
+def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
+    """The battery's region."""
+    if not options["battery"]:
+        return {}
+    slots = kept_slots(geometry, options, dram)
+    return {REGION: region_bytes(geometry, slots, _shape(geometry, geometry.lpas, options))}
+
+
+def _map(device: Any) -> dict[str, Any]:
+    """The mapping in figures."""
+    return {**facts(device), **battery_says(device)}
+
+
+def _charts(device: Any) -> list[dict[str, Any]]:
+    return [charts.facts(_map(device)), *drawn(device)[1:]]
 
 
 def _pvb(device: Any) -> list[dict[str, Any]]:
@@ -66,18 +106,30 @@ SCHEME = Scheme(
     saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
     sections=_sections,
     build=_build,
-    options=(STRIPE, CMT_BYTES, FANOUT, FRAMES, NODES, PROTECTED),
+    options=(
+        STRIPE,
+        CMT_BYTES,
+        Option("battery", 1, "1: NVRAM keeps dirty entries, the tree's root, and what the validity bitmap has in DRAM, "
+               f"a recovery needs no scan; {BATTERY}", high=1),
+        FANOUT,
+        FRAMES,
+        NODES,
+        PROTECTED,
+    ),
     describe_translation=describe_words,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "tree": tree, "pvb": _pvb},
-    charts=drawn,
+    views={"map": _map, "gtd": gtd, "cmt": cmt, "tree": tree, "pvb": _pvb},
+    charts=_charts,
     events={
+        **FROM_BATTERY,
         **EVENTS,
         "nodes of the tree written": lambda ssd: ssd.mapping.gtd.node_programs,
         "pages of the bitmap written": lambda ssd: ssd.validity.pages_in_flash.programs,
     },
     damage_events={**DAMAGE_EVENTS, "a page of the bitmap was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (200, 500, 2_000), "frames": (1, 2), "fanout": (2, 4), "nodes": (1, 2)},
-    varied={"cmt_bytes": (0, 300, 1_500), "frames": (1, 4), "nodes": (1, 8)},
+    varied={"cmt_bytes": (0, 300, 1_500), "frames": (1, 4), "nodes": (1, 8), "battery": (0, 1)},
+    nvram=_nvram,
+    chips=("tiny-112",),  # the tree has nodes there
     year=2008,
     manual="docs/ftl/muftl.md",
-)
+)  # fmt: skip
