@@ -687,6 +687,11 @@ cdef class Validity:
         finds must not be older."""
         return 0
 
+    def unfinished(self):
+        """{block: pages}: of blocks that are not full, how many of their pages the store has heard of; others may be
+        there that never lived."""
+        return {}
+
     def counts_from_pages(self, sections, ends):
         """Behind that, and loaded with it: the section of live pages by block; ``ends``, of each block: pages that it
         has."""

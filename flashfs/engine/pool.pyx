@@ -292,10 +292,11 @@ cdef class BlockPool:
                     self.push(block)
                 self.stale[block] = 0
 
-    def fence(self, seq, stamp):
-        """A Fence at this moment."""
+    def fence(self, seq, stamp, unfinished):
+        """A Fence at this moment; ``unfinished``: of blocks that are not full, the pages that validity has heard of."""
         return Fence(seq, self.last_order, stamp,
-                     {block: self.next_page[block] for block in range(self.blocks) if self.state[block] == STATE_OPEN},
+                     {**{block: self.next_page[block] for block in range(self.blocks)
+                         if self.state[block] == STATE_OPEN}, **unfinished},
                      {block for block in range(self.blocks) if self.retiring[block]})
 
     def doubt_open(self):

@@ -691,7 +691,7 @@ cdef class Ssd(Engine):
             self.pad_pairs()
             self.sync_image()  # a checkpoint may only name what the host's death cannot take
             self.require_agreement()
-            fence = self.pool.fence(self.seq, self.validity.stamp_in_force()) if self.mapping.fenced else None
+            fence = self.fence_now() if self.mapping.fenced else None
             old = self.meta.write(self.sections(fence, clean), self.seq, self.mounts, clean)
             self.sync_image()
         except BaseException:
@@ -720,6 +720,10 @@ cdef class Ssd(Engine):
         self.checkpoint_due = False
         self.dirty = False
         self.stopped = GOING
+
+    def fence_now(self):
+        """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""
+        return self.pool.fence(self.seq, self.validity.stamp_in_force(), self.validity.unfinished())
 
     def sections(self, fence, clean):
         """What a checkpoint holds: everything; or, between clean unmounts of a device that is recovered from its pages,
@@ -775,7 +779,7 @@ cdef class Ssd(Engine):
         self.mounts = mounts + 1
         self.mount_due = clean
         self.since_checkpoint = since_checkpoint
-        self.fence_at = self.pool.fence(seq, self.validity.stamp_in_force()) if clean and self.mapping.fenced else None
+        self.fence_at = self.fence_now() if clean and self.mapping.fenced else None
         self.validity.opens()
         self.mapping.opens()
         self.ready = True

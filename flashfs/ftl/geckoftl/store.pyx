@@ -556,6 +556,9 @@ cdef class GeckoStore(Validity):
         part = [(block, end) for block, end in enumerate(ends.tolist()) if 0 < end < self.pages_per_block]
         return {"bvc": counts.astype("<u2").tobytes(), "gkpart": b"".join(struct.pack("<II", *one) for one in part)}
 
+    def unfinished(self):
+        return dict(self.partial)
+
     def stamp_in_force(self):
         """The number of the newest run."""
         return self.gecko.runs[0].number if self.gecko.runs_n else 0
