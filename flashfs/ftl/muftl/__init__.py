@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.defaults import Greedy
 from flashfs.engine.flash_bitmap import FlashBitmap
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
+    CLEANING,
     CMT_BYTES,
     DAMAGE_EVENTS,
     EVENTS,
     FANOUT,
     NODES,
     PROTECTED,
+    cleaning_for,
     cmt,
     describe_words,
     drawn,
@@ -28,6 +29,8 @@ from flashfs.ftl.demand_paged import (
     tree_mapping_sections,
 )
 
+WAITING = Option("waiting", 1 << 16, "reports for the validity bitmap that may wait in DRAM between requests, as far as "
+                 "there is room; 0: each goes to its page of the bitmap at once", high=1 << 16)  # fmt: skip
 FRAMES = Option("frames", 4, "pages of the validity bitmap in DRAM", low=1, high=1 << 16)
 
 
@@ -37,12 +40,14 @@ def _reports(geometry: Any) -> int:
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    validity = FlashBitmap(ssd, options["frames"], log=_reports(ssd.nand))
+    validity = FlashBitmap(ssd, options["frames"], log=_reports(ssd.nand), waiting=options["waiting"])
     mapping = CachedMap(ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0)
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "muftl")
     require_room(ssd, pages, "muftl")
-    return mapping, validity, placement, Greedy(ssd)
+    cleaning = cleaning_for(
+        ssd, options, (2 * pages, 2 * validity.directory.n), mapping.store, validity.pages_in_flash)
+    return mapping, validity, placement, cleaning
 
 
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
@@ -66,7 +71,7 @@ SCHEME = Scheme(
     saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
     sections=_sections,
     build=_build,
-    options=(STRIPE, CMT_BYTES, FANOUT, FRAMES, NODES, PROTECTED),
+    options=(STRIPE, CLEANING, CMT_BYTES, FANOUT, FRAMES, NODES, PROTECTED, WAITING),
     describe_translation=describe_words,
     views={"map": facts, "gtd": gtd, "cmt": cmt, "tree": tree, "pvb": _pvb},
     charts=drawn,
