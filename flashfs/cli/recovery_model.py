@@ -14,12 +14,13 @@ Sizes = Annotated[
     str, typer.Option("--capacity", metavar="SIZE,...", help="Flash, over-provisioning and all, as 1T,4T,16T.")
 ]
 Ftls = Annotated[str, typer.Option("--ftl", metavar="NAME,...", help="Of these schemes.")]
+ALL = ",".join(FTLS)
 Share = Annotated[float, typer.Option(metavar="SHARE", help="Of the flash that the host sees.")]
 
 
 def command(
     capacity: Sizes,
-    ftl: Ftls = ",".join(FTLS),
+    ftl: Ftls = ALL,
     page_size: Annotated[str, typer.Option(metavar="SIZE", help="Bytes of a page.")] = "4k",
     pages_per_block: Annotated[int, typer.Option(metavar="N", help="Pages of a block.")] = 128,
     ratio: Share = 0.7,
@@ -46,7 +47,7 @@ def command(
         )
         for one in _names("--capacity", capacity, "1T,4T,16T")
     ]  # fmt: skip
-    ftls = _names("--ftl", ftl, ",".join(FTLS))
+    ftls = _names("--ftl", ftl, ALL)
     found = [_plain(name, chip) for chip in chips for name in ftls]
     if as_json:
         show.result(found, as_json=True)

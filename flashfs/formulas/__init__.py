@@ -1,4 +1,4 @@
-"""What metadata take of a controller's DRAM, and what a recovery reads and writes, on devices that no machine here holds.
+"""What metadata take of a controller's DRAM, and what a recovery costs, on devices that no machine here holds.
 
 The formulas are those of N. Dayan, P. Bonnet, S. Idreos, *GeckoFTL*, SIGMOD 2016: section 2, appendices B and C, and
 what section 5.3 says of the schemes that it compares with. ``chip`` is a device as the paper sees one, ``dram`` and

@@ -51,8 +51,8 @@ class Chip:
             raise UsageError(f"size_ratio = {self.size_ratio}, parts = {self.parts}: 2 at least, and no more than a "
                              f"block's {self.pages_per_block} pages, would do")  # fmt: skip
         if self.page_bytes < 64 or self.capacity < 16 * self.pages_per_block * self.page_bytes:
-            raise UsageError(f"a device of {shown(self.capacity)}, pages of {shown(self.page_bytes)}: pages of 64 bytes "
-                             f"and 16 blocks would do")  # fmt: skip
+            raise UsageError(f"a device of {shown(self.capacity)}, pages of {shown(self.page_bytes)}: 16 blocks, 64 "
+                             f"bytes a page, would do")  # fmt: skip
 
     # --- the device
 

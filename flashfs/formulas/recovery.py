@@ -122,7 +122,7 @@ class Measured(Protocol):
 def beside(
     ftl: str, chip: Chip, measured: Iterable[Measured], same: dict[str, str]
 ) -> list[tuple[Step, dict[str, Any]]]:
-    """[(a step by its formula, what was measured of it)]. ``same`` says of the names that a report has which step of the
+    """[(a step by its formula, what was measured of it)]. ``same`` says of names that a report has which step of the
     model each belongs to; several may be of one. What no step of the model claims comes last, under a step that costs
     nothing, so that nothing that was measured is out of sight."""
     model = steps(ftl, chip)

@@ -27,7 +27,7 @@ MARKS = {
 EACH, MEAN = "*", "mean"  #: of an expectation's x: every one by itself; their mean
 RULES = ("within", "at_least", "at_most", "meet", "rising", "falling", "flat", "order")
 NUMBERED = RULES[:3]  #: hold a number of ours against the paper's
-JOINT = ("meet", "order")  #: of several series
+JOINT = ("order", "meet")  #: of several series
 #: what a point may say, by what it is made of
 KEYS = {"replays": frozenset({*AXES, OPTIONS}), "formulas": frozenset({"ftl", *(one.name for one in fields(Chip))})}
 NAME = re.compile(r"[a-z0-9]+-[a-z0-9]+")

@@ -64,7 +64,7 @@ class Computed:
                 if getattr(self.chip, one.name) != getattr(default, one.name)}  # fmt: skip
 
 
-Points: TypeAlias = "Sequence[Cell] | Sequence[Computed]"
+Points: TypeAlias = "Sequence[Cell | Computed]"
 
 
 @dataclass(frozen=True)
