@@ -29,8 +29,8 @@ from flashfs.ftl.demand_paged import (
     tree_mapping_sections,
 )
 
-WAITING = Option("waiting", 1 << 16, "reports for the validity bitmap that may wait in DRAM between requests, as far as "
-                 "there is room; 0: each goes to its page of the bitmap at once", high=1 << 16)  # fmt: skip
+WAITING = Option("waiting", 1 << 16, "reports for the validity bitmap that may wait in DRAM between requests, as far "
+                 "as there is room; 0: each goes to its page of the bitmap at once", high=1 << 16)  # fmt: skip
 FRAMES = Option("frames", 4, "pages of the validity bitmap in DRAM", low=1, high=1 << 16)
 
 
