@@ -352,6 +352,7 @@ class Device:
             "ftl": self.ftl,
             "host": host,
             "nand": {**totals, "by_cause": by_cause},
+            "purpose": self.ssd.purposes(),
             "waf": round(totals["program"] / host["write"], 4) if host["write"] else None,
             "scheme": {**self.ssd.mapping.figures(), **self.ssd.validity.figures(),
                        "extra_reads": self.ssd.reader.extra_reads},

@@ -17,11 +17,13 @@ cdef class FlashBitmap(FlashValidity):
     cdef Frame* frames
     cdef uint8_t* images                   # a page each; behind them one for queries, and one for what is written
     cdef readonly uint32_t frames_n
+    cdef readonly uint32_t waiting         # reports that may wait between requests
     cdef uint64_t clock
     cdef KeptFrames kept                   # that has in a battery what is in DRAM; None: there is none
     cdef uint32_t* log_place               # ... of each report its place there
     cdef uint8_t* image(self, uint32_t frame) noexcept nogil
     cdef uint32_t frame_of(self, uint32_t id) noexcept nogil
+    cdef bint waits_too_much(self) noexcept nogil
     cdef int bring(self, uint32_t id) except -1 nogil
     cdef int drop_reports(self, uint32_t first, uint32_t end) except -1 nogil
     cdef int write_back(self, uint32_t frame) except -1 nogil

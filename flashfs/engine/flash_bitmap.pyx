@@ -61,9 +61,11 @@ def log_entries(geometry, log=0):
 
 cdef class FlashBitmap(FlashValidity):
     """The bitmap in flash; ``frames`` of its pages are cached, the log has room for ``log`` reports (0: those of a
-    whole run), and a page holds the bits of ``blocks_a_page`` blocks (0: as many as fit)."""
+    whole run), of which no more than ``waiting`` stay there between requests, and a page holds the bits of
+    ``blocks_a_page`` blocks (0: as many as fit)."""
 
-    def __cinit__(self, Engine ssd, uint32_t frames=4, *, uint32_t log=0, uint32_t blocks_a_page=0):
+    def __cinit__(self, Engine ssd, uint32_t frames=4, *, uint32_t log=0, uint32_t blocks_a_page=0,
+                  uint32_t waiting=NONE):
         cdef uint32_t n, i
         self.blocks_a_page = blocks_in_page(ssd.nand, blocks_a_page)
         if self.blocks_a_page == 0 or frames == 0:
@@ -76,6 +78,7 @@ cdef class FlashBitmap(FlashValidity):
         ssd.reserve_for(2)                  # a cleaned block's pages go to one stream or the other
         self.frames_n = min(frames, n)
         self.log_spare = SPARE
+        self.waiting = waiting
         self.frames = <Frame*> calloc(self.frames_n, sizeof(Frame))
         self.images = <uint8_t*> malloc(<uint64_t> (self.frames_n + 2) * self.page_bytes)
         if not (self.frames and self.images):
@@ -234,11 +237,18 @@ cdef class FlashBitmap(FlashValidity):
 
     # --- the validity store's interface
 
+    cdef bint waits_too_much(self) noexcept nogil:
+        return self.bits == NULL and self.log_n > self.waiting
+
+    cdef uint32_t room(self) noexcept nogil:
+        """None before a request as long as more waits than may; a move, which must not clean, takes what there is."""
+        return 0 if self.waits_too_much() else FlashValidity.room(self)
+
     cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil:
         cdef uint32_t id, reports = 0
         cdef int64_t start = self.ssd.map_ns
         n = min(n, self.log_room - self.log_spare)
-        while self.room() < n:
+        while FlashValidity.room(self) < n or (may_clean and self.waits_too_much()):
             if may_clean:
                 self.pages_in_flash.ensure(1)
                 self.ssd.map_ns = start
@@ -262,6 +272,7 @@ cdef class FlashBitmap(FlashValidity):
         frame = self.frame_of(id)
         if frame == NONE:
             return self.note(ppa, lives)
+        self.frames[frame].used = self.clock
         bit = self.bit_of(ppa) - <uint64_t> id * self.blocks_a_page * self.words_a_block * 64
         image = self.image(frame)
         if image[bit >> 3] >> (bit & 7) & 1 == lives:

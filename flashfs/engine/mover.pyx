@@ -124,6 +124,16 @@ cdef class Mover:
         """So many moves of groups were made since the last checkpoint."""
         self.groups = groups
 
+    def moved(self):
+        """{kind of page: (read, programmed)} in moves, whoever asked for them. Of user pages a group's are not in it:
+        they are what else is counted under the same causes."""
+        return {kind: (self.moved_reads[kind], self.moved_programs[kind]) for kind in range(KINDS)
+                if self.moved_reads[kind] or self.moved_programs[kind]}
+
+    def forget_counts(self):
+        memset(self.moved_reads, 0, sizeof(self.moved_reads))
+        memset(self.moved_programs, 0, sizeof(self.moved_programs))
+
     def tables(self):
         """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them. What a chip
         does not keep takes no room in its ledger."""
@@ -423,6 +433,7 @@ cdef class Mover:
             return 0
         self.ssd.nand.read_some(block, self.pages, live, self.data if self.with_data else <uint8_t*> NULL,
                                 self.read_oobs, self.status, cause, self.ssd.now_ns, self.ready)
+        self.moved_reads[self.kind] += live
         self.confirm(block, 0, live)
         for i in range(live):
             ppa = block * self.pages_per_block + self.pages[i]
@@ -595,6 +606,7 @@ cdef class Mover:
             self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext, before, behind)
         one = self.ssd.program(ext, self.gather if self.with_data else <uint8_t*> NULL, self.oobs, cause, start, &ok)
         end[0] = max(end[0], one)
+        self.moved_programs[self.kind] += ok
         for i in range(ok):
             self.news[first + i] = ext.block * self.pages_per_block + ext.page + i
         return ok

@@ -34,7 +34,9 @@ from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
     CAUSE_RETIRE,
     KIND_PAD,
+    KIND_TRANSLATION,
     KIND_USER,
+    KIND_VALIDITY,
     NONE,
     OOB_ENGINE,
     STATE_BAD,
@@ -57,6 +59,8 @@ from flashfs.engine.cache import SLOT_BYTES
 from flashfs.engine.pool import CAUSE_NAMES, Fence
 from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
 from nandimg._nand import COUNTED
+
+MOVES = ("gc", "wear", "retire")  #: causes of moves
 
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
@@ -176,6 +180,7 @@ cdef class Ssd(Engine):
         self.cache.forget_counts()
         self.mapping.forget_counts()
         self.validity.forget_counts()
+        self.mover.forget_counts()
 
     def format(self):
         """A blank chip becomes an empty device: its first checkpoint says so."""
@@ -870,6 +875,23 @@ cdef class Ssd(Engine):
             by_cause[name] = {cause: n for cause, n in row.items() if n}
             totals[name] = sum(row.values())
         return totals, by_cause
+
+    def purposes(self):
+        """{operation: {purpose: n}} of pages read and programmed: the host's own, moved ones among them (``user``), the
+        map's (``translation``), and those that say which pages live (``validity``), in both as cleaning moves them;
+        ``engine`` is all else: checkpoints, trims, mounts, recoveries."""
+        _, by_cause = self.operations()
+        moved = self.mover.moved()
+        out = {}
+        for at, name in enumerate(("read", "program")):
+            spent = by_cause[name]
+            metadata = {kind: counts[at] for kind, counts in moved.items() if kind != KIND_USER}
+            carried = sum(spent.get(cause, 0) for cause in MOVES) - sum(metadata.values())
+            one = {"user": spent.get("host", 0) + spent.get("pad", 0) + carried,
+                   "translation": spent.get("map", 0) + metadata.get(KIND_TRANSLATION, 0),
+                   "validity": spent.get("validity", 0) + metadata.get(KIND_VALIDITY, 0)}
+            out[name] = {**one, "engine": sum(spent.values()) - sum(one.values())}
+        return out
 
     def dram(self):
         """{structure: (bytes as a controller packs them, bytes allocated)}."""

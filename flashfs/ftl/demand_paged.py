@@ -6,11 +6,13 @@ The compiled parts are flashfs.engine.cached_map and flashfs.engine.demand; docs
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flashfs.engine import block_map
+from flashfs.engine.aside import MetadataAside
 from flashfs.engine.cmt import ENTRY_BYTES
+from flashfs.engine.defaults import Greedy
 from flashfs.engine.map_battery import pages_of
 from flashfs.engine.newer import newer_bytes
 from flashfs.engine.node_tree import fanout_for, plant_tree, tree_kept, tree_sections
@@ -30,6 +32,21 @@ BATTERY = "room is laid out when the image is bound, and a larger --dram of late
 FANOUT = Option("fanout", 0, "pointers of a node of the map's tree; 0: as many as a page has room for", high=1 << 12,
                 fixed=True)  # fmt: skip
 NODES = Option("nodes", 8, "nodes of the map's tree in DRAM, beside its root", low=1, high=1 << 16)
+
+HELD = Option("held", 5, "per cent of the over-provisioned blocks that may wait, with dead pages of metadata, until "
+              "nothing in them lives", low=1, high=100)  # fmt: skip
+CLEANING = Option("cleaning", "greedy", "greedy: the block with the fewest live pages, whatever it holds; aside: "
+                  "GeckoFTL's policy, which leaves blocks of metadata alone until nothing in them lives",
+                  choices=("greedy", "aside"))  # fmt: skip
+
+
+def cleaning_for(ssd: Any, options: dict[str, Any], pages: Sequence[int], *stores: Any) -> Any:
+    """The cleaning that these options ask for; so many pages of metadata each of ``stores`` may have at a time, what
+    the last checkpoint stands on among them."""
+    if options.get("cleaning", "aside") == "greedy":
+        return Greedy(ssd)
+    needed = sum(-(-some // ssd.nand.pages_per_block) for some in pages)
+    return MetadataAside(ssd, options.get("held", HELD.default), needed, spares=tuple(one.stream for one in stores))
 
 
 def slots_for(lpas: int, options: dict[str, Any]) -> int:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.defaults import Greedy, PageBitmap
+from flashfs.engine.defaults import PageBitmap
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.map_battery import MapBattery, SavedBitmap, pages_of, region_bytes
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
     BATTERY,
+    CLEANING,
     CMT_BYTES,
     DAMAGE_EVENTS,
     EVENTS,
     FROM_BATTERY,
     PROTECTED,
     battery_says,
+    cleaning_for,
     cmt,
     describe_translation,
     drawn,
@@ -35,14 +37,16 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     slots = slots_for(ssd.lpas, options)
     mapping = CachedMap(ssd, slots, options["protected"], options["cmt_bytes"] > 0)
     placement = streams_for(ssd, options, "dftl")
-    require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), "dftl")
+    pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
+    require_room(ssd, pages, "dftl")
+    cleaning = cleaning_for(ssd, options, [2 * pages], mapping.store)
     if ssd.nand.region(REGION) is None:  # bound without a battery
-        return mapping, PageBitmap(ssd), placement, Greedy(ssd)
+        return mapping, PageBitmap(ssd), placement, cleaning
     kept = MapBattery(ssd, REGION, MapBattery.slots_for(ssd.nand, ssd.lpas, REGION), not options["battery"])
     validity = SavedBitmap(ssd)
     validity.attach(kept)
     mapping.keep_in(kept)
-    return mapping, validity, placement, Greedy(ssd)
+    return mapping, validity, placement, cleaning
 
 
 def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
@@ -71,6 +75,7 @@ SCHEME = Scheme(
     build=_build,
     options=(
         STRIPE,
+        CLEANING,
         CMT_BYTES,
         Option("battery", 1, f"1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; {BATTERY}", high=1),
         PROTECTED,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.aside import MetadataAside
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.map_battery import pages_of
 from flashfs.ftl import Option, Scheme
@@ -13,6 +12,8 @@ from flashfs.ftl.demand_paged import (
     CMT_BYTES,
     DAMAGE_EVENTS,
     EVENTS,
+    HELD,
+    cleaning_for,
     cmt,
     describe_translation,
     drawn,
@@ -38,11 +39,8 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, "geckoftl")
     runs = largest_run(ssd.nand, options["parts"], options["entries"])
-    cleaning = MetadataAside(
-        ssd, options["held"], -(-2 * pages // ssd.nand.pages_per_block) - (-4 * runs // ssd.nand.pages_per_block),
-        spares=(mapping.store.stream, validity.gecko.store.stream),
-    )  # fmt: skip
-    return mapping, validity, placement, cleaning
+    return mapping, validity, placement, cleaning_for(
+        ssd, options, (2 * pages, 4 * runs), mapping.store, validity.gecko.store)
 
 
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
@@ -95,8 +93,7 @@ SCHEME = Scheme(
         Option("entries", 0, "entries a page of a run; 0: as many as fit", high=1 << 16, fixed=True),
         Option("fence", 1, "1: a crash is recovered by GeckoRec's steps, from pages; 0: from a checkpoint", high=1,
                fixed=True, before=0),
-        Option("held", 5, "per cent of the over-provisioned blocks that may wait, with dead pages of metadata, until "
-               "nothing in them lives", low=1, high=100),
+        HELD,
     ),
     describe_translation=describe_translation,
     views={"map": _map, "gtd": gtd, "cmt": cmt, "runs": _runs},

@@ -26,6 +26,7 @@ cdef class GeckoMap(CachedMap):
     cdef readonly uint64_t fence_writes    # translation pages written because a fence wanted it
     cdef readonly uint64_t spared_writes   # ... that said already what was to be written
     cdef readonly uint32_t uip_n           # entries with the flag
+    cdef uint32_t turn                     # LPAs below it: whose pending entries go to flash next
     cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil
     cdef int set_flags(self, uint32_t slot, uint8_t some, uint8_t no) noexcept nogil
     cdef int fill(self, uint32_t slot) except -1 nogil

@@ -479,6 +479,18 @@ cdef class GeckoMap(CachedMap):
                 self.ssd.validity.dead(&old, 1)
         return 0
 
+    cdef bint write_next(self) except -1 nogil:
+        """The pages take turns, downwards: each gets what has come together since its last one."""
+        cdef uint64_t at
+        cdef uint32_t page
+        if self.pending.n == 0:
+            return False
+        at = self.pending.first_from(self.turn)
+        page = self.page_of(self.pending.lpa[(at if at else self.pending.n) - 1])
+        self.turn = page * self.per_page
+        self.write_back(page)
+        return True
+
     cdef int tend(self) except -1 nogil:
         """The more there is too much of, the more is written: a page that is written may take cleaning, and that adds
         to it."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.defaults import Greedy
 from flashfs.engine.validity_log import ValidityLog
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
+    CLEANING,
     CMT_BYTES,
     DAMAGE_EVENTS,
     DIRTY,
@@ -17,6 +17,7 @@ from flashfs.ftl.demand_paged import (
     FANOUT,
     NODES,
     PROTECTED,
+    cleaning_for,
     cmt,
     describe_words,
     drawn,
@@ -42,7 +43,9 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "ibftl")
     require_room(ssd, pages, "ibftl")
-    return mapping, validity, placement, Greedy(ssd)
+    cleaning = cleaning_for(
+        ssd, options, (2 * pages, 2 * validity.pages_most), mapping.store, validity.pages_in_flash)
+    return mapping, validity, placement, cleaning
 
 
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
@@ -76,7 +79,7 @@ SCHEME = Scheme(
     saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
     sections=_sections,
     build=_build,
-    options=(STRIPE, CMT_BYTES, DIRTY, FANOUT, LOG, NODES, PROTECTED),
+    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, LOG, NODES, PROTECTED),
     describe_translation=describe_words,
     views={"map": facts, "gtd": gtd, "cmt": cmt, "tree": tree, "log": _log},
     numbered={"chain": ("block", _chain)},

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.defaults import Greedy, PageBitmap
+from flashfs.engine.defaults import PageBitmap
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.map_battery import pages_of
 from flashfs.ftl import Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
+    CLEANING,
     CMT_BYTES,
     DAMAGE_EVENTS,
     DIRTY,
     EVENTS,
     PROTECTED,
+    cleaning_for,
     cmt,
     describe_translation,
     drawn,
@@ -32,8 +34,9 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     )
     mapping.syncs_first = True
     placement = streams_for(ssd, options, "lazyftl")
-    require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), "lazyftl")
-    return mapping, PageBitmap(ssd), placement, Greedy(ssd)
+    pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
+    require_room(ssd, pages, "lazyftl")
+    return mapping, PageBitmap(ssd), placement, cleaning_for(ssd, options, [2 * pages], mapping.store)
 
 
 SCHEME = Scheme(
@@ -46,7 +49,7 @@ SCHEME = Scheme(
     scheme_oob=0,
     saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
     build=_build,
-    options=(STRIPE, CMT_BYTES, DIRTY, PROTECTED),
+    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, PROTECTED),
     describe_translation=describe_translation,
     views={"map": facts, "gtd": gtd, "cmt": cmt},
     charts=drawn,

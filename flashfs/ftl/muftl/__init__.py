@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.defaults import Greedy
 from flashfs.engine.flash_bitmap import FlashBitmap, bitmap_pages, log_entries
 from flashfs.engine.kept_frames import frames_words
 from flashfs.engine.map_battery import MapBattery, region_bytes
@@ -13,6 +12,7 @@ from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
     BATTERY,
+    CLEANING,
     CMT_BYTES,
     DAMAGE_EVENTS,
     EVENTS,
@@ -21,6 +21,7 @@ from flashfs.ftl.demand_paged import (
     NODES,
     PROTECTED,
     battery_says,
+    cleaning_for,
     cmt,
     describe_words,
     drawn,
@@ -37,6 +38,8 @@ from flashfs.ftl.demand_paged import (
 
 REGION = "muftl"  #: of the NVRAM: the battery's
 
+WAITING = Option("waiting", 1 << 16, "reports for the validity bitmap that may wait in DRAM between requests, as far "
+                 "as there is room; 0: each goes to its page of the bitmap at once", high=1 << 16)  # fmt: skip
 FRAMES = Option("frames", 4, "pages of the validity bitmap in DRAM", low=1, high=1 << 16)
 
 
@@ -46,18 +49,20 @@ def _reports(geometry: Any) -> int:
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    validity = FlashBitmap(ssd, options["frames"], log=_reports(ssd.nand))
+    validity = FlashBitmap(ssd, options["frames"], log=_reports(ssd.nand), waiting=options["waiting"])
     mapping = CachedMap(ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0)
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "muftl")
     require_room(ssd, pages, "muftl")
+    cleaning = cleaning_for(
+        ssd, options, (2 * pages, 2 * validity.directory.n), mapping.store, validity.pages_in_flash)
     if ssd.nand.region(REGION) is not None:  # else it was bound without a battery
         shape = _shape(ssd.nand, ssd.lpas, options)
         slots = MapBattery.slots_for(ssd.nand, ssd.lpas, REGION, shape)
         kept = MapBattery(ssd, REGION, slots, not options["battery"], shape)
         validity.keep_in(mapping, kept)
         mapping.keep_in(kept)
-    return mapping, validity, placement, Greedy(ssd)
+    return mapping, validity, placement, cleaning
 
 
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
@@ -108,6 +113,7 @@ SCHEME = Scheme(
     build=_build,
     options=(
         STRIPE,
+        CLEANING,
         CMT_BYTES,
         Option("battery", 1, "1: NVRAM keeps dirty entries, the tree's root, and what the validity bitmap has in DRAM, "
                f"a recovery needs no scan; {BATTERY}", high=1),
@@ -115,6 +121,7 @@ SCHEME = Scheme(
         FRAMES,
         NODES,
         PROTECTED,
+        WAITING,
     ),
     describe_translation=describe_words,
     views={"map": _map, "gtd": gtd, "cmt": cmt, "tree": tree, "pvb": _pvb},

@@ -127,6 +127,24 @@ def test_one_hot_translation_page_and_all_others_cold_is_never_full(held: int) -
     device.close()
 
 
+def test_entries_of_moved_pages_gather_before_they_go_to_flash() -> None:
+    """As many wait as two translation pages have, of all 94 pages, which take turns: each has its share of them when it
+    is written, and the cache is large enough to need few programs of its own."""
+    lpas = 12_000
+    device = gecko(6_000, Geometry(page_bytes=PAGE, pages_per_block=16, blocks=950, dies=1, oob_bytes=64, lpas=lpas))
+    rnd = random.Random(5)
+    for lpa in range(lpas):
+        put(device, lpa)
+    load(device, lpas)
+    before = figures(device)
+    for turn in range(lpas):
+        put(device, rnd.randrange(lpas), turn)
+    after = figures(device)
+    written = after["entries_written"] - before["entries_written"]
+    assert written > 9 * (after["writebacks"] - before["writebacks"])
+    device.close()
+
+
 @pytest.mark.parametrize("tier", ["sweep", "random", "faults", "host"])
 def test_power_cuts(tier: str) -> None:
     result = campaign.run("geckoftl", tier, 0, 600)

@@ -136,3 +136,23 @@ def test_a_node_that_cannot_be_read_is_made_again() -> None:
     assert device.ssd.mapping.figures()["rebuilds"] >= 1
     assert any("node of the map's tree" in alarm for alarm in device.ssd.alarms)
     assert all("torn" in line for line in device.problems())
+
+
+@pytest.mark.parametrize("frames", [1, 4])
+def test_reports_that_may_not_wait_go_to_flash_before_the_next_request(frames: int) -> None:
+    """waiting=0: what a request reported is in its pages of the bitmap before the next one changes anything."""
+    programs = {}
+    for waiting in (0, 20, 1 << 16):
+        device = muftl(waiting=waiting, frames=frames, cmt_bytes=SMALL.lpas * ENTRY_BYTES)
+        put(device, 0, SMALL.lpas)
+        before, most = device.ssd.validity.figures()["bitmap_programs"], 0
+        rnd = random.Random(4)
+        for _ in range(1_000):
+            put(device, rnd.randrange(SMALL.lpas))
+            most = max(most, device.ssd.validity.log_n)
+        programs[waiting] = device.ssd.validity.figures()["bitmap_programs"] - before
+        assert most <= waiting + 2 * SMALL.pages_per_block + 4  # and those of one request, with a block's move
+        reads_all(device)
+        assert device.problems() == []
+        device.close()
+    assert programs[0] > 2 * programs[20] > 2 * programs[1 << 16] > 0
