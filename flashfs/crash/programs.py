@@ -130,8 +130,11 @@ def near(rnd: random.Random, pages: int) -> int:
 def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
     """Some choice of the engine's options, and of the scheme's own where they are few."""
     options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
-    if rnd.random() < 0.2:
+    chance = rnd.random()
+    if chance < 0.2:
         options.append(("wear_spread", 2))
+    if chance < 0.1:
+        options.append(("wear", "scan"))
     if rnd.random() < 0.2:
         options.append(("checkpoint_every", rnd.choice((4, 9))))
     if rnd.random() < 0.1:
