@@ -21,8 +21,10 @@ from flashfs.ftl.demand_paged import (
     drawn,
     facts,
     gtd,
+    newer,
     require_room,
     slots_for,
+    translation,
 )
 
 REGION = "dftl"  #: of the NVRAM: the battery's
@@ -81,7 +83,8 @@ SCHEME = Scheme(
         PROTECTED,
     ),
     describe_translation=describe_translation,
-    views={"map": _map, "gtd": gtd, "cmt": cmt},
+    views={"map": _map, "gtd": gtd, "cmt": cmt, "newer": newer},
+    numbered={"translation": ("page", translation)},
     charts=_charts,
     events={"recoveries from the battery": lambda ssd: ssd.mapping.known_without_scan() is not None, **EVENTS},
     damage_events=DAMAGE_EVENTS,
