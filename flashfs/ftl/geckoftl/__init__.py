@@ -104,7 +104,7 @@ SCHEME = Scheme(
     damage_events={**DAMAGE_EVENTS, "Gecko was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (250, 500, 2_000), "entries": (3, 8, 20), "ratio": (2, 3), "held": (1, 5)},
     varied={"cmt_bytes": (0, 300, 1_500), "ratio": (2, 4), "held": (5, 25, 100)},
-    chips=("tiny-32", "tiny-96q"),
+    chips=("tiny-32", "tiny-96q", "tiny-1536"),
     year=2016,
     manual="docs/ftl/geckoftl.md",
 )  # fmt: skip
