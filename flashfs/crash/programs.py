@@ -24,7 +24,7 @@ STRIPED = ("tiny-96q", "tiny-100d")
 #: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
 #: have pages to split and to merge, counts of pages that a hash had to place elsewhere come to their end
 LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
-#: filled too; then one page here and there, and many in one place between: each translation page but one is written once
+#: filled too; then one page here and there, and many in one place between: all translation pages but one lie still
 PINNED = ("tiny-1536",)
 OPTION_HIGH = 16
 GROUP = 256  #: LPAs that a scheme may treat as one: requests around its borders are of use
