@@ -117,6 +117,8 @@ _ALL = [
            "what a page of 4 KiB has to fill up", _tiny(40, 32, 600, page_bytes=4096)),
     Preset("tiny-1600", "72 blocks of 32 pages of 512 B: a map of over a thousand entries, seven groups of LeaFTL's",
            "tables that split and merge", _tiny(72, 32, 1600, dies=2)),
+    Preset("tiny-1536", "120 blocks of 16 pages of 512 B: a map of twelve translation pages, many blocks to spare",
+           "pages of metadata that nobody writes again", _tiny(120, 16, 1536)),
     Preset("tiny-1330", "366 blocks of 4 pages of 512 B, all but full: so many of SlimFTL's pages share a first "
            "candidate that it stops counting those placed elsewhere", "counts that come to their end",
            _tiny(366, 4, 1330)),

@@ -84,9 +84,9 @@ SLACK = 8  #: erases by which the most worn block may be further ahead than was 
 def wear(setting: Setting) -> Counts:
     counts = {"writes": 0, "erases": 0, "moved": 0, "spread_most": 0}
     geometry = setting.fitting(WORN)
-    for spread in (4, 16):
+    for spread, how in ((4, "exact"), (16, "exact"), (4, "scan")):
         rnd = setting.chance("wear", spread)
-        with Host(setting.spec, geometry, {"wear_spread": str(spread), "buffer": "0"}) as host:
+        with Host(setting.spec, geometry, {"wear_spread": str(spread), "wear": how, "buffer": "0"}) as host:
             device = host.open(sync="none")
             host.write(0, b"c" * geometry.logical_bytes)
             hot = max(1, geometry.lpas // 20)

@@ -15,7 +15,7 @@ FENCE = struct.Struct("<QQQII")
 STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "validity", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
 CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad",
-               "validity")
+               "validity", "wear_scan")
 STREAM_NAMES = ("host", "gc", "wear", "meta", "map")  #: those that every device has
 STREAM_CAUSES = (CAUSE_HOST, CAUSE_GC, CAUSE_WEAR, CAUSE_CHECKPOINT, CAUSE_MAP)
 STREAM_BYTES = 16  #: of the name of a stream that a part registered, behind the blocks in a checkpoint
@@ -254,8 +254,8 @@ cdef class BlockPool:
                 self.push(block)  # it raised: the block is as free as it was
         if ok:
             wear = self.nand.erases(block)
-            if wear > self.erases_most:
-                self.erases_most = wear
+            self.erases_most = max(self.erases_most, wear)
+            self.erased_most = max(self.erased_most, wear)
         return ok
 
     cdef int begin(self, uint32_t block, int stream) noexcept nogil:
@@ -327,6 +327,7 @@ cdef class BlockPool:
 
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil:
         self.next_page[block] += n
+        self.programs_n += n
         return 0
 
     cdef int close(self, uint32_t block) noexcept nogil:

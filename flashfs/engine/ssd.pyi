@@ -23,6 +23,7 @@ class Ssd(Engine):
         buffer_in_order: bool = False,
         durable: bool = True,
         wear_spread: int = 32,
+        wear_reads: int = 0,
         gc_reserve: int = 0,
         checkpoint_every: int = 0,
     ) -> None: ...

@@ -53,6 +53,7 @@ from flashfs.engine.pool cimport (
 from flashfs.engine.reader cimport Reader
 from flashfs.engine.victims cimport VictimIndex
 from flashfs.engine.wear cimport WearLevel
+from flashfs.engine.wear_scan cimport WearScan
 from nandimg._nand cimport CAUSES, Nand
 
 from flashfs.engine.cache import SLOT_BYTES
@@ -73,12 +74,13 @@ cdef enum:
 cdef class Ssd(Engine):
     """One device: a chip, four parts, a write buffer and a metadata log.
 
-    ``build(ssd)`` of the scheme returns the parts; see flashfs.ftl. Addresses are LPAs, times are virtual ns.
+    ``build(ssd)`` of the scheme returns the parts; see flashfs.ftl. Addresses are LPAs, times are virtual ns. With
+    ``wear_reads``, wear levelling finds its blocks by so many spare reads a page programmed.
     """
 
     def __cinit__(self, Nand nand, uint32_t lpas, scheme_oob=0, *, uint32_t buffer_pages=0, bint plp=False,
-                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t gc_reserve=0,
-                  uint64_t checkpoint_every=0):
+                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t wear_reads=0,
+                  uint32_t gc_reserve=0, uint64_t checkpoint_every=0):
         cdef uint32_t block_pages = nand.pages_per_block
         self.nand = nand
         self.lpas = lpas
@@ -99,7 +101,7 @@ cdef class Ssd(Engine):
         self.reader = Reader(self, self.buffer, self.cache)
         self.meta = MetaLog(self)
         self.mover = Mover(self)
-        self.wear = WearLevel(self, wear_spread)
+        self.wear = WearScan(self, wear_spread, wear_reads) if wear_reads else WearLevel(self, wear_spread)
         self._allocate()
 
     def _allocate(self):
@@ -902,6 +904,8 @@ cdef class Ssd(Engine):
         tables["write_buffer"] = self.buffer.tables()
         tables["trim_log"] = self.meta.tables()
         tables["gc_buffer"] = self.mover.tables()
+        if self.wear.tables() is not None:
+            tables["wear"] = self.wear.tables()
         if self.cache.room:
             tables["data_cache"] = self.cache.tables()
         return tables

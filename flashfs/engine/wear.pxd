@@ -3,6 +3,10 @@ from libc.stdint cimport uint32_t, uint64_t
 from flashfs.engine.parts cimport Engine
 
 
+cdef enum:
+    PATIENCE = 4             # erases beyond the spread that a block in use may lag before it is emptied all the same
+
+
 cdef class WearLevel:
     cdef readonly Engine ssd
     cdef readonly uint32_t spread
@@ -15,3 +19,4 @@ cdef class WearLevel:
     cdef int scan(self) noexcept nogil
     cdef bint lags(self, uint32_t block) noexcept nogil
     cdef bint may_rest(self, uint32_t block) noexcept nogil
+    cdef bint has_room(self) noexcept nogil

@@ -3,6 +3,9 @@
 A block rests when its pages have outlived a whole round of the chip: as many blocks as there are were opened since it
 was. One that lags but is in use catches up by itself, being opened before others whenever it is free; to empty it would
 copy pages that are about to die.
+
+What is here looks at the erase count and the age of every block, which a controller would have to keep in DRAM.
+``flashfs.engine.wear_scan`` does without.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -12,13 +15,12 @@ from flashfs.engine.pool cimport CAUSE_WEAR, NONE, STATE_BAD, STATE_CLOSED, STAT
 cdef enum:
     QUEUE = 64
     PACE = 32                # erases in a request for which one more block may be emptied behind it
-    PATIENCE = 4             # erases beyond the spread that a block in use may lag before it is emptied all the same
 
 
 cdef class WearLevel:
     """A block that rests is emptied when the most worn one is more than ``spread`` erases ahead of it."""
 
-    def __cinit__(self, Engine ssd, uint32_t spread):
+    def __cinit__(self, Engine ssd, uint32_t spread, *_):
         self.ssd = ssd
         self.spread = spread
 
@@ -38,13 +40,16 @@ cdef class WearLevel:
             if self.ssd.pool.erases_n < self.scan_at:
                 return False
             self.scan()
-        if self.queued == 0 or self.ssd.pool.free_n + self.ssd.pool.pending_n <= self.ssd.meta_floor + 1:
+        if self.queued == 0 or not self.has_room():
             return False
         self.queued -= 1
         block = self.queue[self.queued]
         if self.lags(block):
             self.ssd.cleaning.evacuate(block, CAUSE_WEAR)
         return True
+
+    cdef bint has_room(self) noexcept nogil:
+        return self.ssd.pool.free_n + self.ssd.pool.pending_n > self.ssd.meta_floor + 1
 
     cdef bint lags(self, uint32_t block) noexcept nogil:
         """Whether it is to be emptied."""
@@ -82,3 +87,11 @@ cdef class WearLevel:
             self.scan_at = max(self.scan_at,
                                self.ssd.pool.erases_n + (least + self.spread - self.ssd.pool.erases_most))
         return 0
+
+    def tables(self):
+        """None: the ledger has no row for what it looks at, which the chip says for nothing."""
+        return None
+
+    def figures(self):
+        """How blocks are found, and what is known of all of them together."""
+        return {"by": "exact"}

@@ -6,6 +6,7 @@ The compiled parts are flashfs.engine.cached_map and flashfs.engine.demand; docs
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +17,12 @@ from flashfs.engine.defaults import Greedy
 from flashfs.engine.map_battery import pages_of
 from flashfs.engine.newer import newer_bytes
 from flashfs.engine.node_tree import fanout_for, plant_tree, tree_kept, tree_sections
-from flashfs.errors import BindError
+from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, charts
 from flashfs.ftl.common import spare_blocks
 
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
+WHOLE = 1  #: what the chip says of a page that can be read
 SHARE = 32  #: unless told otherwise, one entry in so many is cached,
 LEAST = 64  #: and so many at least
 
@@ -146,10 +148,58 @@ def cmt(device: Any) -> list[dict[str, Any]]:
     return list(device.ssd.mapping.cmt.entries())
 
 
+def newer(device: Any) -> list[dict[str, Any]]:
+    """What is in DRAM and newer than the translation pages, by LPA: dirty entries of the cache, and those that a
+    recovery found or cleaning changed and that wait to be written ("waits")."""
+    mapping = device.ssd.mapping
+    found = {lpa: (ppa, "waits") for lpa, ppa in mapping.pending.entries()}
+    found |= {entry["lpa"]: (entry["ppa"], "cache") for entry in mapping.cmt.entries() if entry["dirty"]}
+    return [
+        {"lpa": lpa, "translation_page": lpa // mapping.per_page, "ppa": ppa, "where": where}
+        for lpa, (ppa, where) in sorted(found.items())
+    ]
+
+
+def translation(device: Any, page: int | None) -> dict[str, Any]:
+    """A translation page: where it is, and each entry that it has or that DRAM has a newer one of; without a number the
+    one with most of the latter."""
+    per_page = device.ssd.mapping.per_page
+    since = newer(device)
+    if page is None:
+        counts = Counter(entry["translation_page"] for entry in since)
+        page = min((page for page in counts if counts[page] == max(counts.values())), default=0)
+    pages = -(-device.ssd.lpas // per_page)
+    if not 0 <= page < pages:
+        raise UsageError(f"translation page {page}: {device.path} has pages 0 to {pages - 1}, of {per_page} LPAs each")
+    ppa = next((one["ppa"] for one in gtd(device) if one["page"] == page), None)
+    stored = [NO_PAGE] * per_page
+    if ppa is not None:
+        status, raw, _ = device.nand.read_page(*divmod(ppa, device.nand.pages_per_block))
+        if status != WHOLE:
+            return {"page": page, "ppa": ppa, "entries": "it cannot be read"}
+        stored = list(struct.unpack(f"<{len(raw) // 4}I", raw))[:per_page]
+    now = {entry["lpa"]: entry for entry in since}
+    rows = []
+    for lpa in range(page * per_page, min((page + 1) * per_page, device.ssd.lpas)):
+        there = stored[lpa % per_page]
+        if there != NO_PAGE or lpa in now:
+            row = {"lpa": lpa, "stored": None if there == NO_PAGE else there}
+            found = now.get(lpa)
+            rows.append({**row, "newer": found["ppa"] if found else None, "where": found["where"] if found else ""})
+    return {"page": page, "first_lpa": page * per_page, "ppa": ppa, "entries": rows}
+
+
+def mapped_lpas(device: Any) -> int:
+    """LPAs that hold something: the live pages, or, where some may be superseded, those that the map names."""
+    if device.ssd.validity.late:
+        return int((block_map.locations(device.ssd) != NO_PAGE).sum())
+    return int(block_map.block_map(device.ssd)["valid"].sum()) - len(device.ssd.owned_pages())
+
+
 def facts(device: Any) -> dict[str, Any]:
     """The mapping in figures."""
     mapping = device.ssd.mapping
-    mapped = int(block_map.block_map(device.ssd)["valid"].sum()) - len(device.ssd.owned_pages())
+    mapped = mapped_lpas(device)
     return {
         "entries": device.ssd.lpas,
         "entries_a_page": mapping.per_page,
@@ -164,9 +214,41 @@ def facts(device: Any) -> dict[str, Any]:
 
 
 def drawn(device: Any) -> list[dict[str, Any]]:
-    """For the HTML page: the figures, where pages lie, and the runs they form."""
+    """For the HTML page: the figures, where pages lie, the runs they form, and the translation pages."""
     where = block_map.locations(device.ssd)
-    return [charts.facts(facts(device)), charts.picture(device, where), charts.runs(device, where)]
+    return [
+        charts.facts(facts(device)),
+        charts.picture(device, where),
+        charts.runs(device, where),
+        translation_pages(device),
+    ]
+
+
+def translation_pages(device: Any) -> dict[str, Any]:
+    """The translation pages as a map: where each is, and what DRAM has of it."""
+    ssd, per_page = device.ssd, device.ssd.mapping.per_page
+    pages = -(-ssd.lpas // per_page)
+    since = Counter(entry["translation_page"] for entry in newer(device))
+    cached = Counter(entry["lpa"] // per_page for entry in cmt(device))
+    places = {entry["page"]: entry["ppa"] for entry in gtd(device)}
+    per_block = ssd.nand.pages_per_block
+    fields: list[dict[str, Any]] = [
+        {"name": "newer", "unit": f"of {per_page} entries", "top": per_page,
+         "values": [since[page] for page in range(pages)]},
+        {"name": "cached", "unit": f"of {per_page} entries", "values": [cached[page] for page in range(pages)]},
+        {"name": "ppa", "values": [places.get(page) for page in range(pages)]},
+        {"name": "block", "values": [places[page] // per_block if page in places else None for page in range(pages)]},
+    ]  # fmt: skip
+    views = [
+        {"label": "newer in DRAM", "field": "newer"},
+        {"label": "cached", "field": "cached"},
+        {"label": "place", "field": "ppa"},
+    ]
+    about = (
+        f"A cell a translation page, of {per_page:,} LPAs each, by how many entries DRAM has that are newer than what "
+        "the page says. One without a place was never written."
+    )
+    return charts.cells("Translation pages", "page", fields, views, about)
 
 
 EVENTS: Mapping[str, Callable[[Any], int]] = {

@@ -26,8 +26,10 @@ from flashfs.ftl.demand_paged import (
     facts,
     gtd,
     kept_slots,
+    newer,
     require_room,
     slots_for,
+    translation,
 )
 
 REGION = "dftl"  #: of the NVRAM: the battery's
@@ -81,7 +83,8 @@ SCHEME = Scheme(
         PROTECTED,
     ),
     describe_translation=describe_translation,
-    views={"map": _map, "gtd": gtd, "cmt": cmt},
+    views={"map": _map, "gtd": gtd, "cmt": cmt, "newer": newer},
+    numbered={"translation": ("page", translation)},
     charts=_charts,
     events={**FROM_BATTERY, **EVENTS},
     damage_events=DAMAGE_EVENTS,

@@ -19,9 +19,12 @@ from flashfs.ftl.demand_paged import (
     drawn,
     facts,
     gtd,
+    newer,
     require_room,
     slots_for,
+    translation,
 )
+from flashfs.ftl.geckoftl import views
 from flashfs.ftl.geckoftl.mapping import GeckoMap
 from flashfs.ftl.geckoftl.runs import largest_run
 from flashfs.ftl.geckoftl.store import GeckoStore
@@ -51,18 +54,9 @@ def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[
     }
 
 
-def _runs(device: Any) -> list[dict[str, Any]]:
-    """The runs of Logarithmic Gecko, the newest first."""
-    return list(device.ssd.validity.gecko.run_list())
-
-
-def _gecko(device: Any, block: int | None) -> dict[str, Any]:
-    """What Gecko says of a block, and where: in the buffer, and in each run from the newest on."""
-    store = device.ssd.validity
-    if block is None:  # one that the oldest run speaks of
-        runs = store.gecko.run_list()
-        block = runs[-1]["first_blocks"][0] if runs else 0
-    return {"block": block, "live": store.live_in(block), "entries": store.gecko.entries_of(block)}
+def _newer(device: Any) -> list[dict[str, Any]]:
+    """As of every demand-paged map; ``uip``: the translation page may name a page of the LPA that counts as live."""
+    return [{**entry, "uip": device.ssd.mapping.owes(entry["lpa"])} for entry in newer(device)]
 
 
 def _map(device: Any) -> dict[str, Any]:
@@ -96,9 +90,12 @@ SCHEME = Scheme(
         HELD,
     ),
     describe_translation=describe_translation,
-    views={"map": _map, "gtd": gtd, "cmt": cmt, "runs": _runs},
-    numbered={"gecko": ("block", _gecko)},
-    charts=drawn,
+    describe_validity=views.describe,
+    views={"map": _map, "gtd": gtd, "cmt": cmt, "newer": _newer, "runs": views.runs},
+    numbered={
+        "translation": ("page", translation), "gecko": ("block", views.block), "run": ("run", views.run),
+    },
+    charts=lambda device: [*drawn(device), *views.drawn(device)],
     events={
         **EVENTS,
         "runs of Gecko merged": lambda ssd: ssd.validity.gecko.merges,
@@ -108,7 +105,7 @@ SCHEME = Scheme(
     damage_events={**DAMAGE_EVENTS, "Gecko was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (250, 500, 2_000), "entries": (3, 8, 20), "ratio": (2, 3), "held": (1, 5)},
     varied={"cmt_bytes": (0, 300, 1_500), "ratio": (2, 4), "held": (5, 25, 100)},
-    chips=("tiny-32", "tiny-96q"),
+    chips=("tiny-32", "tiny-96q", "tiny-1536"),
     year=2016,
     manual="docs/ftl/geckoftl.md",
 )  # fmt: skip

@@ -23,12 +23,15 @@ from flashfs.ftl.demand_paged import (
     drawn,
     facts,
     gtd,
+    newer,
     plant,
     require_room,
     slots_for,
+    translation,
     tree,
     tree_mapping_sections,
 )
+from flashfs.ftl.ibftl import views
 
 LOG = Option("log", 200, "entries of the validity log (X), per cent of the pages beyond the logical ones", low=100,
              high=10_000)  # fmt: skip
@@ -52,22 +55,6 @@ def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[
     return {**tree_mapping_sections(geometry, options), **ValidityLog.section_bytes(geometry)}
 
 
-def _log(device: Any) -> dict[str, Any]:
-    """The validity log in figures, and its pages, the oldest first."""
-    log = device.ssd.validity
-    ppas = log.page_ppas()
-    pages = [{"page": n, "ppa": ppas[n % log.slots]} for n in range(log.first_n, log.next_n)]
-    return {**log.figures(), "entries_a_page": log.per_page, "entries_most": log.entries_most, "pages": pages}
-
-
-def _chain(device: Any, block: int | None) -> dict[str, Any]:
-    """The entries of a block in the log, the newest first; of the block that has most of them."""
-    log = device.ssd.validity
-    if block is None:
-        block = max(range(device.nand.blocks), key=lambda one: (len(log.chain(one)), -one))
-    return {"block": block, "live": log.live_in(block), "chain": log.chain(block)}
-
-
 SCHEME = Scheme(
     name="ibftl",
     title="IB-FTL",
@@ -81,9 +68,10 @@ SCHEME = Scheme(
     build=_build,
     options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, LOG, NODES, PROTECTED),
     describe_translation=describe_words,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "tree": tree, "log": _log},
-    numbered={"chain": ("block", _chain)},
-    charts=drawn,
+    describe_validity=views.describe,
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer, "tree": tree, "pvl": views.log},
+    numbered={"translation": ("page", translation), "chain": ("block", views.chain)},
+    charts=lambda device: [*drawn(device), *views.drawn(device)],
     events={
         **EVENTS,
         "translation pages written for the bound": lambda ssd: ssd.mapping.bound_writes,

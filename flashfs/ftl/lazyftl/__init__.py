@@ -23,8 +23,10 @@ from flashfs.ftl.demand_paged import (
     drawn,
     facts,
     gtd,
+    newer,
     require_room,
     slots_for,
+    translation,
 )
 
 
@@ -51,7 +53,8 @@ SCHEME = Scheme(
     build=_build,
     options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, PROTECTED),
     describe_translation=describe_translation,
-    views={"map": facts, "gtd": gtd, "cmt": cmt},
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer},
+    numbered={"translation": ("page", translation)},
     charts=drawn,
     events={**EVENTS, "translation pages written for the bound": lambda ssd: ssd.mapping.bound_writes},
     damage_events=DAMAGE_EVENTS,

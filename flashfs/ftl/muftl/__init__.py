@@ -28,9 +28,11 @@ from flashfs.ftl.demand_paged import (
     facts,
     gtd,
     kept_slots,
+    newer,
     plant,
     require_room,
     slots_for,
+    translation,
     tree,
     tree_mapping_sections,
     tree_words,
@@ -100,6 +102,18 @@ def _pvb(device: Any) -> list[dict[str, Any]]:
     return [{"page": page, "ppa": ppa} for page, ppa in enumerate(ppas) if ppa is not None]
 
 
+def _describe_validity(device: Any, number: int, raw: bytes) -> dict[str, Any]:
+    """A page of the bitmap: the live pages of each of its blocks that has any."""
+    each = -(-device.nand.pages_per_block // 64) * 8
+    first, blocks = number * (len(raw) // each), range(len(raw) // each)
+    live = {first + at: int.from_bytes(raw[at * each : (at + 1) * each], "little") for at in blocks}
+    rows = [
+        {"block": block, "live": bits.bit_count(), "pages": [page for page in range(8 * each) if bits >> page & 1]}
+        for block, bits in live.items() if bits
+    ]  # fmt: skip
+    return {"page_of_bitmap": number, "first_block": first, "blocks": rows}
+
+
 SCHEME = Scheme(
     name="muftl",
     title="u-FTL",
@@ -124,7 +138,9 @@ SCHEME = Scheme(
         WAITING,
     ),
     describe_translation=describe_words,
-    views={"map": _map, "gtd": gtd, "cmt": cmt, "tree": tree, "pvb": _pvb},
+    describe_validity=_describe_validity,
+    views={"map": _map, "gtd": gtd, "cmt": cmt, "newer": newer, "tree": tree, "pvb": _pvb},
+    numbered={"translation": ("page", translation)},
     charts=_charts,
     events={
         **FROM_BATTERY,
