@@ -28,9 +28,18 @@ from libc.stdlib cimport calloc
 
 from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_seq
 from flashfs.engine.parts cimport Owner
-from flashfs.engine.pool cimport FLAG_LAST, FLAG_MOVED, KIND_TRANSLATION, KIND_VALIDITY, STREAM_META
+from flashfs.engine.pool cimport (
+    FLAG_LAST,
+    FLAG_MOVED,
+    KIND_TRANSLATION,
+    KIND_VALIDITY,
+    STREAM_META,
+    Oob,
+    runs_out,
+)
 from flashfs.engine.scan cimport HEADED, REOPENED
 from flashfs.engine.settle cimport Settler
+from nandimg._nand cimport PAGE_OK
 
 import struct
 
@@ -69,6 +78,7 @@ cdef class Rebuilder(Settler):
         """The newest version of each translation page (GeckoRec, step 2)."""
         if not self.by_steps:
             return "not needed"
+        self.check_heads()
         self.read_kind(KIND_TRANSLATION)
         self.versions, _, passed = self.versions_of(KIND_TRANSLATION)
         self.passed = numpy.unique(passed).tolist()
@@ -139,6 +149,27 @@ cdef class Rebuilder(Settler):
         return f"given up: {why}"
 
     # --- pages of metadata
+
+    cdef int check_heads(self) except -1:
+        """No two blocks were opened at once: if the first pages of two say so, one of them was programmed over another
+        block's. Which block that is its later pages say."""
+        cdef uint32_t block, page
+        cdef Oob oob
+        first = {}
+        for block in range(self.ssd.nand.blocks):
+            if self.marks[block] & HEADED:
+                first.setdefault(self.orders[block], []).append(block)
+        for blocks in first.values():
+            for block in blocks if len(blocks) > 1 else ():
+                for page in range(1, self.ssd.pages_per_block):
+                    if (self.spare_read(block, page, &oob) == PAGE_OK and oob.order != self.orders[block]
+                            and oob.stream < self.ssd.pool.streams_n and not runs_out(oob.order)):
+                        self.alarm(f"block {block}: its first page was meant for another block")
+                        self.orders[block] = self.ssd.pool.order[block] = oob.order
+                        self.streams[block] = oob.stream
+                        self.order = max(self.order, oob.order)
+                        break
+        return 0
 
     cdef int read_kind(self, int kind) except -1:
         """Take up all whole pages of a kind, from the blocks of its stream."""

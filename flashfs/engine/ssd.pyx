@@ -691,6 +691,7 @@ cdef class Ssd(Engine):
         self.drain()
         if self.mapping.fenced:
             self.mapping.fence_begins()
+            self.make_room()                # for what validity programs now, and then for the fence
         try:
             self.mapping.checkpoint_begins()
             self.validity.checkpoint_begins()

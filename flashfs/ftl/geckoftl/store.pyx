@@ -574,7 +574,7 @@ cdef class GeckoStore(Validity):
 
     def opens(self):
         """A clean mount has nothing to write; after a recovery what it found stays in DRAM until its checkpoint."""
-        if self.touched.empty():
+        if self.touched.empty() and not self.outdo:
             memset(self.forgotten, 0, self.ssd.nand.blocks)
             self.recovering = False
 
