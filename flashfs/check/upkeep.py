@@ -221,7 +221,12 @@ SMALLEST = 16  #: bytes of Python's smallest object
 
 def dram(setting: Setting) -> Counts:
     geometry = setting.fitting(LARGE)
-    Device.memory(setting.fitting(ROOMY), setting.spec, backend="meta").write(0, b"x" * 512)  # imports are done
+    warm = Device.memory(setting.fitting(ROOMY), setting.spec, backend="meta")
+    warm.write(0, b"x" * 512)
+    # imports are done, and what Python and numpy keep once they were asked is there
+    warm.ssd.write_pages(np.random.default_rng(1).integers(0, warm.ssd.lpas, 4 * warm.ssd.lpas, dtype=np.uint32))
+    warm.flush()
+    del warm
     before = _held()
     device = Device.memory(geometry, setting.spec, backend="meta")
     # what objects in Python take is no figure of a controller: such an FTL says what one would hold
