@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from flashfs import ftl
-from flashfs.cli.dump import VIEWS
 from flashfs.errors import FlashfsError
 
 FAMILY = """
@@ -65,11 +64,3 @@ def test_a_folder_that_will_not_do(rooms: Path, text: str, said: str) -> None:
     with pytest.raises(FlashfsError, match=said) as caught:
         ftl._discover()
     assert "\n" not in str(caught.value)
-
-
-def test_no_scheme_calls_a_view_as_every_image_has_one() -> None:
-    """`flashfs dump IMAGE NAME` would show whatever comes first, of an image of any scheme."""
-    for scheme in ftl.SCHEMES.values():
-        names = [*scheme.views, *scheme.numbered]
-        assert len(set(names)) == len(names), scheme.name
-        assert not set(names) & set(VIEWS), scheme.name
