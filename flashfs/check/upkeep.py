@@ -221,14 +221,20 @@ SMALLEST = 16  #: bytes of Python's smallest object
 
 def dram(setting: Setting) -> Counts:
     geometry = setting.fitting(LARGE)
-    Device.memory(setting.fitting(ROOMY), setting.spec, backend="meta").write(0, b"x" * 512)  # imports are done
+    warm: Any = Device.memory(setting.fitting(ROOMY), setting.spec, backend="meta")
+    warm.write(0, b"x" * 512)
+    # imports are done, and what Python and numpy keep once they were asked is there
+    lpas: Any = np.random.default_rng(1).integers(0, warm.ssd.lpas, 4 * warm.ssd.lpas, dtype=np.uint32)
+    warm.ssd.write_pages(lpas)
+    warm.flush()
+    warm = None
     before = _held()
     device = Device.memory(geometry, setting.spec, backend="meta")
     # what objects in Python take is no figure of a controller: such an FTL says what one would hold
     modelled = device.interpreted
     pages = TOUCHED if modelled else geometry.lpas
     for first in range(0, pages, 1 << 14):
-        lpas: Any = np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32)
+        lpas = np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32)
         device.ssd.write_pages(lpas)
     if not modelled:  # a map may be small as long as all lies in order
         lpas = np.random.default_rng(setting.seed).integers(0, pages, pages // 4, dtype=np.uint32)

@@ -23,6 +23,7 @@ from flashfs.engine.pool cimport (
     KIND_USER,
     NONE,
     OOB_ENGINE,
+    STREAM_GC,
     Oob,
     oob_kind,
     oob_lpa,
@@ -38,6 +39,8 @@ cdef extern from "<algorithm>" namespace "std" nogil:
 
 cdef enum:
     RUN = 32                 # pages that one program carries at most
+
+cdef uint32_t OF_USER = NONE - 1  # in place of a number of pages
 
 
 @cython.final
@@ -159,6 +162,11 @@ cdef class Mover:
             stream = self.ssd.pool.stream[block]  # such pages stay among themselves
             self.hold_data()
         n = self.collect(block, cause)
+        if n == OF_USER:
+            with gil:  # and a recovery has read from that whose the block is
+                self.ssd.alarm(f"block {block}: its first page was meant for another block: the map names others in it")
+            self.ssd.pool.stream[block] = STREAM_GC
+            return self.relocate(block, STREAM_GC, cause)
         if n and not self.copy_out(n, stream, cause, &end):
             return 0
         self.ssd.stopped = IN_MOVE
@@ -423,7 +431,8 @@ cdef class Mover:
 
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
         """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 32 | index). Returns how
-        many there are to move: one that cannot be read moves as a page that says so."""
+        many there are to move: one that cannot be read moves as a page that says so. Or OF_USER: the block is not what
+        it is taken for, since the mapping names a page in it."""
         cdef uint32_t i, k, ppa, n = 0
         cdef uint64_t order = 0
         cdef Oob oob
@@ -442,6 +451,9 @@ cdef class Mover:
                 self.left_n += 1
                 continue
             if not self.is_readable(block, i, order):
+                if (self.kind != KIND_USER and self.status[i] == PAGE_OK and self.kinds[i] == KIND_USER
+                        and self.lpas[i] < self.ssd.lpas and self.ssd.mapping.has(self.lpas[i], ppa)):
+                    return OF_USER
                 self.lost_pages += 1
                 if not self.poison(ppa, self.read_oobs + i * self.oob_bytes, cause):
                     self.left[self.left_n] = ppa

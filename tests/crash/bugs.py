@@ -309,15 +309,15 @@ BUGS: dict[str, Bug] = {
     "a battery whose pages beyond the last sync nobody looks at": Bug(
         "battery", Patch("flashfs/engine/map_battery",
                          "if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):",
-                         "if live[block, page] and status == PAGE_OK and oob.order != order:"), ("dftl",)
+                         "if live[block, page] and status == PAGE_OK and oob.order != order:"), ("dftl", "muftl")
     ),
     "a battery that is believed whenever its blocks were opened": Bug(
         "battery", Patch("flashfs/engine/map_battery", "            if last and order != self.ssd.pool.order[block]:\n",
-                         "            if last and not order:\n"), ("dftl",)
+                         "            if last and not order:\n"), ("dftl", "muftl")
     ),
     "a battery that belongs to its checkpoint before it is filled": Bug(
         "battery", Patch("flashfs/engine/map_battery", "        self.words.begin(UNFINISHED, ",
-                         "        self.words.begin((<object> self.ssd).meta.checkpoint_id, "), ("dftl",)
+                         "        self.words.begin((<object> self.ssd).meta.checkpoint_id, "), ("dftl", "muftl")
     ),
     "a translation page whose new home the battery does not hear of": Bug(
         "battery", Patch("flashfs/engine/entry_pages", "            if self.mapping.keeps():\n",
