@@ -138,8 +138,8 @@ cdef class BlockPool:
     cdef readonly uint32_t spoilt_n    # open blocks whose next page was not erased
     cdef readonly uint64_t last_order, erases_n, programs_n
     cdef uint32_t die_turn
-    cdef readonly uint32_t erases_most # of any block
-    cdef readonly uint32_t erased_most # of those that were erased since the mount: nobody looked at the others
+    cdef readonly uint32_t erases_most     # of any block
+    cdef readonly uint32_t erased_most     # of those that were erased since the mount: nobody looked at the others
     cdef readonly tuple stream_names
     cdef readonly uint32_t streams_n
     cdef uint8_t[32] stream_cause      # on whose account each stream opens blocks

@@ -86,6 +86,13 @@ cdef bint take_chunk(Layout layout, const uint64_t* words, uint32_t part, uint8_
     cdef uint32_t i, first = part * layout.chunk_pages, n = min(layout.chunk_pages, layout.pages_per_block - first)
     cdef bint some = False
     memset(chunk, 0, layout.chunk_bytes)
+    if first % 8 == 0:                      # then they are the same bytes: words are little-endian
+        memcpy(chunk, <const uint8_t*> words + first // 8, (n + 7) // 8)
+        if n % 8:
+            chunk[n // 8] &= <uint8_t> ((1 << (n % 8)) - 1)
+        for i in range(layout.chunk_bytes):
+            some |= chunk[i] != 0
+        return some
     for i in range(n):
         if words[(first + i) >> 6] >> ((first + i) & 63) & 1:
             chunk[i >> 3] |= <uint8_t> (1 << (i & 7))
