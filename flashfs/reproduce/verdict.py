@@ -137,7 +137,9 @@ def _meeting(figure: Figure, expect: Expect, values: Values, why_not: Mapping[st
     ours = apart / (slope - other) if apart * (slope - other) > 0 else math.inf
     assert expect.paper is not None
     line = _line(expect, name, ALONG, ours, ours >= expect.paper)
-    return replace(line, ours=None if ours == math.inf else ours, verdict=f"{line.verdict}, doublings of x, at least")
+    if ours == math.inf:
+        return replace(line, ours=None, verdict=f"{line.verdict}: doublings of x, they never do")
+    return replace(line, verdict=f"{line.verdict}, doublings of x, at least")
 
 
 def _up(row: Sequence[float], rule: str) -> Sequence[float]:
