@@ -404,7 +404,14 @@ cdef class GeckoMap(CachedMap):
             if at >= 0 and self.pending.ppa[at] == ppa:
                 self.write_back(self.page_of(lpa))
                 self.fence_writes += 1
-        return self.age()
+        return 0
+
+    cdef int checkpoint_begins(self) except -1:
+        """Behind all cleaning: what is dirty now is in pages that were programmed before the place where the next
+        fence's scan begins."""
+        if self.fenced:
+            self.age()
+        return CachedMap.checkpoint_begins(self)
 
     cdef bint has_aged(self, uint32_t page) noexcept nogil:
         cdef uint32_t slot = self.cmt.first_dirty[page]

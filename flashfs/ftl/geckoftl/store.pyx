@@ -231,7 +231,8 @@ cdef class GeckoStore(Validity):
         return self.gecko.buffer.set_erased(block)
 
     cdef int released(self, uint32_t block) except -1 nogil:
-        """What the buffer says of a block that is given up will be hidden by its erase flag anyway."""
+        """What the buffer says of a block that is given up will be hidden by its erase flag anyway; but where a crash is
+        recovered from pages, that may find the block unerased."""
         self.asked = NONE
         if self.is_aside(block):
             self.drop_aside(block)
@@ -239,7 +240,7 @@ cdef class GeckoStore(Validity):
             return self.victims.set_count(block, 0)
         self.told[block] = UNTOLD
         self.partial.erase(block)
-        if not self.recovering:
+        if not self.recovering and not self.ssd.mapping.fenced:
             self.gecko.buffer.drop(block)
         return 0
 
@@ -354,7 +355,7 @@ cdef class GeckoStore(Validity):
         cdef uint32_t block, page
         for block, known in dict(self.partial).items():
             if self.ssd.pool.state[block] != STATE_OPEN:
-                if self.victims.valid[block]:
+                if self.victims.valid[block] or self.ssd.mapping.fenced:  # which may be found unerased
                     for page in range(known, self.pages_per_block):
                         self.gecko.buffer.set_invalid(block, page)
                 self.partial.erase(block)
