@@ -294,6 +294,8 @@ cdef class EntryPages(PagedMapping):
             was = self.image[self.pending.lpa[at] - first]
             if self.pending.expected[at] != UNSEEN and self.pending.expected[at] != was:
                 self.disown(at)
+                if self.image_of != page:   # whoever was asked for its owner read other pages
+                    self.fetch(page)
                 at = self.pending.first_from(first)
                 continue
             self.pending.settle(at)
