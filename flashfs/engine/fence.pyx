@@ -45,7 +45,7 @@ import struct
 
 import numpy
 
-from flashfs.engine.pool import SAVED_BYTES, STATES, Fence
+from flashfs.engine.pool import SAVED_BYTES, STATES, unpack_fence
 from flashfs.errors import CorruptError, MapLostError
 
 
@@ -56,7 +56,7 @@ cdef class Rebuilder(Settler):
         if not self.ssd.mapping.fenced or "fence" not in self.base.sections:
             return 0
         try:
-            self.fence = Fence.unpack(bytes(self.base.sections["fence"]), self.ssd.pool)
+            self.fence = unpack_fence(bytes(self.base.sections["fence"]), self.ssd.pool)
         except (ValueError, struct.error) as error:
             raise CorruptError(f"checkpoint {self.base.identity}: {error}") from None
         self.floor = self.fence.seq

@@ -523,6 +523,10 @@ cdef class Mapping(Explained):
         no recovery looks for them."""
         return 0
 
+    def distrust(self):
+        """A mapping that is ``fenced``, in a recovery: pages are missing. What was found is to be in translation pages
+        as soon as the recovery ends, so that whatever is lost later is missed."""
+
     def base_from_pages(self, versions):
         """A mapping that is ``fenced``: {section: bytes} of a checkpoint that never was, from ``versions``, all whole
         pages of its kind: (numbers, sequence numbers, PPAs), arrays, by number and the oldest version first."""

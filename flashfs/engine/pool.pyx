@@ -45,19 +45,19 @@ class Fence:
                 + b"".join(struct.pack("<II", *one) for one in sorted(self.open.items()))
                 + b"".join(struct.pack("<I", block) for block in sorted(self.retiring)))
 
-    @classmethod
-    def unpack(cls, raw, pool):
-        """The inverse; ValueError or struct.error says what cannot be on the chip of ``pool``."""
-        seq, order, stamp, n, m = FENCE.unpack_from(raw)
-        if len(raw) != FENCE.size + 8 * n + 4 * m:
-            raise ValueError(f"fence section of {len(raw)} bytes: {FENCE.size + 8 * n + 4 * m} are needed")
-        numbers = struct.unpack_from(f"<{2 * n + m}I", raw, FENCE.size)
-        self = cls(seq, order, stamp, dict(zip(numbers[: 2 * n : 2], numbers[1 : 2 * n : 2], strict=True)),
-                   numbers[2 * n :])
-        if (runs_out(seq) or runs_out(order) or runs_out(stamp) or any(block >= pool.blocks for block in self.retiring)
-                or any(block >= pool.blocks or page > pool.pages_per_block for block, page in self.open.items())):
-            raise ValueError("fence section: blocks, pages or numbers that are none")
-        return self
+
+def unpack_fence(raw, pool):
+    """The inverse of ``Fence.pack``; ValueError or struct.error says what cannot be on the chip of ``pool``."""
+    seq, order, stamp, n, m = FENCE.unpack_from(raw)
+    if len(raw) != FENCE.size + 8 * n + 4 * m:
+        raise ValueError(f"fence section of {len(raw)} bytes: {FENCE.size + 8 * n + 4 * m} are needed")
+    numbers = struct.unpack_from(f"<{2 * n + m}I", raw, FENCE.size)
+    fence = Fence(seq, order, stamp, dict(zip(numbers[: 2 * n : 2], numbers[1 : 2 * n : 2], strict=True)),
+                  numbers[2 * n :])
+    if (runs_out(seq) or runs_out(order) or runs_out(stamp) or any(block >= pool.blocks for block in fence.retiring)
+            or any(block >= pool.blocks or page > pool.pages_per_block for block, page in fence.open.items())):
+        raise ValueError("fence section: blocks, pages or numbers that are none")
+    return fence
 
 
 cdef class BlockPool:

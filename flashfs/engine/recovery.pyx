@@ -329,7 +329,8 @@ cdef class Worker(Rebuilder):
             self.tell_blocks(reopens)
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
-        if ssd.validity.late and ssd.pool.free_n <= ssd.meta_floor + ssd.gc_reserve:
+        # A fence takes a block or two, and cleaning may go on before it.
+        if ssd.validity.late and ssd.pool.free_n <= ssd.gc_reserve + (0 if self.by_steps else ssd.meta_floor):
             self.free_more()
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
 
@@ -398,7 +399,10 @@ cdef class Worker(Rebuilder):
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
         # To read every translation page is what the steps spare, unless pages are missing: one may name those.
-        doubt = self.misfit(not self.by_steps or self.torn_inside or len(self.alarms) > 0)
+        hurt = self.torn_inside or len(self.alarms) > 0
+        doubt = self.misfit(hurt or not self.by_steps)
+        if hurt:
+            ssd.mapping.distrust()
         if doubt:
             self.mend(doubt)
         ssd.placement.attach()

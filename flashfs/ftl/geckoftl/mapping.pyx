@@ -434,6 +434,9 @@ cdef class GeckoMap(CachedMap):
         self.aged_ppas = numpy.array(<uint32_t[:n]> self.pending.ppa) if n else numpy.empty(0, numpy.uint32)
         return 0
 
+    def distrust(self):
+        self.age()
+
     cdef int reports_kept(self) except -1 nogil:
         return self.store.ripen() if self.fenced else 0
 

@@ -231,8 +231,8 @@ cdef class GeckoStore(Validity):
         return self.gecko.buffer.set_erased(block)
 
     cdef int released(self, uint32_t block) except -1 nogil:
-        """What the buffer says of a block that is given up will be hidden by its erase flag anyway; but where a crash is
-        recovered from pages, that may find the block unerased."""
+        """What the buffer says of a block that is given up will be hidden by its erase flag anyway; but a crash that is
+        recovered from pages may find the block unerased."""
         self.asked = NONE
         if self.is_aside(block):
             self.drop_aside(block)
