@@ -48,8 +48,7 @@ def _quantile_index(values: Sequence[float], share: float) -> float:
     raise Missing
 
 
-#: of a list column, a histogram by index: the share from one index to before another, the mean, a quantile; of numbers
-#: the least, the most, the logarithm to a base
+#: of a list column, a histogram by index: the share from one index to before another, the mean, a quantile
 FUNCTIONS: dict[str, Callable[..., float]] = {
     "share": _share,
     "mean_index": _mean_index,
@@ -57,7 +56,6 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "total": math.fsum,
     "min": min,
     "max": max,
-    "log": math.log,
 }
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,

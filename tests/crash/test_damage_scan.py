@@ -45,7 +45,7 @@ class Rig:
 
     def __init__(self, path: Path, ftl: str, front: Any = None) -> None:
         self.path = path
-        self.geometry = PRESETS[presets_for(ftl, ("tiny-16", "tiny-32", "tiny-48"))[0]].geometry
+        self.geometry = PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry
         self.layout: Any = None
         self.model: dict[int, bytes] = {}
         self.version = 0
@@ -544,7 +544,7 @@ def test_no_lie_goes_unnoticed(ftl: str, tmp_path: Path, kind: str) -> None:
 
 def test_an_erase_that_was_not_done_retires_its_block(ftl: str, tmp_path: Path) -> None:
     retired = 0
-    pages = PRESETS[presets_for(ftl, ("tiny-16", "tiny-32", "tiny-48"))[0]].geometry.pages
+    pages = PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry.pages
     for at in range(100 * pages // 128, 160 * pages // 128, 3):
         rig = Rig(tmp_path / f"chip {at}", ftl, front=lambda chip, at=at: dress(chip, [Fault("silent", at)]))
         rig.churn(list(range(20)), 150 * pages // 128)

@@ -1,14 +1,8 @@
 # distutils: language = c++
-"""A cache of entries over translation pages in flash: DFTL's mapping (A. Gupta et al., DFTL, ASPLOS 2009), and that of
-the schemes which take it as it is.
+"""DFTL's mapping (A. Gupta et al., DFTL, ASPLOS 2009): a cache of entries over translation pages in flash.
 
-What that paper brings is the cached mapping table (CMT) with its eviction. The pages, their directory, cleaning's
+What the paper brings is the cached mapping table (CMT) with its eviction. The pages, their directory, cleaning's
 updates, trims and recovery are those of every demand-paged mapping (flashfs.engine.demand).
-
-*Dirty bound.* LazyFTL and IB-FTL hold a share of the cache dirty at most, so that a recovery has no more to find (N.
-Dayan et al., GeckoFTL, SIGMOD 2016, 5.3). Before a run is bound, the translation page whose dirty entry is the oldest
-is written, until the run's entries may be dirty too. What cleaning changes, and would be one too many, is pending
-instead; so is what a recovery found: it is cached as it is, clean, and goes to its page with the pending entries.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -16,7 +10,7 @@ from flashfs.engine.demand cimport DemandMapping
 from flashfs.engine.map_battery cimport named_by
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
-from flashfs.engine.cmt cimport ENTRY_BYTES, Cmt
+from flashfs.ftl.dftl.cmt cimport ENTRY_BYTES, Cmt
 
 import numpy
 
@@ -28,26 +22,19 @@ BATCH_MOST = 256
 
 cdef class CachedMap(DemandMapping):
     """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit; ``fixed``: that is
-    how many it has, whatever DRAM there is. ``dirty_share`` per cent of them may be dirty, one at least."""
+    how many it has, whatever DRAM there is."""
 
-    def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share, bint fixed=False, *,
-                  uint32_t dirty_share=100, **_):
+    def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share, bint fixed=False):
         self.protected_share = protected_share
         self.fixed = fixed
-        self.dirty_share = dirty_share
-        self.bounded = dirty_share < 100
         self.resize(slots)
 
     def resize(self, slots):
         """A new, empty CMT. No page of a batch may push another of it out: each takes a place in the probationary
         segment and pushes one that was protected back into it, and both must fit there."""
         slots = max(SLOTS_LEAST, min(slots, self.ssd.lpas))
-        self.cmt = Cmt(slots, self.protected_share, self.gtd.n, self.per_page, self.bounded)
+        self.cmt = Cmt(slots, self.protected_share, self.gtd.n, self.per_page)
         self.batch = max(1, min(BATCH_MOST, (slots - self.cmt.protected_most - 1) // 2))
-        self.dirty_most = max(1, slots * self.dirty_share // 100) if self.bounded else slots
-        self.dirty_batch = min(self.batch, (self.dirty_most + 1) // 2) if self.bounded else self.batch
-        if self.bounded:
-            self.pending_most = min(2 * self.per_page, self.dirty_most)
 
     # --- what the host asks: everything that reads, writes and cleans happens here
 
@@ -57,9 +44,8 @@ cdef class CachedMap(DemandMapping):
         out, then for its own translation page; misses do not wait for each other."""
         cdef uint32_t i, slot, ppa
         cdef uint64_t reads
-        cdef int64_t start = ready[0]
         cdef bint dirty = False
-        n = min(n, self.dirty_batch if writing else self.batch)
+        n = min(n, self.batch)
         for i in range(n):
             self.lookups += 1
             slot = self.cmt.find(lpas[i])
@@ -77,27 +63,9 @@ cdef class CachedMap(DemandMapping):
             reads = self.store.reads
             ppa = self.entry(lpas[i], &dirty)
             self.loads += self.store.reads != reads
-            self.cmt.insert(lpas[i], ppa, dirty and not self.bounded)
+            self.cmt.insert(lpas[i], ppa, dirty)
             ready[i] = self.ssd.map_ns
-        if self.bounded and writing:
-            self.ssd.map_ns = start
-            self.make_clean(lpas, n)
-            for i in range(n):
-                ready[i] = max(ready[i], self.ssd.map_ns)
         return n
-
-    cdef int make_clean(self, const uint32_t* lpas, uint32_t n) except -1 nogil:
-        """These entries, which are cached, may be dirty without one too many being so; the map's clock goes on to
-        when. Writing may clean, which changes what is dirty."""
-        cdef uint32_t i, more
-        while True:
-            more = 0
-            for i in range(n):
-                more += not self.cmt.is_dirty(self.cmt.find(lpas[i]))
-            if self.cmt.dirty_n + more <= self.dirty_most:
-                return 0
-            self.write_back(self.cmt.first_page)
-            self.bound_writes += 1
 
     cdef bint could_make_slot(self) except -1 nogil:
         """As ``make_slot``, for a read. If the image takes no more, or is not to be changed, the read goes past the
@@ -181,14 +149,8 @@ cdef class CachedMap(DemandMapping):
         return True
 
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """At the bound, less what a run that is prepared may need of it, the entry says so and stays clean: False, as
-        if it were not cached, so that it is pending too."""
         cdef uint32_t slot = self.cmt.find(lpa)
         if slot == NONE:
-            return False
-        if (self.bounded and not self.cmt.is_dirty(slot)
-                and self.cmt.dirty_n + self.dirty_batch >= self.dirty_most):
-            self.cmt.ppa[slot] = ppa
             return False
         self.put(slot, ppa)
         return True
@@ -255,7 +217,7 @@ cdef class CachedMap(DemandMapping):
         room for: who gave it more DRAM did not ask to go without. Unless somebody said how large it is to be."""
         room = share + self.cmt.sizes()[0] - min(share, 4 * <uint64_t> self.gtd.n)
         if room < SLOTS_LEAST * ENTRY_BYTES:
-            raise BindError(f"{room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
+            raise BindError(f"dftl: {room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
         if not self.fixed and self.cmt.used == 0:
             room //= ENTRY_BYTES
             self.resize(min(room, self.saved.slots) if self.will_keep() else room)
@@ -269,7 +231,6 @@ cdef class CachedMap(DemandMapping):
             "cached": self.cmt.used,
             "protected": self.cmt.protected_n,
             "dirty": self.cmt.dirty_n,
-            **({"dirty_most": self.dirty_most, "bound_writes": self.bound_writes} if self.bounded else {}),
             "lookups": self.lookups,
             "hits": self.hits,
             "misses": self.lookups - self.hits,
@@ -283,11 +244,7 @@ cdef class CachedMap(DemandMapping):
 
     def forget_counts(self):
         self.lookups = self.hits = self.loads = self.evictions = self.dirty_evictions = self.evicted_entries = 0
-        self.bound_writes = 0
         super().forget_counts()
 
     def check(self):
-        problems = super().check() + self.cmt.check()
-        if self.cmt.dirty_n > self.dirty_most:
-            problems.append(f"CMT: {self.cmt.dirty_n} dirty entries, {self.dirty_most} may be")
-        return problems
+        return super().check() + self.cmt.check()

@@ -4,9 +4,7 @@ An entry comes into the probationary segment. A hit takes it to the top of the p
 the bottom goes back to the top of the probationary segment, from whose bottom entries leave (A. Gupta et al., DFTL,
 ASPLOS 2009, section 3.2, which names segmented LRU and gives no sizes).
 
-The dirty entries of a translation page are on a list of their own: whoever writes the page takes them all. A cache of
-which only a share may be dirty also keeps a queue of the pages that have such entries: the page whose oldest one became
-dirty first is the next to be written.
+The dirty entries of a translation page are on a list of their own: whoever writes the page takes them all.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -23,14 +21,11 @@ cdef enum:
 @cython.final
 cdef class Cmt:
     """``slots`` entries, of which ``protected_share`` per cent at most are in the protected segment; ``per_page`` LPAs
-    are of one translation page, and there are ``pages`` of those. ``queued``: the pages that have dirty entries are
-    queued."""
+    are of one translation page, and there are ``pages`` of those."""
 
-    def __cinit__(self, uint32_t slots, uint32_t protected_share, uint32_t pages, uint32_t per_page,
-                  bint queued=False):
+    def __cinit__(self, uint32_t slots, uint32_t protected_share, uint32_t pages, uint32_t per_page):
         self.pages = pages
         self.per_page = per_page
-        self.queued = queued
         self.protected_most = <uint32_t> (<uint64_t> slots * protected_share // 100)
         self.allocate(slots)
 
@@ -44,8 +39,6 @@ cdef class Cmt:
         free(self.first_dirty)
         free(self.flags)
         free(self.buckets)
-        free(self.page_before)
-        free(self.page_behind)
 
     cdef int allocate(self, uint32_t slots) except -1:
         self.bucket_bits = 0
@@ -63,11 +56,6 @@ cdef class Cmt:
         if not (self.lpa and self.ppa and self.older and self.newer and self.chain and self.next_dirty
                 and self.first_dirty and self.flags and self.buckets):
             raise MemoryError
-        if self.queued:
-            self.page_before = <uint32_t*> malloc(<uint64_t> self.pages * 4)
-            self.page_behind = <uint32_t*> malloc(<uint64_t> self.pages * 4)
-            if not (self.page_before and self.page_behind):
-                raise MemoryError
         self.slots = slots
         self.clear()
         return 0
@@ -78,7 +66,6 @@ cdef class Cmt:
         memset(self.buckets, 0xFF, <uint64_t> 4 << self.bucket_bits)
         memset(self.first_dirty, 0xFF, <uint64_t> self.pages * 4)
         self.oldest[0] = self.oldest[1] = self.newest[0] = self.newest[1] = NONE
-        self.first_page = self.last_page = NONE
         self.used = self.protected_n = self.dirty_n = 0
         for slot in range(self.slots):
             self.chain[slot] = slot + 1
@@ -188,8 +175,6 @@ cdef class Cmt:
         cdef uint32_t page = self.lpa[slot] // self.per_page
         self.flags[slot] |= DIRTY
         self.dirty_n += 1
-        if self.queued and self.first_dirty[page] == NONE:
-            self.enqueue(page)
         self.next_dirty[slot] = self.first_dirty[page]
         self.first_dirty[page] = slot
         return 0
@@ -197,8 +182,6 @@ cdef class Cmt:
     cdef int clean_page(self, uint32_t page) noexcept nogil:
         """The translation page says what its entries say."""
         cdef uint32_t slot = self.first_dirty[page]
-        if self.queued and slot != NONE:
-            self.dequeue(page)
         while slot != NONE:
             self.flags[slot] &= <uint8_t> ~DIRTY
             self.dirty_n -= 1
@@ -219,34 +202,11 @@ cdef class Cmt:
     cdef bint is_dirty(self, uint32_t slot) noexcept nogil:
         return self.flags[slot] & DIRTY
 
-    cdef int enqueue(self, uint32_t page) noexcept nogil:
-        """The first of its entries becomes dirty."""
-        self.page_before[page] = self.last_page
-        self.page_behind[page] = NONE
-        if self.last_page != NONE:
-            self.page_behind[self.last_page] = page
-        else:
-            self.first_page = page
-        self.last_page = page
-        return 0
-
-    cdef int dequeue(self, uint32_t page) noexcept nogil:
-        cdef uint32_t before = self.page_before[page], behind = self.page_behind[page]
-        if before != NONE:
-            self.page_behind[before] = behind
-        else:
-            self.first_page = behind
-        if behind != NONE:
-            self.page_before[behind] = before
-        else:
-            self.last_page = before
-        return 0
-
     # --- for people and tests
 
     def sizes(self):
         """(bytes as a controller packs them, as allocated)."""
-        taken = self.slots * 25 + (4 << self.bucket_bits) + (12 if self.queued else 4) * self.pages
+        taken = self.slots * 25 + (4 << self.bucket_bits) + 4 * self.pages
         return taken, taken
 
     def entries(self):
@@ -261,15 +221,6 @@ cdef class Cmt:
                     "dirty": bool(self.is_dirty(slot)), "segment": name,
                 })
                 slot = self.newer[slot]
-        return out
-
-    def queue(self):
-        """The translation pages that have dirty entries, the next to be written first; [] if they are not queued."""
-        out = []
-        cdef uint32_t page = self.first_page
-        while page != NONE and len(out) <= self.pages:
-            out.append(page)
-            page = self.page_behind[page]
         return out
 
     def check(self):
@@ -291,10 +242,6 @@ cdef class Cmt:
                 slot = self.next_dirty[slot]
         if n != self.dirty_n:
             problems.append(f"CMT: {self.dirty_n} dirty entries counted, {n} on the lists")
-        if self.queued:
-            with_dirty = {page for page in range(self.pages) if self.first_dirty[page] != NONE}
-            if sorted(self.queue()) != sorted(with_dirty):
-                problems.append(f"CMT: {len(self.queue())} pages queued, {len(with_dirty)} have dirty entries")
         n = 0
         protected = sum(entry["segment"] == "protected" for entry in listed)
         if protected != self.protected_n or protected > self.protected_most:

@@ -14,10 +14,6 @@ cdef class Cmt:
     cdef uint32_t* chain                   # of its bucket
     cdef uint32_t* next_dirty              # of its translation page
     cdef uint32_t* first_dirty             # of each translation page
-    cdef uint32_t* page_before             # of each translation page that has some: the queue, if there is one
-    cdef uint32_t* page_behind
-    cdef readonly uint32_t first_page, last_page  # of that queue; NONE: no entry is dirty
-    cdef readonly bint queued
     cdef readonly uint32_t pages, per_page
     cdef uint8_t* flags
     cdef uint32_t* buckets
@@ -38,7 +34,5 @@ cdef class Cmt:
     cdef int clean_page(self, uint32_t page) noexcept nogil
     cdef int forget_page(self, uint32_t page) noexcept nogil
     cdef bint is_dirty(self, uint32_t slot) noexcept nogil
-    cdef int enqueue(self, uint32_t page) noexcept nogil
-    cdef int dequeue(self, uint32_t page) noexcept nogil
     cdef int link(self, uint32_t slot, int segment) noexcept nogil
     cdef int unlink(self, uint32_t slot) noexcept nogil
