@@ -8,12 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from test_workloads import fingerprint
-from trace_files import rows, whole
+from trace_files import whole
 
 from flashfs.device import Device
 from flashfs.errors import UsageError
-from flashfs.replay import workloads
 from flashfs.replay.play import Setup, run
 from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, Batch
 from flashfs.replay.workloads import Workload
@@ -25,31 +23,6 @@ from nandimg.presets import PRESETS
 PAGE = 4096
 DEVICE = 64 << 20
 PERSONALITIES = ("fileserver", "varmail", "webserver", "oltp", "compflow")
-
-GOLDEN = {
-    "fileset:ops=20k": "104bb67ad45c5e88",
-    "fileset:ops=20k,personality=varmail,seed=7,discard=1": "08238bc073d655a4",
-    "fileset:ops=20k,personality=webserver,files=300,gamma=0": "de870cf57c52ccb2",
-    "fileset:ops=20k,personality=oltp": "322fdb94010b23bc",
-    "fileset:ops=5k,personality=compflow,span=0.5,start=0.5": "f03e9fdb8f869142",
-    "lsm:ops=20k": "64ca0220229a1416",
-    "lsm:ops=20k,order=seq,sync=1": "bfbe790f7f70d591",
-    "lsm:ops=20k,get=0.5,update=0.5,dist=zipf:0.99,loaded=1,value=1k": "92d76057e7fcbe91",
-    "uniform:ops=20k,contents=zipf:N=0.9,a=0.2": "cbc10dc4fcebc163",
-}
-
-
-@pytest.mark.parametrize("text", GOLDEN)
-def test_the_same_requests_for_ever(text: str) -> None:
-    assert fingerprint(Workload(text, DEVICE)) == GOLDEN[text]
-
-
-@pytest.mark.parametrize("text", GOLDEN)
-def test_the_same_requests_in_any_batches(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = rows(whole(Workload(text, DEVICE)))
-    monkeypatch.setattr(workloads, "BLOCK", 777)
-    assert rows(whole(Workload(text, DEVICE), 1000)) == first
-
 
 def holes_read(batch: Batch) -> int:
     """Pages that are read and hold nothing then."""

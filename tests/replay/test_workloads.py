@@ -54,18 +54,30 @@ GOLDEN = {
     "uniform:ops=30k,dup=0.3,dup_theta=0.9,contents=100": "ae75c7d7fdeba800",
     "uniform:ops=30k,rate=12345.6,arrival=poisson": "a1cfba8c0ef4be51",
 }
+OF_PROGRAMS = {  # on a device of 64 MiB
+    "fileset:ops=20k": "104bb67ad45c5e88",
+    "fileset:ops=20k,personality=varmail,seed=7,discard=1": "08238bc073d655a4",
+    "fileset:ops=20k,personality=webserver,files=300,gamma=0": "de870cf57c52ccb2",
+    "fileset:ops=20k,personality=oltp": "322fdb94010b23bc",
+    "fileset:ops=5k,personality=compflow,span=0.5,start=0.5": "f03e9fdb8f869142",
+    "lsm:ops=20k": "64ca0220229a1416",
+    "lsm:ops=20k,order=seq,sync=1": "bfbe790f7f70d591",
+    "lsm:ops=20k,get=0.5,update=0.5,dist=zipf:0.99,loaded=1,value=1k": "92d76057e7fcbe91",
+    "uniform:ops=20k,contents=zipf:N=0.9,a=0.2": "cbc10dc4fcebc163",
+}
+FOR_EVER = [(DEVICE, *one) for one in GOLDEN.items()] + [(64 << 20, *one) for one in OF_PROGRAMS.items()]
 
 
-@pytest.mark.parametrize("text", GOLDEN)
-def test_the_same_requests_for_ever(text: str) -> None:
-    assert fingerprint(Workload(text, DEVICE)) == GOLDEN[text]
+@pytest.mark.parametrize(("size", "text", "said"), FOR_EVER)
+def test_the_same_requests_for_ever(size: int, text: str, said: str) -> None:
+    assert fingerprint(Workload(text, size)) == said
 
 
-@pytest.mark.parametrize("text", GOLDEN)
-def test_the_same_requests_in_any_batches(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = rows(whole(Workload(text, DEVICE)))
+@pytest.mark.parametrize(("size", "text"), [one[:2] for one in FOR_EVER])
+def test_the_same_requests_in_any_batches(size: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = rows(whole(Workload(text, size)))
     monkeypatch.setattr(workloads, "BLOCK", 777)
-    workload = Workload(text, DEVICE)
+    workload = Workload(text, size)
     assert rows(whole(workload, 1000)) == first
     assert rows(whole(workload, 65_536)) == first  # and again
 
