@@ -1,4 +1,4 @@
-"""A page that cleaning moved for an LPA that never had it: whoever it belongs to is looked for while another translation
+"""A page that cleaning moved for an LPA that never had it: its owner is looked for while another translation
 page is about to be written."""
 
 from __future__ import annotations
