@@ -69,7 +69,8 @@ def build_ssd(
     ssd = Ssd(
         nand, geometry.lpas, of.oob_with(options), buffer_pages=buffer_pages, plp=plp and not readonly,
         buffer_in_order=of.buffer_in_order, durable=durable, wear_spread=wear_spread(options, geometry),
-        gc_reserve=reserve, checkpoint_every=options["checkpoint_every"],
+        wear_reads=options["wear_reads"] if options["wear"] == "scan" else 0, gc_reserve=reserve,
+        checkpoint_every=options["checkpoint_every"],
     )  # fmt: skip
     if readonly:
         ssd.freeze()
@@ -352,6 +353,7 @@ class Device:
             "ftl": self.ftl,
             "host": host,
             "nand": {**totals, "by_cause": by_cause},
+            "purpose": self.ssd.purposes(),
             "waf": round(totals["program"] / host["write"], 4) if host["write"] else None,
             "scheme": {**self.ssd.mapping.figures(), **self.ssd.validity.figures(),
                        "extra_reads": self.ssd.reader.extra_reads},
@@ -385,6 +387,7 @@ class Device:
                 "mean": round(float(wear.mean()), 3) if len(wear) else 0,
                 "spread": most - least,
             },
+            "levelling": self.ssd.wear.figures(),
             "unreadable": self.ssd.reader.unreadable,
             "lost": self.ssd.mover.lost_pages,
             "corrected": self.nand.corrected(),

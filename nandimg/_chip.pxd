@@ -54,6 +54,7 @@ cdef class Chip(Nand):
     cdef int64_t charge_nvram(self, int op, uint64_t lines, int cause, int64_t t_ns) noexcept nogil
     cdef release(self)
     cdef int give_back(self, uint32_t block) noexcept nogil
+    cdef int take_memory(self, uint32_t block) noexcept nogil
     cdef uint32_t die_of(self, uint32_t block) noexcept nogil
     cdef uint32_t channel_of(self, uint32_t die) noexcept nogil
     cdef int pread_pages(self, uint32_t ppa, uint32_t n, uint8_t* data) noexcept nogil

@@ -43,9 +43,9 @@ cdef extern from "crc32c.h" nogil:
     uint32_t crc32c_page(const void* data, size_t n)
     uint32_t crc32c_after(uint64_t head, const void* data, size_t n)
 
-cdef extern from "<fcntl.h>" nogil:
-    int fallocate(int fd, int mode, long offset, long length)
-    int FALLOC_FL_PUNCH_HOLE, FALLOC_FL_KEEP_SIZE
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void* at, size_t bytes, int advice)
+    int MADV_DONTNEED
 
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
@@ -80,6 +80,9 @@ cdef enum:
     READ_CHUNK = 16          # pages
     LOST_ERASES_MOST = 65536  # of one block, that a host's death can take at once
     COPY_CHUNK = 4096        # bytes
+    MEMORY_PAGE = 4096       # bytes
+    TAKEN_MOST = 1 << 21     # bytes of a block, to be taken at once
+    MADV_POPULATE_WRITE = 23  # of Linux since 5.14; headers may be older
 
 cdef enum:
     UNSUMMED_BELOW = 8       # a record's head of fewer bytes has no checksum
@@ -165,10 +168,10 @@ cdef class Chip(Nand):
         self.nvram_write_ns = geometry.nvram_write_ns
         self.die_least_ns = min(filter(None, (self.read_ns, self.program_ns, self.erase_ns, self.spare_ns)), default=1)
         self.data_at = layout.data_at
+        self.unsummed = layout.record_head < UNSUMMED_BELOW
         self._allocate()
         self._map(layout)
         self.doubts = path is not None
-        self.unsummed = layout.record_head < UNSUMMED_BELOW
         self.reset_volatile()
 
     def _allocate(self):
@@ -206,6 +209,11 @@ cdef class Chip(Nand):
         if self.keeps_data:
             at = mmap(NULL, self.data_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, self.fd, layout.data_at)
             self.data_map = NULL if at == MAP_FAILED else <const uint8_t*> at
+        elif self.unsummed:  # few pages have content, and are written often: system calls would be most of the work
+            at = mmap(NULL, self.data_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+            if at == MAP_FAILED:
+                raise OSError(errno, os.strerror(errno), str(self.path))
+            self.data_map = <const uint8_t*> at
         self.boot = self.base + <uint64_t> layout.boot_at
         self.table = <uint64_t*> (self.base + <uint64_t> layout.table_at)
         self.nvram_base = self.base + <uint64_t> layout.nvram_at
@@ -296,7 +304,7 @@ cdef class Chip(Nand):
         cdef uint64_t at, n
         self.require_open()
         other.require_open()
-        if (self.path is not None or self.data_map == NULL or other.data_map == NULL
+        if (self.path is not None or self.unsummed or self.data_map == NULL or other.data_map == NULL
                 or self.data_at != other.data_at or self.data_bytes != other.data_bytes
                 or self.stride != other.stride or self.spare - self.base != other.spare - other.base):
             raise ValueError("a chip can only become another one in memory that has its layout and keeps its data")
@@ -471,6 +479,11 @@ cdef class Chip(Nand):
         cdef uint64_t at = self.data_at + <uint64_t> ppa * self.page_bytes
         cdef uint64_t left = <uint64_t> n * self.page_bytes
         cdef ssize_t put
+        if self.unsummed:
+            if not self.has_data[ppa // self.pages_per_block]:
+                self.take_memory(ppa // self.pages_per_block)
+            memcpy(<uint8_t*> self.data_map + (at - self.data_at), data, left)
+            return 0
         while left:
             put = pwrite(self.fd, data, left, at)
             if put < 0:
@@ -570,7 +583,7 @@ cdef class Chip(Nand):
         next program. ``data[0]`` NULL, and nothing was done, if any of them is not such a page: read them then."""
         cdef uint32_t i
         data[0] = NULL
-        if (self.data_map == NULL or block >= self.blocks or n == 0 or page >= self.pages_per_block
+        if (self.data_map == NULL or self.unsummed or block >= self.blocks or n == 0 or page >= self.pages_per_block
                 or n > self.pages_per_block - page):
             return t_ns
         for i in range(n):
@@ -691,10 +704,21 @@ cdef class Chip(Nand):
         die = self.die_of(block)
         return take_time(&self.die_time[die], t_ns, self.erase_ns, self.die_least_ns) + self.erase_ns
 
-    cdef int give_back(self, uint32_t block) noexcept nogil:
-        """The memory that the content of a block takes, of a chip in memory."""
+    cdef int take_memory(self, uint32_t block) noexcept nogil:
+        """The whole block at once: a fault a page would cost more than what is written. A kernel that cannot does
+        nothing, and faults do the same."""
         cdef uint64_t bytes = <uint64_t> self.pages_per_block * self.page_bytes
-        fallocate(self.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, self.data_at + block * bytes, bytes)
+        if bytes % MEMORY_PAGE == 0 and bytes <= TAKEN_MOST:
+            madvise(<uint8_t*> self.data_map + block * bytes, bytes, MADV_POPULATE_WRITE)
+        return 0
+
+    cdef int give_back(self, uint32_t block) noexcept nogil:
+        """The memory that the content of a block takes, of a chip in memory; it reads as zeros then."""
+        cdef uint64_t bytes = <uint64_t> self.pages_per_block * self.page_bytes
+        if bytes % MEMORY_PAGE:
+            memset(<uint8_t*> self.data_map + block * bytes, 0, bytes)
+        else:
+            madvise(<uint8_t*> self.data_map + block * bytes, bytes, MADV_DONTNEED)
         self.has_data[block] = 0
         return 0
 

@@ -117,10 +117,21 @@ _ALL = [
            "what a page of 4 KiB has to fill up", _tiny(40, 32, 600, page_bytes=4096)),
     Preset("tiny-1600", "72 blocks of 32 pages of 512 B: a map of over a thousand entries, seven groups of LeaFTL's",
            "tables that split and merge", _tiny(72, 32, 1600, dies=2)),
+    Preset("tiny-1536", "120 blocks of 16 pages of 512 B: a map of twelve translation pages, many blocks to spare",
+           "pages of metadata that nobody writes again", _tiny(120, 16, 1536)),
     Preset("tiny-1330", "366 blocks of 4 pages of 512 B, all but full: so many of SlimFTL's pages share a first "
            "candidate that it stops counting those placed elsewhere", "counts that come to their end",
            _tiny(366, 4, 1330)),
+    Preset("tiny-112", "112 blocks of 8 pages of 512 B: five translation pages, which at a fanout of two have three "
+           "nodes above them, and those two", "a map that is a tree in flash", _tiny(112, 8, 520)),
     Preset("tiny-24d", "24 blocks of 8 pages on two dies", "striping on a small chip", _tiny(24, 8, 80, dies=2)),
+    Preset("tiny-48", "48 blocks of 8 pages of 512 B", "small, with room for a map and its validity in flash",
+           _tiny(48, 8, 150)),
+    Preset("tiny-48d", "48 blocks of 8 pages on two dies", "the same, striped", _tiny(48, 8, 150, dies=2)),
+    Preset("tiny-48p", "48 blocks of 8 pages of 512 B, in pairs two pages apart", "the same, two bits a cell",
+           _tiny(48, 8, 120, paired=2)),
+    Preset("tiny-48k", "48 blocks of 8 pages of 4 KiB", "the same, pages that are written in part",
+           _tiny(48, 8, 150, page_bytes=4096)),
 ]  # fmt: skip
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in _ALL}

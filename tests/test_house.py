@@ -21,7 +21,8 @@ MAY = {
     "ftl": {"engine", "nandimg"},
     "flashfs": {"ftl", "engine", "nandimg", "replay"},  # replay: `flashfs.replay` when somebody asks for it
     "replay": {"flashfs", "ftl", "engine", "nandimg"},
-    "reproduce": {"replay", "flashfs", "ftl", "engine", "nandimg"},
+    "formulas": set(),
+    "reproduce": {"formulas", "replay", "flashfs", "ftl", "engine", "nandimg"},
     "inspect": {"flashfs", "ftl", "engine", "nandimg"},
     "fuse": {"replay", "flashfs", "ftl", "engine", "nandimg"},
     "crash": {"fuse", "inspect", "flashfs", "ftl", "engine", "nandimg"},

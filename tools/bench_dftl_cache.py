@@ -30,7 +30,7 @@ from bench_dftl import PAGE, requests, run  # noqa: E402
 from closed_forms import entries_a_program, lru_hit_ratio, zipf_weights  # type: ignore[import-not-found]  # noqa: E402
 
 from flashfs.device import Device  # noqa: E402
-from flashfs.ftl.dftl import ENTRY_BYTES  # noqa: E402
+from flashfs.engine.cmt import ENTRY_BYTES  # noqa: E402
 from flashfs.replay.plots import Figure, Panel, Series, draw  # noqa: E402
 from flashfs.replay.source import WRITE  # noqa: E402
 from flashfs.replay.sources import open_source  # noqa: E402
@@ -145,13 +145,13 @@ def batch(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[st
     return rows
 
 
-def recovery(gib: float, battery: int, since: int, unsynced: int) -> dict[str, Any]:
+def recovery(gib: float, battery: int, since: int, unsynced: int, ftl: str = "dftl") -> dict[str, Any]:
     """A device that was written in order, then ``since`` random pages after its last checkpoint, of which the last
     ``unsynced`` were not flushed; then its power goes."""
     geometry = Geometry.sized(int(gib * 2**30), op=0.15, channels=8, dies=16, oob_bytes=64)
     image = memory_image(geometry, "meta")
     options = {"battery": battery, "buffer": 0, "checkpoint_every": 1 << 30}
-    device = Device.start(image, "dftl", options)
+    device = Device.start(image, ftl, options)
     for first in range(0, geometry.lpas, 1 << 20):
         device.ssd.write_pages(np.arange(first, min(first + (1 << 20), geometry.lpas), dtype=np.uint32))
     device.checkpoint()

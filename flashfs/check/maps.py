@@ -50,15 +50,19 @@ def _change(host: Host, rnd: random.Random) -> None:
 
 
 def _same_behind_a_mount(host: Host, when: str) -> int:
-    """Unmount, mount: each LPA is where it was, and reads as it did. Returns how many are holes."""
+    """Unmount, mount: each LPA is where it was, or where cleaning took it to make room for what an unmount writes; and
+    reads as it did. Returns how many are holes."""
     host.flush()
-    before = block_map.locations(host.device.ssd)
+    ssd = host.device.ssd
+    before, programmed = block_map.locations(ssd), ssd.purposes()["program"]["user"]
     host.close(clean=True)
+    copies = ssd.purposes()["program"]["user"] - programmed
     host.open()
     after = block_map.locations(host.device.ssd)
     host.look(when)  # behind it: a mapping that is partly in flash writes when it is read, and may clean
     moved = (before != after).nonzero()[0]
-    need(len(moved) == 0, f"{when}: LPA {moved[0] if len(moved) else 0} is not where it was")
+    need(len(moved) <= copies, f"{when}: LPA {moved[0] if len(moved) else 0} is not where it was, one of {len(moved)}, "
+         f"and {copies} pages were copied")
     return int((after == NOWHERE).sum())
 
 

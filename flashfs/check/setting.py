@@ -13,6 +13,8 @@ from nandimg import PRESETS, Geometry
 
 SCALES = ("quick", "full")
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-96", "tiny-96q")
+#: for an FTL that has too much of its own in flash for more than two of those
+ROOMIER = ("tiny-48", "tiny-48p")
 #: small, but with room: four dies, and enough blocks to spare for streams that are striped over two
 ROOMY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=440)
 
@@ -53,7 +55,10 @@ class Setting:
 
     def presets(self, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
         """The tiny chips that the FTL can be bound to; FlashfsError says why if there is none."""
-        return presets_for(self.spec, among)
+        found = presets_for(self.spec, among)
+        if among == TINY and len(found) < 3:
+            found += tuple(preset for preset in presets_for(self.spec, (*found, *ROOMIER)) if preset not in found)
+        return found
 
     def fitting(self, base: Geometry) -> Geometry:
         """``base``, with fewer logical pages if the FTL needs more flash to spare; BindError if it never has enough."""

@@ -16,12 +16,16 @@ from flashfs.ftl import SCHEMES, scheme
 from nandimg import PRESETS, Geometry
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
+#: in their place, for schemes that have too much in flash for all of those
+ROOMY = ("tiny-48", "tiny-48d", "tiny-48p", "tiny-48k")
 CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
 #: written over and over first, until streams that are several blocks wide want for space
 STRIPED = ("tiny-96q", "tiny-100d")
 #: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
 #: have pages to split and to merge, counts of pages that a hash had to place elsewhere come to their end
 LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
+#: filled too; then one page here and there, and many in one place between: all translation pages but one lie still
+PINNED = ("tiny-1536",)
 OPTION_HIGH = 16
 GROUP = 256  #: LPAs that a scheme may treat as one: requests around its borders are of use
 CACHE_SLOT = 20  #: bytes of the data cache beside each page
@@ -128,8 +132,11 @@ def near(rnd: random.Random, pages: int) -> int:
 def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
     """Some choice of the engine's options, and of the scheme's own where they are few."""
     options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
-    if rnd.random() < 0.2:
+    chance = rnd.random()
+    if chance < 0.2:
         options.append(("wear_spread", 2))
+    if chance < 0.1:
+        options.append(("wear", "scan"))
     if rnd.random() < 0.2:
         options.append(("checkpoint_every", rnd.choice((4, 9))))
     if rnd.random() < 0.1:
@@ -149,7 +156,9 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
     Without ``odd`` its requests are of whole pages. ``aged``: the chip has to be cleaned."""
     geometry = PRESETS[preset].geometry
     large = preset in large_for(ftl)
-    if large:
+    if preset in PINNED:
+        program = pinned_program(rnd, geometry)
+    elif large:
         program = wide_program(rnd, geometry, rnd.choice((12, 24, 40)), LARGE.get(preset, ()))
     elif preset in STRIPED or aged:
         program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120, 250)))
@@ -167,6 +176,24 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
         if name in dict(case.options) and not fits(case):
             case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
     return budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case
+
+
+def pinned_program(rnd: random.Random, geometry: Geometry) -> str:
+    """A device that was filled; then one page of each translation page's worth of LPAs in turn, and in between a row of
+    pages that one translation page has: blocks in which one page of metadata lives, and stays."""
+    each = geometry.page_bytes // 4
+    groups = list(range(0, geometry.lpas, each))
+    hot = groups.pop(rnd.randrange(len(groups)))
+    words = [f"w0+{geometry.lpas}"] + ["f"] * (rnd.random() < 0.8)
+    for _ in range(rnd.choice((1, 1, 2))):
+        rnd.shuffle(groups)
+        for first in groups:
+            words.append(f"w{first + rnd.randrange(min(each, geometry.lpas - first))}")
+            apart = rnd.choice((2, 3, 3))
+            words.append(f"w{hot + rnd.randrange(apart)}+{(each - apart) // apart}/{apart}")
+            if rnd.random() < 0.3:
+                words.append(rnd.choice(("f", "i", "r", f"t{rnd.randrange(geometry.lpas)}")))
+    return " ".join(words)
 
 
 def budgeted(rnd: random.Random, case: Case) -> Case:
@@ -210,8 +237,21 @@ def fitting(preset: str) -> tuple[str, ...]:
 
 @lru_cache
 def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
-    """Those that the FTL can be bound to; FlashfsError if there is none."""
-    found = []
+    """Those that the FTL can be bound to; FlashfsError if there is none. One that fits no chip of TINY has those of
+    ROOMY in their place; one that fits a single one has them beside it, where all of TINY is asked for."""
+    found, why = fitting_of(ftl, among)
+    tiny = len(fitting_of(ftl, TINY)[0]) if set(among) & set(TINY) else len(TINY)
+    if (tiny == 0 and not set(found) & set(TINY)) or (tiny == 1 and set(TINY) <= set(among)):
+        found = (*fitting_of(ftl, ROOMY)[0], *found)
+    if not found:
+        raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")
+    return found
+
+
+@lru_cache
+def fitting_of(ftl: str, among: tuple[str, ...]) -> tuple[tuple[str, ...], BindError | None]:
+    """Those that it can be bound to, and why it cannot to the last of the others."""
+    found, why = [], None
     for preset in among:
         try:
             Bench(Case(ftl, "", preset)).release()
@@ -219,6 +259,4 @@ def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
             why = error
         else:
             found.append(preset)
-    if not found:
-        raise FlashfsError(f"{ftl} runs on none of {', '.join(among)}: {why}")
-    return tuple(found)
+    return tuple(found), why

@@ -23,6 +23,7 @@ from flashfs.crash.programs import (
     random_setting,
 )
 from flashfs.crash.run import run_case
+from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut, Fault
 from nandimg._faults import SHAPES
 
@@ -78,9 +79,11 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier random: up to three lives, options, operations that fail."""
     rnd = random.Random(f"random {ftl} {seed} {unit}")
     tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, *STRIPED))[len(presets_for(ftl)) :]
+    asked = asked_for(ftl)
     for _ in range(SCATTERED):
         preset = rnd.choice(filled_first) if filled_first and rnd.random() < 0.12 else rnd.choice(tiny)
-        aged = preset in tiny and rnd.random() < 0.1
+        preset = rnd.choice(asked) if asked and rnd.random() < 0.2 else preset
+        aged = preset in asked or (preset in tiny and rnd.random() < 0.1)
         base = random_setting(rnd, ftl, preset, aged=aged)
         filled = FILLED.get(preset, rnd.randint(0, 4 * PRESETS[preset].geometry.lpas) if aged else 0)
         lives = tuple(
@@ -89,6 +92,12 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         )
         fail = (filled + rnd.randrange(3, 60),) if rnd.random() < 0.15 and preset != "tiny-8" else ()
         yield replace(base, cuts=lives, fail=fail)
+
+
+def asked_for(ftl: str) -> tuple[str, ...]:
+    """Chips that the FTL asks for since its structures show on them, and that no tier but wide would take otherwise."""
+    drawn = (*presets_for(ftl), *TINY, CROWDED, *STRIPED)
+    return tuple(preset for preset in scheme(ftl).chips if preset not in drawn)
 
 
 def _random(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
@@ -111,10 +120,12 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     operations that only a sync keeps in order; and some by a sync that fails."""
     rnd = random.Random(f"host {ftl} {seed} {unit}")
     presets = presets_for(ftl)
-    striped = presets_for(ftl, (*TINY, *STRIPED))[len(presets) :]
+    striped, asked = presets_for(ftl, (*TINY, *STRIPED))[len(presets) :], asked_for(ftl)
     left = SCATTERED
     while left > 0:
-        base = random_setting(rnd, ftl, rnd.choice(striped if striped and rnd.random() < 0.2 else presets))
+        preset = rnd.choice(striped if striped and rnd.random() < 0.2 else presets)
+        preset = rnd.choice(asked) if asked and rnd.random() < 0.2 else preset
+        base = random_setting(rnd, ftl, preset)
         fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
         base = replace(base, fail=fail)
         cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))
@@ -260,6 +271,7 @@ EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
 #: cold pages among hot ones, until the next write has to clean and to move
 AGED_8 = "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f"
 AGED_32 = "w0+150 w0+40 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 f"
+AGED_48 = "w0+150 w0+150 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 w0+9 w50+20 f"
 AGED_16 = "w0+56 w0+4 w8+4 w16+4 w24+4 w32+4 w40+4 w48+4 w0+4 w8+4 f"
 
 
@@ -287,8 +299,11 @@ SCENES = (
     Scene("tiny-32", "", 2),
     Scene("tiny-32", AGED_32, 0),
     Scene("tiny-32", AGED_32, 2),
+    Scene("tiny-48", "", 2),
+    Scene("tiny-48", AGED_48, 0),
+    Scene("tiny-48", AGED_48, 2),
 )
-SMALLEST = ("tiny-8", "tiny-16", "tiny-32")  #: the last one only for an FTL that does not fit both of the others
+SMALLEST = ("tiny-8", "tiny-16", "tiny-32", "tiny-48")  #: a larger one only for an FTL that does not fit two before
 
 
 def programs(length: int) -> Iterator[tuple[str, ...]]:

@@ -457,6 +457,8 @@ cdef class Greedy(Cleaning):
         return best
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
+        if self.ssd.pool.state[block] == STATE_OPEN:
+            self.ssd.placement.failed(block)  # filled no further
         self.ssd.relocate(block, STREAM_WEAR if cause == CAUSE_WEAR else STREAM_GC, cause)
         if cause == CAUSE_WEAR:
             self.ssd.placement.finish(STREAM_WEAR)

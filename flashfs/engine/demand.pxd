@@ -7,6 +7,7 @@ from flashfs.engine.pending cimport Found
 
 cdef class DemandMapping(EntryPages):
     cdef int64_t saved_n                   # LPAs that are mapped by the checkpoint that was loaded; -1: it did not say
+    cdef public bint syncs_first           # a recovery writes its entries back before the host is served
     cdef bint scanned                      # the mount was no clean one
     cdef Found found                       # by a recovery
     cdef uint64_t stamp                    # of the battery that goes with the checkpoint that was loaded; 0: none

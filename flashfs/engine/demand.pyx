@@ -26,6 +26,7 @@ import numpy
 from flashfs.engine.map_battery import pages_of
 from flashfs.engine.newer import newer_bytes, pack_newer, unpack_newer
 from flashfs.engine.pending import merge_arrays
+from flashfs.errors import DeviceFullError
 
 cdef enum:
     DRAINED = 16             # pages written back between two requests at most
@@ -44,7 +45,7 @@ def saved_bytes(lpas, page_bytes):
 cdef class DemandMapping(EntryPages):
     """What every demand-paged mapping of entries has; a scheme adds its cache."""
 
-    def __cinit__(self, Engine ssd not None, *_):
+    def __cinit__(self, Engine ssd not None, *_, **__):
         self.list_room = max(self.per_page, ssd.nand.pages_per_block)
         self.lists = <uint32_t*> malloc(<uint64_t> self.list_room * 12)
         self.twins = <uint32_t*> malloc(<uint64_t> ssd.nand.pages_per_block * 16)
@@ -80,7 +81,7 @@ cdef class DemandMapping(EntryPages):
         while first < lpa + n:
             page = self.page_of(first)
             end = min(lpa + n, page * self.per_page + self.entries_of(page))
-            if self.gtd.page_ppas[page] != NONE or self.dirty_of(first, end - first, NULL):
+            if not self.gtd.absent(page) or self.dirty_of(first, end - first, NULL):
                 break
             if self.pending.n and self.pending.first_from(first) != self.pending.first_from(end):
                 break
@@ -92,7 +93,7 @@ cdef class DemandMapping(EntryPages):
         cdef uint32_t page = self.page_of(lpa)
         n = min(n, page * self.per_page + self.entries_of(page) - lpa)
         self.pending.reserve(n)
-        if self.gtd.page_ppas[page] != NONE:
+        if self.gtd.where(page) != NONE:
             self.fetch(page)
         return n
 
@@ -124,12 +125,13 @@ cdef class DemandMapping(EntryPages):
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """LPAs of one translation page. If they are all of it, the page goes with them."""
         cdef uint32_t page = self.page_of(lpa), first = page * self.per_page, i, kept = 0
+        cdef uint32_t page_ppa = self.gtd.where(page)
         cdef uint64_t gain = 0
-        if self.gtd.page_ppas[page] != NONE and (self.image_of != page or self.image_ppa != self.gtd.page_ppas[page]):
+        if page_ppa != NONE and (self.image_of != page or self.image_ppa != page_ppa):
             self.fetch(page)
         for i in range(n):
             if not self.newest(lpa + i, olds + i):
-                olds[i] = self.image[lpa + i - first] if self.gtd.page_ppas[page] != NONE else NONE
+                olds[i] = self.image[lpa + i - first] if page_ppa != NONE else NONE
             self.mapped_n -= olds[i] != NONE
             if olds[i] != NONE:
                 gain -= named_by(olds[i])
@@ -137,7 +139,7 @@ cdef class DemandMapping(EntryPages):
         if gain and self.keeps():
             self.saved.note_trim()
             self.saved.name(gain)
-        if n == self.entries_of(page):
+        if n == self.entries_of(page) and not self.fenced:
             self.uncache(page)
             self.drop_pending(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
             self.set_ppa(page, NONE)
@@ -236,6 +238,7 @@ cdef class DemandMapping(EntryPages):
         return ppa
 
     cdef int tend(self) except -1 nogil:
+        self.gtd.tend()
         return self.write_down(self.pending_most, DRAINED)
 
     cdef uint64_t dirty(self) noexcept nogil:
@@ -250,17 +253,13 @@ cdef class DemandMapping(EntryPages):
         return False
 
     cdef int checkpoint_begins(self) except -1:
-        if self.bitmap is not None:
-            self.bitmap.held = True
+        if self.saved is not None:
+            self.saved.validity.hold()
         return EntryPages.checkpoint_begins(self)
 
     cdef int checkpoint_ended(self, bint whole) except -1:
-        cdef uint32_t ppa
-        if self.bitmap is not None:
-            self.bitmap.held = False
-            if whole:
-                for ppa in self.store.kept:
-                    self.bitmap.let_go(&ppa, 1)
+        if self.saved is not None:
+            self.saved.validity.let_go(self.store.kept_ppas(), whole)
         EntryPages.checkpoint_ended(self, whole)
         if whole and self.saved is not None:
             self.begin_keeping()
@@ -269,7 +268,7 @@ cdef class DemandMapping(EntryPages):
     # --- recovery: the checkpoint's entries stand until every LPA is settled
 
     def reset(self):
-        memset(self.gtd.page_ppas, 0xFF, self.gtd.n * 4)
+        self.gtd.forget()
         self.pending.clear()
         self.uncache_all()
         super().reset()
@@ -281,6 +280,7 @@ cdef class DemandMapping(EntryPages):
         self.known = None
         if self.saved is not None:
             self.saved.wait()
+            self.saved.named = False
         self.scanned = True
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
@@ -301,11 +301,18 @@ cdef class DemandMapping(EntryPages):
     def save(self):
         """The directory, and what is newer than the pages; docs/ftl/dftl.md has the bytes."""
         return {
-            "gtd": numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas).tobytes(),
+            **self.gtd.save(),
             "newer": pack_newer(*self.newer(), self.per_page),
             "mapped": struct.pack("<q", STRAYS if self.strays else self.lpas_named()),
-            **({"battery": struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)} if self.will_keep() else {}),
+            **({"battery": self.battery_section()} if self.will_keep() else {}),
         }
+
+    def battery_section(self):
+        """The stamp of the region that goes with this checkpoint; and the sum over all user pages that are named, if to
+        make it again pages would have to be read, and it is known."""
+        stamp = struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)
+        total = self.saved.sum if self.saved.validity.keeps_sum() else None
+        return stamp + (struct.pack("<Q", total) if total is not None else b"")
 
     def newer(self):
         """(LPAs, PPAs), ascending: what the cache and the pending entries have that the pages do not."""
@@ -321,26 +328,20 @@ cdef class DemandMapping(EntryPages):
 
     def load(self, sections):
         """The inverse; ValueError says what cannot be."""
-        page_ppas = numpy.frombuffer(sections["gtd"], "<u4")
         pages = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
-        named = page_ppas[page_ppas != NONE]
-        if len(page_ppas) != self.gtd.n:
-            raise ValueError(f"gtd section of {4 * len(page_ppas)} bytes: {4 * self.gtd.n} are needed")
-        if len(named) and int(named.max()) >= pages:
-            raise ValueError(f"gtd section: a translation page at PPA {int(named.max())}: the chip has {pages} pages")
-        if len(numpy.unique(named)) != len(named):
-            raise ValueError("gtd section: two translation pages at one PPA")
         self.reset()
-        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas)[:] = page_ppas
+        self.gtd.load(sections, pages)
         for part in unpack_newer(sections.get("newer", b""), self.per_page, self.ssd.lpas, pages):
             merge_arrays(self.pending, *part)
-        for name in ("mapped", "battery"):
-            if len(sections.get(name, bytes(8))) != 8:
-                raise ValueError(f"{name} section of {len(sections[name])} bytes: 8 are needed")
+        for name, most in (("mapped", 8), ("battery", 16)):
+            if len(sections.get(name, bytes(8))) not in (8, most):
+                raise ValueError(f"{name} section of {len(sections[name])} bytes: {most} are needed")
         self.saved_n, = struct.unpack("<q", sections["mapped"])
         self.exact = self.saved_n >= 0      # after damage, several LPAs may name one page
         self.strays = self.saved_n == STRAYS or (self.saved_n < 0 and not self.ssd.validity.late)
-        self.stamp, = struct.unpack("<Q", sections.get("battery", bytes(8)))
+        self.stamp, *total = numpy.frombuffer(sections.get("battery", bytes(8)), "<u8").tolist()
+        if total and self.saved is not None:
+            self.saved.sum_is(total[0])
 
     def verify(self, bint whole=True):
         """Each translation page that the directory names is live. ``whole``: the pages are read, and name each live
@@ -359,7 +360,7 @@ cdef class DemandMapping(EntryPages):
             self.exact = wrong is None
             self.strays = not self.exact
         elif wrong is None and self.saved_n >= 0:
-            wrong = agreement.fault_of_all(self.saved_n + len(self.translation_pages()))
+            wrong = agreement.fault_of_all(self.saved_n + self.gtd.count() + len(self.store.kept_ppas()))
         if wrong is not None:
             raise ValueError(wrong)
 
@@ -378,22 +379,43 @@ cdef class DemandMapping(EntryPages):
     # --- from the battery
 
     def recovery_steps(self):
-        if self.saved is None or self.saved.refuses():
-            return ()
-        return (("battery", "trims", "take what the battery kept, if it proves itself", self.take_kept),)
+        steps = ()
+        if self.saved is not None and not self.saved.refuses():
+            steps += (("battery", "trims", "take what the battery kept, if it proves itself", self.take_kept),)
+        if self.syncs_first:
+            steps += (("sync", "commit", "write the recovered entries to their translation pages", self.write_found),)
+        return steps
+
+    def write_found(self):
+        """LazyFTL's order of things: what was recovered is in its translation pages before the host is served. Behind
+        the recovery's checkpoint, which has all of it: a cut here costs nothing but the time."""
+        entries, pages = self.pending.n, self.writebacks
+        self.ssd.map_ns = self.ssd.now_ns
+        try:
+            self.write_down(0, NONE)
+        except DeviceFullError as error:
+            return f"{self.pending.n} of {entries} entries are left: {error}"
+        finally:
+            self.ssd.now_ns = max(self.ssd.now_ns, self.ssd.map_ns)
+        return f"{entries} entries to {self.writebacks - pages} translation pages"
 
     def take_kept(self):
         """Mapping and validity as the battery has them, if it is the one of the checkpoint that was loaded."""
         if not self.stamp:
             return "the checkpoint says that there was none"
-        why, kept = self.saved.prove(self.stamp)
+        before = self.gtd.save()
+        self.ssd.map_ns = self.ssd.now_ns
+        why, kept = self.saved.prove(self.stamp, self.gtd.find_kept)
+        self.ssd.now_ns = max(self.ssd.now_ns, self.ssd.map_ns)
         if why is not None:
+            self.gtd.forget()
+            self.gtd.load(before, self.ssd.nand.blocks * self.ssd.nand.pages_per_block)
             return f"not believed: {why}"
         self.reset()
-        numpy.asarray(<uint32_t[:self.gtd.n]> self.gtd.page_ppas)[:] = kept["page_ppas"]
+        self.gtd.take_kept(kept["halves"], kept["pointers"], kept["pages"])
         merge_arrays(self.pending, kept["lpas"], kept["ppas"])
         self.store.keep_all(kept["spares"])
-        self.ssd.validity.load({"pvb": kept["pvb"]})
+        self.saved.validity.take(kept["validity"], kept["bits"])
         self.known = kept["seq"], kept["trimmed"]
         return f"{len(kept['lpas'])} entries, {self.gtd.count()} translation pages"
 
@@ -407,7 +429,7 @@ cdef class DemandMapping(EntryPages):
         lists = 12 * self.list_room + 16 * self.ssd.nand.pages_per_block
         packed, allocated = self.store.tables()
         return {
-            "gtd": (4 * self.gtd.n, 4 * self.gtd.n),
+            **self.gtd.tables(),
             "pending": self.pending.sizes(),
             "translation_buffers": (2 * page + lists + packed, 2 * page + lists + allocated),
         }
@@ -429,7 +451,7 @@ cdef class DemandMapping(EntryPages):
         """Where the entry of an LPA is, and what it says, as far as DRAM knows it."""
         cdef uint32_t ppa = NONE, page = self.page_of(lpa)
         cdef int64_t at = self.pending.find(lpa)
-        page_ppa = self.gtd.page_ppas[page]
+        page_ppa = self.gtd.known(page)
         out = {"translation_page": page, "entry": lpa % self.per_page, "at": None if page_ppa == NONE else page_ppa}
         if self.cached(lpa, &ppa):
             where = "cached"

@@ -1,7 +1,7 @@
 # Entries in translation pages; see entry_pages.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.map_battery cimport MapBattery, SavedBitmap
+from flashfs.engine.map_battery cimport MapBattery
 from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.pending cimport PendingEntries
 from flashfs.engine.translation cimport TranslationPages
@@ -13,7 +13,15 @@ cdef class EntryPages(PagedMapping)
 cdef class Gtd(PageDirectory):
     cdef uint32_t* page_ppas
     cdef readonly uint32_t n               # translation pages there can be
+    cdef readonly uint32_t first_id        # of page 0: lower numbers are the directory's own pages
     cdef EntryPages mapping
+    cdef uint32_t where(self, uint32_t page) except? 0xFFFFFFFE nogil
+    cdef uint32_t known(self, uint32_t page) noexcept nogil
+    cdef bint absent(self, uint32_t page) noexcept nogil
+    cdef int replaced(self, uint32_t old, uint32_t ppa) noexcept nogil
+    cdef int tend(self) except -1 nogil
+    cdef int quiet(self, bint on) noexcept nogil
+    cdef int save_in(self, MapBattery battery) except -1
 
 
 cdef class KeptPages(TranslationPages):
@@ -31,7 +39,6 @@ cdef class EntryPages(PagedMapping):
     cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
     cdef uint32_t looked_of, looked_ppa
     cdef readonly MapBattery saved         # that has all this too; None: there is none
-    cdef SavedBitmap bitmap                # ... and what validity says
     cdef readonly bint strays              # after damage: several LPAs may name a page, or one that is another's by now
     # what a cache of entries answers
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
@@ -51,7 +58,7 @@ cdef class EntryPages(PagedMapping):
     cdef bint keeps(self) noexcept nogil
     cdef int changes(self) except -1 nogil
     cdef int doubts(self) except -1 nogil
-    cdef int save_pages(self) except -1 nogil
+    cdef int save_pages(self) except -1
     cdef int save_pending(self, uint64_t at) except -1 nogil
     cdef int put_newer(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
                        uint32_t n) except -1 nogil
@@ -61,7 +68,11 @@ cdef class EntryPages(PagedMapping):
     cdef int judge(self, uint64_t at) except -1 nogil
     cdef int disown(self, uint64_t at) except -1 nogil
     cdef int put_pending(self, uint32_t page) except -1 nogil
+    cdef int replaces(self, uint32_t page) except -1 nogil
+    cdef bint same_image(self, uint32_t page) except -1 nogil
     cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil
+    cdef int replace(self, uint32_t page, uint32_t old, uint32_t ppa) except -1 nogil
+    cdef int find_pages_by(self, Gtd gtd, uint32_t ids) except -1
     cdef int look(self, uint32_t page) except -1 nogil
     cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil
     cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil

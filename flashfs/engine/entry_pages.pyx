@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.map_battery cimport KEPT, READY, REFUSED, MapBattery, SavedBitmap
+from flashfs.engine.map_battery cimport KEPT, READY, REFUSED, MapBattery
 from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.parts cimport IN_TABLE, Engine
 from flashfs.engine.pending cimport PendingEntries
@@ -32,9 +32,11 @@ cdef uint32_t UNSEEN = NONE - 1
 
 
 cdef class Gtd(PageDirectory):
-    """The directory: 4 bytes a translation page, in DRAM."""
+    """The directory: 4 bytes a translation page, in DRAM. Who has it elsewhere derives from it (node_tree.pyx), and
+    says where a *page* is, of LPAs from ``page * per_page`` on; its *id*, which its OOB says, is ``first_id + page``.
+    """
 
-    def __cinit__(self, EntryPages mapping not None, uint32_t n):
+    def __cinit__(self, EntryPages mapping not None, uint32_t n, *_, **__):
         self.mapping = mapping
         self.n = n
         self.page_ppas = <uint32_t*> malloc(n * 4)
@@ -55,6 +57,30 @@ cdef class Gtd(PageDirectory):
                 self.mapping.saved.put_page(id, ppa)
         return 0
 
+    cdef uint32_t where(self, uint32_t page) except? 0xFFFFFFFE nogil:
+        """The newest version of a page, or NONE: it does not exist. May read; the map's clock goes on then."""
+        return self.page_ppas[page]
+
+    cdef uint32_t known(self, uint32_t page) noexcept nogil:
+        """The same without a read: NONE if that cannot be."""
+        return self.page_ppas[page]
+
+    cdef bint absent(self, uint32_t page) noexcept nogil:
+        """Whether the page is known, without a read, not to exist."""
+        return self.page_ppas[page] == NONE
+
+    cdef int replaced(self, uint32_t old, uint32_t ppa) noexcept nogil:
+        """A page was at ``old`` and is at ``ppa`` now; either may be NONE."""
+        return 0
+
+    cdef int tend(self) except -1 nogil:
+        """What the directory has to write back to flash before more of it changes; it may clean."""
+        return 0
+
+    cdef int quiet(self, bint on) noexcept nogil:
+        """While it is ``on``, looks change no cache of the directory's."""
+        return 0
+
     cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil:
         cdef uint32_t page
         for page in range(self.n):
@@ -67,6 +93,52 @@ cdef class Gtd(PageDirectory):
         for page in range(self.n):
             n += self.page_ppas[page] != NONE
         return n
+
+    def forget(self):
+        """There is no page."""
+        memset(self.page_ppas, 0xFF, self.n * 4)
+
+    def save(self):
+        """{section: bytes} of a checkpoint."""
+        return {"gtd": numpy.asarray(<uint32_t[:self.n]> self.page_ppas).tobytes()}
+
+    def load(self, sections, pages):
+        """The inverse, on a chip of so many pages; ValueError says what cannot be."""
+        page_ppas = numpy.frombuffer(sections["gtd"], "<u4")
+        named = page_ppas[page_ppas != NONE]
+        if len(page_ppas) != self.n:
+            raise ValueError(f"gtd section of {4 * len(page_ppas)} bytes: {4 * self.n} are needed")
+        if len(named) and int(named.max()) >= pages:
+            raise ValueError(f"gtd section: a translation page at PPA {int(named.max())}: the chip has {pages} pages")
+        if len(numpy.unique(named)) != len(named):
+            raise ValueError("gtd section: two translation pages at one PPA")
+        numpy.asarray(<uint32_t[:self.n]> self.page_ppas)[:] = page_ppas
+
+    # of the battery: ``halves`` are PPAs of pages, ``pointers`` what a directory in flash has beside its root
+
+    cdef int save_in(self, MapBattery battery) except -1:
+        """All of it is put there."""
+        cdef uint32_t page
+        for page in range(self.n):
+            if self.page_ppas[page] != NONE:
+                battery.put_page(page, self.page_ppas[page])
+        return 0
+
+    def find_kept(self, halves, pointers):
+        """The PPAs of the pages that these name, an array of u32, or why there are none."""
+        return halves[halves != NONE]
+
+    def take_kept(self, halves, pointers, named):
+        """The directory is that from now on, of so many pages."""
+        numpy.asarray(<uint32_t[:self.n]> self.page_ppas)[:] = halves
+
+    def faults(self):
+        """A line for each part of the directory in flash that cannot be read."""
+        return []
+
+    def tables(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
+        return {"gtd": (4 * self.n, 4 * self.n)}
 
     def ppas(self):
         page_ppas = numpy.asarray(<uint32_t[:self.n]> self.page_ppas)
@@ -90,13 +162,12 @@ cdef class EntryPages(PagedMapping):
     """What stands behind every demand-paged mapping of entries: demand.pyx makes a mapping of it, a scheme adds its
     cache."""
 
-    def __cinit__(self, Engine ssd not None, *_):
+    def __cinit__(self, Engine ssd not None, *_, **__):
         cdef uint32_t page_bytes = ssd.nand.page_bytes
         self.ssd = ssd
         self.demand = True
         self.per_page = page_bytes // 4
-        self.gtd = Gtd(self, pages_of(ssd.lpas, page_bytes))
-        self.own_pages(KeptPages(ssd, self.gtd, self.gtd.n), self.gtd)
+        self.find_pages_by(Gtd(self, pages_of(ssd.lpas, page_bytes)), pages_of(ssd.lpas, page_bytes))
         self.pending = PendingEntries()
         self.pending_most = 2 * self.per_page
         self.image = <uint32_t*> malloc(page_bytes)
@@ -109,6 +180,12 @@ cdef class EntryPages(PagedMapping):
     def __dealloc__(self):
         free(self.image)
         free(self.looked)
+
+    cdef int find_pages_by(self, Gtd gtd, uint32_t ids) except -1:
+        """The directory is ``gtd`` from now on, with ``ids`` numbers of pages, its own among them: before anything is
+        mapped."""
+        self.gtd = gtd
+        return self.own_pages(KeptPages(self.ssd, gtd, ids), gtd)
 
     # --- what a scheme's cache answers; by default there is none
 
@@ -137,6 +214,11 @@ cdef class EntryPages(PagedMapping):
         """Forget every entry."""
         return 0
 
+    cdef int replaces(self, uint32_t page) except -1 nogil:
+        """What is newer than the page in ``image`` is about to take its place: whoever has to know what was there
+        looks now. It leaves the image as it is."""
+        return 0
+
     def save_cache(self):
         """Every dirty entry goes into the battery; how many slots the cache has."""
         return 0
@@ -157,9 +239,9 @@ cdef class EntryPages(PagedMapping):
     cdef int fetch(self, uint32_t page) except -1 nogil:
         """The page as it is in flash, in ``image``; the map's clock goes on to when it is there. One that cannot be
         read is made again: its entries are pending then."""
-        cdef uint32_t page_ppa = self.gtd.page_ppas[page]
+        cdef uint32_t page_ppa = self.gtd.where(page)
         self.image_of = NONE
-        if page_ppa != NONE and not self.store.read(page_ppa, page, <uint8_t*> self.image):
+        if page_ppa != NONE and not self.store.read(page_ppa, self.gtd.first_id + page, <uint8_t*> self.image):
             self.rebuild(page)
             page_ppa = NONE
         if page_ppa == NONE:
@@ -172,26 +254,37 @@ cdef class EntryPages(PagedMapping):
         """Write a page when there is time to clean for it first, which may change what is cached and pending."""
         cdef int64_t start = self.ssd.map_ns
         self.ssd.will_change()
+        self.gtd.tend()
         self.store.ensure(1)
         self.ssd.map_ns = start
         return self.write_page(page)
 
     cdef int write_page(self, uint32_t page) except -1 nogil:
         """One program for all that is newer than the page; the map's clock goes on to its end."""
-        cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, ppa = NONE
+        cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, ppa = NONE, old
         self.fetch(page)
+        self.replaces(page)
         self.put_pending(page)
         self.entries_written += self.dirty_of(first, n, self.image)
-        for i in range(n):
-            if self.image[i] != NONE:
-                ppa = self.store.program(page, <const uint8_t*> self.image)
-                break
-        self.set_ppa(page, ppa)
+        old = self.gtd.where(page)
+        if self.same_image(page):
+            ppa = old                       # what a recovery took for newer was written already
+        else:
+            for i in range(n):
+                if self.image[i] != NONE or self.fenced:  # an older version is not to come back
+                    ppa = self.store.program(self.gtd.first_id + page, <const uint8_t*> self.image)
+                    break
+            self.replace(page, old, ppa)
         self.drop_pending(self.pending.first_from(first), self.pending.first_from(first + n))
         self.cleaned(page)
         self.image_of = NONE
         self.writebacks += 1
         return 0
+
+    cdef bint same_image(self, uint32_t page) except -1 nogil:
+        """Whether ``image``, with all that is newer, says what the page says. Asked by who may have entries that are
+        not newer (``replaces`` keeps what it said)."""
+        return False
 
     cdef int put_pending(self, uint32_t page) except -1 nogil:
         """The page's pending entries, into ``image``: those whose move turned out to be another LPA's do not count."""
@@ -213,13 +306,17 @@ cdef class EntryPages(PagedMapping):
 
     cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil:
         """That version counts from now on; NONE: every entry is a hole."""
-        cdef uint32_t old = self.gtd.page_ppas[page]
+        return self.replace(page, self.gtd.where(page), ppa)
+
+    cdef int replace(self, uint32_t page, uint32_t old, uint32_t ppa) except -1 nogil:
+        """As ``set_ppa``; it is at ``old``."""
         cdef int before = self.ssd.stopped
         if self.looked_of == page:          # the next version may come to lie where that one lay
             self.looked_of = NONE
         self.changes()
         self.ssd.stopped = IN_TABLE
-        self.gtd.set_ppa(page, ppa)
+        self.gtd.move_to(self.gtd.first_id + page, ppa)
+        self.gtd.replaced(old, ppa)
         if old != NONE:
             self.store.supersede(old)
         self.ssd.stopped = before
@@ -282,25 +379,29 @@ cdef class EntryPages(PagedMapping):
 
     cdef bint is_sound(self, uint32_t page) except -1:
         self.looked_of = NONE
-        return self.store.read(self.gtd.page_ppas[page], page, <uint8_t*> self.looked)
+        return self.store.read(self.gtd.where(page), self.gtd.first_id + page, <uint8_t*> self.looked)
+
+    def problems_in_flash(self):
+        cdef uint32_t page
+        return self.gtd.faults() + [self.fault_in(page) for page in range(self.gtd.n)
+                                    if self.gtd.where(page) != NONE and not self.is_sound(page)]
 
     # --- entries
 
     cdef uint32_t entry(self, uint32_t lpa, bint* dirty) except? 0xFFFFFFFE nogil:
         """What an LPA that is not cached has as its entry, read where it must be; whether that is newer than its
         page."""
-        cdef uint32_t page = self.page_of(lpa)
+        cdef uint32_t page = self.page_of(lpa), ppa = NONE
         cdef int64_t at = self.pending.find(lpa)
         if at >= 0 and self.pending.expected[at] != UNSEEN:
             self.judge(<uint64_t> at)
             at = self.pending.find(lpa)
-        if at < 0 and self.gtd.page_ppas[page] != NONE:
+        if at < 0 and self.gtd.where(page) != NONE:
             self.fetch(page)
+            ppa = self.image[lpa - page * self.per_page]
             at = self.pending.find(lpa)     # the page may have been made again
         dirty[0] = at >= 0
-        if at >= 0:
-            return self.pending.ppa[at]
-        return self.image[lpa - page * self.per_page] if self.gtd.page_ppas[page] != NONE else NONE
+        return self.pending.ppa[at] if at >= 0 else ppa
 
     cdef int judge(self, uint64_t at) except -1 nogil:
         """A pending entry that cleaning put here: its page was moved because its OOB named the LPA. Does the map name
@@ -342,11 +443,16 @@ cdef class EntryPages(PagedMapping):
 
     cdef int look(self, uint32_t page) except -1 nogil:
         """The page in ``looked``, for whoever is not the host; it is not read again while it is the newest."""
-        cdef uint32_t page_ppa = self.gtd.page_ppas[page]
+        cdef uint32_t page_ppa
+        self.gtd.quiet(True)
+        try:
+            page_ppa = self.gtd.where(page)
+        finally:
+            self.gtd.quiet(False)
         if self.looked_of == page and self.looked_ppa == page_ppa:
             return 0
         self.looked_of = NONE
-        if page_ppa != NONE and not self.store.read(page_ppa, page, <uint8_t*> self.looked):
+        if page_ppa != NONE and not self.store.read(page_ppa, self.gtd.first_id + page, <uint8_t*> self.looked):
             self.rebuild(page)
             page_ppa = NONE
         if page_ppa == NONE:
@@ -357,10 +463,9 @@ cdef class EntryPages(PagedMapping):
 
     # --- the battery
 
-    def keep_in(self, MapBattery battery not None, SavedBitmap bitmap not None):
+    def keep_in(self, MapBattery battery not None):
         """From the first change on ``battery`` keeps mapping and validity: before anything is mapped."""
         self.saved = battery
-        self.bitmap = bitmap
         self.pending = PendingEntries(True)
         self.pending.reserve(self.pending_most + self.ssd.nand.pages_per_block)
 
@@ -398,13 +503,10 @@ cdef class EntryPages(PagedMapping):
             self.save_pages()
         self.saved.settle(self.ssd.meta.checkpoint_id)
 
-    cdef int save_pages(self) except -1 nogil:
+    cdef int save_pages(self) except -1:
         """The directory and the pending entries."""
-        cdef uint32_t page
         cdef uint64_t i
-        for page in range(self.gtd.n):
-            if self.gtd.page_ppas[page] != NONE:
-                self.saved.put_page(page, self.gtd.page_ppas[page])
+        self.gtd.save_in(self.saved)
         for i in range(self.pending.n):
             self.pending.place[i] = NONE
         for i in range(self.pending.n):

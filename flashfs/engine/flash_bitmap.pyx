@@ -8,22 +8,24 @@ the log, a list of reports in DRAM. ``prepare`` keeps room in the log: it brings
 into a frame, where a changed one may have to be written back first. So a report programs nothing, and a query reads a
 page at most, into a buffer of its own.
 
-The store's own pages are in blocks of a stream of their own, and their bits are always 0: whether one of them lives,
-the directory says, as it does of translation pages. Else each program of the bitmap would change the bitmap.
+What it shares with other stores in flash is in flash_validity.pyx. The bits of its own pages are always 0.
 
-A checkpoint takes the directory, the counts and the log; changed frames are written before. A recovery has the whole
-bitmap in DRAM: what the checkpoint's pages say, and on it what was found since. The pages that this changed are
-programmed before the recovery's own checkpoint, and then the bitmap is let go; ``Engine.keep_free`` sees to the room.
-A page that cannot be read is made again from the mapping.
+A checkpoint takes the directory, the counts and the log; changed frames are written before. Of a recovery's bitmap the
+pages that differ are programmed. A page that cannot be read is made again from the mapping.
+
+With a battery (kept_frames.pyx) directory, log and what frames have that flash has not are in NVRAM too, continuously.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
-from flashfs.engine.parts cimport IN_TABLE, Engine, Validity
-from flashfs.engine.pool cimport CAUSE_VALIDITY, KIND_VALIDITY, NONE
-from flashfs.engine.translation cimport Directory, TranslationPages
-from flashfs.engine.victims cimport gained, lost_one
+from flashfs.engine.entry_pages cimport EntryPages
+from flashfs.engine.flash_validity cimport FlashValidity
+from flashfs.engine.kept_frames cimport KeptFrames
+from flashfs.engine.map_battery cimport MapBattery, named_by
+from flashfs.engine.parts cimport Engine
+from flashfs.engine.pool cimport KIND_VALIDITY, NONE, STREAM_META
+from flashfs.engine.victims cimport gained
 
 import struct
 
@@ -32,17 +34,12 @@ import numpy
 from flashfs.engine.pool import STREAM_BYTES
 from flashfs.errors import BindError
 
-cdef extern from "<algorithm>" namespace "std" nogil:
-    uint64_t* lower_bound(uint64_t* first, uint64_t* last, const uint64_t& value)
-
 cdef extern from *:
     int popcount64 "__builtin_popcountll"(unsigned long long) nogil
 
 cdef enum:
     RUN = 256                # pages that a request binds at once, at most
     SPARE = 16               # reports that were not announced: a mapping that mends its own pages
-
-STREAM = "validity"
 
 
 def blocks_in_page(geometry, most=0):
@@ -62,106 +59,39 @@ def log_entries(geometry, log=0):
     return max(log or 3 * RUN, 2 * geometry.pages_per_block) + SPARE
 
 
-cdef class BitmapDirectory(Directory):
-    """Where each page of the bitmap is: 4 bytes a page, in DRAM."""
-
-    def __cinit__(self, FlashBitmap bitmap not None, uint32_t n):
-        self.bitmap = bitmap
-        self.n = n
-        self.page_ppas = <uint32_t*> malloc(n * 4)
-        self.missing = <uint8_t*> calloc(n, 1)
-        if not (self.page_ppas and self.missing):
-            raise MemoryError
-        memset(self.page_ppas, 0xFF, n * 4)
-
-    def __dealloc__(self):
-        free(self.page_ppas)
-        free(self.missing)
-
-    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
-        return self.page_ppas[id] if id < self.n else NONE
-
-    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
-        if id < self.n:
-            self.page_ppas[id] = ppa
-        return 0
-
-    cdef int lost(self, uint32_t ppa) except -1 nogil:
-        """It is made again when it is next asked for, and programmed before the next checkpoint."""
-        cdef uint32_t id
-        for id in range(self.n):
-            if self.page_ppas[id] == ppa:
-                self.page_ppas[id] = NONE
-                self.missing_n += not self.missing[id]
-                self.missing[id] = 1
-        return 0
-
-
-cdef class BitmapPages(TranslationPages):
-    """The pages of a bitmap."""
-
-    cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil:
-        """A recovery alone asks, before it puts the page elsewhere."""
-        (<BitmapDirectory> self.directory).bitmap.begin_bits()
-        return self.directory.ppa_of(id)
-
-
-cdef class FlashBitmap(Validity):
+cdef class FlashBitmap(FlashValidity):
     """The bitmap in flash; ``frames`` of its pages are cached, the log has room for ``log`` reports (0: those of a
-    whole run), and a page holds the bits of ``blocks_a_page`` blocks (0: as many as fit)."""
+    whole run), of which no more than ``waiting`` stay there between requests, and a page holds the bits of
+    ``blocks_a_page`` blocks (0: as many as fit)."""
 
-    def __cinit__(self, Engine ssd, uint32_t frames=4, *, uint32_t log=0, uint32_t blocks_a_page=0):
+    def __cinit__(self, Engine ssd, uint32_t frames=4, *, uint32_t log=0, uint32_t blocks_a_page=0,
+                  uint32_t waiting=NONE):
         cdef uint32_t n, i
-        self.in_flash = True
-        self.pages_per_block = ssd.nand.pages_per_block
-        self.page_bytes = ssd.nand.page_bytes
-        self.words_a_block = (self.pages_per_block + 63) // 64
         self.blocks_a_page = blocks_in_page(ssd.nand, blocks_a_page)
         if self.blocks_a_page == 0 or frames == 0:
-            raise BindError(f"a bitmap in flash needs pages of {8 * self.words_a_block} bytes, and a frame in DRAM")
-        n = (ssd.nand.blocks + self.blocks_a_page - 1) // self.blocks_a_page
-        self.directory = BitmapDirectory(self, n)
-        self.pages_in_flash = BitmapPages(
-            ssd, self.directory, n, kind=KIND_VALIDITY, stream=ssd.pool.add_stream(STREAM, CAUSE_VALIDITY),
-            cause=CAUSE_VALIDITY)
-        ssd.own(KIND_VALIDITY, self.pages_in_flash)
+            raise BindError(f"a bitmap in flash needs pages of {8 * -(-ssd.nand.pages_per_block // 64)} bytes, and a "
+                            "frame in DRAM")
+        n = bitmap_pages(ssd.nand, blocks_a_page)
+        self.set_up(n, log_entries(ssd.nand, log), n)
         ssd.keep_free((n + self.pages_per_block - 1) // self.pages_per_block)
         ssd.keep_pages(2 * n)               # each as it is, and as the last checkpoint knows it
         ssd.reserve_for(2)                  # a cleaned block's pages go to one stream or the other
         self.frames_n = min(frames, n)
         self.log_spare = SPARE
-        self.log_room = log_entries(ssd.nand, log)
+        self.waiting = waiting
         self.frames = <Frame*> calloc(self.frames_n, sizeof(Frame))
         self.images = <uint8_t*> malloc(<uint64_t> (self.frames_n + 2) * self.page_bytes)
-        self.log = <uint64_t*> malloc(self.log_room * 8)
-        self.touched = <uint8_t*> calloc(n, 1)
-        self.forgotten = <uint8_t*> calloc(ssd.nand.blocks, 1)
-        if not (self.frames and self.images and self.log and self.touched and self.forgotten):
+        if not (self.frames and self.images):
             raise MemoryError
         for i in range(self.frames_n):
             self.frames[i].id = NONE
-        self.looked_of = NONE
 
     def __dealloc__(self):
         free(self.frames)
         free(self.images)
-        free(self.log)
-        free(self.touched)
-        free(self.forgotten)
-        free(self.bits)
+        free(self.log_place)
 
     # --- where things are
-
-    cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil:
-        return ppa // self.pages_per_block
-
-    cdef uint64_t bit_of(self, uint32_t ppa) noexcept nogil:
-        """In the whole bitmap."""
-        return <uint64_t> self.block_of(ppa) * self.words_a_block * 64 + ppa % self.pages_per_block
-
-    cdef bint is_own(self, uint32_t block) noexcept nogil:
-        """Whether the block's pages are the bitmap's."""
-        return self.ssd.pool.stream[block] == self.pages_in_flash.stream
 
     cdef uint8_t* image(self, uint32_t frame) noexcept nogil:
         return self.images + <uint64_t> frame * self.page_bytes
@@ -175,27 +105,6 @@ cdef class FlashBitmap(Validity):
         return NONE
 
     # --- the log
-
-    cdef uint32_t log_from(self, uint64_t key) noexcept nogil:
-        """The first report that is not below ``key``."""
-        return <uint32_t> (lower_bound(self.log, self.log + self.log_n, key) - self.log)
-
-    cdef int note(self, uint32_t ppa, bint lives) except -1 nogil:
-        """Take a report; the page's last one counts. 1, or 0 if the same was noted already."""
-        cdef uint64_t key = <uint64_t> ppa << 1
-        cdef uint32_t at = self.log_from(key)
-        if at < self.log_n and self.log[at] >> 1 == ppa:
-            if self.log[at] == key | lives:
-                return 0
-            self.log[at] = key | lives
-            return 1
-        if self.log_n == self.log_room:
-            with gil:
-                raise RuntimeError(f"the validity log is full: PPA {ppa} was reported, and no room was made for it")
-        memmove(self.log + at + 1, self.log + at, (self.log_n - at) * 8)
-        self.log[at] = key | lives
-        self.log_n += 1
-        return 1
 
     cdef uint32_t most_reported(self, uint32_t* n) noexcept nogil:
         """The page of the bitmap of which most is in the log, and how much."""
@@ -242,6 +151,8 @@ cdef class FlashBitmap(Validity):
         the next mount would find it gone too."""
         cdef uint32_t lpa, ppa = NONE, first = id * self.blocks_a_page
         cdef uint64_t base = <uint64_t> first * self.words_a_block * 64, bit
+        if self.kept is not None:
+            self.kept.doubts()
         memset(into, 0, self.page_bytes)
         for lpa in range(self.ssd.lpas):
             self.ssd.mapping.peek(&lpa, 1, &ppa)
@@ -259,32 +170,20 @@ cdef class FlashBitmap(Validity):
         self.directory.missing[id] = 1
         return 0
 
-    cdef int program(self, uint32_t id, const uint8_t* data) except -1 nogil:
-        """A new version, which counts from then on."""
-        cdef uint32_t ppa = self.pages_in_flash.program(id, data), old
-        cdef int before = self.ssd.stopped
-        self.ssd.stopped = IN_TABLE
-        old = self.directory.page_ppas[id]
-        self.directory.page_ppas[id] = ppa
-        if self.looked_of == id:            # the next version may come to lie where that one lay
-            self.looked_of = NONE
-        if old != NONE:
-            self.pages_in_flash.supersede(old)
-        self.directory.missing_n -= self.directory.missing[id]
-        self.directory.missing[id] = 0
-        self.ssd.stopped = before
-        return 0
-
     cdef int write_back(self, uint32_t frame) except -1 nogil:
         if self.frames[frame].dirty:
             self.program(self.frames[frame].id, self.image(frame))
             self.frames[frame].dirty = False
+            if self.kept is not None and self.kept.keeps():
+                self.kept.clean(frame, self.frames[frame].id, self.directory.page_ppas[self.frames[frame].id])
         return 0
 
     cdef int bring(self, uint32_t id) except -1 nogil:
         """The page into a frame, with all that was reported of it; the frame that was used longest ago goes."""
         cdef uint32_t i, frame = self.frame_of(id), first, end
         cdef uint64_t key = <uint64_t> id * self.blocks_a_page * self.pages_per_block << 1
+        if self.kept is not None:
+            self.kept.changes()
         self.clock += 1
         if frame == NONE:
             frame = 0
@@ -298,14 +197,27 @@ cdef class FlashBitmap(Validity):
             self.frames[frame].id = id
             self.frames[frame].dirty = self.directory.missing[id]
             self.misses += 1
+            if self.kept is not None and self.kept.keeps():
+                self.kept.put_head(frame, id, self.directory.page_ppas[id])
         self.frames[frame].used = self.clock
         first = self.log_from(key)
         end = self.log_from(key + (<uint64_t> self.blocks_a_page * self.pages_per_block << 1))
         if end > first:
-            self.apply_log(id, self.image(frame))
+            for i in range(first, end):
+                self.put(<uint32_t> (self.log[i] >> 1), self.log[i] & 1)
             self.frames[frame].dirty = True
-            memmove(self.log + first, self.log + end, (self.log_n - end) * 8)
-            self.log_n -= end - first
+            self.drop_reports(first, end)
+        return 0
+
+    cdef int drop_reports(self, uint32_t first, uint32_t end) except -1 nogil:
+        """The log has these no more: a frame has what they say."""
+        cdef uint32_t i
+        if self.kept is not None:
+            for i in range(first, end if self.kept.keeps() else first):
+                self.kept.clear_report(self.log_place[i])
+            memmove(self.log_place + first, self.log_place + end, (self.log_n - end) * 4)
+        memmove(self.log + first, self.log + end, (self.log_n - end) * 8)
+        self.log_n -= end - first
         return 0
 
     cdef uint8_t* look(self, uint32_t id) except NULL nogil:
@@ -325,15 +237,18 @@ cdef class FlashBitmap(Validity):
 
     # --- the validity store's interface
 
+    cdef bint waits_too_much(self) noexcept nogil:
+        return self.bits == NULL and self.log_n > self.waiting
+
     cdef uint32_t room(self) noexcept nogil:
-        return NONE if self.bits != NULL else self.log_room - self.log_spare - min(
-            self.log_n, self.log_room - self.log_spare)
+        """None before a request as long as more waits than may; a move, which must not clean, takes what there is."""
+        return 0 if self.waits_too_much() else FlashValidity.room(self)
 
     cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil:
         cdef uint32_t id, reports = 0
         cdef int64_t start = self.ssd.map_ns
         n = min(n, self.log_room - self.log_spare)
-        while self.room() < n:
+        while FlashValidity.room(self) < n or (may_clean and self.waits_too_much()):
             if may_clean:
                 self.pages_in_flash.ensure(1)
                 self.ssd.map_ns = start
@@ -343,25 +258,8 @@ cdef class FlashBitmap(Validity):
             self.bring(id)
         return n
 
-    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
-        cdef uint32_t i, new = 0, block = self.block_of(ppa)
-        if self.bits == NULL and self.is_own(block):
-            return gained(self.victims, block, n)
-        for i in range(n):
-            new += self.put(ppa + i, True)
-        return gained(self.victims, block, new)
-
-    cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        cdef uint32_t i, block
-        for i in range(n):
-            if ppas[i] == NONE:
-                continue
-            block = self.block_of(ppas[i])
-            if (self.bits == NULL and self.is_own(block)) or self.put(ppas[i], False):
-                if self.victims.valid[block] == 0:
-                    with gil:
-                        raise RuntimeError(f"PPA {ppas[i]} died, and nothing lives in its block")
-                lost_one(self.victims, block)
+    cdef int touch(self, uint32_t block) noexcept nogil:
+        self.touched[block // self.blocks_a_page] = 1
         return 0
 
     cdef bint put(self, uint32_t ppa, bint lives) except -1 nogil:
@@ -374,25 +272,21 @@ cdef class FlashBitmap(Validity):
         frame = self.frame_of(id)
         if frame == NONE:
             return self.note(ppa, lives)
+        self.frames[frame].used = self.clock
         bit = self.bit_of(ppa) - <uint64_t> id * self.blocks_a_page * self.words_a_block * 64
         image = self.image(frame)
         if image[bit >> 3] >> (bit & 7) & 1 == lives:
             return False
         image[bit >> 3] ^= <uint8_t> (1 << (bit & 7))
         self.frames[frame].dirty = True
+        if self.kept is not None and self.kept.keeps():
+            self.kept.flip(frame, bit)
         return True
 
-    cdef bint put_bit(self, uint32_t ppa, bint lives) except -1 nogil:
-        cdef uint64_t bit = self.bit_of(ppa)
-        if self.bits[bit >> 6] >> (bit & 63) & 1 == lives:
-            return False
-        self.bits[bit >> 6] ^= <uint64_t> 1 << (bit & 63)
-        self.touched[self.block_of(ppa) // self.blocks_a_page] = 1
-        return True
-
-    cdef bint is_live(self, uint32_t ppa) except -1 nogil:
-        self.bitmap(self.block_of(ppa), self.words)
-        return self.words[(ppa % self.pages_per_block) >> 6] >> (ppa % self.pages_per_block & 63) & 1
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
+        if self.kept is not None and self.kept.keeps():
+            self.kept.opened(self.block_of(ppa))
+        return FlashValidity.live_run(self, ppa, n)
 
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
         cdef uint32_t id = block // self.blocks_a_page, i, page
@@ -419,38 +313,14 @@ cdef class FlashBitmap(Validity):
             i += 1
         return 0
 
-    cdef int own_bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
-        """Pages of the bitmap itself: those that the directory names, and superseded ones that the last checkpoint
-        stands on."""
-        cdef uint32_t id, ppa
-        memset(words, 0, self.words_a_block * 8)
-        for id in range(self.directory.n):
-            ppa = self.directory.page_ppas[id]
-            if ppa != NONE and self.block_of(ppa) == block:
-                words[(ppa % self.pages_per_block) >> 6] |= <uint64_t> 1 << (ppa % self.pages_per_block & 63)
-        for ppa in self.pages_in_flash.kept:
-            if self.block_of(ppa) == block:
-                words[(ppa % self.pages_per_block) >> 6] |= <uint64_t> 1 << (ppa % self.pages_per_block & 63)
-        return 0
-
-    cdef int released(self, uint32_t block) except -1 nogil:
-        """Of its own blocks, a page that could not be read when it was to move is in no list any more."""
-        if self.bits == NULL and self.is_own(block):
-            self.victims.set_count(block, 0)
-        return 0
-
-    cdef uint64_t pages_named(self) noexcept nogil:
-        cdef uint32_t id, n = 0
-        for id in range(self.directory.n):
-            n += self.directory.page_ppas[id] != NONE
-        return n
-
     # --- checkpoints
 
     cdef int checkpoint_begins(self) except -1:
         """Changed frames go to flash, and what a recovery found; what is in the log goes with the checkpoint."""
         cdef uint32_t i, id
         if self.bits != NULL:
+            if self.kept is not None:
+                self.kept.battery.sum_is(self.sum_of_live())
             self.write_touched()
         for i in range(self.frames_n):
             self.write_back(i)
@@ -512,6 +382,8 @@ cdef class FlashBitmap(Validity):
                 raise ValueError(f"block {block}: {self.victims.valid[block]} live pages")
         for i in range(<uint32_t> len(log)):
             self.log[i] = log[i]
+            if self.kept is not None:
+                self.log_place[i] = NONE
         self.log_n = <uint32_t> len(log)
 
     def reset(self):
@@ -532,6 +404,135 @@ cdef class FlashBitmap(Validity):
         self.pages_in_flash.reset()
         self.recovering = True
 
+    # --- the battery: what it asks, and what it is told
+
+    def keep_in(self, EntryPages mapping not None, MapBattery battery not None):
+        """From the first change on the battery has what is here: before anything lives."""
+        self.kept = KeptFrames(mapping, self, battery)
+        self.log_place = <uint32_t*> malloc(<uint64_t> self.log_room * 4)
+        if self.log_place == NULL:
+            raise MemoryError
+        return self.kept
+
+    def sizes(self):
+        """Pages of the bitmap, words of one, reports that there is room for."""
+        return self.directory.n, self.page_bytes // 8, self.log_room
+
+    cdef int noted(self, uint32_t at, bint fresh) except -1 nogil:
+        if self.kept is None:
+            return 0
+        if fresh:
+            memmove(self.log_place + at + 1, self.log_place + at, (self.log_n - 1 - at) * 4)
+            self.log_place[at] = NONE
+        if self.kept.keeps():
+            self.log_place[at] = self.kept.put_report(self.log_place[at], self.log[at])
+        return 0
+
+    cdef int replaced(self, uint32_t id, uint32_t old, uint32_t ppa) except -1 nogil:
+        if self.kept is not None and self.kept.keeps():
+            if old == NONE or self.pages_in_flash.fresh.count(old):
+                old = self.kept.kept_of(id)
+            self.kept.put_page(id, ppa, old)
+        return 0
+
+    cdef int page_moves(self) except -1 nogil:
+        return self.kept.changes() if self.kept is not None else 0
+
+    cdef int page_moved(self, uint32_t id, uint32_t ppa) except -1 nogil:
+        cdef uint32_t frame
+        if self.kept is None or not self.kept.keeps() or id >= self.directory.n:
+            return 0
+        if self.directory.page_ppas[id] != ppa:
+            return self.kept.put_page(id, self.directory.page_ppas[id], ppa)
+        self.kept.put_page(id, ppa, self.kept.kept_of(id))
+        frame = self.frame_of(id)
+        return self.kept.put_head(frame, id, ppa) if frame != NONE else 0
+
+    def sum_of_live(self):
+        """The sum over the live user pages; unless the bitmap is in DRAM, its pages are read."""
+        cdef uint32_t block, page
+        cdef uint64_t total = 0
+        for block in range(self.ssd.nand.blocks):
+            if self.victims.valid[block] and self.ssd.pool.stream[block] < STREAM_META:
+                self.bitmap(block, self.words)
+                for page in range(self.pages_per_block):
+                    if self.words[page >> 6] >> (page & 63) & 1:
+                        total += named_by(block * self.pages_per_block + page)
+        return total
+
+    def blocks_in_use(self):
+        """Those in which anything lives."""
+        return [block for block in range(self.ssd.nand.blocks) if self.victims.valid[block]]
+
+    def directory_ppas(self):
+        return [self.directory.page_ppas[id] for id in range(self.directory.n)]
+
+    def frame_list(self):
+        """[(page, its PPA, whether it was changed)]"""
+        cdef uint32_t i, id
+        out = []
+        for i in range(self.frames_n):
+            id = self.frames[i].id
+            out.append((id, NONE if id == NONE else self.directory.page_ppas[id], bool(self.frames[i].dirty)))
+        return out
+
+    def reports(self):
+        return [self.log[i] for i in range(self.log_n)]
+
+    def reports_placed(self):
+        """The battery has given each the place of its number."""
+        for i in range(self.log_n):
+            self.log_place[i] = i
+
+    def read_kept(self, page_ppas, superseded, frames, reports, own):
+        """The PVB, an array of u64, as pages in flash, {page: bits that differ} and [(PPA, lives)] have it; of the
+        blocks that are the bitmap's ``own``, a flag each, the pages named live. None if a page is not there."""
+        cdef uint64_t[::1] image = numpy.zeros(self.page_bytes // 8, numpy.uint64)
+        blocks, words = self.ssd.nand.blocks, self.words_a_block
+        bits = numpy.zeros((self.directory.n * self.blocks_a_page, words), numpy.uint64)
+        chip = blocks * self.pages_per_block
+        if max([*page_ppas, *superseded, *(ppa for ppa, _ in reports)], default=0) >= chip:
+            return None
+        for id, ppa in enumerate(page_ppas):
+            if ppa >= 0 and not self.pages_in_flash.read(ppa, id, <uint8_t*> &image[0]):
+                return None
+            if ppa >= 0 or id in frames:
+                content = numpy.asarray(image) if ppa >= 0 else numpy.zeros(self.page_bytes // 8, numpy.uint64)
+                if id in frames:
+                    content = content ^ frames[id]
+                first = id * self.blocks_a_page
+                bits[first : first + self.blocks_a_page] = content[: self.blocks_a_page * words].reshape(-1, words)
+        bits = bits[:blocks]
+        for ppa, lives in reports:
+            block, page = divmod(ppa, self.pages_per_block)
+            mask = numpy.uint64(1 << (page & 63))
+            bits[block, page >> 6] = bits[block, page >> 6] | mask if lives else bits[block, page >> 6] & ~mask
+        bits[own] = 0
+        for ppa in [*(ppa for ppa in page_ppas if ppa >= 0), *superseded]:
+            block, page = divmod(ppa, self.pages_per_block)
+            bits[block, page >> 6] |= numpy.uint64(1 << (page & 63))
+        return numpy.ascontiguousarray(bits).reshape(-1)
+
+    def take_kept(self, page_ppas, superseded, frames, reports, bits):
+        """A recovery believes that: ``bits`` are in DRAM until its checkpoint, before which the pages are programmed
+        that differ."""
+        cdef const uint64_t[::1] taken = bits
+        cdef uint32_t block, w, n
+        self.reset()
+        for id, ppa in enumerate(page_ppas):
+            self.directory.page_ppas[id] = NONE if ppa < 0 else ppa
+        self.pages_in_flash.keep_all(superseded)
+        self.begin_bits()
+        memcpy(self.bits, &taken[0], taken.shape[0] * 8)
+        self.filled = True
+        for id in [*frames, *(ppa // self.pages_per_block // self.blocks_a_page for ppa, _ in reports)]:
+            self.touched[id] = 1
+        for block in range(self.ssd.nand.blocks):
+            n = 0
+            for w in range(self.words_a_block):
+                n += popcount64(self.bits[<uint64_t> block * self.words_a_block + w])
+            self.victims.set_count(block, n)
+
     # --- recovery
 
     def recovery_steps(self):
@@ -541,36 +542,6 @@ cdef class FlashBitmap(Validity):
         before = self.pages_in_flash.reads
         self.pages_known()
         return f"{self.pages_in_flash.reads - before} of {self.directory.n} pages"
-
-    cdef int begin_bits(self) except -1 nogil:
-        """From now on the whole bitmap is in DRAM; of the store's own pages first."""
-        cdef uint32_t id
-        cdef uint64_t bit
-        if self.bits != NULL:
-            return 0
-        self.bits = <uint64_t*> calloc(<uint64_t> self.ssd.nand.blocks * self.words_a_block, 8)
-        if self.bits == NULL:
-            with gil:
-                raise MemoryError
-        self.filled = False
-        memset(self.touched, 0, self.directory.n)
-        for id in range(self.directory.n):
-            if self.directory.page_ppas[id] != NONE:
-                bit = self.bit_of(self.directory.page_ppas[id])
-                self.bits[bit >> 6] |= <uint64_t> 1 << (bit & 63)
-        return 0
-
-    cdef int forget(self, uint32_t block) except -1 nogil:
-        self.begin_bits()
-        self.forgotten[block] = 1
-        memset(self.bits + <uint64_t> block * self.words_a_block, 0, self.words_a_block * 8)
-        self.touched[block // self.blocks_a_page] = 1
-        return self.victims.set_count(block, 0)
-
-    cdef int pages_known(self) except -1 nogil:
-        """The rest of the bitmap, from flash and the log; once."""
-        self.begin_bits()
-        return 0 if self.filled else self.fill()
 
     cdef int fill(self) except -1 nogil:
         cdef uint32_t id, block, w
@@ -625,16 +596,6 @@ cdef class FlashBitmap(Validity):
             self.program(id, image)
         return self.end_bits()
 
-    cdef int end_bits(self) noexcept nogil:
-        free(self.bits)
-        self.bits = NULL
-        self.filled = False
-        return 0
-
-    def opens(self):
-        """A clean mount read nothing; after a recovery the bitmap stays in DRAM until its checkpoint."""
-        self.recovering = False
-
     def problems_in_flash(self):
         """A line for each page of the bitmap that cannot be read."""
         cdef uint32_t id, ppa
@@ -648,17 +609,14 @@ cdef class FlashBitmap(Validity):
 
     # --- for people
 
-    def page_ppas(self):
-        """The PPA of each page of the bitmap, None for one that was never programmed."""
-        return [None if ppa == NONE else ppa for ppa in self.directory.page_ppas[:self.directory.n]]
-
     def tables(self):
         frames = (self.frames_n + 2) * self.page_bytes + self.frames_n * 12
+        report = 8 if self.kept is None else 12
         packed, allocated = self.pages_in_flash.tables()
         bits = 0 if self.bits == NULL else self.ssd.nand.blocks * self.words_a_block * 8
         return {
             "pvb_frames": (frames + bits, frames + bits),
-            "pvb_log": (8 * self.log_room, 8 * self.log_room),
+            "pvb_log": (report * self.log_room, report * self.log_room),
             "pvb_directory": (4 * self.directory.n + packed, 5 * self.directory.n + allocated),
         }
 
@@ -673,13 +631,3 @@ cdef class FlashBitmap(Validity):
     def forget_counts(self):
         self.hits = self.misses = self.rebuilds = 0
         self.pages_in_flash.forget_counts()
-
-    def check(self):
-        """The count of each block is the number of its bits; no bit of its own blocks is set in flash."""
-        cdef uint32_t block
-        problems = []
-        for block in range(self.ssd.nand.blocks):
-            live = len(self.live_in(block))
-            if live != self.victims.valid[block]:
-                problems.append(f"block {block}: BVC {self.victims.valid[block]} but {live} bits in the PVB")
-        return problems

@@ -62,6 +62,7 @@ def cross_check(Ssd ssd, uint32_t most=100):
     cdef Oob oob
     # first: to ask where an LPA is, or what lives, may mend them
     problems = ssd.mapping.problems_in_flash() + ssd.validity.problems_in_flash()
+    cdef const uint8_t[::1] named = named_bits(ssd) if ssd.validity.late else bytes(1)
     if pages == NULL:
         raise MemoryError
     try:
@@ -74,8 +75,8 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 ppa = block * ssd.pages_per_block + pages[i]
                 ssd.nand.read_spare(block, pages[i], 1, ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
                 oob_unpack(ssd.read_oobs, &oob)
-                if status != PAGE_OK and ssd.validity.late and ssd.mapping.owner_of(ppa) == NONE:
-                    continue
+                if status != PAGE_OK and ssd.validity.late and not named[ppa >> 3] >> (ppa & 7) & 1:
+                    continue                # superseded, as what a late store calls live may be
                 if status != PAGE_OK:
                     problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
                 elif oob.kind != KIND_USER and oob.kind < KINDS and ssd.owner_at[oob.kind] != NULL:
@@ -90,7 +91,8 @@ def cross_check(Ssd ssd, uint32_t most=100):
                     problems.append(f"PPA {ppa}: sequence number {oob.seq} is ahead of the device's {ssd.seq}")
                 else:
                     found = ssd.mapping.locate(oob.lpa)
-                    if found != ppa and not ssd.validity.late and not ssd.mapping.has(oob.lpa, ppa):
+                    if found != ppa and (not ssd.validity.late or named[ppa >> 3] >> (ppa & 7) & 1) and (
+                            not ssd.mapping.has(oob.lpa, ppa)):
                         where = "nowhere" if found == NONE else f"at PPA {found}"
                         problems.append(f"PPA {ppa}: live with LPA {oob.lpa}, which the mapping has {where}")
     finally:
@@ -99,6 +101,18 @@ def cross_check(Ssd ssd, uint32_t most=100):
     if live < mapped if ssd.validity.late else live != mapped:
         problems.append(f"the mapping holds {mapped} LPAs and translation pages, validity {live} live pages")
     return problems
+
+
+def named_bits(Ssd ssd):
+    """A bit for each page of the chip: whether an LPA is there."""
+    cdef uint32_t lpa, ppa
+    bits = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1)
+    cdef uint8_t[::1] named = bits
+    for lpa in range(ssd.lpas):
+        ppa = ssd.mapping.locate(lpa)
+        if ppa != NONE:
+            named[ppa >> 3] |= 1 << (ppa & 7)
+    return bits
 
 
 cdef uint32_t places(Ssd ssd) except? 0xFFFFFFFF:

@@ -6,12 +6,15 @@ from flashfs.engine.parts cimport Engine, Extent
 
 cdef enum:
     GROUPS = 255             # moves of groups that a recovery can tell apart: then a checkpoint is due
+    KINDS = 8                # of pages
 
 
 @cython.final
 cdef class Mover:
     cdef readonly Engine ssd
     cdef readonly uint64_t lost_pages      # live pages that could not be read when they were to move
+    cdef uint64_t[KINDS] moved_reads       # pages that moves read and programmed, by what they hold
+    cdef uint64_t[KINDS] moved_programs
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* read_oobs                # the victim's, in page order
     cdef uint8_t* oobs                     # those of the run being programmed

@@ -23,6 +23,7 @@ from flashfs.engine.pool cimport (
     KIND_USER,
     NONE,
     OOB_ENGINE,
+    STREAM_GC,
     Oob,
     oob_kind,
     oob_lpa,
@@ -38,6 +39,8 @@ cdef extern from "<algorithm>" namespace "std" nogil:
 
 cdef enum:
     RUN = 32                 # pages that one program carries at most
+
+cdef uint32_t OF_USER = NONE - 1  # in place of a number of pages
 
 
 @cython.final
@@ -124,6 +127,16 @@ cdef class Mover:
         """So many moves of groups were made since the last checkpoint."""
         self.groups = groups
 
+    def moved(self):
+        """{kind of page: (read, programmed)} in moves, whoever asked for them. Of user pages a group's are not in it:
+        they are what else is counted under the same causes."""
+        return {kind: (self.moved_reads[kind], self.moved_programs[kind]) for kind in range(KINDS)
+                if self.moved_reads[kind] or self.moved_programs[kind]}
+
+    def forget_counts(self):
+        memset(self.moved_reads, 0, sizeof(self.moved_reads))
+        memset(self.moved_programs, 0, sizeof(self.moved_programs))
+
     def tables(self):
         """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them. What a chip
         does not keep takes no room in its ledger."""
@@ -149,6 +162,11 @@ cdef class Mover:
             stream = self.ssd.pool.stream[block]  # such pages stay among themselves
             self.hold_data()
         n = self.collect(block, cause)
+        if n == OF_USER:
+            with gil:  # and a recovery has read from that whose the block is
+                self.ssd.alarm(f"block {block}: its first page was meant for another block: the map names others in it")
+            self.ssd.pool.stream[block] = STREAM_GC
+            return self.relocate(block, STREAM_GC, cause)
         if n and not self.copy_out(n, stream, cause, &end):
             return 0
         self.ssd.stopped = IN_MOVE
@@ -413,7 +431,8 @@ cdef class Mover:
 
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
         """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 32 | index). Returns how
-        many there are to move: one that cannot be read moves as a page that says so."""
+        many there are to move: one that cannot be read moves as a page that says so. Or OF_USER: the block is not what
+        it is taken for, since the mapping names a page in it."""
         cdef uint32_t i, k, ppa, n = 0
         cdef uint64_t order = 0
         cdef Oob oob
@@ -423,6 +442,7 @@ cdef class Mover:
             return 0
         self.ssd.nand.read_some(block, self.pages, live, self.data if self.with_data else <uint8_t*> NULL,
                                 self.read_oobs, self.status, cause, self.ssd.now_ns, self.ready)
+        self.moved_reads[self.kind] += live
         self.confirm(block, 0, live)
         for i in range(live):
             ppa = block * self.pages_per_block + self.pages[i]
@@ -431,6 +451,9 @@ cdef class Mover:
                 self.left_n += 1
                 continue
             if not self.is_readable(block, i, order):
+                if (self.kind != KIND_USER and self.status[i] == PAGE_OK and self.kinds[i] == KIND_USER
+                        and self.lpas[i] < self.ssd.lpas and self.ssd.mapping.has(self.lpas[i], ppa)):
+                    return OF_USER
                 self.lost_pages += 1
                 if not self.poison(ppa, self.read_oobs + i * self.oob_bytes, cause):
                     self.left[self.left_n] = ppa
@@ -510,6 +533,7 @@ cdef class Mover:
             oob.lpa = self.ssd.mapping.owner_of(ppa)
             if oob.lpa == NONE:
                 self.lost_pages -= self.ssd.validity.late  # it was superseded, and its block half erased since
+                self.ssd.mapping.page_lost(ppa)
                 return False
             oob.seq = self.ssd.seq_before(oob.lpa)
             oob.order = 0
@@ -594,6 +618,7 @@ cdef class Mover:
             self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext, before, behind)
         one = self.ssd.program(ext, self.gather if self.with_data else <uint8_t*> NULL, self.oobs, cause, start, &ok)
         end[0] = max(end[0], one)
+        self.moved_programs[self.kind] += ok
         for i in range(ok):
             self.news[first + i] = ext.block * self.pages_per_block + ext.page + i
         return ok
@@ -624,4 +649,7 @@ cdef class Mover:
         for i in range(self.left_n):
             if self.kind != KIND_USER and not self.ssd.validity.is_live(self.left[i]):
                 self.left[i] = NONE
-        return self.ssd.validity.dead(self.left, self.left_n)
+        self.ssd.validity.dead(self.left, self.left_n)
+        if self.kind == KIND_USER and self.left_n:
+            self.ssd.mapping.dropped(self.left, self.left_n)
+        return 0

@@ -165,7 +165,7 @@ cdef class PagedMapping(Mapping):
     def opens(self):
         """From here on the LPAs that are mapped are counted: to ask for each would be to read every page."""
         cdef uint32_t block
-        self.mapped_n = -<int64_t> len(self.translation_pages())
+        self.mapped_n = -<int64_t> (self.directory.count() + len(self.store.kept_ppas()))
         for block in range(self.ssd.nand.blocks):
             self.mapped_n += self.ssd.validity.count(block)
         self.mapped_n -= self.ssd.validity.pages_named()

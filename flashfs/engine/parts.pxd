@@ -57,6 +57,7 @@ cdef class Engine:
     cdef readonly list alarms              # since the mount; None: nothing was found that no power cut can leave
     cdef readonly object failed            # None, or why the device takes no more changes
     cdef readonly bint frozen              # the image is not to be changed: it was opened to be read
+    cdef uint64_t image_syncs              # how often what was programmed has become durable
     cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
     cdef int lose(self, int kind, uint32_t ppa) except -1
     cdef int kind_of(self, uint32_t block) noexcept nogil
@@ -105,6 +106,8 @@ cdef class Mapping(Explained):
     cdef readonly bint whole_runs          # ``run_ends`` is to tell it what was written together
     cdef readonly uint32_t own_reports     # reports of its own pages that validity may get for each page it is told of
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
+    cdef readonly bint fenced              # a crash is recovered from its pages: see fence.pyx
+    cdef readonly uint64_t fence_every     # pages programmed between two checkpoints, at most
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
     cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil
@@ -116,11 +119,15 @@ cdef class Mapping(Explained):
                   uint32_t* olds) except -1 nogil
     cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
     cdef int moves_end(self) except -1 nogil
+    cdef int dropped(self, const uint32_t* ppas, uint32_t n) except -1 nogil
+    cdef bint notice(self) except -1 nogil
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
                    uint32_t behind) except -1 nogil
     cdef int tend(self) except -1 nogil
+    cdef int fence_begins(self) except -1
+    cdef int reports_kept(self) except -1 nogil
     cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil
 
 

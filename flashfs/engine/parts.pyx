@@ -402,6 +402,9 @@ cdef class Mapping(Explained):
     A mapping that keeps parts of itself in flash has translation pages (translation.pyx), whose owner a recovery asks
     and tells before the mapping."""
 
+    def __cinit__(self, *_, **__):
+        self.fence_every = <uint64_t> -1
+
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
         """The host is about to read, or is ``writing``, these LPAs. Returns how many of them, from the first on, are at
@@ -465,6 +468,16 @@ cdef class Mapping(Explained):
         translation pages. It may not clean."""
         return 0
 
+    cdef int dropped(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        """Cleaning left these pages to die with their block, because ``confirm`` called them SUPERSEDED; NONE is
+        skipped. They will be other LPAs' pages soon."""
+        return 0
+
+    cdef bint notice(self) except -1 nogil:
+        """Nothing seems to be dead, and cleaning needs space: where validity is late, find out which pages were
+        superseded, and report them. Whether there were any."""
+        return False
+
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``. Returns more than 0 if there were some that
         were mapped though nobody can say where any more: that they are trimmed has to be on record too."""
@@ -499,6 +512,31 @@ cdef class Mapping(Explained):
         """Between requests: what the mapping has to do now and then, such as writing back translation pages. It may
         clean."""
         return 0
+
+    cdef int fence_begins(self) except -1:
+        """A mapping that is ``fenced``: a fence, or a checkpoint, is about to be written. Every entry that was newer
+        than its translation page at the last one, and has not changed since, is written now. It may clean."""
+        return 0
+
+    cdef int reports_kept(self) except -1 nogil:
+        """A mapping that is ``fenced``: validity has programmed all reports that it got so far. Behind the next sync
+        no recovery looks for them."""
+        return 0
+
+    def distrust(self):
+        """A mapping that is ``fenced``, in a recovery: pages are missing. What was found is to be in translation pages
+        as soon as the recovery ends, so that whatever is lost later is missed."""
+
+    def base_from_pages(self, versions):
+        """A mapping that is ``fenced``: {section: bytes} of a checkpoint that never was, from ``versions``, all whole
+        pages of its kind: (numbers, sequence numbers, PPAs), arrays, by number and the oldest version first."""
+        raise NotImplementedError
+
+    def find_reports(self, versions, uint64_t since, in_scan):
+        """A mapping that is ``fenced``, in a recovery, behind its entries: which pages validity had been told of after
+        sequence number ``since`` and not programmed; they are dead now. ``in_scan(block)``: validity knows all of that
+        block. A line about it."""
+        raise NotImplementedError
 
     def limit_tables(self, uint64_t share):
         """``share`` bytes of DRAM are left for tables that can be kept in flash; BindError if that is too little."""
@@ -642,6 +680,26 @@ cdef class Validity:
     def recovery_steps(self):
         """As Mapping.recovery_steps."""
         return ()
+
+    def base_from_pages(self, versions, last):
+        """As Mapping.base_from_pages; ``last``: of each version, whether its OOB calls it the last of something, or
+        does not say. Returns (sections, sequence number up to which reports are programmed, a line about it)."""
+        raise NotImplementedError
+
+    def stamp_in_force(self):
+        """A sequence number that says which of the store's structures in flash are in force: what a recovery from pages
+        finds must not be older."""
+        return 0
+
+    def unfinished(self):
+        """{block: pages}: of blocks that are not full, how many of their pages the store has heard of; others may be
+        there that never lived."""
+        return {}
+
+    def counts_from_pages(self, sections, ends):
+        """Behind that, and loaded with it: the section of live pages by block; ``ends``, of each block: pages that it
+        has."""
+        raise NotImplementedError
 
     cdef int forget(self, uint32_t block) except -1 nogil:
         """Recovery: the block was erased after the checkpoint that says otherwise, so nothing of that holds."""

@@ -52,6 +52,7 @@ cdef enum:
     CAUSE_MOUNT = 8
     CAUSE_PAD = 9
     CAUSE_VALIDITY = 10
+    CAUSE_WEAR_SCAN = 11     # spare areas that wear levelling reads to find its victims
 
 cdef enum:
     STREAM_HOST = 0
@@ -123,6 +124,7 @@ cdef class BlockPool:
     cdef uint8_t* state
     cdef uint8_t* stream
     cdef uint8_t* blank                # never programmed since it was last erased, and known to be so
+    cdef uint8_t* stale                # free, and not erased since pages of it were moved elsewhere
     cdef uint8_t* unproved             # open, on a checkpoint's word alone
     cdef uint8_t* retiring             # an operation on it failed: evacuate, then mark bad
     cdef uint32_t* next_page
@@ -134,9 +136,10 @@ cdef class BlockPool:
     cdef uint32_t* pending
     cdef readonly uint32_t free_n, pending_n, bad_n, retiring_n
     cdef readonly uint32_t spoilt_n    # open blocks whose next page was not erased
-    cdef readonly uint64_t last_order, erases_n
+    cdef readonly uint64_t last_order, erases_n, programs_n
     cdef uint32_t die_turn
-    cdef readonly uint32_t erases_most
+    cdef readonly uint32_t erases_most     # of any block
+    cdef readonly uint32_t erased_most     # of those that were erased since the mount: nobody looked at the others
     cdef readonly tuple stream_names
     cdef readonly uint32_t streams_n
     cdef uint8_t[32] stream_cause      # on whose account each stream opens blocks

@@ -9,17 +9,55 @@ from libc.string cimport memcpy, memmove
 
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK, Nand
 
+import struct
+
+FENCE = struct.Struct("<QQQII")
 STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "validity", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
 CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad",
-               "validity")
+               "validity", "wear_scan")
 STREAM_NAMES = ("host", "gc", "wear", "meta", "map")  #: those that every device has
 STREAM_CAUSES = (CAUSE_HOST, CAUSE_GC, CAUSE_WEAR, CAUSE_CHECKPOINT, CAUSE_MAP)
 STREAM_BYTES = 16  #: of the name of a stream that a part registered, behind the blocks in a checkpoint
+STATES = {name: i for i, name in enumerate(STATE_NAMES)}
 SAVED_BYTES = 10  #: of a block in a checkpoint: u8 state (+ 128: retiring), u8 stream, u16 next page, u48 order
 
 cdef enum:
     RETIRING = 128
+
+
+class Fence:
+    """Where the scan for newer pages begins: a sequence number, the order of the block opened last, what validity had
+    in force, the blocks that were open with the page that was next in each, and those that a failed operation was
+    going to retire."""
+
+    def __init__(self, seq=0, order=0, stamp=0, open=None, retiring=()):
+        self.seq = seq
+        self.order = order
+        self.stamp = stamp
+        self.open = open or {}
+        self.retiring = set(retiring)
+
+    def pack(self):
+        """The section ``fence``: u64 seq, u64 order, u64 stamp, u32 n, u32 m, then n times u32 block, u32 next page,
+        then m times u32 block."""
+        return (FENCE.pack(self.seq, self.order, self.stamp, len(self.open), len(self.retiring))
+                + b"".join(struct.pack("<II", *one) for one in sorted(self.open.items()))
+                + b"".join(struct.pack("<I", block) for block in sorted(self.retiring)))
+
+
+def unpack_fence(raw, pool):
+    """The inverse of ``Fence.pack``; ValueError or struct.error says what cannot be on the chip of ``pool``."""
+    seq, order, stamp, n, m = FENCE.unpack_from(raw)
+    if len(raw) != FENCE.size + 8 * n + 4 * m:
+        raise ValueError(f"fence section of {len(raw)} bytes: {FENCE.size + 8 * n + 4 * m} are needed")
+    numbers = struct.unpack_from(f"<{2 * n + m}I", raw, FENCE.size)
+    fence = Fence(seq, order, stamp, dict(zip(numbers[: 2 * n : 2], numbers[1 : 2 * n : 2], strict=True)),
+                  numbers[2 * n :])
+    if (runs_out(seq) or runs_out(order) or runs_out(stamp) or any(block >= pool.blocks for block in fence.retiring)
+            or any(block >= pool.blocks or page > pool.pages_per_block for block, page in fence.open.items())):
+        raise ValueError("fence section: blocks, pages or numbers that are none")
+    return fence
 
 
 cdef class BlockPool:
@@ -37,14 +75,15 @@ cdef class BlockPool:
         self.blank = <uint8_t*> calloc(n, 1)
         self.retiring = <uint8_t*> calloc(n, 1)
         self.unproved = <uint8_t*> calloc(n, 1)
+        self.stale = <uint8_t*> calloc(n, 1)
         self.next_page = <uint32_t*> calloc(n, 4)
         self.order = <uint64_t*> calloc(n, 8)
         self.ready_ns = <int64_t*> calloc(n, 8)
         self.heap = <uint32_t*> calloc(n, 4)
         self.heap_n = <uint32_t*> calloc(nand.dies, 4)
         self.pending = <uint32_t*> calloc(n, 4)
-        if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.next_page
-                and self.order and self.ready_ns and self.heap and self.heap_n and self.pending):
+        if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.stale
+                and self.next_page and self.order and self.ready_ns and self.heap and self.heap_n and self.pending):
             raise MemoryError
         self.stream_names = STREAM_NAMES
         self.streams_n = STREAMS
@@ -71,6 +110,7 @@ cdef class BlockPool:
         free(self.blank)
         free(self.retiring)
         free(self.unproved)
+        free(self.stale)
         free(self.next_page)
         free(self.order)
         free(self.ready_ns)
@@ -214,13 +254,13 @@ cdef class BlockPool:
                 self.push(block)  # it raised: the block is as free as it was
         if ok:
             wear = self.nand.erases(block)
-            if wear > self.erases_most:
-                self.erases_most = wear
+            self.erases_most = max(self.erases_most, wear)
+            self.erased_most = max(self.erased_most, wear)
         return ok
 
     cdef int begin(self, uint32_t block, int stream) noexcept nogil:
         """A blank block is opened."""
-        self.blank[block] = self.unproved[block] = 0
+        self.blank[block] = self.unproved[block] = self.stale[block] = 0
         self.last_order += 1
         self.order[block] = self.last_order
         self.state[block] = STATE_META if stream == STREAM_META else STATE_OPEN
@@ -240,6 +280,24 @@ cdef class BlockPool:
         if not ok:
             self.set_bad(block)
         return ok
+
+    def erase_stale(self, int cause, int64_t t_ns):
+        """Erase the free blocks whose pages were moved elsewhere: whoever reads the chip afterwards finds them erased,
+        and need not be told that what lay in them is dead."""
+        cdef uint32_t block
+        for block in range(self.blocks):
+            if self.state[block] == STATE_FREE and self.stale[block] and self.pull(block):
+                if self.made_blank(block, cause, t_ns):
+                    self.blank[block] = 1
+                    self.push(block)
+                self.stale[block] = 0
+
+    def fence(self, seq, stamp, unfinished):
+        """A Fence at this moment; ``unfinished``: of blocks that are not full, the pages that validity has heard of."""
+        return Fence(seq, self.last_order, stamp,
+                     {**{block: self.next_page[block] for block in range(self.blocks)
+                         if self.state[block] == STATE_OPEN}, **unfinished},
+                     {block for block in range(self.blocks) if self.retiring[block]})
 
     def doubt_open(self):
         """The states are those of a checkpoint, and no page was looked at: before anything is programmed in a block
@@ -269,6 +327,7 @@ cdef class BlockPool:
 
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil:
         self.next_page[block] += n
+        self.programs_n += n
         return 0
 
     cdef int close(self, uint32_t block) noexcept nogil:
@@ -303,6 +362,7 @@ cdef class BlockPool:
                 if self.retiring[self.pending[i]]:
                     self.set_bad(self.pending[i])
                 else:
+                    self.stale[self.pending[i]] = self.stream[self.pending[i]] != STREAM_META
                     self.push(self.pending[i])
                 i += 1
         finally:  # what is free is pending no more, though one after it could not be marked bad

@@ -37,8 +37,8 @@ from flashfs.engine.pool cimport (
     Oob,
     runs_out,
 )
+from flashfs.engine.fence cimport Rebuilder
 from flashfs.engine.scan cimport HEADED, IN_LOG, SCANNED, TORN_IN, Scanner
-from flashfs.engine.settle cimport Settler
 from flashfs.engine.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
@@ -122,6 +122,11 @@ class Recovery:
         table = []
         for name, about in self.STEPS:
             table.append(("engine", name, about, getattr(self.work, name)))
+            if name == "checkpoint":
+                table += self.work.steps_by_pages()
+            elif name == "resolve" and self.work.steps_by_pages():
+                table.append(("validity", "reports", "find what validity was told last", self.work.guarded(
+                    self.work.reports)))
             table += [(part, step, what, self.work.guarded(run)) for part, step, after, what, run in asked
                       if after == name]
         return table
@@ -130,7 +135,8 @@ class Recovery:
         """Leave the device ready; returns the Report. CorruptError if the image holds what no power cut leaves."""
         for part, name, about, run in self.table():
             if self.readonly and name == "commit":
-                continue
+                self.work.keep_in_memory()
+                break                       # that, and what would follow it, changes the image
             step = Step(name, about, part=part)
             before = self.work.meter()
             step.note = run() or ""
@@ -142,16 +148,13 @@ class Recovery:
             if self.work.clean:
                 self.report.clean = True
                 break
-        else:
-            if self.readonly:
-                self.work.keep_in_memory()
         self.report.figures = self.work.figures
         self.report.alarms = self.work.alarms
         return self.report
 
 
 @cython.final
-cdef class Worker(Settler):
+cdef class Worker(Rebuilder):
     """The steps in their order: what is read, who wins, and what that makes of the device."""
     cdef readonly bint clean
     cdef object doubted                    # what a step of a part found that cannot be
@@ -326,7 +329,8 @@ cdef class Worker(Settler):
             self.tell_blocks(reopens)
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
-        if ssd.validity.late and ssd.pool.free_n <= ssd.meta_floor + ssd.gc_reserve:
+        # A fence takes a block or two, and cleaning may go on before it.
+        if ssd.validity.late and ssd.pool.free_n <= ssd.gc_reserve + (0 if self.by_steps else ssd.meta_floor):
             self.free_more()
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
 
@@ -365,16 +369,20 @@ cdef class Worker(Settler):
             self.ssd.pool.blank[block] = 0
             if self.marks[block] & HEADED:
                 self.ssd.pool.stream[block] = self.streams[block]
-            if self.marks[block] & SCANNED:  # but not for a lower page whose upper one is still to come
+            if self.marks[block] & SCANNED and not self.is_collected(block):
+                # but not for a lower page whose upper one is still to come
                 self.ssd.nand.vouch(block, self.whole[block] - self.whole[block] % group)
             if self.ssd.nand.health(block):
                 self.ssd.pool.state[block] = STATE_BAD
-            elif self.marks[block] & IN_LOG:
+            elif self.marks[block] & IN_LOG and (self.streams[block] == STREAM_META
+                                                 or self.ssd.validity.count(block) == 0):
+                # else a page of the log was programmed there by mistake, and other pages live behind it
                 self.ssd.pool.state[block] = STATE_META
                 self.ssd.pool.stream[block] = STREAM_META
                 self.ssd.pool.next_page[block] = self.ssd.pages_per_block
             elif self.ssd.validity.count(block) == 0:
                 self.ssd.pool.state[block] = STATE_FREE
+                self.ssd.pool.stale[block] = self.marks[block] & HEADED and self.streams[block] != STREAM_META
             else:
                 self.ssd.pool.state[block] = STATE_CLOSED
                 next_page = self.next_page[block] if self.marks[block] & SCANNED else self.ssd.pages_per_block
@@ -390,7 +398,11 @@ cdef class Worker(Settler):
         """Mapping, validity and pool agree, or are made to; then the device is ready."""
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
-        doubt = self.misfit(True)
+        # To read every translation page is what the steps spare, unless pages are missing: one may name those.
+        hurt = self.torn_inside or len(self.alarms) > 0
+        doubt = self.misfit(hurt or not self.by_steps)
+        if hurt:
+            ssd.mapping.distrust()
         if doubt:
             self.mend(doubt)
         ssd.placement.attach()
@@ -399,6 +411,7 @@ cdef class Worker(Settler):
         ssd.meta.block = NONE
         ssd.mover.resume(GROUPS if self.spared else self.newest_group)  # without a scan nobody knows which are taken
         ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False)
+        ssd.fence_at = self.fence if self.by_steps else None
         self.let_go()
         return "mended" if doubt else ""
 

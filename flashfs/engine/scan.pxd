@@ -24,6 +24,11 @@ cdef class Scanner:
     cdef readonly list alarms
     cdef object base                       # LoadedCheckpoint or None
     cdef bint based                        # there is one
+    cdef bint by_steps                     # it is a fence: mapping and validity come from their pages
+    cdef bint collecting                   # ... which are being read: they all count
+    cdef bint unknown                      # ... and one of them cannot be read, and does not say which it is
+    cdef list broken                       # (kind, number, sequence number) of those that say it, and were durable
+    cdef uint64_t base_order               # blocks opened later are newer than what it says
     cdef uint64_t floor                    # its sequence number, 0 if there is none
     cdef readonly bint repairs             # a whole checkpoint that does not fit is passed over
     cdef list descriptors, trim_pages, meta_blocks
@@ -43,6 +48,7 @@ cdef class Scanner:
     cdef uint32_t newest_group
     cdef uint64_t seq, order, newest_id, hint_id
     cdef uint64_t torn
+    cdef bint torn_inside                  # ... and some with whole pages behind them in their block
     cdef uint32_t scanned
     cdef int64_t latest_ns
     cdef uint8_t* page
@@ -57,10 +63,12 @@ cdef class Scanner:
     cdef int take_log_page(self, const Oob* oob, uint32_t ppa) except -1 nogil
     cdef int log_gap(self, uint32_t block, uint32_t page) except -1 nogil
     cdef missing_metadata(self)
+    cdef int take_fence(self) except -1
     cdef int scan_all(self) except -1 nogil
     cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil
     cdef int untake(self, const Oob* oob) except -1 nogil
     cdef int forget_scan(self) except -1
+    cdef int spoilt(self, const Oob* oob, uint32_t block, uint32_t page) except -1 nogil
     cdef int miss(self, uint32_t block, uint32_t page, uint32_t durable) except -1 nogil
     cdef int missing(self, uint32_t block, uint32_t page) except -1 nogil

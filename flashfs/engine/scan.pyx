@@ -57,6 +57,7 @@ cdef class Scanner:
         self.descriptors = []
         self.trim_pages = []
         self.meta_blocks = []
+        self.broken = []
         self.gaps = []
         self.marks = <uint8_t*> calloc(n, 1)
         self.streams = <uint8_t*> calloc(n, 1)
@@ -93,6 +94,8 @@ cdef class Scanner:
         self.base = base
         self.based = base is not None
         self.floor = base.seq if base is not None else 0
+        self.base_order = base.order if base is not None else 0
+        self.by_steps = self.unknown = False
         return 0
 
     def alarm(self, text):
@@ -310,7 +313,8 @@ cdef class Scanner:
             try:
                 self.stand_on(LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most(),
                                                self.read_meta_run))
-                if self.repairs:
+                self.take_fence()
+                if self.repairs and not self.by_steps:
                     self.load_base()
                 break
             except CorruptError as error:
@@ -330,8 +334,14 @@ cdef class Scanner:
             self.alarm(f"checkpoint {self.hint_id} was complete and is of no use now: {self.base.identity} stands in "
                        "for it, so pages trimmed since may be back")
         self.missing_metadata()
+        if self.by_steps:
+            return f"fence {self.base.identity}"
         self.load_base()  # one that is whole and does not fit is no damage: whoever wrote it meant something else
         return f"checkpoint {self.base.identity}"
+
+    cdef int take_fence(self) except -1:
+        """If what was loaded is a fence: where the scan begins. See fence.pyx."""
+        return 0
 
     def holds_more_than_log(self):
         """Whether any block has pages that are not metadata."""
@@ -348,6 +358,8 @@ cdef class Scanner:
         for block in self.base.blocks(self.ssd.pages_per_block):
             if self.marks[block] & HEADED:
                 since = min(since, self.orders[block])
+        if self.by_steps:                   # trims of the time before the fence count too
+            since = min(since, self.base_order + 1)
         for block, page in self.gaps:
             if self.orders[block] >= since:
                 self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page of the metadata log cannot be read: "
@@ -383,16 +395,15 @@ cdef class Scanner:
         return f"{self.scanned} blocks, {n} pages"
 
     cdef int scan_all(self) except -1 nogil:
-        cdef uint64_t order = 0
+        cdef uint64_t order = self.base_order
         cdef uint32_t block
         cdef uint8_t state
         cdef bint headed
-        if self.based:
-            with gil:
-                order = self.base.order
         for block in range(self.ssd.nand.blocks):
             state = self.ssd.pool.state[block]
             headed = self.marks[block] & HEADED
+            if self.marks[block] & SCANNED:
+                continue                    # by a step before this one
             if headed and (self.streams[block] == STREAM_META or self.orders[block] > order):
                 if state != STATE_FREE:
                     self.marks[block] |= REOPENED
@@ -429,6 +440,7 @@ cdef class Scanner:
                 with gil:
                     self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
                 status = MISPLACED
+            self.torn_inside |= status == PAGE_OK and self.whole[block] < page
             if status != PAGE_OK:
                 self.miss(block, page, durable)
             elif self.take(&oob, block * per_block + page):
@@ -436,8 +448,11 @@ cdef class Scanner:
                 oob_last = oob
             page += 1
         if last != NONE and last == page - 1 and self.full_read(block * per_block + last, &oob) != PAGE_OK:
-            self.miss(block, last, durable)
-            if last >= durable:
+            if self.collecting and last < durable:
+                self.spoilt(&oob_last, block, last)
+            else:
+                self.miss(block, last, durable)
+            if self.collecting or last >= durable:
                 self.untake(&oob_last)  # else it was whole once: its LPA gives EIO, not what it held before
         if page < durable:
             self.missing(block, page)
@@ -460,7 +475,7 @@ cdef class Scanner:
             self.ended[oob.group] |= (oob.flags & FLAG_LAST) != 0
         elif oob.kind < KINDS and self.ssd.owner_at[oob.kind] != NULL:
             self.seq = max(self.seq, oob.seq)
-            if not self.based or oob.seq > self.floor:
+            if (not self.based or oob.seq > self.floor) and not self.collecting:
                 (<Owner> self.ssd.owner_at[oob.kind]).found(oob, ppa)
                 return False
             if oob.lpa >= (<Owner> self.ssd.owner_at[oob.kind]).ids:
@@ -494,6 +509,14 @@ cdef class Scanner:
             self.marks[block] &= ~(SCANNED | TORN_IN)
         return 0
 
+    cdef int spoilt(self, const Oob* oob, uint32_t block, uint32_t page) except -1 nogil:
+        """A page of metadata of which the spare area is in order, and the data are not: it need not count any more."""
+        self.torn += 1
+        self.whole[block] = min(page, self.whole[block])
+        with gil:
+            self.broken.append((oob.kind, oob.lpa, oob.seq, block * self.ssd.pages_per_block + page))
+        return 0
+
     cdef int miss(self, uint32_t block, uint32_t page, uint32_t durable) except -1 nogil:
         self.torn += 1
         self.marks[block] |= TORN_IN
@@ -503,6 +526,7 @@ cdef class Scanner:
         return 0
 
     cdef int missing(self, uint32_t block, uint32_t page) except -1 nogil:
+        self.unknown |= self.collecting
         with gil:
             self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page that was flushed cannot be read: "
                        "its LPA may show an older version")

@@ -19,6 +19,7 @@ cdef class Settler(Scanner):
     cdef bint restamps                     # its copies may be stamped otherwise than their originals
     cdef Records moves                     # of the settling that is under way
     cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
+    cdef uint8_t* recent                   # of each block: copies in it are asked what they were made of; or NULL
     cdef bint spared                       # the mapping knows all without a scan: nothing was read
 
     @cython.final
@@ -50,6 +51,12 @@ cdef class Settler(Scanner):
 
     @cython.final
     cdef int drop_superseded(self, uint32_t block) except -1 nogil
+
+    @cython.final
+    cdef uint32_t original_of(self, const Entry* copy) except? 0xFFFFFFFE nogil
+
+    @cython.final
+    cdef bint is_of(self, uint32_t ppa, uint32_t lpa, uint64_t seq) except -1 nogil
 
     @cython.final
     cdef bint counts(self, uint32_t lpa, uint64_t seq, uint32_t ppa) except -1 nogil

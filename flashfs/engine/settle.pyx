@@ -6,6 +6,7 @@ noted as a move. When all are settled, moves that were not finished are undone. 
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 
 from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_group, entry_seq
 from flashfs.engine.parts cimport KINDS, Owner
@@ -29,6 +30,9 @@ cdef class Settler(Scanner):
             self.shift += 1
         if 1 << self.shift != ssd.pages_per_block:
             self.shift = 0
+
+    def __dealloc__(self):
+        free(self.recent)
 
     @cython.final
     cdef int settle_validity(self) except -1:
@@ -122,7 +126,8 @@ cdef class Settler(Scanner):
                 part = min(n, <uint32_t> TRIM_PART)
                 self.ssd.mapping.unbind(lpa, part, olds)
                 for i in range(part):
-                    if olds[i] != NONE and self.is_marked(olds[i], REOPENED):
+                    if olds[i] != NONE and (self.is_marked(olds[i], REOPENED)
+                                            or self.by_steps and not self.is_of(olds[i], lpa + i, 0)):
                         olds[i] = NONE
                 self.kill_olds(part)
                 lpa += part
@@ -156,7 +161,10 @@ cdef class Settler(Scanner):
         best = of + n - 1
         if self.of_user and self.cut.count() and self.cut.newest(best.key) > entry_seq(best):
             return 0
-        old = self.owner.locate(best.key)
+        if self.by_steps and self.of_user:
+            old = self.original_of(best)
+        else:
+            old = self.owner.locate(best.key)
         if not self.of_user and old == NONE:
             return 0  # a page that the checkpoint does not know
         if old != NONE and self.is_marked(old, REOPENED):
@@ -178,6 +186,27 @@ cdef class Settler(Scanner):
         if entry_flags(best) & FLAG_MOVED and before != NONE:
             self.note_move(best, before)
         return 0
+
+    @cython.final
+    cdef uint32_t original_of(self, const Entry* copy) except? 0xFFFFFFFE nogil:
+        """In a recovery from pages: what a copy was made of, if its move may have been the last and the mapping names
+        that still; else NONE. Where other LPAs lay before is not asked: their entries say that it is to be found out.
+        """
+        cdef uint32_t old
+        if not entry_flags(copy) & FLAG_MOVED or not self.recent[copy.ppa // self.ssd.pages_per_block]:
+            return NONE
+        old = self.owner.locate(copy.key)
+        if old == NONE or old == copy.ppa or self.is_marked(old, REOPENED):
+            return NONE
+        return old if self.is_of(old, copy.key, entry_seq(copy)) else NONE
+
+    @cython.final
+    cdef bint is_of(self, uint32_t ppa, uint32_t lpa, uint64_t seq) except -1 nogil:
+        """Whether the page there is that LPA's, of that sequence number if it is not 0. A translation page that was
+        not written since may name one that was erased meanwhile, and is another's."""
+        cdef Oob oob
+        return (self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block, &oob) == PAGE_OK
+                and oob.kind == KIND_USER and oob.lpa == lpa and (seq == 0 or oob.seq == seq))
 
     @cython.final
     cdef int drop_superseded(self, uint32_t block) except -1 nogil:

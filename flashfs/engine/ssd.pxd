@@ -33,6 +33,8 @@ cdef class Ssd(Engine):
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
     cdef uint32_t appended                 # pages of the last ``append`` that are bound
     cdef uint64_t checkpoint_every
+    cdef object fence_at                   # where a scan would begin behind the next fence, or None: at all pages
+    cdef list log_before                   # blocks of the metadata log whose trims count behind the last fence still
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB to program
     cdef uint8_t* read_oobs                # a block's OOB read
@@ -66,3 +68,4 @@ cdef class Ssd(Engine):
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
                         const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil
     cdef bint is_mapped(self, uint32_t lpa) except -1 nogil
+    cdef int tell_opened(self, uint32_t block) except -1 nogil

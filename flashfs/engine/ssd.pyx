@@ -34,7 +34,9 @@ from flashfs.engine.pool cimport (
     CAUSE_RECOVERY,
     CAUSE_RETIRE,
     KIND_PAD,
+    KIND_TRANSLATION,
     KIND_USER,
+    KIND_VALIDITY,
     NONE,
     OOB_ENGINE,
     STATE_BAD,
@@ -51,12 +53,15 @@ from flashfs.engine.pool cimport (
 from flashfs.engine.reader cimport Reader
 from flashfs.engine.victims cimport VictimIndex
 from flashfs.engine.wear cimport WearLevel
+from flashfs.engine.wear_scan cimport WearScan
 from nandimg._nand cimport CAUSES, Nand
 
 from flashfs.engine.cache import SLOT_BYTES
-from flashfs.engine.pool import CAUSE_NAMES
+from flashfs.engine.pool import CAUSE_NAMES, Fence
 from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
 from nandimg._nand import COUNTED
+
+MOVES = ("gc", "wear", "retire")  #: causes of moves
 
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
@@ -69,12 +74,13 @@ cdef enum:
 cdef class Ssd(Engine):
     """One device: a chip, four parts, a write buffer and a metadata log.
 
-    ``build(ssd)`` of the scheme returns the parts; see flashfs.ftl. Addresses are LPAs, times are virtual ns.
+    ``build(ssd)`` of the scheme returns the parts; see flashfs.ftl. Addresses are LPAs, times are virtual ns. With
+    ``wear_reads``, wear levelling finds its blocks by so many spare reads a page programmed.
     """
 
     def __cinit__(self, Nand nand, uint32_t lpas, scheme_oob=0, *, uint32_t buffer_pages=0, bint plp=False,
-                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t gc_reserve=0,
-                  uint64_t checkpoint_every=0):
+                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t wear_reads=0,
+                  uint32_t gc_reserve=0, uint64_t checkpoint_every=0):
         cdef uint32_t block_pages = nand.pages_per_block
         self.nand = nand
         self.lpas = lpas
@@ -95,7 +101,7 @@ cdef class Ssd(Engine):
         self.reader = Reader(self, self.buffer, self.cache)
         self.meta = MetaLog(self)
         self.mover = Mover(self)
-        self.wear = WearLevel(self, wear_spread)
+        self.wear = WearScan(self, wear_spread, wear_reads) if wear_reads else WearLevel(self, wear_spread)
         self._allocate()
 
     def _allocate(self):
@@ -176,6 +182,7 @@ cdef class Ssd(Engine):
         self.cache.forget_counts()
         self.mapping.forget_counts()
         self.validity.forget_counts()
+        self.mover.forget_counts()
 
     def format(self):
         """A blank chip becomes an empty device: its first checkpoint says so."""
@@ -195,6 +202,7 @@ cdef class Ssd(Engine):
         self.stopped = IN_SYNC
         self.nand.sync(self.durable)
         self.stopped = before
+        self.image_syncs += 1
         return 0
 
     cdef int refuse(self) except -1 nogil:
@@ -515,7 +523,7 @@ cdef class Ssd(Engine):
         self.spare_pending(stream)
         opened = self.pool.allocate_this(block, stream, cause, self.now_ns)
         if opened >= 0:
-            self.validity.opened(<uint32_t> opened)
+            self.tell_opened(<uint32_t> opened)
         return opened
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
@@ -528,8 +536,19 @@ cdef class Ssd(Engine):
         if block < 0:
             with gil:
                 raise DeviceFullError("no free block is left: too many blocks have gone bad")
-        self.validity.opened(<uint32_t> block)
+        self.tell_opened(<uint32_t> block)
         return block
+
+    cdef int tell_opened(self, uint32_t block) except -1 nogil:
+        """Validity hears of it. If that fails, nobody has the block, and it is given back."""
+        cdef bint told = False
+        try:
+            self.validity.opened(block)
+            told = True
+        finally:
+            if not told:
+                self.pool.release(block, self.now_ns)
+        return 0
 
     cdef int barrier(self) except -1 nogil:
         """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose
@@ -633,7 +652,7 @@ cdef class Ssd(Engine):
         if self.budget and self.host_write >= self.refit_at:
             with gil:
                 self.fit_cache()
-        if (self.checkpoint_due or self.since_checkpoint >= self.checkpoint_every
+        if (self.checkpoint_due or self.since_checkpoint >= min(self.checkpoint_every, self.mapping.fence_every)
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
@@ -670,6 +689,9 @@ cdef class Ssd(Engine):
         if self.mount_due:
             self.leave_clean()
         self.drain()
+        if self.mapping.fenced:
+            self.mapping.fence_begins()
+            self.make_room()                # for what validity programs now, and then for the fence
         try:
             self.mapping.checkpoint_begins()
             self.validity.checkpoint_begins()
@@ -677,9 +699,8 @@ cdef class Ssd(Engine):
             self.pad_pairs()
             self.sync_image()  # a checkpoint may only name what the host's death cannot take
             self.require_agreement()
-            sections = {**self.mapping.save(), **self.validity.save(), **self.placement.save(),
-                        "pool": self.pool.save()}
-            old = self.meta.write(sections, self.seq, self.mounts, clean)
+            fence = self.fence_now() if self.mapping.fenced else None
+            old = self.meta.write(self.sections(fence, clean), self.seq, self.mounts, clean)
             self.sync_image()
         except BaseException:
             before = self.stopped
@@ -695,15 +716,40 @@ cdef class Ssd(Engine):
         if clean:
             self.sync_image()
             self.mount_due = True
-        for block in old:
+        for block in self.log_to_release(old, clean):
             self.pool.release(block, self.now_ns)
             self.nand.let_go(block)
         self.pool.release_pending()
+        if fence is not None:
+            self.fence_at = fence
+            self.pool.erase_stale(CAUSE_GC, self.now_ns)
         self.since_checkpoint = 0
         self.mover.groups = 0
         self.checkpoint_due = False
         self.dirty = False
         self.stopped = GOING
+
+    def fence_now(self):
+        """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""
+        return self.pool.fence(self.seq, self.validity.stamp_in_force(), self.validity.unfinished())
+
+    def sections(self, fence, clean):
+        """What a checkpoint holds: everything; or, between clean unmounts of a device that is recovered from its pages,
+        where the scan for newer ones begins, which is at the fence before this one. Behind a clean one it is here."""
+        if fence is not None and not clean:
+            before = self.fence_at or Fence()
+            return {**self.placement.save(),
+                    "fence": Fence(before.seq, before.order, fence.stamp, before.open, fence.retiring).pack()}
+        return {**self.mapping.save(), **self.validity.save(), **self.placement.save(), "pool": self.pool.save(),
+                **({"fence": fence.pack()} if fence is not None else {})}
+
+    def log_to_release(self, old, clean):
+        """Of the log's blocks before a checkpoint those that nobody needs any more: behind a fence the trims of the
+        time before it count still."""
+        if not self.mapping.fenced:
+            return old
+        before, self.log_before = self.log_before or [], [] if clean else list(old)
+        return before + list(old) if clean else before
 
     cdef int require_agreement(self) except -1:
         """What a mount asks of a checkpoint, as far as it can be asked cheaply, before there is one: pages live only in
@@ -741,6 +787,7 @@ cdef class Ssd(Engine):
         self.mounts = mounts + 1
         self.mount_due = clean
         self.since_checkpoint = since_checkpoint
+        self.fence_at = self.fence_now() if clean and self.mapping.fenced else None
         self.validity.opens()
         self.mapping.opens()
         self.ready = True
@@ -832,6 +879,23 @@ cdef class Ssd(Engine):
             totals[name] = sum(row.values())
         return totals, by_cause
 
+    def purposes(self):
+        """{operation: {purpose: n}} of pages read and programmed: the host's own, moved ones among them (``user``), the
+        map's (``translation``), and those that say which pages live (``validity``), in both as cleaning moves them;
+        ``engine`` is all else: checkpoints, trims, mounts, recoveries."""
+        _, by_cause = self.operations()
+        moved = self.mover.moved()
+        out = {}
+        for at, name in enumerate(("read", "program")):
+            spent = by_cause[name]
+            metadata = {kind: counts[at] for kind, counts in moved.items() if kind != KIND_USER}
+            carried = sum(spent.get(cause, 0) for cause in MOVES) - sum(metadata.values())
+            one = {"user": spent.get("host", 0) + spent.get("pad", 0) + carried,
+                   "translation": spent.get("map", 0) + metadata.get(KIND_TRANSLATION, 0),
+                   "validity": spent.get("validity", 0) + metadata.get(KIND_VALIDITY, 0)}
+            out[name] = {**one, "engine": sum(spent.values()) - sum(one.values())}
+        return out
+
     def dram(self):
         """{structure: (bytes as a controller packs them, bytes allocated)}."""
         tables = dict(self.mapping.tables())
@@ -841,6 +905,8 @@ cdef class Ssd(Engine):
         tables["write_buffer"] = self.buffer.tables()
         tables["trim_log"] = self.meta.tables()
         tables["gc_buffer"] = self.mover.tables()
+        if self.wear.tables() is not None:
+            tables["wear"] = self.wear.tables()
         if self.cache.room:
             tables["data_cache"] = self.cache.tables()
         return tables
@@ -857,6 +923,6 @@ cdef class Ssd(Engine):
                 problems.append(f"block {block}: {len(live)} live pages but {self.pool.describe(block)['state']}")
             if live and state == STATE_OPEN and max(live) >= self.pool.next_page[block]:
                 problems.append(f"block {block}: page {max(live)} is live but not programmed yet")
-            if state == STATE_META and block not in self.meta.blocks:
+            if state == STATE_META and block not in self.meta.blocks and block not in (self.log_before or ()):
                 problems.append(f"block {block}: a metadata block that the log does not know")
         return problems

@@ -13,6 +13,8 @@ cdef struct Witness:                       # of an LPA
 cdef class Directory:
     cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil
     cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil
+    cdef uint32_t find(self, uint32_t id) except? 0xFFFFFFFE nogil
+    cdef int move_to(self, uint32_t id, uint32_t ppa) except -1 nogil
     cdef int lost(self, uint32_t ppa) except -1 nogil
 
 
@@ -25,13 +27,19 @@ cdef class TranslationPages(Owner):
     cdef uint8_t* oob
     cdef uint64_t let_go_n                 # superseded pages that the checkpoint being written says are dead
     cdef bint reports                      # what lives and dies is told to a store that needs room for it
+    cdef bint lasting                      # superseded pages live until what takes their place is durable: ``ripen``
+    cdef unordered_set[uint32_t] ripe      # PPAs superseded that the next sync lets die
+    cdef uint64_t ripe_at                  # syncs that had been, when the newest of them became so
+    cdef uint8_t flags                     # in the OOB of the page that is programmed
     cdef int ensure(self, uint32_t pages) except -1 nogil
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil
     cdef int supersede(self, uint32_t ppa) except -1 nogil
+    cdef int ripen(self) except -1 nogil
+    cdef int let_ripe_go(self) except -1 nogil
     cdef bint keeps(self, uint32_t ppa) noexcept nogil
-    cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil
+    cdef bint holds(self, uint32_t id, uint32_t ppa) except -1 nogil
     cdef uint64_t known(self) noexcept nogil
     cdef int reset(self) except -1
     cdef int checkpoint_begins(self) except -1

@@ -6,6 +6,11 @@ place of an LPA, and is at one place at a time. The checkpoint says where each i
 there: what was programmed since counts for nothing (the mapping is made again from the user pages that are newer), and
 what was superseded since still counts. So a page that the last checkpoint stands on lives until the next one is
 durable, and cleaning moves it meanwhile; one that is newer dies as soon as it is superseded.
+
+A recovery may also start from the pages themselves (fence.pyx): the newest version of each counts then, and what was
+superseded is needed until that which takes its place is durable. Such pages are ``lasting``: their owner says when
+what takes the place of all that were superseded so far has been programmed (``ripen``), and behind the next sync they
+die.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -29,7 +34,8 @@ from nandimg._nand cimport PAGE_OK
 
 
 cdef class Directory:
-    """Where each page is."""
+    """Where each page is. One that is in DRAM answers ``ppa_of`` and takes ``set_ppa``; one that is in flash itself
+    may have to read, and fail, and has ``find`` and ``move_to`` instead."""
 
     cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
         """NONE if there is no such page."""
@@ -38,6 +44,14 @@ cdef class Directory:
     cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
         """Page ``id`` is at ``ppa``; a number that is no page's changes nothing."""
         return 0
+
+    cdef uint32_t find(self, uint32_t id) except? 0xFFFFFFFE nogil:
+        """As ``ppa_of``, for a number of a page that there can be."""
+        return self.ppa_of(id)
+
+    cdef int move_to(self, uint32_t id, uint32_t ppa) except -1 nogil:
+        """As ``set_ppa``."""
+        return self.set_ppa(id, ppa)
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
         """The page there cannot be read, and is about to be erased: if it is the newest, it is made again."""
@@ -66,7 +80,9 @@ cdef class TranslationPages(Owner):
 
     cdef int ensure(self, uint32_t pages) except -1 nogil:
         """Before ``pages`` are programmed together: clean now, not between them. Cleaning may change the mapping."""
-        cdef uint32_t room = self.ssd.placement.run_room(self.stream)
+        cdef uint32_t room
+        self.let_ripe_go()
+        room = self.ssd.placement.run_room(self.stream)
         if room < pages or room == self.ssd.nand.pages_per_block:
             self.ssd.make_room()
         return 0
@@ -85,7 +101,7 @@ cdef class TranslationPages(Owner):
         oob.seq = self.ssd.seq
         oob.lpa = id
         oob.kind = <uint8_t> self.kind
-        oob.flags = 0
+        oob.flags = self.flags
         oob.stream = <uint8_t> self.stream
         while True:
             ext.choice = 0
@@ -141,19 +157,39 @@ cdef class TranslationPages(Owner):
 
     cdef int supersede(self, uint32_t ppa) except -1 nogil:
         """That version is not the page's newest any more."""
-        if self.fresh.erase(ppa):
+        if self.fresh.erase(ppa) and not self.lasting:
             self.ssd.validity.dead(&ppa, 1)
             return 0
         self.kept.insert(ppa)
         return 0
 
+    cdef int ripen(self) except -1 nogil:
+        """Of pages that are ``lasting``: all that were superseded so far die behind the next sync."""
+        cdef uint32_t ppa
+        self.let_ripe_go()
+        for ppa in self.kept:
+            self.ripe.insert(ppa)
+        self.kept.clear()
+        self.ripe_at = self.ssd.image_syncs
+        return 0
+
+    cdef int let_ripe_go(self) except -1 nogil:
+        """There was a sync. Their store knows whose they are without being told, so room is made for no report."""
+        cdef uint32_t ppa
+        if self.ripe.size() == 0 or self.ssd.image_syncs == self.ripe_at:
+            return 0
+        for ppa in self.ripe:
+            self.ssd.validity.dead(&ppa, 1)
+        self.ripe.clear()
+        return 0
+
     cdef bint keeps(self, uint32_t ppa) noexcept nogil:
         """Whether a superseded page lives on there."""
-        return self.kept.count(ppa) != 0
+        return self.kept.count(ppa) != 0 or self.ripe.count(ppa) != 0
 
-    cdef bint holds(self, uint32_t id, uint32_t ppa) noexcept nogil:
+    cdef bint holds(self, uint32_t id, uint32_t ppa) except -1 nogil:
         """Whether a live version of page ``id`` may be at ``ppa``."""
-        return id < self.ids and (self.directory.ppa_of(id) == ppa or self.keeps(ppa))
+        return id < self.ids and (self.keeps(ppa) or self.directory.find(id) == ppa)
 
     cdef int confirm(self, const uint32_t* ids, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         cdef uint32_t i
@@ -168,9 +204,12 @@ cdef class TranslationPages(Owner):
             if self.kept.erase(olds[i]):
                 self.kept.insert(news[i])
                 continue
+            if self.ripe.erase(olds[i]):
+                self.ripe.insert(news[i])
+                continue
             if self.fresh.erase(olds[i]):
                 self.fresh.insert(news[i])
-            self.directory.set_ppa(ids[i], news[i])
+            self.directory.move_to(ids[i], news[i])
         return 0
 
     cdef int page_lost(self, uint32_t ppa) except -1 nogil:
@@ -178,22 +217,23 @@ cdef class TranslationPages(Owner):
         self.directory.lost(ppa)
         self.fresh.erase(ppa)
         self.kept.erase(ppa)
+        self.ripe.erase(ppa)
         return 0
 
     cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil:
-        return self.directory.ppa_of(id)
+        return self.directory.find(id) if id < self.ids else NONE
 
     cdef int recovered(self, uint32_t id, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        return self.directory.set_ppa(id, ppa)
+        return self.directory.move_to(id, ppa) if id < self.ids else 0
 
     def live_ppas(self):
         cdef uint32_t id
-        ppas = [self.directory.ppa_of(id) for id in range(self.ids)]
+        ppas = [self.directory.find(id) for id in range(self.ids)]
         return [ppa for ppa in ppas if ppa != NONE] + self.kept_ppas()
 
     def kept_ppas(self):
         """Where superseded pages live."""
-        return [ppa for ppa in self.kept]
+        return [ppa for ppa in self.kept] + [ppa for ppa in self.ripe]
 
     def keep_all(self, ppas):
         """A recovery found superseded pages that the last checkpoint stands on."""
@@ -203,12 +243,13 @@ cdef class TranslationPages(Owner):
 
     cdef uint64_t known(self) noexcept nogil:
         """Pages that are kept account of: programmed or superseded since the last checkpoint."""
-        return self.fresh.size() + self.kept.size()
+        return self.fresh.size() + self.kept.size() + self.ripe.size()
 
     cdef int reset(self) except -1:
         """A load or a recovery begins."""
         self.fresh.clear()
         self.kept.clear()
+        self.ripe.clear()
         return 0
 
     cdef int checkpoint_begins(self) except -1:
@@ -216,6 +257,8 @@ cdef class TranslationPages(Owner):
         page; no page moves meanwhile, so the set is gone through in one order here and below."""
         cdef uint32_t ppa
         self.let_go_n = 0
+        if self.lasting:
+            return 0
         for ppa in self.kept:
             if self.reports and self.ssd.validity.in_flash:
                 self.ssd.validity.prepare(1, False)
@@ -226,6 +269,13 @@ cdef class TranslationPages(Owner):
     cdef int checkpoint_ended(self, bint whole) except -1:
         """It is durable; or it is not, and the last one still stands on them."""
         cdef uint32_t ppa
+        if self.lasting:
+            if whole:
+                self.fresh.clear()
+                self.ripen()
+                self.ripe_at -= 1           # what takes their place is durable, with the checkpoint
+                self.let_ripe_go()
+            return 0
         if not whole:
             for ppa in self.kept:
                 if self.let_go_n == 0:

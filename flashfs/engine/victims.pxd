@@ -20,6 +20,7 @@ cdef class VictimIndex:
     cdef uint8_t* listed
     cdef uint32_t lowest
     cdef readonly uint32_t blocks, pages_per_block
+    cdef readonly uint32_t waiting_n       # blocks that are WAITING
     cdef int link(self, uint32_t block, uint32_t count) noexcept nogil
     cdef int unlink(self, uint32_t block, uint32_t count) noexcept nogil
     cdef int relist(self, uint32_t block, uint32_t old) noexcept nogil

@@ -58,10 +58,12 @@ cdef class VictimIndex:
         """A block that cleaning is to keep away from had ``old`` live pages until now."""
         if self.listed[block] == WAITING and self.valid[block] == 0:
             self.listed[block] = EMPTIED
+            self.waiting_n -= 1
             self.link(block, 0)
         elif self.listed[block] == EMPTIED and self.valid[block]:
             self.unlink(block, old)
             self.listed[block] = WAITING
+            self.waiting_n += 1
         return 0
 
     cdef int set_count(self, uint32_t block, uint32_t count) noexcept nogil:
@@ -77,15 +79,17 @@ cdef class VictimIndex:
     cdef int candidate_once_dead(self, uint32_t block) noexcept nogil:
         """``fewest`` may name this block when none of its pages lives: it is never cleaned, and yet erased."""
         if not self.listed[block]:
-            self.listed[block] = WAITING
-            if self.valid[block] == 0:
-                self.listed[block] = EMPTIED
+            self.listed[block] = EMPTIED if self.valid[block] == 0 else WAITING
+            if self.valid[block]:
+                self.waiting_n += 1
+            else:
                 self.link(block, 0)
         return 0
 
     cdef int not_candidate(self, uint32_t block) noexcept nogil:
         if self.listed[block] == LISTED or self.listed[block] == EMPTIED:
             self.unlink(block, self.valid[block])
+        self.waiting_n -= self.listed[block] == WAITING
         self.listed[block] = UNLISTED
         return 0
 
@@ -112,6 +116,7 @@ cdef class VictimIndex:
         cdef uint32_t count
         memset(self.valid, 0, self.blocks * 4)
         memset(self.listed, 0, self.blocks)
+        self.waiting_n = 0
         for count in range(self.pages_per_block + 1):
             self.first[count] = NONE
         return 0
@@ -142,4 +147,7 @@ cdef class VictimIndex:
                 problems.append(f"block {block}: listed under {seen[block]} valid pages, has {self.valid[block]}")
             elif self.listed[block] == WAITING and self.valid[block] == 0:
                 problems.append(f"block {block}: nothing in it lives, and it waits for that")
+        waiting = sum(self.listed[block] == WAITING for block in range(self.blocks))
+        if waiting != self.waiting_n:
+            problems.append(f"{waiting} blocks wait until nothing in them lives, {self.waiting_n} counted")
         return problems

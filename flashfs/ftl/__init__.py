@@ -61,6 +61,9 @@ ENGINE_OPTIONS = (
            low=-1, high=1 << 20),
     Option("wear_spread", 0, "erases by which the most worn block may lead the least worn, from 2 on; 0: an eighth of "
            "the chip's endurance", high=1 << 20),
+    Option("wear", "exact", "how wear levelling finds its blocks: it knows erases and age of each; or it scans their "
+           "spare areas, and keeps a few figures of all (GeckoFTL, appendix D)", choices=("exact", "scan")),
+    Option("wear_reads", 1, "spare areas that wear=scan reads for each page programmed", low=1, high=1 << 10),
     Option("gc_reserve", 0, "free blocks for cleaning; 0: two, or on a disk one in 128: rarer syncs", high=1 << 20),
     Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times its own", high=1 << 40),
 )  # fmt: skip
@@ -85,7 +88,8 @@ class Scheme:
     durable byte of it may be overwritten or freed before a sync has made durable what replaced it.
 
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page,
-    ``describe_translation(number, bytes)`` a translation page of it, and ``views`` are its own tables by name, each a
+    ``describe_translation(number, bytes)`` a translation page of it, ``describe_validity(device, number, bytes)`` a
+    page of its validity store, and ``views`` are its own tables by name, each a
     function of the open device that returns plain dicts and lists; those of ``numbered`` are a function of the device
     and a number (None: whichever says most), and come with what is numbered. ``charts(device)``
     returns what the HTML page draws of it, a dict each; flashfs.ftl.charts makes them. ``origin`` says who brought it.
@@ -117,6 +121,7 @@ class Scheme:
     derive: Callable[[Any, dict[str, Any]], dict[str, Any]] = field(default=lambda ssd, options: {})
     describe_oob: Callable[[bytes], dict[str, Any]] = field(default=lambda raw: {})
     describe_translation: Callable[[int, bytes], dict[str, Any]] = field(default=lambda number, raw: {})
+    describe_validity: Callable[[Any, int, bytes], dict[str, Any]] = field(default=lambda device, number, raw: {})
     views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     numbered: Mapping[str, tuple[str, Callable[[Any, int | None], Any]]] = field(default_factory=dict)
     charts: Callable[[Any], list[dict[str, Any]]] = field(default=lambda device: [])

@@ -18,6 +18,7 @@ from flashfs.inspect._view import (
     KIND_TRANSLATION,
     KIND_TRIM,
     KIND_USER,
+    KIND_VALIDITY,
     NO_PAGE,
     STATUS_NAMES,
     TORN,
@@ -52,6 +53,8 @@ def page(path: str | Path, ppa: int, trust: bool | str = False) -> dict[str, Any
                 out["content"] = _content(spare, data)
             elif status == WHOLE and spare.kind == KIND_TRANSLATION:
                 out["content"] = view.translation(spare, data)
+            elif status == WHOLE and spare.kind == KIND_VALIDITY:
+                out["content"] = view.validity(spare, data)
             out["data"] = _hexdump(data) if view.chip.keeps_data else ["not kept: the image has the meta backend"]
         return out
 
@@ -60,6 +63,7 @@ def _oob(view: View, spare: Spare) -> dict[str, Any]:
     return {
         "lpa": spare.lpa if spare.kind == KIND_USER else None,
         **({"translation_page": spare.lpa} if spare.kind == KIND_TRANSLATION else {}),
+        **({"validity_page": spare.lpa} if spare.kind == KIND_VALIDITY else {}),
         "seq": spare.seq,
         "kind": KIND_NAMES.get(spare.kind, str(spare.kind)),
         "flags": [name for bit, name in FLAG_NAMES if spare.flags & bit],
@@ -108,6 +112,10 @@ def _verdict(view: View, ppa: int, status: int, spare: Spare) -> tuple[bool, str
     if spare.kind == KIND_TRANSLATION:
         if view.live(ppa):
             return True, "the directory of translation pages names it, or the last checkpoint stands on it"
+        return False, "superseded, or newer than the checkpoint that a recovery stood on"
+    if spare.kind == KIND_VALIDITY:
+        if view.owned(KIND_VALIDITY, ppa):
+            return True, "the directory of the validity store names it, or the last checkpoint stands on it"
         return False, "superseded, or newer than the checkpoint that a recovery stood on"
     if spare.kind != KIND_USER:
         if state == "meta":

@@ -18,7 +18,7 @@ from flashfs.engine import block_map
 from flashfs.engine.pool import KIND_NAMES, STATE_NAMES
 from flashfs.inspect._image import header
 from flashfs.inspect._log import _checkpoints, _saved, _trims
-from flashfs.inspect._view import HEALTH_NAMES, View, opened
+from flashfs.inspect._view import HEALTH_NAMES, NO_PAGE, View, opened
 
 CELLS_MOST = 32_768  #: of the block map; a chip with more blocks has several in a cell
 ROWS_MOST = 60  #: of a table that may have many
@@ -119,7 +119,9 @@ def _summary(view: View, blocks: dict[str, NDArray[Any]], pages: dict[str, int])
     }
     if view.device:
         states = np.bincount(blocks["state"], minlength=len(STATE_NAMES))
-        out["mapped"] = f"{100 * pages['live'] / geometry.lpas:.1f} %"
+        late = view.device.ssd.validity.late  # then live pages may be superseded ones
+        mapped = (block_map.locations(view.device.ssd) != NO_PAGE).sum() if late else pages["live"]
+        out["mapped"] = f"{100 * mapped / geometry.lpas:.1f} %"
         out["free blocks"] = int(states[STATE_NAMES.index("free")])
         out["bad blocks"] = int(states[STATE_NAMES.index("bad")])
         out["mounts"] = view.device.ssd.mounts

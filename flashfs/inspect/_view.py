@@ -18,7 +18,7 @@ from flashfs.ftl import scheme as scheme_of
 
 STATUS_NAMES = ("erased", "whole", "torn")
 HEALTH_NAMES = ("good", "factory bad", "grown bad")
-KIND_USER, KIND_TRANSLATION, KIND_CHECKPOINT, KIND_TRIM = 1, 2, 4, 5
+KIND_USER, KIND_TRANSLATION, KIND_VALIDITY, KIND_CHECKPOINT, KIND_TRIM = 1, 2, 3, 4, 5
 FLAG_NAMES = ((1, "moved"), (2, "last"), (4, "clean"), (8, "lost"))
 ERASED, WHOLE, TORN = 0, 1, 2
 STREAM_META = 3
@@ -196,6 +196,14 @@ class View:
     def translation(self, spare: Spare, data: bytes) -> dict[str, Any]:
         """What a translation page says, as its scheme has it."""
         return self.known.describe_translation(spare.lpa, data) if self.known else {}
+
+    def validity(self, spare: Spare, data: bytes) -> dict[str, Any]:
+        """What a page of a validity store says, as its scheme has it."""
+        return self.known.describe_validity(self.device, spare.lpa, data) if self.known and self.device else {}
+
+    def owned(self, kind: int, ppa: int) -> bool:
+        """Whether the owner of pages of that kind, which is not the user's, has this one."""
+        return self.device is not None and (kind, ppa) in self.device.ssd.owned_pages()
 
     def meta_page(self, ppa: int) -> bytes | None:
         """The data of a whole checkpoint page, or None: what a checkpoint is loaded through."""

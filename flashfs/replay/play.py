@@ -339,6 +339,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "requests": requests,
         "nand": stats["nand"],
         "scheme": stats["scheme"],
+        "purpose": stats["purpose"],
         "waf": stats["waf"],
         "ground": ground.stood_on(device, setup.dram),
         "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KEY_DIGITS = 16  #: of a SHA-256: the name of a point's file
 #: folders that have no part in what a replay finds
-BYSTANDERS = ("cli", "crash", "check", "fuse", "inspect", "watch", "plots", "reproduce")
+BYSTANDERS = ("cli", "crash", "check", "formulas", "fuse", "inspect", "watch", "plots", "reproduce")
 CODE = (".py", ".pyx", ".pxd", ".h")
 
 

@@ -48,7 +48,8 @@ def _quantile_index(values: Sequence[float], share: float) -> float:
     raise Missing
 
 
-#: of a list column, a histogram by index: the share from one index to before another, the mean, a quantile
+#: of a list column, a histogram by index: the share from one index to before another, the mean, a quantile; of numbers
+#: the least, the most, the logarithm to a base
 FUNCTIONS: dict[str, Callable[..., float]] = {
     "share": _share,
     "mean_index": _mean_index,
@@ -56,6 +57,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "total": math.fsum,
     "min": min,
     "max": max,
+    "log": math.log,
 }
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,

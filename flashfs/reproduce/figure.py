@@ -1,7 +1,8 @@
 """A figure of a paper, as a TOML file has it: PAPER-FIGURE.toml. docs/reproduce.md lists the keys.
 
 Series times x are the points; each is what ``all``, the scale, the series and the x say together, in that order, with
-the keys of a sweep. What the paper says is ``expect``.
+the keys of a sweep; or, where a figure is ``of = "formulas"``, with those of flashfs.formulas. What the paper says is
+``expect``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from flashfs.errors import UsageError
+from flashfs.formulas import Chip
 from flashfs.replay.points import AXES, OPTIONS
 from flashfs.reproduce.expression import Expression
 
@@ -23,9 +25,11 @@ MARKS = {
     "N": "printed", "A": "derived from the paper's formulas", "P": "read off a plot", "S": "only the shape is known",
 }  # fmt: skip
 EACH, MEAN = "*", "mean"  #: of an expectation's x: every one by itself; their mean
-RULES = ("within", "at_least", "at_most", "rising", "falling", "flat", "order")
+RULES = ("within", "at_least", "at_most", "meet", "rising", "falling", "flat", "order")
 NUMBERED = RULES[:3]  #: hold a number of ours against the paper's
-SWEPT = frozenset({*AXES, OPTIONS})
+JOINT = ("order", "meet")  #: of several series
+#: what a point may say, by what it is made of
+KEYS = {"replays": frozenset({*AXES, OPTIONS}), "formulas": frozenset({"ftl", *(one.name for one in fields(Chip))})}
 NAME = re.compile(r"[a-z0-9]+-[a-z0-9]+")
 
 Table = dict[str, Any]
@@ -33,10 +37,12 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class Expect:
-    """What the paper says of one series (of several, for ``order``), at one x, at each, on average, or along them.
+    """What the paper says of one series (of several, for ``order`` and ``meet``), at one x, at each, on average, or
+    along them.
 
     ``rule`` and ``bound``: within this share of the paper's number; at least, at most the number; rising, falling,
-    flat to within a share along x; in this order at each x, each at most ``bound`` times the next.
+    flat to within a share along x; in this order at each x, or at one, each at most ``bound`` times the next; the
+    straight lines that fit two series best over the logarithm of x meet so many doublings beyond the last x at least.
     """
 
     series: tuple[str, ...]
@@ -68,6 +74,7 @@ class Figure:
     y: str
     x: str
     form: str  #: bars or lines
+    of: str  #: replays or formulas
     value: Expression
     baseline: str | None
     substitute: str  #: what stands for the paper's workload; empty if it is the paper's own
@@ -114,7 +121,9 @@ def load(path: Path) -> Figure:
         raise UsageError(f"{path}: {error}") from None
 
 
-TEXTS = {"title": None, "source": None, "y": None, "x": "", "form": "bars", "substitute": "", "note": ""}
+TEXTS = {
+    "title": None, "source": None, "y": None, "x": "", "form": "bars", "of": "replays", "substitute": "", "note": "",
+}  # fmt: skip
 
 
 def _figure(path: Path, given: Table) -> Figure:
@@ -126,12 +135,15 @@ def _figure(path: Path, given: Table) -> Figure:
     texts = {name: _text(given, name, default) for name, default in TEXTS.items()}
     if texts["form"] not in ("bars", "lines"):
         raise UsageError(f"form = {texts['form']!r}: bars or lines would do")
+    if texts["of"] not in KEYS:
+        raise UsageError(f"of = {texts['of']!r}: {' or '.join(KEYS)} would do")
+    keys = KEYS[texts["of"]]
     scales = {name: dict(given.get(name, {})) for name in SCALES}
     says = {name: str(table.pop("says", "")) for name, table in scales.items()}
     minutes = {name: float(table.pop("minutes", 0)) for name, table in scales.items()}
     for name, table in (("all", given.get("all", {})), *scales.items()):
-        _known(table, SWEPT, name)
-    series, xs = (tuple(_point(name, one) for one in _tables(given, name)) for name in points)
+        _known(table, keys, name)
+    series, xs = (tuple(_point(name, one, keys) for one in _tables(given, name)) for name in points)
     _check_points(series, xs)
     names = [one.name for one in series]
     baseline = given.get("baseline")
@@ -169,7 +181,7 @@ def _tables(given: Table, name: str) -> list[Table]:
     return tables
 
 
-def _point(what: str, given: Table) -> Point:
+def _point(what: str, given: Table, keys: frozenset[str]) -> Point:
     table = dict(given)
     name = table.pop("name", None)
     if not isinstance(name, str | int | float) or isinstance(name, bool) or name in ("", EACH, MEAN):
@@ -177,7 +189,7 @@ def _point(what: str, given: Table) -> Point:
     value, trace = table.pop("value", None), table.pop("trace", None)
     scales = {scale: table.pop(scale, {}) for scale in SCALES}
     for part in (table, *scales.values()):
-        _known(part, SWEPT, f"{what} {name}")
+        _known(part, keys, f"{what} {name}")
     return Point(str(name), table, scales, None if value is None else Expression(value), trace)
 
 
@@ -206,22 +218,43 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
     rule = rules[0]
     named = given.get("series", [])
     of = tuple([named] if isinstance(named, str) else named)
-    if not of or not set(of) <= set(series) or (len(of) > 1) != (rule == "order"):
-        raise UsageError(f"expect: series = {named!r}: one of {', '.join(series)} would do; several for order")
+    if not of or not set(of) <= set(series) or (len(of) > 1) != (rule in JOINT):
+        raise UsageError(f"expect: series = {named!r}: one of {', '.join(series)} would do; several for "
+                         f"{' and '.join(JOINT)}")  # fmt: skip
     x = str(given.get("x", EACH))
     if x not in (*xs, EACH, MEAN):
         raise UsageError(f"expect: x = {x!r}: {', '.join((*xs, EACH, MEAN))} would do")
     paper, bound = given.get("paper"), given[rule]
-    if rule in NUMBERED:
+    numbered = rule in NUMBERED or rule == "meet"
+    if rule == "meet":
+        _check_lines(of, xs)
+    elif x not in (EACH, MEAN) and rule not in (*NUMBERED, "order"):
+        raise UsageError(f"expect: x = {x!r}: {rule} is a rule along x; without x it would do")
+    if numbered:
         if mark == "S":
-            raise UsageError(f"expect: mark S knows the shape only, {rule} a number: {', '.join(RULES[3:])} would do")
+            raise UsageError(f"expect: mark S knows the shape only, {rule} a number: {', '.join(RULES[4:])} would do")
         if rule != "within":
             paper, bound = bound, 0.0
     elif isinstance(bound, bool):
         bound = 0.0
-    if not _is_number(bound) or (rule in NUMBERED) != _is_number(paper):
+    if not _is_number(bound) or numbered != _is_number(paper):
         raise UsageError(f"expect: {rule} = {given[rule]!r}, paper = {paper!r}: numbers would do where there are some")
     return Expect(of, x, mark, rule, float(bound), None if paper is None else float(paper))
+
+
+def _check_lines(series: tuple[str, ...], xs: list[str]) -> None:
+    """Two lines meet, and only where x is a number there are lines."""
+    if len(series) != 2:
+        raise UsageError(f"expect: meet is of two series, and not of {len(series)}")
+    for x in xs:
+        try:
+            above = float(x) > 0
+        except ValueError:
+            above = False
+        if not above:
+            raise UsageError(f"expect: meet: at x = {x!r} there is no logarithm; numbers above 0 would do")
+    if len(xs) < 2:
+        raise UsageError("expect: meet: a line takes two x at least")
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A figure, made: its points replayed as a sweep, its table, its picture, and a file of its results.
+"""A figure, made: its points replayed as a sweep, or computed, its table, its picture, and a file of its results.
 
 The sweep keeps each result by what produced it, so a second run, or another figure with the same points, only reads.
 What is written is a function of figure, scale, traces and program alone: the times that a replay took are left out.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import flashfs
+from flashfs import formulas
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay import points, results, sweep
 from flashfs.reproduce import picture, verdict
@@ -41,6 +42,29 @@ class Cell:
     series: Point
     x: Point
     setup: Setup
+
+    def said(self) -> dict[str, str]:
+        """All that is not as a replay has it by itself."""
+        return _said(self.setup)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A point of a figure of formulas."""
+
+    series: Point
+    x: Point
+    ftl: str
+    chip: formulas.Chip
+
+    def said(self) -> dict[str, str]:
+        """All of its device that is not the paper's."""
+        default = formulas.Chip()
+        return {one.name: str(getattr(self.chip, one.name)) for one in fields(formulas.Chip)
+                if getattr(self.chip, one.name) != getattr(default, one.name)}  # fmt: skip
+
+
+Points: TypeAlias = "Sequence[Cell | Computed]"
 
 
 @dataclass(frozen=True)
@@ -89,8 +113,7 @@ def cells(
     figure: Figure, scale: str, ftls: Sequence[str] | None, traces: Path | None, tell: points.Tell
 ) -> tuple[list[Cell], dict[str, str]]:
     """(all points that can be replayed, why those of other series cannot). UsageError names the figure."""
-    if ftls is not None and (unknown := [name for name in ftls if name not in figure.ftls]):
-        raise UsageError(f"--ftl {','.join(unknown)}: {figure.name} has {', '.join(figure.ftls)}")
+    _check_ftls(figure, ftls)
     out: list[Cell] = []
     why_not: dict[str, str] = {}
     for series in figure.series:
@@ -109,6 +132,31 @@ def cells(
             except UsageError as error:
                 raise UsageError(f"{figure.name}: {series.name}, {x.name}: {error}") from None
     return out, why_not
+
+
+def computed(figure: Figure, scale: str, ftls: Sequence[str] | None) -> list[Computed]:
+    """All points of a figure of formulas. UsageError names the figure."""
+    _check_ftls(figure, ftls)
+    out = []
+    for series in figure.series:
+        for x in figure.xs:
+            table = merged(
+                figure.all, figure.scales[scale], series.sweep, series.scales[scale], x.sweep, x.scales[scale]
+            )
+            ftl = str(table.pop("ftl"))
+            try:
+                if ftl not in formulas.FTLS:
+                    raise UsageError(f"ftl = {ftl!r}: {', '.join(formulas.FTLS)} would do")
+                if ftls is None or ftl in ftls or series.name == figure.baseline:
+                    out.append(Computed(series, x, ftl, formulas.Chip(**table)))
+            except UsageError as error:
+                raise UsageError(f"{figure.name}: {series.name}, {x.name}: {error}") from None
+    return out
+
+
+def _check_ftls(figure: Figure, ftls: Sequence[str] | None) -> None:
+    if ftls is not None and (unknown := [name for name in ftls if name not in figure.ftls]):
+        raise UsageError(f"--ftl {','.join(unknown)}: {figure.name} has {', '.join(figure.ftls)}")
 
 
 def _sources(x: Point, traces: Path | None) -> Table | None:
@@ -156,10 +204,20 @@ def make(
 ) -> Made:  # fmt: skip
     """Replay what has no result yet, and write table, picture and results into the folder ``out``. ``listen`` makes of
     the points somebody who hears how the sweep goes."""
-    every, why_not = cells(figure, scale, ftls, traces, tell)
-    if not every and not why_not:
-        raise UsageError(f"{figure.name}: nothing to replay; --traces DIR would do")
-    rows, failed = _replayed(every, out, workers, listen)
+    out.mkdir(parents=True, exist_ok=True)
+    every: Points
+    why_not: dict[str, str] = {}
+    failed: list[str] = []
+    complaints: list[str] = []
+    if figure.of == "formulas":
+        every = computed(figure, scale, ftls)
+        rows = {at: formulas.row(cell.ftl, cell.chip) for at, cell in enumerate(every)}
+    else:
+        every, why_not = cells(figure, scale, ftls, traces, tell)
+        if not every and not why_not:
+            raise UsageError(f"{figure.name}: nothing to replay; --traces DIR would do")
+        rows, failed = _replayed(every, out, workers, listen)
+        complaints = [*unequal(every), *unplayed(every, rows)]
     values = _values(figure, every, rows)
     made = verdict.lines(figure, values, why_not)
     files = {"table": out / f"{figure.name}.json", "results": out / f"{figure.name}.parquet"}
@@ -172,7 +230,7 @@ def make(
     else:
         del files["results"]
     done = Made(
-        figure, scale, made, options(every), [*unequal(every), *unplayed(every, rows)], failed,
+        figure, scale, made, options(every), complaints, failed,
         verdict.lost(kept(figure, scale), made),
         {name: str(path) for name, path in files.items()},
     )  # fmt: skip
@@ -185,7 +243,6 @@ def _replayed(
     every: Sequence[Cell], out: Path, workers: Workers, listen: Listen | None
 ) -> tuple[dict[int, Row], list[str]]:
     """(the result of each cell that has one, why others have none)."""
-    out.mkdir(parents=True, exist_ok=True)
     if not every:
         return {}, []
     setups = [one.setup for one in every]
@@ -195,7 +252,7 @@ def _replayed(
     return rows, [f"{name}: {error}" for name, error in report.failed]
 
 
-def _distinct(every: Sequence[Cell], rows: Mapping[int, Row]) -> list[Row]:
+def _distinct(every: Points, rows: Mapping[int, Row]) -> list[Row]:
     """A row for each cell, which it names, without what differs from run to run."""
     return [
         {"series": every[at].series.name, "at": every[at].x.name, **{k: v for k, v in row.items() if k not in WALL}}
@@ -203,7 +260,7 @@ def _distinct(every: Sequence[Cell], rows: Mapping[int, Row]) -> list[Row]:
     ]
 
 
-def _values(figure: Figure, every: Sequence[Cell], rows: Mapping[int, Row]) -> dict[tuple[str, str], float | None]:
+def _values(figure: Figure, every: Points, rows: Mapping[int, Row]) -> dict[tuple[str, str], float | None]:
     base = {every[at].x.name: row for at, row in rows.items() if every[at].series.name == figure.baseline}
     out: dict[tuple[str, str], float | None] = {}
     for at, cell in enumerate(every):
@@ -217,17 +274,17 @@ def _values(figure: Figure, every: Sequence[Cell], rows: Mapping[int, Row]) -> d
 # --- what is said beside the table
 
 
-def options(every: Sequence[Cell]) -> dict[str, str]:
+def options(every: Points) -> dict[str, str]:
     """All that is not as a replay has it by itself: what all points share, then of each series and of each x what it
     has more, then of a point what neither says."""
-    groups: dict[str, list[Cell]] = {"all": list(every)} if every else {}
+    groups: dict[str, list[Cell | Computed]] = {"all": list(every)} if every else {}
     for cell in every:
         groups.setdefault(cell.series.name, []).append(cell)
     for cell in every:
         groups.setdefault(f"at {cell.x.name}", []).append(cell)
     for cell in every:
         groups.setdefault(f"{cell.series.name} at {cell.x.name}", []).append(cell)
-    said = {id(cell): set(_said(cell.setup).items()) for cell in every}
+    said = {id(cell): set(cell.said().items()) for cell in every}
     out = {}
     told: dict[int, set[tuple[str, str]]] = {id(cell): set() for cell in every}
     for name, some in groups.items():
@@ -298,7 +355,10 @@ def kept(figure: Figure, scale: str) -> dict[str, bool | None]:
     found = kept_file(figure)
     if found is None or found.get("scale") != scale:
         return {}
-    return {row["key"]: row["met"] for row in found["rows"]}
+    out: dict[str, bool | None] = {}
+    for row in found["rows"]:  # of two lines of one key, both have to hold
+        out[row["key"]] = row["met"] if out.get(row["key"], True) else False
+    return out
 
 
 def kept_file(figure: Figure) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import linear_regression
 
 from flashfs.reproduce.figure import EACH, MEAN, NUMBERED, Expect, Figure
 
@@ -61,6 +62,8 @@ def lines(figure: Figure, values: Values, why_not: Mapping[str, str]) -> list[Li
             name = expect.series[0]
             every = [values.get((name, x.name)) for x in figure.xs if (name, x.name) in values]
             out.append(_judged(expect, MEAN, _mean(every, figure.value.relative), why_not.get(name, "")))
+        elif expect.rule == "meet":
+            out.append(_meeting(figure, expect, values, why_not))
         elif expect.rule not in NUMBERED:
             out.append(_shape(figure, expect, values, why_not))
     return out
@@ -100,10 +103,12 @@ def _shape(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str,
     there = [name for name in expect.series if name not in why_not]
     sign = {"order": " <= ", "rising": "", "falling": "", "flat": ""}[expect.rule]
     name = sign.join(expect.series)
-    rows = [[values.get((one, x.name)) for x in figure.xs if (one, x.name) in values] for one in there]
+    at = ALONG if expect.x in (EACH, MEAN) else expect.x
+    rows = [[values.get((one, x.name)) for x in figure.xs if (one, x.name) in values and at in (ALONG, x.name)]
+            for one in there]  # fmt: skip
     if len(there) < (2 if expect.rule == "order" else 1) or any(None in row or not row for row in rows):
         waits = [why_not[one] for one in expect.series if one in why_not]
-        return Line(name, ALONG, None, expect.mark, None, ", ".join(waits) or "not measured", None, expect.rule)
+        return Line(name, at, None, expect.mark, None, ", ".join(waits) or "not measured", None, expect.rule)
     numbers = [[one for one in row if one is not None] for row in rows]
     steps = list(zip(*numbers, strict=False)) if expect.rule == "order" else numbers
     slack = 1 + expect.bound
@@ -111,8 +116,30 @@ def _shape(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str,
         met = all(max(row) <= slack * min(row) for row in steps)
     else:
         met = all(one <= slack * other for row in steps for one, other in pairwise(_up(row, expect.rule)))
-    line = _line(expect, f"{name} {expect.rule if expect.rule != 'order' else ''}".strip(), ALONG, None, met)
+    line = _line(expect, f"{name} {expect.rule if expect.rule != 'order' else ''}".strip(), at, None, met)
     return line if len(there) == len(expect.series) else replace(line, verdict=f"{line.verdict}, of {len(there)}")
+
+
+def _meeting(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str, str]) -> Line:
+    """How many doublings of x beyond the last one the lines through both series meet. Lines that do not come closer
+    never meet: that is further than any number."""
+    name = " meets ".join(expect.series)
+    xs = [x.name for x in figure.xs if all(values.get((one, x.name)) is not None for one in expect.series)]
+    if len(xs) < 2:
+        waits = [why_not[one] for one in expect.series if one in why_not]
+        return Line(name, ALONG, expect.paper, expect.mark, None, ", ".join(waits) or "not measured", None, expect.rule)
+    doublings = [math.log2(float(x)) for x in xs]
+    (slope, start), (other, begin) = (
+        linear_regression(doublings, [values[one, x] or 0.0 for x in xs]) for one in expect.series
+    )
+    last = max(doublings)
+    apart = (begin + other * last) - (start + slope * last)
+    ours = apart / (slope - other) if apart * (slope - other) > 0 else math.inf
+    assert expect.paper is not None
+    line = _line(expect, name, ALONG, ours, ours >= expect.paper)
+    if ours == math.inf:
+        return replace(line, ours=None, verdict=f"{line.verdict}: doublings of x, they never do")
+    return replace(line, verdict=f"{line.verdict}, doublings of x, at least")
 
 
 def _up(row: Sequence[float], rule: str) -> Sequence[float]:

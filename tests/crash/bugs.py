@@ -145,11 +145,12 @@ class Bug:
 
 
 def of_a_room(path: Path) -> dict[str, Bug]:
-    """The bugs of a scheme's own modules, from ``tests/ftl/<its folder>/bugs.toml``. In a folder that a family shares,
-    each says whose it is with ``of``."""
+    """The bugs of a scheme's own modules, from ``tests/ftl/<its folder>/bugs.toml``: a module is in the scheme's room,
+    or has its path from the root. In a folder that a family shares, each says whose it is with ``of``."""
     room, found = path.parent.name, {}
     for one in tomllib.loads(path.read_text())["bug"]:
-        patch = Patch(f"flashfs/ftl/{room}/{one['module']}", one["old"], one["new"])
+        place = one["module"] if "/" in one["module"] else f"flashfs/ftl/{room}/{one['module']}"
+        patch = Patch(place, one["old"], one["new"])
         found[one["name"]] = Bug(room, patch, (one.get("of", room),))
     return found
 
@@ -181,6 +182,27 @@ BUGS: dict[str, Bug] = {
     "a block with a torn page that is opened again": Bug(
         "recovery", Patch("flashfs/engine/recovery", "and not self.marks[block] & TORN_IN and", "and"),
         ("slimftl",),
+    ),
+    "metadata that no sync made durable, and that counts": Bug(
+        "recovery",
+        Patch("flashfs/engine/fence", "            if not proven:\n", "            if False:\n"),
+        ("geckoftl",),
+    ),
+    "a fence that gives the log before it back at once": Bug(
+        "metadata log",
+        Patch("flashfs/engine/ssd", "        return before + list(old) if clean else before\n",
+              "        return before + list(old)\n"),
+        ("geckoftl",),
+    ),
+    "a fence that leaves blocks unerased that cleaning emptied": Bug(
+        "core",
+        Patch("flashfs/engine/ssd", "            self.pool.erase_stale(CAUSE_GC, self.now_ns)\n", ""),
+        ("geckoftl",),
+    ),
+    "a fence that begins where it stands": Bug(
+        "core",
+        Patch("flashfs/engine/ssd", "            before = self.fence_at or Fence()\n", "            before = fence\n"),
+        ("geckoftl",),
     ),
     "a flush that leaves the write buffer": Bug(
         "core",
@@ -287,15 +309,15 @@ BUGS: dict[str, Bug] = {
     "a battery whose pages beyond the last sync nobody looks at": Bug(
         "battery", Patch("flashfs/engine/map_battery",
                          "if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):",
-                         "if live[block, page] and status == PAGE_OK and oob.order != order:"), ("dftl",)
+                         "if live[block, page] and status == PAGE_OK and oob.order != order:"), ("dftl", "muftl")
     ),
     "a battery that is believed whenever its blocks were opened": Bug(
         "battery", Patch("flashfs/engine/map_battery", "            if last and order != self.ssd.pool.order[block]:\n",
-                         "            if last and not order:\n"), ("dftl",)
+                         "            if last and not order:\n"), ("dftl", "muftl")
     ),
     "a battery that belongs to its checkpoint before it is filled": Bug(
         "battery", Patch("flashfs/engine/map_battery", "        self.words.begin(UNFINISHED, ",
-                         "        self.words.begin((<object> self.ssd).meta.checkpoint_id, "), ("dftl",)
+                         "        self.words.begin((<object> self.ssd).meta.checkpoint_id, "), ("dftl", "muftl")
     ),
     "a translation page whose new home the battery does not hear of": Bug(
         "battery", Patch("flashfs/engine/entry_pages", "            if self.mapping.keeps():\n",

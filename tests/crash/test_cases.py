@@ -107,7 +107,7 @@ def test_a_bad_line_names_the_word(line: str, said: str, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_a_case_is_deterministic(ftl: str) -> None:
-    preset = presets_for(ftl, ("tiny-16", "tiny-32"))[0]
+    preset = presets_for(ftl, ("tiny-16", "tiny-32", "tiny-48"))[0]
     case = Case(ftl, "w0+4 w1 f w2 t1 r w3 w0+8 f i w5", preset, (Cut(9, "prefix"), Cut(2, "data-only")))
     told: list[list[tuple[str, int]]] = [[], []]
     outcomes = [run_case(case, lambda what, n, into=into: into.append((what, n))) for into in told]

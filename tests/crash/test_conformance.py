@@ -72,6 +72,8 @@ def test_ours_pass(ftl: str, check: str) -> None:
     for what, least in DONE[check].items():
         if what == "over_1_mb" and Device.memory(PRESETS["small-64m"].geometry, ftl).ssd.mapping.demand:
             continue  # its map is in flash: no table of it is that large
+        if what in ("overwrites", "mounts", "images", "clean", "crashed") and check not in ("rules", "content", "maps"):
+            least = least * min(4, len(Setting(ftl).presets())) // 4  # so many of the tiny chips have room for it
         assert outcome.counts[what] >= least, what
 
 

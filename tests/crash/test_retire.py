@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,8 @@ def test_grown_bad_blocks_stay_bad_and_data_stays(tmp_path: Path, ftl: str, seed
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_factory_bad_blocks_are_never_touched(ftl: str) -> None:
-    image = nandimg.memory_image(GEOMETRY, factory_bad=(0, 7))
+    chip = replace(GEOMETRY, blocks=GEOMETRY.blocks + 12 * (ftl in ("muftl", "ibftl", "geckoftl")))
+    image = nandimg.memory_image(chip, factory_bad=(0, 7))
     device = Device.start(image, ftl, {})
     rnd = random.Random(1)
     model = {}
@@ -109,7 +111,7 @@ def test_factory_bad_blocks_are_never_touched(ftl: str) -> None:
 @pytest.mark.parametrize("preset", ["tiny-16", "tiny-24d"])
 def test_a_failure_at_each_operation(ftl: str, preset: str) -> None:
     """One after the other, in a program that cleans, trims, checkpoints and remounts."""
-    preset = presets_for(ftl, (preset, "tiny-32"))[0]
+    preset = presets_for(ftl, (preset, "tiny-32", "tiny-48"))[0]
     program = random_program(random.Random(f"{ftl} {preset}"), PRESETS[preset].geometry.lpas, 120)
     for at in range(1, 161, 3):
         case = Case(ftl, program, preset, fail=(at,))
@@ -121,7 +123,7 @@ def test_a_cut_soon_after_a_failure(ftl: str) -> None:
     """The block is to be retired, and is not yet, when the power goes."""
     rnd = random.Random(f"soon {ftl}")
     for n in range(150):
-        preset = presets_for(ftl, (("tiny-16", "tiny-24d")[n % 2], "tiny-32"))[0]
+        preset = presets_for(ftl, (("tiny-16", "tiny-24d")[n % 2], "tiny-32", "tiny-48"))[0]
         program = random_program(rnd, PRESETS[preset].geometry.lpas, 60)
         at = rnd.randrange(5, 80)
         cuts = (Cut(at + rnd.randrange(1, 12), rnd.choice(SHAPES)), Cut(rnd.randrange(1, 9), rnd.choice(SHAPES)))
@@ -173,8 +175,9 @@ def wear_out(path: Path, ftl: str) -> tuple[Fails, dict[int, bytes]]:
 def test_a_descriptor_whose_program_failed_is_out_of_the_way_of_what_follows(ftl: str) -> None:
     """On a chip with paired pages, written again in another block, it must complete a group there too: else a power
     cut in the mark of the next mount takes the only checkpoint along."""
+    chip = presets_for(ftl, ("tiny-20p", "tiny-48p"))[0]
     cases = [
-        Case(ftl, "r w3 f", "tiny-20p", cuts=(Cut(first, "after"), Cut(second, "prefix")), fail=(fail,))
+        Case(ftl, "r w3 f", chip, cuts=(Cut(first, "after"), Cut(second, "prefix")), fail=(fail,))
         for fail in range(5, 13) for first in range(10, 16) for second in range(1, 5)
     ]  # fmt: skip
     failures = [outcome.failure for outcome in map(run_case, cases) if outcome.failure]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -12,6 +13,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.cli import app
 from flashfs.device import Device
+from flashfs.engine import block_map
 from flashfs.errors import CorruptError, DeviceFailedError
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry
@@ -38,13 +40,28 @@ def made(path: Path, ftl: str) -> bytes:
 
 def forget_live_pages(device: Device, n: int) -> None:
     """The validity store loses ``n`` of the live pages; the mapping goes on naming them."""
-    saved = bytearray(device.ssd.validity.save()["pvb"])
-    for at in range(len(saved)):
-        while saved[at] and n:
-            saved[at] &= saved[at] - 1
-            n -= 1
-    device.ssd.validity.load({"pvb": bytes(saved)})
+    device.ssd.validity.load(fewer_live(device.ssd.validity.save(), n + unnoticed(device)))
+    device.ssd.validity.opens()
     device.ssd.placement.attach()
+
+
+def unnoticed(device: Device) -> int:
+    """Pages that live by validity and that nobody names: of a store that hears late what was superseded."""
+    named = np.count_nonzero(block_map.locations(device.ssd) != 2**32 - 1) + len(device.ssd.owned_pages())
+    found = sum(len(device.ssd.validity.live_in(block)) for block in range(SMALL.blocks)) - int(named)
+    assert found == 0 or device.ssd.validity.late
+    return found
+
+
+def fewer_live(sections: dict[str, bytes], n: int) -> dict[str, bytes]:
+    """What validity saves, with ``n`` live pages fewer. Of a store in flash that is the counts of blocks."""
+    name = "pvb" if "pvb" in sections else "bvc"
+    saved = bytearray(sections[name])
+    for at in range(0, len(saved), 1 if name == "pvb" else 2):  # a block has 16 pages: the low byte of a count will do
+        while n and saved[at]:
+            saved[at] = saved[at] & saved[at] - 1 if name == "pvb" else saved[at] - 1
+            n -= 1
+    return {**sections, name: bytes(saved)}
 
 
 @pytest.mark.parametrize("ftl", FTLS)
@@ -54,6 +71,8 @@ def test_no_checkpoint_of_what_disagrees(tmp_path: Path, ftl: str) -> None:
     device = Device.open(path)
     device.write(0, model[:PAGE])
     device.flush()
+    if device.ssd.validity.late:
+        pytest.skip(f"{ftl}: validity is late, so nobody counts how many LPAs are mapped; fsck reads the map for it")
     forget_live_pages(device, 3)
     with pytest.raises(DeviceFailedError, match=r"does not agree with itself: .* pages are live, and the map names"):
         device.checkpoint()
@@ -76,11 +95,8 @@ def without_agreement(path: Path) -> None:
     device.flush()
     sections = {}
     validity = device.ssd.validity.save()
+    validity = fewer_live(validity, 8 + unnoticed(device))
     sections.update({**device.ssd.mapping.save(), **validity, "pool": device.ssd.pool.save()})
-    pvb = bytearray(validity["pvb"])
-    at = next(at for at, byte in enumerate(pvb) if byte)
-    pvb[at] = 0
-    sections["pvb"] = bytes(pvb)
     device.ssd.meta.write(sections, device.ssd.seq, device.ssd.mounts, True)
     device.ssd.meta.point_boot()
     device.close(clean=False)
@@ -91,6 +107,11 @@ def test_a_repair_takes_the_image_back(tmp_path: Path, ftl: str) -> None:
     path = tmp_path / "image"
     model = made(path, ftl)
     without_agreement(path)
+    if ftl == "geckoftl":  # validity is late: a mount does not know how many LPAs are mapped, and a look at all does
+        said = CliRunner().invoke(app, ["fsck", str(path)])
+        assert said.exit_code == 1
+        assert "the mapping holds" in said.output
+        return
     with pytest.raises(CorruptError, match=r"does not fit this device: .*`flashfs fsck --repair` goes on without it"):
         Device.open(path)
     said = CliRunner().invoke(app, ["fsck", str(path)])

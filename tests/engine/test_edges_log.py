@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rig import CHECKPOINT, CLEAN, LAST, MOUNT, MOVED, PAGE, TRIM, USER, Rig, forge
 
-from flashfs.crash.programs import without_battery
+from flashfs.crash.programs import presets_for, without_battery
 from flashfs.device import Device
 from flashfs.engine.metalog import MAGIC_TRIM, parse_descriptor, trim_records
 from flashfs.errors import CorruptError
@@ -46,7 +46,8 @@ def test_a_trim_page_claims_no_more_records_than_it_has_room_for() -> None:
 def test_a_checkpoint_has_one_descriptor_which_says_whether_it_is_clean(ftl: str, preset: str) -> None:
     """Wherever in its block it comes to lie."""
     clean = False
-    with Device.memory(PRESETS[preset].geometry, ftl, {"buffer": 0}) as device:
+    chip = presets_for(ftl, (preset, f"tiny-48{preset[-1]}"))[0]
+    with Device.memory(PRESETS[chip].geometry, ftl, {"buffer": 0}) as device:
         per_block = device.nand.pages_per_block
         for lpa in range(40):
             clean = not clean

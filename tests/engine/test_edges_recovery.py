@@ -29,6 +29,7 @@ from rig import (
 )  # fmt: skip
 
 import nandimg
+from flashfs.crash.programs import fitting
 from flashfs.device import Device
 from flashfs.engine.metalog import (
     DESCRIPTOR,
@@ -363,7 +364,7 @@ def test_the_log_of_a_device_that_is_only_looked_at(ftl: str, tmp_path: Path) ->
 @ALL
 def test_a_descriptor_whose_program_fails_is_the_same_on_the_next_page(ftl: str) -> None:
     """Where pages are paired it is padded once more, in another block. Each program of a checkpoint fails in turn."""
-    geometry, again = PRESETS["tiny-20p"].geometry, 0
+    geometry, again = replace(PRESETS["tiny-20p"].geometry, blocks=20 if ftl in fitting("tiny-20p") else 24), 0
     for failing in range(1, 40):
         image = nandimg.memory_image(geometry)
         device = Device.start(image, ftl, {"buffer": 0}, lambda chip, at=failing: FaultyNand(chip, failing={at}))

@@ -309,7 +309,8 @@ def discard_on_full(where: Path, ftl: str) -> None:
             for lpa in range(0, 800, 2):
                 device.trim(lpa * page, page)
         trimmed = {lpa for lpa in range(0, 800, 2) if not any(device.read(lpa * page, page))}
-        assert len(trimmed) >= 255
+        # of a cache with a bound as many wait in DRAM as may be dirty
+        assert len(trimmed) >= min(255, device.stats()["scheme"].get("dirty_most", 255))
         filler.unlink()
         device.write(40 << 20, b"after" * 1000)
         device.flush()

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
 
 @pytest.fixture
 def device(ftl: str) -> Iterator[Device]:
-    made = Device.memory(PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry, ftl, {"buffer": 0})
+    made = Device.memory(PRESETS[presets_for(ftl, ("tiny-16", "tiny-32", "tiny-48"))[0]].geometry, ftl, {"buffer": 0})
     made.write(0, bytes(range(256)) * 2 * 20)
     made.flush()
     yield made
@@ -84,9 +84,13 @@ def test_live_pages_in_a_free_block(device: Device, state: int) -> None:
 
 def test_a_live_page_that_is_not_programmed_yet(device: Device) -> None:
     block = a_block(device, OPEN)
-    last = device.ssd.validity.live_in(block)[-1]
+    live = device.ssd.validity.live_in(block)
+    last = live[-1]
     device.ssd.pool.load(forged(device, block, OPEN, next_page=last))
-    with pytest.raises(ValueError, match=f"block {block}: page {last} is live and not programmed yet"):
+    # which pages live a store in flash would have to read, and a mount reads none of it: it goes by their number
+    says = f"{len(live)} pages live, and {last} are programmed" if device.ssd.validity.in_flash else (
+        f"page {last} is live and not programmed yet")
+    with pytest.raises(ValueError, match=f"block {block}: {says}"):
         admit(device.ssd, [])
 
 

@@ -29,8 +29,9 @@ SETTINGS = [
     ("leaftl", "tiny-16", "file"),
     ("leaftl", "tiny-24d", "file"),
 ]
+SMALL = ("tiny-16", "tiny-32", "tiny-48")  #: of these the first that a scheme fits
 _LISTED = {ftl for ftl, _, _ in SETTINGS}
-SETTINGS += [(name, presets_for(name, ("tiny-16", "tiny-32"))[0], "file") for name in SCHEMES if name not in _LISTED]
+SETTINGS += [(name, presets_for(name, SMALL)[0], "file") for name in SCHEMES if name not in _LISTED]
 OPTIONS = {("leaftl", "tiny-24d"): {"gamma": "4", "buffer": "6"}}  #: beside a buffer of 2 pages
 
 

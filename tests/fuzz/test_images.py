@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import fuzz_mutate
 import hypothesis.strategies as st
 import pytest
-from fuzz_bases import bases
+from fuzz_bases import SMALL, bases
 from fuzz_images import REFUSALS, Judge
 from fuzz_picture import Picture, picture
 from hypothesis import HealthCheck, given, settings
@@ -355,7 +355,7 @@ def test_a_page_that_cannot_be_read_takes_no_neighbour_with_it(tmp_path: Path, f
     """Cleaning moves the block of a damaged page, or does not; other LPAs keep what they hold, and the damaged one can
     be written again. slimftl once let the next write to it kill the page of somebody else."""
     path = tmp_path / "chip"
-    nandimg.create(path, PRESETS[presets_for(ftl, ("tiny-16", "tiny-32"))[0]].geometry)
+    nandimg.create(path, PRESETS[presets_for(ftl, SMALL)[0]].geometry)
     rnd, page = Random(5), 512
     with Device.open(path, ftl=ftl, options={"buffer": "0"}) as device:
         lpas = device.ssd.lpas

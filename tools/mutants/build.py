@@ -30,8 +30,8 @@ MODULES = tuple(
         "flashfs/engine/trims", "flashfs/engine/recovery",
         "flashfs/engine/translation", "flashfs/ftl/leaftl/table_pages", "flashfs/ftl/leaftl/segments",
         "flashfs/ftl/slimftl/mapping", "flashfs/ftl/leaftl/mapping", "nandimg/_chip", "flashfs/engine/records",
-        "flashfs/engine/demand", "flashfs/engine/pending", "flashfs/engine/battery", "flashfs/ftl/dftl/cmt",
-        "flashfs/ftl/dftl/mapping",
+        "flashfs/engine/demand", "flashfs/engine/pending", "flashfs/engine/battery", "flashfs/engine/cmt",
+        "flashfs/engine/cached_map",
         "flashfs/engine/paged", "flashfs/engine/agreement", "flashfs/ftl/leaftl/gmd", "flashfs/ftl/leaftl/places",
         "flashfs/ftl/leaftl/recovery", "flashfs/ftl/leaftl/blocks", "flashfs/ftl/slimftl/placement",
     )

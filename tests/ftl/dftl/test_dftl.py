@@ -15,9 +15,9 @@ from slru import SegmentedLru
 from flashfs.crash import Case, run_case
 from flashfs.device import Device
 from flashfs.engine import block_map
+from flashfs.engine.cmt import ENTRY_BYTES as ENTRY
+from flashfs.engine.cmt import Cmt
 from flashfs.errors import BindError
-from flashfs.ftl.dftl.cmt import ENTRY_BYTES as ENTRY
-from flashfs.ftl.dftl.cmt import Cmt
 from nandimg import PRESETS, Geometry
 
 PAGE = 512

@@ -1,10 +1,12 @@
-"""What the battery keeps: a recovery that scans nothing, and the cases in which it must not be believed."""
+"""What a battery keeps of a demand-paged mapping: a recovery that scans nothing, and the cases in which it must not be
+believed. Of DFTL's, with directory and PVB in DRAM, and of u-FTL's, which has both in flash."""
 
 from __future__ import annotations
 
 import random
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.engine import recovery
+from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.engine.map_battery import pages_of
+from flashfs.engine.node_tree import level_widths
 from flashfs.errors import UncorrectableError
-from flashfs.ftl.dftl import ENTRY_BYTES
 from nandimg import Geometry
 
 PAGE = 512
@@ -24,21 +27,22 @@ PER_PAGE = PAGE // 4
 GEOMETRY = Geometry(page_bytes=PAGE, pages_per_block=32, blocks=128, channels=4, dies=4, oob_bytes=64, lpas=2_000,
                     nvram_bytes=4 * (PAGE + 16))  # fmt: skip
 OPTIONS = {"buffer": 0, "wear_spread": 1 << 20, "cmt_bytes": 64 * ENTRY_BYTES, "checkpoint_every": 1 << 30}
+OWN = {"muftl": {"fanout": 3, "nodes": 1, "frames": 1}}  #: little room, so that all of it is written all the time
+KEPT = ("dftl", "muftl")
 NAMES = 1  #: the battery's word with the sum over all pages that are named
 
 
 class Disk:
     """An image, the device on it, and what each page must read as."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.version, self.rnd = path, 0, random.Random(7)
+    def __init__(self, path: Path, ftl: str = "dftl") -> None:
+        self.path, self.ftl, self.version, self.rnd = path, ftl, 0, random.Random(7)
         nandimg.create(path, GEOMETRY)
         self.truth: dict[int, int] = {}
-        self.device = Device.open(path, ftl="dftl", options=self.options())
+        self.device = Device.open(path, ftl=ftl, options=self.options())
 
-    @staticmethod
-    def options(**given: Any) -> dict[str, str]:
-        return {name: str(value) for name, value in {**OPTIONS, **given}.items()}
+    def options(self, **given: Any) -> dict[str, str]:
+        return {name: str(value) for name, value in {**OPTIONS, **OWN.get(self.ftl, {}), **given}.items()}
 
     def work(self, requests: int, flush: bool = True) -> None:
         """Pages that are written, and some trims; then a flush."""
@@ -73,10 +77,10 @@ class Disk:
         assert self.device.problems() == []
 
 
-@pytest.fixture
-def disk() -> Iterator[Disk]:
+@pytest.fixture(params=KEPT)
+def disk(request: pytest.FixtureRequest) -> Iterator[Disk]:
     with tempfile.TemporaryDirectory(prefix="flashfs-kept-") as folder:
-        made = Disk(Path(folder) / "image.nand")
+        made = Disk(Path(folder) / "image.nand", request.param)
         made.work(3_000)
         yield made
         made.device.close(clean=False)
@@ -96,12 +100,14 @@ def believed(report: recovery.Report) -> bool:
 
 def test_a_recovery_scans_nothing_that_a_sync_made_durable(disk: Disk) -> None:
     """One spare area a block and those of the log; of the pages written since the checkpoint, only those since the last
-    sync, and a page for each block that is half full."""
+    sync, and a page for each block that is half full. Of a map in flash the nodes are read, to hold what they name
+    against what lives, and the pages of the bitmap."""
     for _ in range(5):
         report = disk.crash()
         assert believed(report)
         assert step(report, "battery").spare_reads <= GEOMETRY.blocks
-        assert sum(one.reads for one in report.steps if one.name in ("scan", "resolve", "fit")) == 0
+        assert sum(one.reads for one in report.steps if one.name in ("scan", "resolve")) == 0
+        assert step(report, "fit").reads == 0 or disk.ftl == "muftl"
         disk.check()
         disk.work(400)
         assert disk.device.stats()["nand"]["by_cause"]["nvram_write"]["map"] > 0
@@ -151,6 +157,7 @@ def test_a_clean_mount_begins_to_keep_before_its_first_change(disk: Disk) -> Non
     disk.check()
 
 
+@pytest.mark.parametrize("disk", ["dftl"], indirect=True)
 @pytest.mark.parametrize("word", ["a bit of the PVB", "a bit of no page", "an entry", "a place of a page", "a sum",
                                   "a block", "a sequence number"])
 def test_a_word_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
@@ -179,9 +186,87 @@ def test_a_word_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
     disk.check()
 
 
+@pytest.mark.parametrize("disk", ["muftl"], indirect=True)
+@pytest.mark.parametrize("word", ["a page of the bitmap", "a bit of a frame", "a frame's version", "a report",
+                                  "a block", "a child of the root", "a pointer", "a pointer beyond the chip",
+                                  "an entry", "a sum"])
+def test_a_word_of_a_map_in_flash_that_is_stale_is_not_believed(disk: Disk, word: str) -> None:
+    """The same where directory and bitmap are in flash: what the words lead to there is held against them."""
+    disk.work(60)
+    saved: Any = disk.device.ssd.mapping.saved
+    kept = np.frombuffer(saved.words.content(), "<u8").copy()
+    pages, chip = 2, GEOMETRY.blocks * GEOMETRY.pages_per_block
+    where = 8 + GEOMETRY.blocks
+    heads = where + pages
+    deltas = heads + 4
+    reports = deltas + 4 * PAGE // 8
+    root = reports + max(PAGE // 5, 2 * GEOMETRY.pages_per_block) + 16
+    pointers = root + 1  # two children of the root
+    slots = pointers + min(sum(level_widths(-(-GEOMETRY.lpas // PER_PAGE), 3)), 3 + 2 * GEOMETRY.pages_per_block + 16)
+    frame_page = (int(kept[heads]) >> 32) - 1
+    live = next(block for block in range(64 * frame_page, 64 * frame_page + 64)
+                if disk.device.ssd.validity.live_in(block) and disk.device.ssd.pool.describe(block)["stream"] == "host")
+    report = reports + int(np.flatnonzero(kept[reports:root])[0])
+    pointer = pointers + int(np.flatnonzero(kept[pointers:slots])[0])
+    entry = slots + int(np.flatnonzero(kept[slots:])[0])
+    dead = next(block for block in range(GEOMETRY.blocks) if not disk.device.ssd.validity.live_in(block)) * 32
+    bit = live % 64 * 64 + disk.device.ssd.validity.live_in(live)[0]
+    index, value = {
+        "a page of the bitmap": (where, int(kept[where]) >> 32 << 32 | dead + 1),
+        "a bit of a frame": (deltas + bit // 64, int(kept[deltas + bit // 64]) ^ 1 << bit % 64),
+        "a frame's version": (heads, int(kept[heads]) >> 32 << 32 | dead + 1),
+        "a report": (report, int(kept[report]) ^ 1),
+        "a block": (8 + live, int(kept[8 + live]) - 1),
+        "a child of the root": (root, int(kept[root]) >> 32 << 32 | dead + 1),
+        "a pointer": (pointer, int(kept[pointer]) >> 32 << 32 | dead),
+        "a pointer beyond the chip": (pointer, int(kept[pointer]) >> 32 << 32 | chip),
+        "an entry": (entry, int(kept[entry]) >> 32 << 32 | dead),
+        "a sum": (NAMES, int(kept[NAMES]) ^ 1),
+    }[word]
+    saved.words.put_word(index, value)
+    report_of = disk.crash()
+    assert not believed(report_of)
+    assert step(report_of, "battery").note.startswith("not believed")
+    disk.check()
+
+
+@pytest.mark.parametrize(("frames", "says"), [
+    (4, "kept"), (5, "refused: the bitmap has 5 frames, and the NVRAM room for 4"),
+])  # fmt: skip
+def test_more_frames_than_the_nvram_has_room_for_do_without(frames: int, says: str) -> None:
+    chip = replace(GEOMETRY, blocks=400)
+    with Device.memory(chip, "muftl", {"buffer": 0, "frames": frames}) as device:
+        for lpa in range(0, GEOMETRY.lpas, 3):
+            device.write(lpa * PAGE, bytes([lpa & 255]) * PAGE)
+        device.checkpoint()
+        assert device.ssd.mapping.saved.says() == says
+        assert device.problems() == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_checkpoint_says_the_sum_so_a_mount_does_not_read_the_bitmap(clean: bool) -> None:
+    """What begins to be kept needs the sum over all pages that live."""
+    with tempfile.TemporaryDirectory(prefix="flashfs-kept-") as folder:
+        disk = Disk(Path(folder) / "image.nand", "muftl")
+        disk.work(2_000)
+        if clean:
+            disk.device.close()
+            disk.device = Device.open(disk.path, options=disk.options())
+        else:
+            disk.crash(battery=0)
+            disk.crash()
+        before = disk.device.stats()["nand"]["by_cause"]["read"].get("validity", 0)
+        disk.work(1)
+        assert disk.device.stats()["nand"]["by_cause"]["read"].get("validity", 0) - before <= 2
+        assert disk.device.ssd.mapping.saved.says() == "kept"
+        assert believed(disk.crash())
+        disk.check()
+        disk.device.close(clean=False)
+
+
 def test_a_region_that_proves_nothing_costs_a_scan(disk: Disk) -> None:
     """One page of it is what it was before: the host died."""
-    at, _ = disk.device.nand.region("dftl") or (0, 0)
+    at, _ = disk.device.nand.region(disk.ftl) or (0, 0)
     old = disk.device.nand.nvram(at, 4096)
     disk.work(50)
     assert disk.device.nand.nvram(at, 4096) != old
@@ -240,10 +325,11 @@ def test_a_cache_larger_than_the_nvram_does_without(disk: Disk) -> None:
     disk.check()
 
 
-def test_more_pending_entries_than_places_end_it_until_the_next_checkpoint() -> None:
+@pytest.mark.parametrize("ftl", KEPT)
+def test_more_pending_entries_than_places_end_it_until_the_next_checkpoint(ftl: str) -> None:
     """A recovery without the battery leaves as many as it found."""
     with tempfile.TemporaryDirectory(prefix="flashfs-kept-") as folder:
-        disk = Disk(Path(folder) / "image.nand")
+        disk = Disk(Path(folder) / "image.nand", ftl)
         disk.work(2_500)
         disk.crash(battery=0)
         disk.work(2_500)
@@ -284,15 +370,16 @@ def test_the_ledger_has_its_places(disk: Disk) -> None:
     mapping: Any = disk.device.ssd.mapping
     packed, _ = mapping.tables()["pending"]
     assert packed == 16 * mapping.pending.room
-    assert mapping.figures()["battery_bytes"] == disk.device.nand.region("dftl")[1]
+    assert mapping.figures()["battery_bytes"] == disk.device.nand.region(disk.ftl)[1]
 
 
+@pytest.mark.parametrize("ftl", KEPT)
 @pytest.mark.parametrize("bound_with", [None, 60_000])
-def test_a_cache_that_dram_makes_larger_is_kept_all_the_same(bound_with: int | None, tmp_path: Path) -> None:
+def test_a_cache_that_dram_makes_larger_is_kept_all_the_same(bound_with: int | None, ftl: str, tmp_path: Path) -> None:
     """The region is laid out for the budget of when the image is bound; with a larger one the cache stays as it was."""
     path = tmp_path / "image.nand"
     nandimg.create(path, GEOMETRY)
-    Device.open(path, ftl="dftl", options={"buffer": "0"}, dram=bound_with).close()
+    Device.open(path, ftl=ftl, options={"buffer": "0"}, dram=bound_with).close()
     for _ in range(2):
         device = Device.open(path, options={"buffer": "0"}, dram=60_000)
         mapping = device.ssd.mapping

@@ -1,0 +1,18 @@
+# Recovery from pages of metadata; see fence.pyx.
+from libc.stdint cimport uint32_t, uint64_t
+
+from flashfs.engine.settle cimport Settler
+
+
+cdef class Rebuilder(Settler):
+    cdef object fence                      # what the checkpoint says of where the scan begins
+    cdef object versions                   # (numbers, sequence numbers, PPAs) of translation pages
+    cdef list passed                       # ... of which a version that is not durable was passed over
+    cdef uint64_t since                    # reports of validity up to that sequence number are programmed
+    cdef bint is_collected(self, uint32_t block) noexcept nogil
+    cdef int check_heads(self) except -1
+    cdef int read_kind(self, int kind) except -1
+    cdef versions_of(self, int kind)
+    cdef int judge_broken(self) except -1
+    cdef set other_streams(self)
+    cdef int mark_recent(self) except -1

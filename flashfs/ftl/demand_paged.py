@@ -1,0 +1,262 @@
+"""What every scheme with a cache of entries over translation pages has in Python: options, sizing, what ``dump`` shows.
+
+The compiled parts are flashfs.engine.cached_map and flashfs.engine.demand; docs/ftl/dftl.md says how they work.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flashfs.engine import block_map
+from flashfs.engine.aside import MetadataAside
+from flashfs.engine.cmt import ENTRY_BYTES
+from flashfs.engine.defaults import Greedy
+from flashfs.engine.map_battery import pages_of
+from flashfs.engine.newer import newer_bytes
+from flashfs.engine.node_tree import fanout_for, plant_tree, tree_kept, tree_sections
+from flashfs.errors import BindError, UsageError
+from flashfs.ftl import Option, charts
+from flashfs.ftl.common import spare_blocks
+
+NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
+WHOLE = 1  #: what the chip says of a page that can be read
+SHARE = 32  #: unless told otherwise, one entry in so many is cached,
+LEAST = 64  #: and so many at least
+
+CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} an entry; 0: what --dram leaves, "
+                   f"or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40)  # fmt: skip
+PROTECTED = Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99)
+DIRTY = Option("dirty", 10, "per cent of the CMT that may be dirty", low=1, high=99)
+BATTERY = "room is laid out when the image is bound, and a larger --dram of later does not let the CMT outgrow it"
+FANOUT = Option("fanout", 0, "pointers of a node of the map's tree; 0: as many as a page has room for", high=1 << 12,
+                fixed=True)  # fmt: skip
+NODES = Option("nodes", 8, "nodes of the map's tree in DRAM, beside its root", low=1, high=1 << 16)
+
+HELD = Option("held", 5, "per cent of the over-provisioned blocks that may wait, with dead pages of metadata, until "
+              "nothing in them lives", low=1, high=100)  # fmt: skip
+CLEANING = Option("cleaning", "greedy", "greedy: the block with the fewest live pages, whatever it holds; aside: "
+                  "GeckoFTL's policy, which leaves blocks of metadata alone until nothing in them lives",
+                  choices=("greedy", "aside"))  # fmt: skip
+
+
+def cleaning_for(ssd: Any, options: dict[str, Any], pages: Sequence[int], *stores: Any) -> Any:
+    """The cleaning that these options ask for; so many pages of metadata each of ``stores`` may have at a time, what
+    the last checkpoint stands on among them."""
+    if options.get("cleaning", "aside") == "greedy":
+        return Greedy(ssd)
+    needed = sum(-(-some // ssd.nand.pages_per_block) for some in pages)
+    return MetadataAside(ssd, options.get("held", HELD.default), needed, spares=tuple(one.stream for one in stores))
+
+
+def slots_for(lpas: int, options: dict[str, Any]) -> int:
+    """Of the CMT, unless --dram gives it more."""
+    slots: int = options["cmt_bytes"] // ENTRY_BYTES
+    return slots or max(LEAST, lpas // SHARE)
+
+
+def kept_slots(geometry: Any, options: dict[str, Any], dram: int | None) -> int:
+    """That a battery's region has room for: the cache that these options ask for, or that ``dram`` may make of it. The
+    other tables take their part of that, so the cache comes out somewhat smaller."""
+    slots = slots_for(geometry.lpas, options)
+    if dram is not None and not options["cmt_bytes"]:
+        slots = max(slots, min(geometry.lpas, dram // ENTRY_BYTES))
+    return slots
+
+
+def battery_says(device: Any) -> dict[str, str]:
+    """What the battery does, and why it does not if it does not."""
+    saved = device.ssd.mapping.saved
+    return {"battery": saved.says() if saved is not None else "none: bound without"}
+
+
+FROM_BATTERY: dict[str, Callable[[Any], int]] = {
+    "recoveries from the battery": lambda ssd: ssd.mapping.known_without_scan() is not None
+}
+
+
+def require_room(ssd: Any, pages: int, who: str) -> None:
+    """BindError if the chip has no room for the translation pages, each of which may be there twice: what the last
+    checkpoint stands on lives until the next. Cleaning writes a block's pages, and as many translation pages."""
+    ssd.reserve_for(3)
+    need = -(-2 * pages // ssd.nand.pages_per_block) + 1
+    spare = spare_blocks(ssd)
+    if spare < need:
+        raise BindError(
+            f"{who}: translation pages may take {need} blocks, and {spare} are to spare; a larger --op or a smaller "
+            "--size would do"
+        )
+
+
+def describe_translation(number: int, raw: bytes) -> dict[str, Any]:
+    """The entries of a translation page: how many are mapped, and its first."""
+    entries = struct.unpack(f"<{len(raw) // 4}I", raw)
+    first = number * len(entries)
+    return {
+        "lpas": f"{first} to {first + len(entries) - 1}",
+        "mapped": sum(entry != NO_PAGE for entry in entries),
+        "entries": [None if entry == NO_PAGE else entry for entry in entries[:16]],
+    }
+
+
+def describe_words(number: int, raw: bytes) -> dict[str, Any]:
+    """A page of a map that is a tree: the PPAs of LPAs, or of the pages under a node."""
+    words = struct.unpack(f"<{len(raw) // 4}I", raw)
+    return {
+        "page_of_tree": number,
+        "mapped": sum(word != NO_PAGE for word in words),
+        "entries": [None if word == NO_PAGE else word for word in words[:16]],
+    }
+
+
+def plant(mapping: Any, options: dict[str, Any]) -> int:
+    """The mapping finds its translation pages through a tree in flash, with these options; pages that it may have."""
+    fanout = fanout_for(4 * mapping.per_page, options["fanout"])
+    pages: int = plant_tree(mapping, max(2, fanout), options["nodes"])
+    return pages
+
+
+def tree_mapping_sections(geometry: Any, options: dict[str, Any]) -> dict[str, int]:
+    """{section: most bytes} that a checkpoint has of such a mapping."""
+    fanout = max(2, fanout_for(geometry.page_bytes, options["fanout"]))
+    leaves = pages_of(geometry.lpas, geometry.page_bytes)
+    return {**tree_sections(leaves, fanout), "mapped": 8, "newer": newer_bytes(geometry.lpas, geometry.page_bytes)}
+
+
+def tree_words(geometry: Any, lpas: int, options: dict[str, Any]) -> tuple[int, int]:
+    """What a battery keeps of such a mapping's directory: entries of the root, places for pointers."""
+    fanout = max(2, fanout_for(geometry.page_bytes, options["fanout"]))
+    found: tuple[int, int] = tree_kept(pages_of(lpas, geometry.page_bytes), fanout, geometry.pages_per_block)
+    return found
+
+
+def tree(device: Any) -> list[dict[str, Any]]:
+    """The nodes of the map's tree: level, place, the first page under each, pointers, and how many wait to be
+    written."""
+    return list(device.ssd.mapping.gtd.nodes())
+
+
+def gtd(device: Any) -> list[dict[str, Any]]:
+    """The directory of translation pages: each that there is, and where."""
+    return list(device.ssd.mapping.directory.entries())
+
+
+def cmt(device: Any) -> list[dict[str, Any]]:
+    """The cached mapping table, the entry that leaves next first."""
+    return list(device.ssd.mapping.cmt.entries())
+
+
+def newer(device: Any) -> list[dict[str, Any]]:
+    """What is in DRAM and newer than the translation pages, by LPA: dirty entries of the cache, and those that a
+    recovery found or cleaning changed and that wait to be written ("waits")."""
+    mapping = device.ssd.mapping
+    found = {lpa: (ppa, "waits") for lpa, ppa in mapping.pending.entries()}
+    found |= {entry["lpa"]: (entry["ppa"], "cache") for entry in mapping.cmt.entries() if entry["dirty"]}
+    return [
+        {"lpa": lpa, "translation_page": lpa // mapping.per_page, "ppa": ppa, "where": where}
+        for lpa, (ppa, where) in sorted(found.items())
+    ]
+
+
+def translation(device: Any, page: int | None) -> dict[str, Any]:
+    """A translation page: where it is, and each entry that it has or that DRAM has a newer one of; without a number the
+    one with most of the latter."""
+    per_page = device.ssd.mapping.per_page
+    since = newer(device)
+    if page is None:
+        counts = Counter(entry["translation_page"] for entry in since)
+        page = min((page for page in counts if counts[page] == max(counts.values())), default=0)
+    pages = -(-device.ssd.lpas // per_page)
+    if not 0 <= page < pages:
+        raise UsageError(f"translation page {page}: {device.path} has pages 0 to {pages - 1}, of {per_page} LPAs each")
+    ppa = next((one["ppa"] for one in gtd(device) if one["page"] == page), None)
+    stored = [NO_PAGE] * per_page
+    if ppa is not None:
+        status, raw, _ = device.nand.read_page(*divmod(ppa, device.nand.pages_per_block))
+        if status != WHOLE:
+            return {"page": page, "ppa": ppa, "entries": "it cannot be read"}
+        stored = list(struct.unpack(f"<{len(raw) // 4}I", raw))[:per_page]
+    now = {entry["lpa"]: entry for entry in since}
+    rows = []
+    for lpa in range(page * per_page, min((page + 1) * per_page, device.ssd.lpas)):
+        there = stored[lpa % per_page]
+        if there != NO_PAGE or lpa in now:
+            row = {"lpa": lpa, "stored": None if there == NO_PAGE else there}
+            found = now.get(lpa)
+            rows.append({**row, "newer": found["ppa"] if found else None, "where": found["where"] if found else ""})
+    return {"page": page, "first_lpa": page * per_page, "ppa": ppa, "entries": rows}
+
+
+def mapped_lpas(device: Any) -> int:
+    """LPAs that hold something: the live pages, or, where some may be superseded, those that the map names."""
+    if device.ssd.validity.late:
+        return int((block_map.locations(device.ssd) != NO_PAGE).sum())
+    return int(block_map.block_map(device.ssd)["valid"].sum()) - len(device.ssd.owned_pages())
+
+
+def facts(device: Any) -> dict[str, Any]:
+    """The mapping in figures."""
+    mapping = device.ssd.mapping
+    mapped = mapped_lpas(device)
+    return {
+        "entries": device.ssd.lpas,
+        "entries_a_page": mapping.per_page,
+        "mapped": mapped,
+        "fill": round(mapped / device.ssd.lpas, 6),
+        "translation_pages": len(mapping.directory.entries()),
+        "cached": mapping.cmt.used,
+        "dirty": mapping.cmt.dirty_n,
+        "dirty_most": mapping.dirty_most,
+        "pending": mapping.pending.n,
+    }
+
+
+def drawn(device: Any) -> list[dict[str, Any]]:
+    """For the HTML page: the figures, where pages lie, the runs they form, and the translation pages."""
+    where = block_map.locations(device.ssd)
+    return [
+        charts.facts(facts(device)),
+        charts.picture(device, where),
+        charts.runs(device, where),
+        translation_pages(device),
+    ]
+
+
+def translation_pages(device: Any) -> dict[str, Any]:
+    """The translation pages as a map: where each is, and what DRAM has of it."""
+    ssd, per_page = device.ssd, device.ssd.mapping.per_page
+    pages = -(-ssd.lpas // per_page)
+    since = Counter(entry["translation_page"] for entry in newer(device))
+    cached = Counter(entry["lpa"] // per_page for entry in cmt(device))
+    places = {entry["page"]: entry["ppa"] for entry in gtd(device)}
+    per_block = ssd.nand.pages_per_block
+    fields: list[dict[str, Any]] = [
+        {"name": "newer", "unit": f"of {per_page} entries", "top": per_page,
+         "values": [since[page] for page in range(pages)]},
+        {"name": "cached", "unit": f"of {per_page} entries", "values": [cached[page] for page in range(pages)]},
+        {"name": "ppa", "values": [places.get(page) for page in range(pages)]},
+        {"name": "block", "values": [places[page] // per_block if page in places else None for page in range(pages)]},
+    ]  # fmt: skip
+    views = [
+        {"label": "newer in DRAM", "field": "newer"},
+        {"label": "cached", "field": "cached"},
+        {"label": "place", "field": "ppa"},
+    ]
+    about = (
+        f"A cell a translation page, of {per_page:,} LPAs each, by how many entries DRAM has that are newer than what "
+        "the page says. One without a place was never written."
+    )
+    return charts.cells("Translation pages", "page", fields, views, about)
+
+
+EVENTS: Mapping[str, Callable[[Any], int]] = {
+    "entries evicted": lambda ssd: ssd.mapping.evictions,
+    "dirty entries evicted": lambda ssd: ssd.mapping.dirty_evictions,
+    "translation pages written": lambda ssd: ssd.mapping.store.programs,
+    "translation pages read": lambda ssd: ssd.mapping.store.reads,
+}
+DAMAGE_EVENTS: Mapping[str, Callable[[Any], int]] = {
+    "a translation page was made again": lambda ssd: ssd.mapping.rebuilds
+}

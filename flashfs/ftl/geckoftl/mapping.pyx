@@ -1,0 +1,569 @@
+# distutils: language = c++
+"""GeckoFTL's mapping (N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4): DFTL's, and writes that do not ask where
+their LPAs were.
+
+A write of which the entry is not cached reads no translation page: its entry gets the UIP flag (section 4.1), for there
+may be a page in flash that nobody has called invalid yet. Which one that is shows when the entry's translation page is
+read to be written again: what it named is reported then. A page with such an entry lives on as far as validity knows,
+so validity is late; cleaning that meets it asks the cache, and leaves it to die.
+
+A checkpoint says which entries have the flag. After a mount they are not sure (Appendix C.3.2): the page may have died
+with its block since the checkpoint, and be another's. So it is asked whose it is, and whether it lives, before it is
+reported.
+
+Every page that lives though it was superseded has its entry in the cache, with the flag, or else its translation page
+still names it: what is superseded while its entry is cached is reported at once. So cleaning believes what is neither
+cached nor pending.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+from flashfs.engine.cached_map cimport CachedMap
+from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
+from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
+from nandimg._nand cimport PAGE_OK
+
+import struct
+
+import numpy
+
+from flashfs.errors import MapLostError
+
+cdef enum:
+    AT_ONCE = 128            # reports that room is made for at a time
+
+
+cdef class GeckoMap(CachedMap):
+    """As CachedMap; ``slots`` is C, the capacity of the cache. ``fenced``: a crash is recovered by GeckoRec's steps
+    (fence.pyx), with a fence each C updates at most; else from a checkpoint."""
+
+    def __cinit__(self, Engine ssd not None, *_, bint fenced=True, **__):
+        self.fenced = self.store.lasting = fenced
+        self.was = <uint32_t*> malloc(ssd.nand.page_bytes)
+        self.aged_lpas = self.aged_ppas = numpy.empty(0, numpy.uint32)
+        self.passed = []
+        self.said_room = 2 * ssd.nand.pages_per_block
+        self.gone = <uint32_t*> malloc(<uint64_t> self.per_page * 4)
+        self.said_lpa = <uint32_t*> malloc(<uint64_t> self.said_room * 4)
+        self.said_ppa = <uint32_t*> malloc(<uint64_t> self.said_room * 4)
+        if not (self.was and self.gone and self.said_lpa and self.said_ppa):
+            raise MemoryError
+        self.resize(self.cmt.slots)
+
+    def __dealloc__(self):
+        free(self.was)
+        free(self.gone)
+        free(self.said_lpa)
+        free(self.said_ppa)
+
+    def resize(self, slots):
+        """And a fence each C updates; but not so often that it costs more than what is written between."""
+        super().resize(slots)
+        if self.fenced:
+            self.fence_every = max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block)
+
+    # --- entries
+
+    cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil:
+        """The slot with the LPA's entry, or NONE: a place that says nothing is none."""
+        cdef uint32_t slot = self.cmt.find(lpa)
+        return NONE if slot != NONE and self.cmt.flags[slot] & VOID else slot
+
+    cdef int set_flags(self, uint32_t slot, uint8_t some, uint8_t no) noexcept nogil:
+        cdef uint8_t* flags = self.cmt.flags
+        flags[slot] = (flags[slot] | some) & <uint8_t> ~no
+        return 0
+
+    cdef int settled(self, uint32_t slot) noexcept nogil:
+        """What the translation page names of that entry is reported, or nothing."""
+        self.uip_n -= self.cmt.flags[slot] & UIP != 0
+        self.set_flags(slot, 0, UIP | UNSURE)
+        return 0
+
+    cdef int take_owed(self, uint32_t slot) except -1 nogil:
+        """A pending entry has become a cached one, and its flag with it."""
+        if self.owed.erase(self.cmt.lpa[slot]):
+            self.set_flags(slot, UIP | UNSURE, 0)
+            self.uip_n += 1
+        return 0
+
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
+                          int64_t* ready) except? 0xFFFFFFFF nogil:
+        """As CachedMap; but to be written, an entry needs a place alone."""
+        cdef uint32_t i, slot
+        n = min(n, self.batch)
+        for i in range(n):
+            self.lookups += 1
+            slot = self.cmt.find(lpas[i])
+            self.ssd.map_ns = ready[i]
+            if slot != NONE:
+                self.cmt.touch(slot)
+                if writing or not self.cmt.flags[slot] & VOID:
+                    self.hits += 1
+                    continue
+                self.fill(slot)
+            elif writing:
+                self.make_slot()
+                self.take_place(lpas[i])
+            elif self.cmt.used == self.cmt.slots and not self.could_make_slot():
+                self.look(self.page_of(lpas[i]))
+            else:
+                self.take_place(lpas[i])
+                self.fill(self.cmt.find(lpas[i]))
+            ready[i] = self.ssd.map_ns
+        return n
+
+    cdef int take_place(self, uint32_t lpa) except -1 nogil:
+        self.set_flags(self.cmt.insert(lpa, NONE, False), VOID, 0)
+        return 0
+
+    cdef int fill(self, uint32_t slot) except -1 nogil:
+        """A place gets what the LPA's entry is."""
+        cdef bint dirty = False
+        cdef uint64_t reads = self.store.reads
+        self.cmt.ppa[slot] = self.entry(self.cmt.lpa[slot], &dirty)
+        self.loads += self.store.reads != reads
+        self.set_flags(slot, 0, VOID)
+        if not dirty:
+            return 0
+        self.cmt.mark(slot)
+        self.set_flags(slot, AGED, 0)       # it was pending, who knows for how long
+        return self.take_owed(slot)
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i, slot
+        for i in range(n):
+            slot = self.slot_of(lpas[i])
+            if slot != NONE:
+                ppas[i] = self.cmt.ppa[slot]
+            else:
+                self.peek(lpas + i, 1, ppas + i)
+        return 0
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
+        """What was cached or pending dies now; what a translation page may name of the others is found out later."""
+        cdef uint32_t i, slot
+        cdef int64_t at
+        for i in range(n):
+            slot = self.cmt.find(lpas[i])
+            olds[i] = self.cmt.ppa[slot]
+            if self.cmt.flags[slot] & VOID:
+                self.set_flags(slot, 0, VOID)
+                at = self.pending.find(lpas[i])
+                if at >= 0:
+                    olds[i] = self.pending.ppa[at]
+                    self.take_owed(slot)
+                elif self.gtd.page_ppas[self.page_of(lpas[i])] != NONE:
+                    self.set_flags(slot, UIP, 0)
+                    self.uip_n += 1
+            self.cmt.put(slot, ppa + i)
+            self.set_flags(slot, 0, AGED)
+        return self.drop_strays(lpas, 0, n, olds) if self.strays else 0
+
+    # --- what the base asks of the cache
+
+    cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
+        cdef uint32_t slot = self.slot_of(lpa)
+        if slot == NONE:
+            return False
+        ppa[0] = self.cmt.ppa[slot]
+        return True
+
+    cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        cdef uint32_t slot = self.slot_of(lpa)
+        if slot == NONE:
+            return False
+        self.cmt.put(slot, ppa)
+        if ppa != NONE:                     # a trim leaves no page to be found by its number
+            self.set_flags(slot, 0, AGED)
+        return True
+
+    cdef int uncache(self, uint32_t page) except -1 nogil:
+        """Flags go with their entries, so ``identify`` came before."""
+        cdef uint32_t slot = self.cmt.first_dirty[page]
+        while slot != NONE:
+            self.settled(slot)
+            slot = self.cmt.next_dirty[slot]
+        return CachedMap.uncache(self, page)
+
+    cdef int uncache_all(self) noexcept nogil:
+        self.uip_n = 0
+        self.owed.clear()
+        return CachedMap.uncache_all(self)
+
+    cdef int rebuild(self, uint32_t page) except -1 nogil:
+        """A recovery from pages would take an older version of it: it is written at a fence that is due now."""
+        CachedMap.rebuild(self, page)
+        if self.fenced and not self.strict:
+            with gil:
+                self.passed.append(page)
+            self.ssd.checkpoint_due = True
+        return 0
+
+    # --- pages that were superseded and not reported
+
+    cdef int replaces(self, uint32_t page) except -1 nogil:
+        self.identify(page)
+        memcpy(self.was, self.image, self.ssd.nand.page_bytes)
+        return 0
+
+    cdef bint same_image(self, uint32_t page) except -1 nogil:
+        """Appendix C.3.1: entries that a recovery took for dirty, and that were not."""
+        if not self.fenced or self.outdoing or memcmp(self.was, self.image, self.ssd.nand.page_bytes):
+            return False
+        self.spared_writes += 1
+        return True
+
+    cdef int identify(self, uint32_t page) except -1 nogil:
+        """``image`` is the page: what it names of entries with the UIP flag is reported, before another page can take
+        its place. Room for that is made as it is needed; the page is read again if that took it away."""
+        cdef uint32_t slot, n, first = page * self.per_page, old
+        cdef bint unsure
+        cdef int64_t start = self.ssd.map_ns
+        while self.uip_n:
+            slot = self.cmt.first_dirty[page]
+            n = 0
+            while slot != NONE and n < AT_ONCE:
+                n += self.cmt.flags[slot] & UIP != 0
+                slot = self.cmt.next_dirty[slot]
+            if n == 0:
+                break
+            self.ssd.validity.prepare(n, False)
+            self.ssd.map_ns = max(start, self.ssd.map_ns)
+            if self.image_of != page:
+                self.fetch(page)
+            slot = self.cmt.first_dirty[page]
+            n = 0
+            while slot != NONE and n < AT_ONCE:
+                if self.cmt.flags[slot] & UIP:
+                    unsure = self.cmt.flags[slot] & UNSURE
+                    self.settled(slot)
+                    old = self.image[self.cmt.lpa[slot] - first]
+                    if old != NONE and old != self.cmt.ppa[slot] and (
+                            not (unsure or self.strays) or self.is_before(self.cmt.lpa[slot], old)):
+                        self.gone[n] = old
+                        n += 1
+                slot = self.cmt.next_dirty[slot]
+            self.identified += n
+            self.ssd.validity.dead(self.gone, n)
+        return self.identify_owed(page) if self.owed.size() else 0
+
+    cdef int identify_owed(self, uint32_t page) except -1 nogil:
+        """As ``identify``, of pending entries."""
+        cdef uint32_t first = page * self.per_page, lpa, old
+        cdef uint64_t at = self.pending.first_from(first)
+        while at < self.pending.n and self.pending.lpa[at] < first + self.entries_of(page):
+            lpa = self.pending.lpa[at]
+            if self.owed.count(lpa):
+                if not self.recovering:
+                    self.ssd.validity.prepare(1, False)
+                if self.image_of != page:
+                    self.fetch(page)
+                old = self.image[lpa - first]
+                self.owed.erase(lpa)
+                if old != NONE and old != self.pending.ppa[at] and self.is_before(lpa, old):
+                    self.identified += 1
+                    self.ssd.validity.dead(&old, 1)
+            at += 1
+        return 0
+
+    cdef bint is_before(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Whether a page that a translation page names lives still, as that LPA's: it may have died with its block
+        before this mount, and be another's by now."""
+        cdef uint8_t status = 0
+        cdef uint8_t[4096] raw
+        cdef Oob oob
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        if not self.ssd.validity.is_live(ppa):
+            return False
+        self.ssd.nand.read_spare(block, ppa % self.ssd.nand.pages_per_block, 1, raw, &status, CAUSE_MAP,
+                                 self.ssd.map_ns)
+        oob_unpack(raw, &oob)
+        return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa
+
+    cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
+        """What is trimmed may have been written before without being asked where it was."""
+        if self.fenced and self.pending.n > self.pending_most:
+            self.write_down(self.pending_most, NONE)
+        n = CachedMap.prepare_unbind(self, lpa, n)
+        if self.gtd.page_ppas[self.page_of(lpa)] != NONE:
+            self.identify(self.page_of(lpa))
+        return n
+
+    cdef bint notice(self) except -1 nogil:
+        cdef uint32_t page
+        cdef uint64_t before = self.identified
+        for page in range(self.gtd.n if self.uip_n or self.owed.size() else 0):
+            if self.gtd.page_ppas[page] != NONE and self.has_uip(page):
+                self.fetch(page)
+                self.identify(page)
+        self.identified_early += self.identified - before
+        return self.identified != before
+
+    cdef bint has_uip(self, uint32_t page) noexcept nogil:
+        cdef uint32_t slot = self.cmt.first_dirty[page]
+        while slot != NONE:
+            if self.cmt.flags[slot] & UIP:
+                return True
+            slot = self.cmt.next_dirty[slot]
+        return self.owed.size() != 0
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        """A recovery trims what nobody has prepared."""
+        cdef uint32_t page
+        if self.owed.size():
+            for page in range(self.page_of(lpa), self.page_of(lpa + n - 1) + 1 if n else 0):
+                if self.gtd.page_ppas[page] != NONE:
+                    self.fetch(page)
+                    self.identify_owed(page)
+        return CachedMap.unbind(self, lpa, n, olds)
+
+    # --- cleaning
+
+    cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
+        """A page of which the cache, or a pending entry, names another is superseded. One that neither knows is what it
+        says: the translation page need not be read."""
+        cdef uint32_t i, ppa = NONE
+        if n > 1:
+            self.said_n = 0                 # of a move before that came to nothing
+        self.mark_twins(lpas, n, answers)
+        for i in range(n):
+            if lpas[i] >= self.ssd.lpas:
+                answers[i] = FOREIGN
+                continue
+            if not self.newest(lpas[i], &ppa):
+                if n > 1 and not answers[i]:
+                    answers[i] = LIVE
+                    continue
+                self.peek(lpas + i, 1, &ppa)
+            answers[i] = LIVE if ppa == ppas[i] else SUPERSEDED
+            if answers[i] == SUPERSEDED:
+                self.said_lpa[self.said_n % self.said_room] = lpas[i]
+                self.said_ppa[self.said_n % self.said_room] = ppas[i]
+                self.said_n += 1
+        return 0
+
+    cdef int dropped(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        """These were the pages that translation pages name; soon they will be others'."""
+        cdef uint32_t i, k, at, slot
+        for i in range(n):
+            for k in range(min(self.said_n, self.said_room) if ppas[i] != NONE else 0):
+                at = (self.said_n - 1 - k) % self.said_room
+                if self.said_ppa[at] == ppas[i]:
+                    slot = self.cmt.find(self.said_lpa[at])
+                    if slot != NONE:
+                        self.settled(slot)
+                    self.owed.erase(self.said_lpa[at])
+                    break
+        self.said_n = 0
+        return 0
+
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
+        """A page that cannot be read is no LPA's newest, and nobody knows whose it was: any translation page may name
+        it still."""
+        cdef uint32_t slot, segment
+        for slot in range(min(self.said_n, self.said_room)):
+            if self.said_ppa[slot] == ppa:  # its spare area meant nothing
+                self.said_ppa[slot] = NONE
+        for segment in range(2):
+            slot = self.cmt.oldest[segment]
+            while slot != NONE:
+                if self.cmt.flags[slot] & UIP:
+                    self.set_flags(slot, UNSURE, 0)
+                slot = self.cmt.newer[slot]
+        return 0
+
+    cdef int moves_end(self) except -1 nogil:
+        """A moved page's entry is pending as long as there is room for it, like a dirty one in the cache."""
+        self.pending.reserve(4 * self.ssd.nand.pages_per_block)
+        self.said_n = 0
+        return 0
+
+    # --- fences, and what a recovery makes of pages
+
+    cdef int fence_begins(self) except -1:
+        """Section 4.3, *Checkpoints*. The paper's symbol in the LRU queue passes over dirty entries that are read again
+        and again: here each says itself that it is old."""
+        cdef uint32_t page
+        cdef int64_t at
+        while self.passed:
+            self.outdoing = True
+            try:
+                self.write_back(self.passed[len(self.passed) - 1])
+            finally:
+                self.outdoing = False
+            self.passed.pop()
+        for page in range(self.gtd.n):
+            if self.has_aged(page):
+                self.write_back(page)
+                self.fence_writes += 1
+        for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
+            at = self.pending.find(lpa)
+            if at >= 0 and self.pending.ppa[at] == ppa:
+                self.write_back(self.page_of(lpa))
+                self.fence_writes += 1
+        return 0
+
+    cdef int checkpoint_begins(self) except -1:
+        """Behind all cleaning: what is dirty now is in pages that were programmed before the place where the next
+        fence's scan begins."""
+        if self.fenced:
+            self.age()
+        return CachedMap.checkpoint_begins(self)
+
+    cdef bint has_aged(self, uint32_t page) noexcept nogil:
+        cdef uint32_t slot = self.cmt.first_dirty[page]
+        while slot != NONE:
+            if self.cmt.flags[slot] & AGED:
+                return True
+            slot = self.cmt.next_dirty[slot]
+        return False
+
+    cdef int age(self) except -1:
+        """What is dirty now is to be written at the next fence, unless it changes."""
+        cdef uint32_t page, slot
+        cdef uint64_t n = self.pending.n
+        for page in range(self.gtd.n):
+            slot = self.cmt.first_dirty[page]
+            while slot != NONE:
+                self.set_flags(slot, AGED, 0)
+                slot = self.cmt.next_dirty[slot]
+        self.aged_lpas = numpy.array(<uint32_t[:n]> self.pending.lpa) if n else numpy.empty(0, numpy.uint32)
+        self.aged_ppas = numpy.array(<uint32_t[:n]> self.pending.ppa) if n else numpy.empty(0, numpy.uint32)
+        return 0
+
+    def distrust(self):
+        self.age()
+
+    cdef int reports_kept(self) except -1 nogil:
+        return self.store.ripen() if self.fenced else 0
+
+    def base_from_pages(self, versions):
+        """Step 2: the directory. What is newer the scan finds."""
+        ids, _, ppas = versions
+        page_ppas = numpy.full(self.gtd.n, NONE, numpy.uint32)
+        within = ids < self.gtd.n
+        page_ppas[ids[within]] = ppas[within]  # by number, the oldest first: the newest stays
+        return {"gtd": page_ppas.astype("<u4").tobytes(), "newer": b"", "uip": b"", "mapped": struct.pack("<q", -1)}
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        """Step 7: what its translation page names is found out when that is written."""
+        if self.fenced:
+            self.owed.insert(lpa)
+        return CachedMap.recovered(self, lpa, ppa, scheme_oob)
+
+    def find_reports(self, versions, uint64_t since, in_scan):
+        """Step 4 (Appendix C.2.2), behind step 6: an address that a translation page named, and its next version does
+        not, was reported between the two, or before the older one. It is dead, unless the LPA came back to it: so the
+        recovered mapping is asked, not the page alone."""
+        ids, seqs, ppas = versions
+        cdef uint64_t i, before = self.identified, pages = 0
+        self.found.into(self.pending)
+        cdef uint32_t[::1] older = numpy.empty(self.per_page, numpy.uint32)
+        cdef uint32_t[::1] newer = numpy.empty(self.per_page, numpy.uint32)
+        for i in range(1, len(ids)):
+            if ids[i] != ids[i - 1] or seqs[i] <= since:
+                continue
+            for ppa, into in ((ppas[i - 1], older), (ppas[i], newer)):
+                if not self.store.read(<uint32_t> ppa, <uint32_t> ids[i], <uint8_t*> &into[0]):
+                    raise MapLostError(self.fault_in(ids[i]))
+            pages += 2
+            self.look(ids[i])
+            self.report_lost(ids[i], &older[0], &newer[0], self.looked, in_scan)
+        return f"{pages} pages, {self.identified - before} reports"
+
+    cdef int report_lost(self, uint32_t page, const uint32_t* before, const uint32_t* after,
+                         const uint32_t* newest, object in_scan) except -1:
+        cdef uint32_t i, first = page * self.per_page, ppa, old, chip = self.ssd.nand.blocks
+        cdef int64_t at
+        for i in range(self.entries_of(page)):
+            old = before[i]
+            if old == NONE or old == after[i] or old // self.ssd.nand.pages_per_block >= chip:
+                continue
+            at = self.pending.find(first + i)
+            ppa = self.pending.ppa[at] if at >= 0 else newest[i]
+            if (old != ppa and not in_scan(old // self.ssd.nand.pages_per_block) and self.is_before(first + i, old)):
+                self.identified += 1
+                self.ssd.validity.dead(&old, 1)
+        return 0
+
+    cdef bint write_next(self) except -1 nogil:
+        """The pages take turns, downwards: each gets what has come together since its last one."""
+        cdef uint64_t at
+        cdef uint32_t page
+        if self.pending.n == 0:
+            return False
+        at = self.pending.first_from(self.turn)
+        page = self.page_of(self.pending.lpa[(at if at else self.pending.n) - 1])
+        self.turn = page * self.per_page
+        self.write_back(page)
+        return True
+
+    cdef int tend(self) except -1 nogil:
+        """The more there is too much of, the more is written: a page that is written may take cleaning, and that adds
+        to it."""
+        self.store.let_ripe_go()
+        cdef uint64_t over = self.pending.n - self.pending_most if self.pending.n > self.pending_most else 0
+        return self.write_down(self.pending_most, <uint32_t> (over // 8) + 1) if over else 0
+
+    # --- the rest of the interface
+
+    def save(self):
+        """As CachedMap; and which of the newer entries have the UIP flag, a bit each, the lowest first."""
+        lpas, _ = self.newer()
+        flags = numpy.fromiter((self.owes(lpa) for lpa in lpas.tolist()), bool, len(lpas))
+        return {**super().save(), "uip": numpy.packbits(flags, bitorder="little").tobytes()}
+
+    def owes(self, uint32_t lpa):
+        """Whether a translation page may name a page of the LPA that nobody has reported."""
+        cdef uint32_t slot = self.cmt.find(lpa)
+        return bool(self.owed.count(lpa) or (slot != NONE and self.cmt.flags[slot] & UIP))
+
+    def load(self, sections):
+        super().load(sections)
+        cdef uint64_t i
+        self.store.keep_all(numpy.frombuffer(sections.get("kept", b""), "<u4").tolist())
+        self.age()
+        self.passed = [page for page in numpy.frombuffer(sections.get("passed", b""), "<u4").tolist()
+                       if page < self.gtd.n]
+        raw = sections["uip"]
+        if len(raw) != (self.pending.n + 7) // 8:
+            raise ValueError(f"uip section of {len(raw)} bytes: {(self.pending.n + 7) // 8} are needed")
+        flags = numpy.unpackbits(numpy.frombuffer(raw, "u1"), count=self.pending.n, bitorder="little")
+        for i in range(self.pending.n):
+            if flags[i]:
+                self.owed.insert(self.pending.lpa[i])
+
+    def tables(self):
+        taken = 4 * self.per_page + 8 * self.said_room
+        owed = self.owed.size()
+        return {**super().tables(), "uip_lists": (taken + 4 * owed, taken + 40 * owed)}
+
+    def figures(self):
+        return {**super().figures(), "uip": self.uip_n + self.owed.size(), "identified": self.identified,
+                "identified_early": self.identified_early, "fence_writes": self.fence_writes,
+                "spared_writes": self.spared_writes}
+
+    def forget_counts(self):
+        self.identified = self.identified_early = self.fence_writes = self.spared_writes = 0
+        super().forget_counts()
+
+    def check(self):
+        """As CachedMap; the flag is on dirty entries alone, and they are counted."""
+        cdef uint32_t slot, segment, n = 0
+        problems = super().check()
+        for segment in range(2):
+            slot = self.cmt.oldest[segment]
+            while slot != NONE:
+                if self.cmt.flags[slot] & UIP:
+                    n += 1
+                    if not self.cmt.is_dirty(slot):
+                        problems.append(f"CMT: LPA {self.cmt.lpa[slot]} is clean, and has the UIP flag")
+                if self.cmt.flags[slot] & VOID and self.cmt.is_dirty(slot):
+                    problems.append(f"CMT: LPA {self.cmt.lpa[slot]} is dirty, and says nothing")
+                slot = self.cmt.newer[slot]
+        if n != self.uip_n:
+            problems.append(f"CMT: {n} entries have the UIP flag, {self.uip_n} counted")
+        return problems

@@ -1,0 +1,89 @@
+"""IB-FTL's line in the registry: a B-tree of translation pages, and the page validity log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flashfs.engine.cached_map import CachedMap
+from flashfs.engine.validity_log import ValidityLog
+from flashfs.ftl import Option, Scheme
+from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.ftl.demand_paged import (
+    CLEANING,
+    CMT_BYTES,
+    DAMAGE_EVENTS,
+    DIRTY,
+    EVENTS,
+    FANOUT,
+    NODES,
+    PROTECTED,
+    cleaning_for,
+    cmt,
+    describe_words,
+    drawn,
+    facts,
+    gtd,
+    newer,
+    plant,
+    require_room,
+    slots_for,
+    translation,
+    tree,
+    tree_mapping_sections,
+)
+from flashfs.ftl.ibftl import views
+
+LOG = Option("log", 200, "entries of the validity log (X), per cent of the pages beyond the logical ones", low=100,
+             high=10_000)  # fmt: skip
+
+
+def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    validity = ValidityLog(ssd, share=options["log"])
+    mapping = CachedMap(
+        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, dirty_share=options["dirty"]
+    )
+    mapping.syncs_first = True
+    pages = plant(mapping, options)
+    placement = streams_for(ssd, options, "ibftl")
+    require_room(ssd, pages, "ibftl")
+    cleaning = cleaning_for(
+        ssd, options, (2 * pages, 2 * validity.pages_most), mapping.store, validity.pages_in_flash)
+    return mapping, validity, placement, cleaning
+
+
+def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
+    return {**tree_mapping_sections(geometry, options), **ValidityLog.section_bytes(geometry)}
+
+
+SCHEME = Scheme(
+    name="ibftl",
+    title="IB-FTL",
+    paper="P.-C. Huang, Y.-H. Chang, T.-W. Kuo, An Index-Based Management Scheme with Adaptive Caching for Huge-Scale "
+    "Low-Cost Embedded Flash Storages, TODAES 2013, as N. Dayan et al., GeckoFTL, SIGMOD 2016, compare with it",
+    about="LazyFTL's cache over a B-tree in flash; dead pages in a log in flash, a chain a block",
+    replaces=("mapping", "validity"),
+    scheme_oob=0,
+    saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
+    sections=_sections,
+    build=_build,
+    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, LOG, NODES, PROTECTED),
+    describe_translation=describe_words,
+    describe_validity=views.describe,
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer, "tree": tree, "pvl": views.log},
+    numbered={"translation": ("page", translation), "chain": ("block", views.chain)},
+    charts=lambda device: [*drawn(device), *views.drawn(device)],
+    events={
+        **EVENTS,
+        "translation pages written for the bound": lambda ssd: ssd.mapping.bound_writes,
+        "nodes of the tree written": lambda ssd: ssd.mapping.gtd.node_programs,
+        "pages of the log written": lambda ssd: ssd.validity.flushes,
+        "entries of the log that were logged again": lambda ssd: ssd.validity.reinserted,
+        "entries of the log that were discarded": lambda ssd: ssd.validity.discarded,
+    },
+    damage_events={**DAMAGE_EVENTS, "the log was made again": lambda ssd: ssd.validity.rebuilds},
+    tight={"cmt_bytes": (200, 500, 2_000), "fanout": (2, 4), "nodes": (1, 2), "log": (100, 200)},
+    varied={"cmt_bytes": (0, 300, 1_500), "dirty": (5, 10, 50), "nodes": (1, 8), "log": (100, 200, 400)},
+    chips=("tiny-112",),  # the tree has nodes there
+    year=2013,
+    manual="docs/ftl/ibftl.md",
+)

@@ -1,0 +1,65 @@
+"""LazyFTL's line in the registry: DFTL's mapping, of which little may be dirty, and no battery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flashfs.engine.cached_map import CachedMap
+from flashfs.engine.defaults import PageBitmap
+from flashfs.engine.demand import saved_bytes
+from flashfs.engine.map_battery import pages_of
+from flashfs.ftl import Scheme
+from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.ftl.demand_paged import (
+    CLEANING,
+    CMT_BYTES,
+    DAMAGE_EVENTS,
+    DIRTY,
+    EVENTS,
+    PROTECTED,
+    cleaning_for,
+    cmt,
+    describe_translation,
+    drawn,
+    facts,
+    gtd,
+    newer,
+    require_room,
+    slots_for,
+    translation,
+)
+
+
+def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    mapping = CachedMap(
+        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, dirty_share=options["dirty"]
+    )
+    mapping.syncs_first = True
+    placement = streams_for(ssd, options, "lazyftl")
+    pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
+    require_room(ssd, pages, "lazyftl")
+    return mapping, PageBitmap(ssd), placement, cleaning_for(ssd, options, [2 * pages], mapping.store)
+
+
+SCHEME = Scheme(
+    name="lazyftl",
+    title="LazyFTL",
+    paper="D. Ma, J. Feng, G. Li, LazyFTL: A Page-level Flash Translation Layer Optimized for NAND Flash Memory, "
+    "SIGMOD 2011, as N. Dayan et al., GeckoFTL, SIGMOD 2016, compare with it",
+    about="DFTL's map; one entry in ten of the cache may be dirty, and no battery",
+    replaces=("mapping",),
+    scheme_oob=0,
+    saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
+    build=_build,
+    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, PROTECTED),
+    describe_translation=describe_translation,
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer},
+    numbered={"translation": ("page", translation)},
+    charts=drawn,
+    events={**EVENTS, "translation pages written for the bound": lambda ssd: ssd.mapping.bound_writes},
+    damage_events=DAMAGE_EVENTS,
+    tight={"cmt_bytes": (200, 500, 2_000)},
+    varied={"cmt_bytes": (0, 300, 1_500), "dirty": (5, 10, 50)},
+    year=2011,
+    manual="docs/ftl/lazyftl.md",
+)

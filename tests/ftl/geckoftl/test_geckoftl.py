@@ -1,0 +1,213 @@
+"""GeckoFTL: what a write asks, how superseded pages are found out, cleaning that leaves metadata alone, and DRAM."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nandimg
+from flashfs import inspect
+from flashfs.crash import campaign
+from flashfs.device import Device
+from flashfs.engine.cmt import ENTRY_BYTES
+from nandimg import Geometry, create
+
+PAGE = 512
+PER_PAGE = PAGE // 4  #: entries of a translation page
+CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
+
+
+def gecko(slots: int = 64, geometry: Geometry = CHIP, **options: int | str) -> Device:
+    """A device without a write buffer, whose cache has so many entries."""
+    how = {name: str(value) for name, value in {"buffer": 0, "cmt_bytes": slots * ENTRY_BYTES, **options}.items()}
+    return Device.memory(geometry, "geckoftl", options=how)
+
+
+def put(device: Device, lpa: int, mark: int = 0) -> None:
+    device.write(lpa * PAGE, b"%08d%08d" % (lpa, mark) * (PAGE // 16))
+
+
+def holds(device: Device, lpa: int, mark: int) -> bool:
+    return bool(device.read(lpa * PAGE, PAGE) == b"%08d%08d" % (lpa, mark) * (PAGE // 16))
+
+
+def figures(device: Device) -> dict[str, Any]:
+    return dict(device.ssd.mapping.figures())
+
+
+def load(device: Device, requests: int, seed: int = 1) -> dict[int, int]:
+    rnd, model = random.Random(seed), dict[int, int]()
+    lpas = device.size // PAGE
+    for turn in range(requests):
+        lpa = rnd.randrange(lpas)
+        put(device, lpa, turn)
+        model[lpa] = turn
+    return model
+
+
+def test_a_write_that_misses_reads_no_translation_page() -> None:
+    device = gecko(slots=64)
+    for lpa in range(2 * PER_PAGE):
+        put(device, lpa)
+    device.checkpoint()
+    before = figures(device)
+    for lpa in range(60):
+        put(device, lpa, 1)
+    after = figures(device)
+    written = after["writebacks"] - before["writebacks"]
+    assert after["translation_reads"] - before["translation_reads"] == written
+    assert after["uip"] > 0
+    device.close()
+
+
+def test_what_a_translation_page_named_is_reported_when_it_is_written() -> None:
+    device = gecko(slots=64)
+    for lpa in range(300):
+        put(device, lpa)
+    for lpa in range(10):
+        put(device, lpa, 1)  # of which the first versions are in flash alone
+    assert figures(device)["uip"] == 10
+    identified = figures(device)["identified"]
+    for lpa in range(1000, 1064):
+        put(device, lpa)  # pushes them out
+    assert figures(device)["uip"] <= 64 and figures(device)["identified"] >= identified + 10
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
+    device.close()
+    assert live > 0
+
+
+def test_holds_what_was_written() -> None:
+    device = gecko(slots=48)
+    model = load(device, 20_000)
+    assert device.problems() == []
+    assert all(holds(device, lpa, mark) for lpa, mark in model.items())
+    assert figures(device)["identified"] > 10_000
+    assert device.ssd.validity.gecko.merges > 20
+    device.close()
+
+
+def test_live_pages_are_those_mapped_and_those_not_identified_yet() -> None:
+    device = gecko(slots=48)
+    load(device, 15_000)
+    store, mapping = device.ssd.validity, device.ssd.mapping
+    named = {ppa for lpa in range(3000) if (ppa := device.ssd.mapping.explain(lpa)["ppa"]) is not None}
+    device.ssd.mapping.problems_in_flash()
+    live = {block * 16 + page for block in range(CHIP.blocks) for page in store.live_in(block)}
+    others = live - set(store.own_ppas()) - set(store.gecko.store.kept_ppas()) - set(mapping.store.kept_ppas())
+    assert named <= others
+    assert len(others) <= 3000 + figures(device)["uip"]
+    device.close()
+
+
+def test_no_page_bitmap_is_in_dram_or_in_a_checkpoint() -> None:
+    device = gecko()
+    load(device, 5000)
+    assert not [name for name in device.ssd.dram() if "pvb" in name]
+    assert "pvb" not in {**device.ssd.mapping.save(), **device.ssd.validity.save()}
+    device.close()
+
+
+@pytest.mark.parametrize(("held", "fence"), [(5, 0), (25, 0), (100, 0), (5, 1), (100, 1)])
+def test_one_hot_translation_page_and_all_others_cold_is_never_full(held: int, fence: int) -> None:
+    """Each cold page would hold a block of its own for ever: over-provisioning is 7 %. Where few such blocks may wait,
+    the way out is taken, and saves what cleaning would have to move for want of room. (Fences write cold pages at once,
+    so there is less to be saved.)"""
+    geometry = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=700, dies=1, oob_bytes=64, lpas=10_467)
+    assert round(geometry.pages / geometry.lpas - 1, 2) == 0.07
+    device = gecko(32, geometry, held=held, fence=fence)
+    rnd, turn, waited = random.Random(2), 0, 0
+    for lpa in range(geometry.lpas):
+        put(device, lpa)
+    for cold in range(geometry.lpas // PER_PAGE):
+        put(device, cold * PER_PAGE, 1)
+        for _ in range(400):
+            turn += 1
+            put(device, rnd.randrange(PER_PAGE), turn)
+        waited = max(waited, device.ssd.victims.waiting_n)
+    assert device.problems() == []
+    programs = device.stats()["nand"]["by_cause"]["program"]
+    if held == 100 and not fence:
+        assert programs["gc"] > programs["host"]
+    elif not fence:
+        assert device.ssd.cleaning.escapes > 50
+        assert waited <= device.ssd.cleaning.held_most + 5  # those that one cleaning brings along
+        assert programs["gc"] < programs["host"] * held / 25
+    device.close()
+
+
+def test_entries_of_moved_pages_gather_before_they_go_to_flash() -> None:
+    """As many wait as two translation pages have, of all 94 pages, which take turns: each has its share of them when it
+    is written, and the cache is large enough to need few programs of its own."""
+    lpas = 12_000
+    device = gecko(6_000, Geometry(page_bytes=PAGE, pages_per_block=16, blocks=950, dies=1, oob_bytes=64, lpas=lpas))
+    rnd = random.Random(5)
+    for lpa in range(lpas):
+        put(device, lpa)
+    load(device, lpas)
+    before = figures(device)
+    for turn in range(lpas):
+        put(device, rnd.randrange(lpas), turn)
+    after = figures(device)
+    written = after["entries_written"] - before["entries_written"]
+    assert written > 9 * (after["writebacks"] - before["writebacks"])
+    device.close()
+
+
+@pytest.mark.parametrize("tier", ["sweep", "random", "faults", "host"])
+def test_power_cuts(tier: str) -> None:
+    result = campaign.run("geckoftl", tier, 0, 600)
+    assert not result.failures, "\n".join(map(str, result.failures[:5]))
+    assert result.cuts >= 600
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_flags_outlive_a_mount(tmp_path: Path, clean: bool) -> None:
+    """What was superseded before it, and not identified, dies after it: no page is moved for an LPA that left it."""
+    path = tmp_path / "image"
+    create(path, CHIP)
+    how = {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    model = load(device, 6000)
+    if not clean:                           # two of them would write all entries that are dirty
+        device.checkpoint()
+    assert figures(device)["uip"] > 10
+    device.close(clean=clean)
+    device = Device.open(path, options=how)
+    assert device.recovery.clean == clean
+    assert figures(device)["uip"] > 0
+    rnd = random.Random(3)
+    for turn in range(6000, 14_000):
+        lpa = rnd.randrange(1500)
+        put(device, lpa, turn)
+        model[lpa] = turn
+    assert device.problems() == []
+    assert all(holds(device, lpa, mark) for lpa, mark in model.items())
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
+    assert live <= len(model) + figures(device)["uip"] + len(device.ssd.owned_pages())
+    device.close()
+
+
+def test_a_run_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    create(path, CHIP)
+    how = {"buffer": "0", "entries": "10"}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    model = load(device, 6000)
+    device.close()
+    ppa = next(run["ppas"][0] for run in inspect.scheme(path, "runs") if run["pages"] > 2)
+    layout = nandimg.inspect(path).layout
+    with path.open("r+b") as file:
+        file.seek(layout.data_at + ppa * PAGE + 40)
+        file.write(b"\xff\x00\xff")
+    device = Device.open(path, options=how)
+    for turn, lpa in enumerate(range(0, 3000, 2)):
+        put(device, lpa, turn)
+        model[lpa] = turn
+    assert device.ssd.validity.figures()["gecko_rebuilds"] == 1
+    assert any("Logarithmic Gecko" in line for line in device.ssd.alarms)
+    assert device.problems() == []
+    assert all(holds(device, lpa, mark) for lpa, mark in model.items())
+    device.close()
