@@ -146,6 +146,11 @@ class HurtBench(Bench):
         self.listen()
         return self.damaging and bool(self.alarms or any(self.hidden_strikes()))
 
+    def may_be_back(self) -> bool:
+        """Whether an alarm has said that what was trimmed may be back, though the power never failed."""
+        self.listen()
+        return self.damaging and any("trimmed pages may be back" in alarm for alarm in self.alarms)
+
     def hidden_strikes(self) -> Iterator[int]:
         """Operations that landed on another page of their own block."""
         for one in self.filters():
@@ -228,7 +233,7 @@ class HurtBench(Bench):
                 if wrong and not (self.may_be_older() and self.judge.take_older(lpa, found)):
                     raise Wrong(f"{when}: {wrong}" + ", and no alarm was raised" * self.damaging)
                 self.judge.unsure.discard(lpa)
-            elif not self.judge.allows(lpa, found):
+            elif not self.judge.allows(lpa, found) and not (self.may_be_back() and self.judge.take_older(lpa, found)):
                 raise Wrong(f"{when}: LPA {lpa} does not read what was written last")
         self.sound(when)
 

@@ -19,6 +19,7 @@ cdef class FlashBitmap(FlashValidity):
     cdef readonly uint32_t frames_n
     cdef readonly uint32_t waiting         # reports that may wait between requests
     cdef uint64_t clock
+    cdef dict making                       # page that is being made again -> PPAs known to count
     cdef KeptFrames kept                   # that has in a battery what is in DRAM; None: there is none
     cdef uint32_t* log_place               # ... of each report its place there
     cdef uint8_t* image(self, uint32_t frame) noexcept nogil
@@ -28,6 +29,8 @@ cdef class FlashBitmap(FlashValidity):
     cdef int drop_reports(self, uint32_t first, uint32_t end) except -1 nogil
     cdef int write_back(self, uint32_t frame) except -1 nogil
     cdef int read_page(self, uint32_t id, uint8_t* into) except -1 nogil
+    cdef int set_bit(self, uint8_t* image, uint32_t ppa, uint32_t first) noexcept nogil
+    cdef int take_named(self, uint32_t first, uint8_t* image) except -1 nogil
     cdef int rebuild(self, uint32_t id, uint8_t* into) except -1 nogil
     cdef uint32_t most_reported(self, uint32_t* n) noexcept nogil
     cdef int apply_log(self, uint32_t id, uint8_t* image) noexcept nogil

@@ -76,6 +76,7 @@ cdef class FlashBitmap(FlashValidity):
         ssd.keep_free((n + self.pages_per_block - 1) // self.pages_per_block)
         ssd.keep_pages(2 * n)               # each as it is, and as the last checkpoint knows it
         ssd.reserve_for(2)                  # a cleaned block's pages go to one stream or the other
+        self.making = {}
         self.frames_n = min(frames, n)
         self.log_spare = SPARE
         self.waiting = waiting
@@ -146,25 +147,47 @@ cdef class FlashBitmap(FlashValidity):
             return 0
         return self.rebuild(id, into)
 
+    cdef int set_bit(self, uint8_t* image, uint32_t ppa, uint32_t first) noexcept nogil:
+        """The page is live, if it is one of those that the image is of, which begins with block ``first``."""
+        cdef uint64_t bit
+        if self.block_of(ppa) - first < self.blocks_a_page:
+            bit = self.bit_of(ppa) - <uint64_t> first * self.words_a_block * 64
+            image[bit >> 3] |= <uint8_t> (1 << (bit & 7))
+        return 0
+
+    cdef int take_named(self, uint32_t first, uint8_t* image) except -1 nogil:
+        """What the mapping and the owners of other pages name is live."""
+        cdef uint32_t lpa, ppa = NONE
+        for lpa in range(self.ssd.lpas):
+            self.ssd.mapping.peek(&lpa, 1, &ppa)
+            if ppa != NONE:
+                self.set_bit(image, ppa, first)
+        with gil:
+            for kind, at in self.ssd.owned_pages():
+                if kind != KIND_VALIDITY:
+                    self.set_bit(image, at, first)
+        return 0
+
     cdef int rebuild(self, uint32_t id, uint8_t* into) except -1 nogil:
         """A page that is gone is what the mapping and the owners of other pages name. It is written again soon, since
         the next mount would find it gone too."""
-        cdef uint32_t lpa, ppa = NONE, first = id * self.blocks_a_page
-        cdef uint64_t base = <uint64_t> first * self.words_a_block * 64, bit
+        cdef uint32_t first = id * self.blocks_a_page
+        cdef bint again
         if self.kept is not None:
             self.kept.doubts()
         memset(into, 0, self.page_bytes)
-        for lpa in range(self.ssd.lpas):
-            self.ssd.mapping.peek(&lpa, 1, &ppa)
-            if ppa != NONE and self.block_of(ppa) - first < self.blocks_a_page:
-                bit = self.bit_of(ppa) - base
-                into[bit >> 3] |= <uint8_t> (1 << (bit & 7))
         with gil:
-            for kind, at in self.ssd.owned_pages():
-                ppa = at
-                if kind != KIND_VALIDITY and self.block_of(ppa) - first < self.blocks_a_page:
-                    bit = self.bit_of(ppa) - base
-                    into[bit >> 3] |= <uint8_t> (1 << (bit & 7))
+            again = id in self.making
+            self.making.setdefault(id, [] if again else self.ssd.mapping.pages_of_lost())
+            for at in self.making[id]:
+                self.set_bit(into, at, first)
+        if again:                           # the mapping makes its own pages again, and asks which pages live
+            return 0
+        try:
+            self.take_named(first, into)
+        finally:
+            with gil:
+                del self.making[id]
         self.rebuilds += 1
         self.directory.missing_n += not self.directory.missing[id]
         self.directory.missing[id] = 1

@@ -14,7 +14,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 from flashfs.engine.parts cimport Mapping
 from flashfs.engine.pool cimport KIND_TRANSLATION, NONE
-from flashfs.engine.translation cimport Directory, TranslationPages, Witness, take_witnesses
+from flashfs.engine.translation cimport Directory, TranslationPages, Witness, newest_pages, take_witnesses
 
 from flashfs.errors import MapLostError
 
@@ -131,6 +131,19 @@ cdef class PagedMapping(Mapping):
         cdef uint32_t id
         return [self.fault_in(id) for id in range(self.store.ids)
                 if self.directory.ppa_of(id) != NONE and not self.is_sound(id)]
+
+    def pages_of_lost(self):
+        cdef uint32_t id, first = 0, n = 0
+        ranges = []
+        for id in range(0 if self.strict else self.store.ids):
+            if self.directory.ppa_of(id) != NONE and not self.is_sound(id):
+                self.lpas_of(id, &first, &n)
+                ranges.append((first, n))
+        if not ranges:
+            return []
+        self.ssd.alarm("translation pages cannot be read, nor which pages live: the newest of each of their LPAs "
+                       "counts, so trimmed pages may be back")
+        return newest_pages(self.ssd, ranges)
 
     def translation_pages(self):
         return self.directory.ppas() + self.store.kept_ppas()

@@ -377,6 +377,11 @@ cdef class Explained(Recovered):
         all: `flashfs fsck` asks."""
         return []
 
+    def pages_of_lost(self):
+        """PPAs: where validity is lost too, the pages that count for parts of the mapping in flash that cannot be read.
+        Which live is not known then, so it is the newest of each LPA, and what was trimmed may be back."""
+        return []
+
     def check(self):
         """Invariants of the mapping's own structures, each a line when broken."""
         return []

@@ -46,4 +46,5 @@ cdef class TranslationPages(Owner):
     cdef int checkpoint_ended(self, bint whole) except -1
 
 
+cdef list newest_pages(Engine ssd, list ranges)
 cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil

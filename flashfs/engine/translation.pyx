@@ -320,3 +320,24 @@ cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, u
                 seen[oob.lpa - first].next_seq = oob.seq + 1
                 seen[oob.lpa - first].ppa = ppa
     return 0
+
+
+cdef list newest_pages(Engine ssd, list ranges):
+    """PPAs of the newest whole page of each LPA in ``ranges``, [(first, LPAs)], by the spare areas of all pages in
+    blocks of user pages: whether they live is not asked."""
+    cdef uint32_t block, page
+    cdef uint8_t status = 0
+    cdef uint8_t[4096] raw
+    cdef Oob oob
+    newest = {}
+    for block in range(ssd.nand.blocks):
+        if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_USER:
+            continue
+        for page in range(ssd.nand.pages_per_block):
+            ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
+            oob_unpack(raw, &oob)
+            if status == PAGE_OK and oob.kind == KIND_USER and any(
+                    first <= oob.lpa < first + n for first, n in ranges):
+                found = (oob.seq, block * ssd.nand.pages_per_block + page)
+                newest[oob.lpa] = max(newest.get(oob.lpa, found), found)
+    return [ppa for _, ppa in newest.values()]

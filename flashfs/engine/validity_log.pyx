@@ -543,6 +543,12 @@ cdef class ValidityLog(FlashValidity):
                 memset(self.bits + <uint64_t> block * self.words_a_block, 0, self.words_a_block * 8)
         self.spoilt = True
         self.rebuilds += 1
+        with gil:                           # before anything asks which of them live
+            for at in self.ssd.mapping.pages_of_lost():
+                ppa = at
+                if not self.forgotten[self.block_of(ppa)]:
+                    bit = self.bit_of(ppa)
+                    self.bits[bit >> 6] |= <uint64_t> 1 << (bit & 63)
         for lpa in range(self.ssd.lpas):
             self.ssd.mapping.peek(&lpa, 1, &ppa)
             if ppa != NONE and not self.forgotten[self.block_of(ppa)]:

@@ -330,11 +330,17 @@ cdef class GeckoStore(Validity):
         self.lost = self.recovering = True
         self.asked = NONE
         for block in range(self.ssd.nand.blocks):
-            if self.victims.valid[block] and not self.is_aside(block):
+            if ((self.victims.valid[block] or self.ssd.pool.state[block] == STATE_OPEN)
+                    and not self.is_aside(block)):
                 words = <uint64_t*> calloc(2 * self.words_a_block, 8)
                 if words == NULL:
                     raise MemoryError
                 assign(self.touched, block, words)
+        for at in self.ssd.mapping.pages_of_lost():     # before anything asks which of them live
+            ppa = at
+            if self.touched.count(ppa // self.pages_per_block):
+                self.touched[ppa // self.pages_per_block][(ppa % self.pages_per_block) >> 6] |= (
+                    <uint64_t> 1 << (ppa % self.pages_per_block & 63))
         for lpa in range(self.ssd.lpas):
             self.ssd.mapping.peek(&lpa, 1, &ppa)
             if ppa != NONE and self.touched.count(ppa // self.pages_per_block):
@@ -408,7 +414,7 @@ cdef class GeckoStore(Validity):
         cdef uint32_t page, known = self.pages_per_block, end = self.pages_per_block
         cdef bint anew = self.forgotten[block] or self.lost or self.rebuilt and self.partial.count(block)
         cdef uint64_t* was = words + self.words_a_block
-        if self.victims.valid[block] == 0 or self.is_aside(block):
+        if self.is_aside(block) or self.victims.valid[block] == 0 and self.ssd.pool.state[block] != STATE_OPEN:
             self.partial.erase(block)
             return 0
         if self.partial.count(block) and not anew:
