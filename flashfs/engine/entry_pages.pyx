@@ -381,10 +381,12 @@ cdef class EntryPages(PagedMapping):
         self.looked_of = NONE
         return self.store.read(self.gtd.where(page), self.gtd.first_id + page, <uint8_t*> self.looked)
 
-    def problems_in_flash(self):
+    def unsound(self):
         cdef uint32_t page
-        return self.gtd.faults() + [self.fault_in(page) for page in range(self.gtd.n)
-                                    if self.gtd.where(page) != NONE and not self.is_sound(page)]
+        return [page for page in range(self.gtd.n) if self.gtd.where(page) != NONE and not self.is_sound(page)]
+
+    def problems_in_flash(self):
+        return self.gtd.faults() + super().problems_in_flash()
 
     # --- entries
 

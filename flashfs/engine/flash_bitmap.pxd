@@ -24,6 +24,7 @@ cdef class FlashBitmap(FlashValidity):
     cdef uint32_t* log_place               # ... of each report its place there
     cdef uint8_t* image(self, uint32_t frame) noexcept nogil
     cdef uint32_t frame_of(self, uint32_t id) noexcept nogil
+    cdef int forget_frame(self, uint32_t frame) noexcept nogil
     cdef bint waits_too_much(self) noexcept nogil
     cdef int bring(self, uint32_t id) except -1 nogil
     cdef int drop_reports(self, uint32_t first, uint32_t end) except -1 nogil

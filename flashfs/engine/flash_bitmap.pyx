@@ -105,6 +105,13 @@ cdef class FlashBitmap(FlashValidity):
                 return i
         return NONE
 
+    cdef int forget_frame(self, uint32_t frame) noexcept nogil:
+        if frame != NONE:
+            self.frames[frame].id = NONE
+            self.frames[frame].used = 0
+            self.frames[frame].dirty = False
+        return 0
+
     # --- the log
 
     cdef uint32_t most_reported(self, uint32_t* n) noexcept nogil:
@@ -172,18 +179,23 @@ cdef class FlashBitmap(FlashValidity):
         """A page that is gone is what the mapping and the owners of other pages name. It is written again soon, since
         the next mount would find it gone too."""
         cdef uint32_t first = id * self.blocks_a_page
-        cdef bint again
+        cdef bint again, doubly
         if self.kept is not None:
             self.kept.doubts()
-        memset(into, 0, self.page_bytes)
         with gil:
             again = id in self.making
-            self.making.setdefault(id, [] if again else self.ssd.mapping.pages_of_lost())
-            for at in self.making[id]:
-                self.set_bit(into, at, first)
-        if again:                           # the mapping makes its own pages again, and asks which pages live
+            lost = self.making.setdefault(id, [] if again else self.ssd.mapping.pages_of_lost())
+            doubly = len(lost) > 0
+        if again:
+            memset(into, 0, self.page_bytes)
+            with gil:
+                for at in self.making[id]:
+                    self.set_bit(into, at, first)
             return 0
         try:
+            if doubly:                      # the mapping makes its own pages again, and asks which pages live
+                self.take_named(first, into)
+            memset(into, 0, self.page_bytes)
             self.take_named(first, into)
         finally:
             with gil:
@@ -217,6 +229,7 @@ cdef class FlashBitmap(FlashValidity):
             self.frames[frame].id = NONE
             self.frames[frame].used = 0
             self.read_page(id, self.image(frame))
+            self.forget_frame(self.frame_of(id))    # that the mapping asked for when it was made again
             self.frames[frame].id = id
             self.frames[frame].dirty = self.directory.missing[id]
             self.misses += 1

@@ -127,18 +127,20 @@ cdef class PagedMapping(Mapping):
         self.lpas_of(id, &first, &n)
         return (f"the translation page of LPAs {first} to {first + n - 1} cannot be read, or is not what it should be")
 
-    def problems_in_flash(self):
+    def unsound(self):
+        """Ids of pages that cannot be read, or are not what they should be."""
         cdef uint32_t id
-        return [self.fault_in(id) for id in range(self.store.ids)
-                if self.directory.ppa_of(id) != NONE and not self.is_sound(id)]
+        return [id for id in range(self.store.ids) if self.directory.ppa_of(id) != NONE and not self.is_sound(id)]
+
+    def problems_in_flash(self):
+        return [self.fault_in(id) for id in self.unsound()]
 
     def pages_of_lost(self):
         cdef uint32_t id, first = 0, n = 0
         ranges = []
-        for id in range(0 if self.strict else self.store.ids):
-            if self.directory.ppa_of(id) != NONE and not self.is_sound(id):
-                self.lpas_of(id, &first, &n)
-                ranges.append((first, n))
+        for id in [] if self.strict else self.unsound():
+            self.lpas_of(id, &first, &n)
+            ranges.append((first, n))
         if not ranges:
             return []
         self.ssd.alarm("translation pages cannot be read, nor which pages live: the newest of each of their LPAs "
