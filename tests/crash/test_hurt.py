@@ -53,6 +53,28 @@ MASKED_AGAIN = (
     "w4+4 w44+5 w17+3 w42+4 w46+6 w50+5 w1+6 i w37+4 w35+6 w31+1 w31+6 w36+2 w39+1 w37+6 w36+4 w26+4 w21+4 f w13+2 "
     "w10+6'"
 )
+#: Logarithmic Gecko is made again from the mapping, and no live page is in a block that is open
+UNCLAIMED = (
+    "ftl=geckoftl preset=tiny-24d opt.buffer=2 opt.checkpoint_every=9 opt.protected=0 opt.held=5 fault=misdirect=22 "
+    "cut=26:before cut=3:before program='r w60 w58 w5 w32 i w59 xh w59 w31 r w58 f w32 w43 w54 w42 w68 w58 t39+2 r "
+    "w29 w32 w42 w72 w32 w55 i i w58+2 w38 w11 w32 w36 f f i w42 w58 w78 r f w28 w20 w42 w70+3 w76 w58 w6 w58 w54 w32"
+    " w32 i f w37 w30 w4 xt w42 f r w65 f w42 w32 i w67 w58 w77 w61 w68 w42 w42 w79 w64 f w67 w11 w49 r w32 w25+1 "
+    "t8+2 w32 w41 t39+1 w16 f i w74 w55'"
+)
+#: a translation page, programmed over a run of Gecko: neither can say what the other was
+BOTH_AT_ONCE = (
+    "ftl=geckoftl preset=tiny-24d opt.buffer=2 opt.cmt_bytes=0 opt.fence=1 fault=enospc=41 fault=misdirect=41 "
+    "cut=55:prefix-random cut=10:prefix-old program='w68 w50 w39 f w15 t68+3 w29 t19+1 i w53 w3 i f w13 w50 w50 w18+3"
+    " w0 w73+3 f w68 w0 w32+4 i t21+2 w69 t18+3 t62+1 w27 r w8 w0 i w25+2 r f w60 f w30 w68'"
+)
+#: the host's disk is full between two merges of runs, and then there is a checkpoint
+BETWEEN_MERGES = (
+    "ftl=geckoftl preset=tiny-24d opt.buffer=0 opt.checkpoint_every=9 opt.multiway=0 opt.held=2 fault=enospc=26 "
+    "cut=61:prefix-old cut=13:after program='w32+1 f f w31 w59 w23 w8 w38 i w3 t38+2 w10 w38 w25 f w58 w24 w38 t38+2 "
+    "w25 f i i w19 w38 r r f r w38 w38 w0 f w12 f w19 t25+3 w25 w72 w50+1 w45 f i i r xt w15 w24+3 w71 w23 r w19+3 "
+    "w38 i w25 f t38+4 t47+2 f w45 w25 w48 f w38+2 f w45 w38 i t58+2 f t4+2 w25 w38 i w56 t25+3 w77 w51 w34 w38 w38 "
+    "w52 r w25+4 w32+3 f w1 w38 w53 w60 w7+4'"
+)
 DYING = "ftl={} preset=tiny-16 fault=eio=40+ cut=90:prefix program='w0+30 f w3+9 t8 w0+30 f w0+9 f w9 f'"
 
 
@@ -77,6 +99,20 @@ def test_everything_on_the_menu_comes_up() -> None:
     assert {fault.kind for case in cases for fault in case.faults} == set(FAULT_KINDS)
     assert {word for case in cases for word in case.program.split() if word.startswith("x")} == set(SPOILS)
     assert {len(case.cuts) for case in cases} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "heard"),
+    [
+        (UNCLAIMED, "all of it is made again from the mapping"),
+        (BOTH_AT_ONCE, "nor which pages live"),
+        (BETWEEN_MERGES, ""),
+    ],
+)
+def test_validity_in_flash(line: str, heard: str) -> None:
+    bench, why = played(line)
+    assert why is None
+    assert any(heard in alarm for alarm in bench.alarms) or not heard
 
 
 @pytest.mark.parametrize("line", [MASKED, MASKED_BY_TRIMS, MASKED_BY_THE_MAP, MASKED_AGAIN])

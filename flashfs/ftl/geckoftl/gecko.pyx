@@ -33,25 +33,23 @@ cdef class Gecko(GeckoRuns):
         self.directory.clear()
         self.store.reset()
 
-    def load(self, runs, buffer, between_merges=False):
+    def load(self, runs, buffer):
         """What a checkpoint has of it, into an empty one; ValueError says what cannot be. GeckoStore.save has the
-        bytes. ``between_merges``: a crash came when one run was merged and the next not: it may be as large as that.
-        """
+        bytes. A run may be as large as the next: the power, or the host's disk, gave out between two merges."""
         cdef uint64_t number
         cdef uint32_t n, data_n, i, slot
         cdef const uint8_t[::1] entries = buffer
         cdef uint32_t size = self.layout.entry_bytes, slots = self.ssd.nand.blocks * self.layout.parts
-        self.unsettled = between_merges
+        self.unsettled = False
         at = 0
         while at < len(runs):
-            if self.runs_n == RUNS_MOST or len(runs) - at < 16:
+            if self.runs_n == min(RUNS_MOST, self.levels_most + 1) or len(runs) - at < 16:
                 raise ValueError("gkruns section: more runs than there can be, or half a one")
             number, n, data_n = struct.unpack_from("<QII", runs, at)
             at += 16
             if n == 0 or data_n == 0 or data_n > n or n > self.directory.n or len(runs) - at < 12 * n:
                 raise ValueError(f"gkruns section: a run of {n} pages, {data_n} with entries")
-            self.take_run(number, n, data_n, [struct.unpack_from("<III", runs, at + 12 * i) for i in range(n)],
-                          between_merges)
+            self.take_run(number, n, data_n, [struct.unpack_from("<III", runs, at + 12 * i) for i in range(n)])
             at += 12 * n
         if len(buffer) % size or len(buffer) // size > self.buffer.room:
             raise ValueError(f"gkbuf section of {len(buffer)} bytes: entries have {size}, {self.buffer.room} at most")
@@ -64,14 +62,14 @@ cdef class Gecko(GeckoRuns):
         self.buffer.n = <uint32_t> (len(buffer) // size)
         self.directory.take_spare()
 
-    def take_run(self, uint64_t number, uint32_t n, uint32_t data_n, pages, bint any_level):
+    def take_run(self, uint64_t number, uint32_t n, uint32_t data_n, pages):
         """The next older run: [(slot of the first entry, page number, PPA)]."""
         cdef Run* run = &self.runs[self.runs_n]
         cdef uint32_t i, slot, id, ppa, chip = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
-        if self.runs_n and (not any_level and self.level_of(data_n) <= self.runs[self.runs_n - 1].level
-                            or number >= self.runs[self.runs_n - 1].number):
-            raise ValueError(f"gkruns section: run {number} of {data_n} pages behind one of level "
-                             f"{self.runs[self.runs_n - 1].level}")
+        if self.runs_n:
+            if number >= self.runs[self.runs_n - 1].number:
+                raise ValueError(f"gkruns section: run {number} behind {self.runs[self.runs_n - 1].number}")
+            self.unsettled |= self.level_of(data_n) <= self.runs[self.runs_n - 1].level
         run.ids = <uint32_t*> malloc(<uint64_t> n * 4)
         run.firsts = <uint32_t*> malloc(<uint64_t> n * 4)
         run.n = run.data_n = 0

@@ -506,7 +506,7 @@ cdef class GeckoStore(Validity):
         self.reset()
         self.rebuilt = "kept" in sections
         self.outdo = bool(sections.get("outdo", b"\0")[0])
-        self.gecko.load(bytes(sections["gkruns"]), bytes(sections["gkbuf"]), self.rebuilt)
+        self.gecko.load(bytes(sections["gkruns"]), bytes(sections["gkbuf"]))
         for block in range(self.ssd.nand.blocks):
             self.victims.set_count(block, int(counts[block]))
             self.told[block] = OF_USER if counts[block] else UNTOLD
@@ -558,7 +558,7 @@ cdef class GeckoStore(Validity):
     def counts_from_pages(self, sections, ends):
         """Step 5."""
         self.gecko.reset()
-        self.gecko.load(bytes(sections["gkruns"]), b"", True)
+        self.gecko.load(bytes(sections["gkruns"]), b"")
         counts = self.gecko.live_counts(ends)
         part = [(block, end) for block, end in enumerate(ends.tolist()) if 0 < end < self.pages_per_block]
         return {"bvc": counts.astype("<u2").tobytes(), "gkpart": b"".join(struct.pack("<II", *one) for one in part)}
