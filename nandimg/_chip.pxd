@@ -40,7 +40,9 @@ cdef class Chip(Nand):
     cdef uint8_t* is_touched
     cdef uint8_t* is_renewed               # blocks erased since the image was opened
     cdef uint32_t touched_n
-    cdef uint8_t* has_data                 # of an unsummed chip: blocks with pages of metadata, which have content
+    cdef uint32_t* homes                   # of an unsummed chip: where the content of a block is, in blocks, or NO_HOME
+    cdef uint32_t* spare_homes             # ... where blocks were that have none any more
+    cdef uint32_t homes_n, spare_homes_n
     cdef bint doubts                       # pages past their block's synced mark have their data verified
     cdef uint32_t die_mask, channel_mask
     cdef bint die_mask_works
@@ -53,6 +55,9 @@ cdef class Chip(Nand):
     cdef uint64_t[OP_COUNT][CAUSES] counts
     cdef int64_t charge_nvram(self, int op, uint64_t lines, int cause, int64_t t_ns) noexcept nogil
     cdef release(self)
+    cdef uint8_t* home(self, uint32_t block, uint32_t page) noexcept nogil
+    cdef int read_home(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data) noexcept nogil
+    cdef int write_home(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data) noexcept nogil
     cdef int give_back(self, uint32_t block) noexcept nogil
     cdef int take_memory(self, uint32_t block) noexcept nogil
     cdef uint32_t die_of(self, uint32_t block) noexcept nogil

@@ -45,7 +45,6 @@ cdef extern from "crc32c.h" nogil:
 
 cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* at, size_t bytes, int advice)
-    int MADV_DONTNEED
 
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
@@ -87,6 +86,7 @@ cdef enum:
 cdef enum:
     UNSUMMED_BELOW = 8       # a record's head of fewer bytes has no checksum
 
+cdef uint32_t NO_HOME = 0xFFFFFFFF  # of a block that has no content
 cdef uint32_t ERASES_MOST = 0xFFFFFFFE  # nandimg.geometry.ERASE_LIMIT
 cdef uint32_t NO_MORE_ERASES = 0xFFFFFFFF  # no epoch could follow it
 
@@ -179,13 +179,15 @@ cdef class Chip(Nand):
         self.touched = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
         self.is_touched = <uint8_t*> calloc(self.blocks, 1)
         self.is_renewed = <uint8_t*> calloc(self.blocks, 1)
-        self.has_data = <uint8_t*> calloc(self.blocks, 1)
+        self.homes = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
+        self.spare_homes = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
         self.die_time = <Timeline*> calloc(self.dies, sizeof(Timeline))
         self.channel_time = <Timeline*> calloc(self.channels, sizeof(Timeline))
         self.one_page = <uint8_t*> malloc(self.page_bytes)
-        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.has_data
-                and self.die_time and self.channel_time and self.one_page):
+        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.homes
+                and self.spare_homes and self.die_time and self.channel_time and self.one_page):
             raise MemoryError
+        memset(self.homes, 0xFF, self.blocks * sizeof(uint32_t))
 
     def _map(self, layout):
         cdef int prot = PROT_READ if self.readonly else PROT_READ | PROT_WRITE
@@ -235,7 +237,8 @@ cdef class Chip(Nand):
         free(self.touched)
         free(self.is_touched)
         free(self.is_renewed)
-        free(self.has_data)
+        free(self.homes)
+        free(self.spare_homes)
         free(self.die_time)
         free(self.channel_time)
         free(self.one_page)
@@ -243,7 +246,8 @@ cdef class Chip(Nand):
         self.touched = NULL
         self.is_touched = NULL
         self.is_renewed = NULL
-        self.has_data = NULL
+        self.homes = NULL
+        self.spare_homes = NULL
         self.die_time = NULL
         self.channel_time = NULL
         self.one_page = NULL
@@ -459,6 +463,8 @@ cdef class Chip(Nand):
         cdef uint64_t at = self.data_at + <uint64_t> ppa * self.page_bytes
         cdef uint64_t left = <uint64_t> n * self.page_bytes
         cdef ssize_t got
+        if self.unsummed:
+            return self.read_home(ppa // self.pages_per_block, ppa % self.pages_per_block, n, data)
         if self.data_map != NULL:
             return guarded_copy(data, self.data_map + (at - self.data_at), left)
         while left:
@@ -480,10 +486,7 @@ cdef class Chip(Nand):
         cdef uint64_t left = <uint64_t> n * self.page_bytes
         cdef ssize_t put
         if self.unsummed:
-            if not self.has_data[ppa // self.pages_per_block]:
-                self.take_memory(ppa // self.pages_per_block)
-            memcpy(<uint8_t*> self.data_map + (at - self.data_at), data, left)
-            return 0
+            return self.write_home(ppa // self.pages_per_block, ppa % self.pages_per_block, n, data)
         while left:
             put = pwrite(self.fd, data, left, at)
             if put < 0:
@@ -538,7 +541,8 @@ cdef class Chip(Nand):
             return self.breach(OP_PROGRAM, block, page, RULE_ERASED if <int32_t> page < expected else RULE_ORDER)
         if data != NULL:
             self.write_data(block * self.pages_per_block + page, n, data)
-            self.has_data[block] = self.unsummed
+        elif self.unsummed and self.homes[block] != NO_HOME:
+            memset(self.home(block, page), 0, <uint64_t> n * self.page_bytes)
         for i in range(n):
             self.write_record(block, page + i, at, oob)
             oob += self.oob_bytes
@@ -697,35 +701,58 @@ cdef class Chip(Nand):
             return t_ns                        # worn out: the count has no room for another erase
         self.write_entry(block, erases, 0, BLOCK_GOOD)
         self.next_page[block] = 0
-        if self.has_data[block]:
-            self.give_back(block)
+        self.give_back(block)
         self.counts[OP_ERASE][cause] += 1
         ok[0] = True
         die = self.die_of(block)
         return take_time(&self.die_time[die], t_ns, self.erase_ns, self.die_least_ns) + self.erase_ns
 
+    # --- content of an unsummed chip: of blocks that have any, in memory that blocks take over from each other
+
+    cdef uint8_t* home(self, uint32_t block, uint32_t page) noexcept nogil:
+        return <uint8_t*> self.data_map + (
+            <uint64_t> self.homes[block] * self.pages_per_block + page) * self.page_bytes
+
+    cdef int read_home(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data) noexcept nogil:
+        if self.homes[block] == NO_HOME:
+            memset(data, 0, <uint64_t> n * self.page_bytes)
+        else:
+            memcpy(data, self.home(block, page), <uint64_t> n * self.page_bytes)
+        return 0
+
+    cdef int write_home(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data) noexcept nogil:
+        """What was programmed before it in the block had no content, and what memory holds is another's."""
+        if self.homes[block] == NO_HOME:
+            self.take_memory(block)
+            memset(self.home(block, 0), 0, <uint64_t> page * self.page_bytes)
+        memcpy(self.home(block, page), data, <uint64_t> n * self.page_bytes)
+        return 0
+
     cdef int take_memory(self, uint32_t block) noexcept nogil:
-        """The whole block at once: a fault a page would cost more than what is written. A kernel that cannot does
-        nothing, and faults do the same."""
+        """That of a block that was erased, or new: then the whole block at once, for a fault a page would cost more
+        than what is written. A kernel that cannot does nothing, and faults do the same."""
         cdef uint64_t bytes = <uint64_t> self.pages_per_block * self.page_bytes
+        if self.spare_homes_n:
+            self.spare_homes_n -= 1
+            self.homes[block] = self.spare_homes[self.spare_homes_n]
+            return 0
+        self.homes[block] = self.homes_n
+        self.homes_n += 1
         if bytes % MEMORY_PAGE == 0 and bytes <= TAKEN_MOST:
-            madvise(<uint8_t*> self.data_map + block * bytes, bytes, MADV_POPULATE_WRITE)
+            madvise(self.home(block, 0), bytes, MADV_POPULATE_WRITE)
         return 0
 
     cdef int give_back(self, uint32_t block) noexcept nogil:
-        """The memory that the content of a block takes, of a chip in memory; it reads as zeros then."""
-        cdef uint64_t bytes = <uint64_t> self.pages_per_block * self.page_bytes
-        if bytes % MEMORY_PAGE:
-            memset(<uint8_t*> self.data_map + block * bytes, 0, bytes)
-        else:
-            madvise(<uint8_t*> self.data_map + block * bytes, bytes, MADV_DONTNEED)
-        self.has_data[block] = 0
+        """The memory of a block that has no content any more is for the next; it reads as zeros then."""
+        if self.homes[block] != NO_HOME:
+            self.spare_homes[self.spare_homes_n] = self.homes[block]
+            self.spare_homes_n += 1
+            self.homes[block] = NO_HOME
         return 0
 
     def let_go(self, uint32_t block):
         self.require_open()
-        if self.has_data[block]:
-            self.give_back(block)
+        self.give_back(block)
 
     cdef uint32_t erases_after(self, uint32_t block) noexcept nogil:
         """The erase count after one more erase. A host that died may have kept records of an epoch whose erase it

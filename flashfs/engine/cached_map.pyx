@@ -257,8 +257,12 @@ cdef class CachedMap(DemandMapping):
         if room < SLOTS_LEAST * ENTRY_BYTES:
             raise BindError(f"{room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
         if not self.fixed and self.cmt.used == 0:
-            room //= ENTRY_BYTES
+            room = self.slots_in(room)
             self.resize(min(room, self.saved.slots) if self.will_keep() else room)
+
+    def slots_in(self, room):
+        """How many slots so many bytes are."""
+        return room // ENTRY_BYTES
 
     def tables(self):
         return {"cmt": self.cmt.sizes(), **super().tables()}

@@ -15,6 +15,7 @@ cdef class PendingEntries:
     cdef uint64_t first_from(self, uint32_t lpa) noexcept nogil
     cdef int merge(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
                    uint32_t n) except -1 nogil
+    cdef int move_up(self, uint64_t first, uint64_t end, uint64_t to) noexcept nogil
     cdef int settle(self, uint64_t at) noexcept nogil
     cdef int erase(self, uint64_t first, uint64_t end) noexcept nogil
     cdef int clear(self) noexcept nogil

@@ -70,43 +70,40 @@ cdef class PendingEntries:
                    uint32_t n) except -1 nogil:
         """``n`` entries of ascending LPAs; each takes the place of an older one of its LPA, whose ``expected`` stays.
         ``expected`` may be NULL: what their translation page says does not matter."""
-        cdef uint64_t to, at, same = 0
+        cdef uint64_t to, at, end = self.n, same = 0
         cdef uint32_t i
+        cdef bint there
         if n == 0:
             return 0
         self.reserve(n)
-        at = self.first_from(lpas[0])
         for i in range(n):
-            while at < self.n and self.lpa[at] < lpas[i]:
-                at += 1
-            same += at < self.n and self.lpa[at] == lpas[i]
-        at = self.n
-        to = self.n + n - same
+            same += self.find(lpas[i]) >= 0
+        to = end + n - same
         self.n = to
-        i = n
-        while i:
-            to -= 1
-            if at and self.lpa[at - 1] > lpas[i - 1]:
-                at -= 1
-                self.lpa[to] = self.lpa[at]
-                self.ppa[to] = self.ppa[at]
-                self.expected[to] = self.expected[at]
-                if self.placed:
-                    self.place[to] = self.place[at]
-                continue
-            i -= 1
-            if at and self.lpa[at - 1] == lpas[i]:
-                at -= 1
-                self.expected[to] = self.expected[at]
-                if self.placed:
-                    self.place[to] = self.place[at]
-            else:
-                self.expected[to] = UNSEEN if expected == NULL else expected[i]
-                self.moved_n += expected != NULL
-                if self.placed:
-                    self.place[to] = NONE
-            self.lpa[to] = lpas[i]
-            self.ppa[to] = ppas[i]
+        for i in range(n, 0, -1):          # the last first: what lies behind it moves up
+            at = <uint64_t> (lower_bound(self.lpa, self.lpa + end, lpas[i - 1]) - self.lpa)
+            there = at < end and self.lpa[at] == lpas[i - 1]
+            self.move_up(at + there, end, to)
+            to -= end - at - there + 1
+            self.expected[to] = self.expected[at] if there else UNSEEN if expected == NULL else expected[i - 1]
+            self.moved_n += not there and expected != NULL
+            if self.placed:
+                self.place[to] = self.place[at] if there else NONE
+            self.lpa[to] = lpas[i - 1]
+            self.ppa[to] = ppas[i - 1]
+            end = at
+        return 0
+
+    cdef int move_up(self, uint64_t first, uint64_t end, uint64_t to) noexcept nogil:
+        """Entries ``first`` to ``end - 1``, so that they end at ``to``."""
+        cdef uint64_t n = end - first
+        if n == 0 or end == to:
+            return 0
+        memmove(self.lpa + to - n, self.lpa + first, n * 4)
+        memmove(self.ppa + to - n, self.ppa + first, n * 4)
+        memmove(self.expected + to - n, self.expected + first, n * 4)
+        if self.placed:
+            memmove(self.place + to - n, self.place + first, n * 4)
         return 0
 
     cdef int settle(self, uint64_t at) noexcept nogil:

@@ -36,8 +36,9 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         entries=options["entries"], fenced=bool(options["fence"]),
     )  # fmt: skip
     mapping = GeckoMap(
-        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, fenced=bool(options["fence"])
-    )
+        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0,
+        fenced=bool(options["fence"]), moved_share=options["moved"],
+    )  # fmt: skip
     placement = streams_for(ssd, options, "geckoftl")
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, "geckoftl")
@@ -81,6 +82,8 @@ SCHEME = Scheme(
         CMT_BYTES,
         Option("protected", 0, "per cent of the CMT that is for entries that were hit again; the paper has one LRU "
                "list", high=99),
+        Option("moved", 20, "entries of moved pages that wait to be written, per cent of the CMT's entries; those of two "
+               "translation pages may wait anyway", high=100),
         Option("parts", 0, "entries of Logarithmic Gecko a block (S); 0: one for 32 pages", high=1 << 14, fixed=True),
         Option("ratio", 2, "size ratio of its levels (T)", low=2, high=64),
         Option("multiway", 1, "1: a merge takes all runs that it is going to reach; 0: two at a time", high=1),

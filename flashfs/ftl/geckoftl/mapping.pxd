@@ -16,6 +16,8 @@ cdef class GeckoMap(CachedMap):
     cdef unordered_set[uint32_t] owed      # LPAs of pending entries with the UIP flag, from a checkpoint
     cdef uint32_t* was                     # the translation page that is being replaced, as it is in flash
     cdef list passed                       # translation pages of which a recovery passed over a version: to be written
+    cdef readonly uint32_t moved_share     # entries of moved pages that may wait, per cent of the slots
+    cdef uint32_t mistaken                 # fences until no entry is left that a recovery took for dirty
     cdef bint outdoing                     # ... which is being done, whatever they say
     cdef object aged_lpas, aged_ppas       # pending entries at the last fence
     cdef uint32_t* gone                    # PPAs to be reported

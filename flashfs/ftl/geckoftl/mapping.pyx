@@ -20,7 +20,9 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 from flashfs.engine.cached_map cimport CachedMap
+from flashfs.engine.cmt cimport ENTRY_BYTES
 from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
+from flashfs.engine.pending cimport PendingEntries
 from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
 
@@ -36,9 +38,11 @@ cdef enum:
 
 cdef class GeckoMap(CachedMap):
     """As CachedMap; ``slots`` is C, the capacity of the cache. ``fenced``: a crash is recovered by GeckoRec's steps
-    (fence.pyx), with a fence each C updates at most; else from a checkpoint."""
+    (fence.pyx), with a fence each C updates at most; else from a checkpoint. ``moved_share``: as many entries of moved
+    pages may wait, in per cent of C. In the paper they are in the cache, dirty; here they take less room."""
 
-    def __cinit__(self, Engine ssd not None, *_, bint fenced=True, **__):
+    def __cinit__(self, Engine ssd not None, *_, bint fenced=True, uint32_t moved_share=0, **__):
+        self.moved_share = moved_share
         self.fenced = self.store.lasting = fenced
         self.was = <uint32_t*> malloc(ssd.nand.page_bytes)
         self.aged_lpas = self.aged_ppas = numpy.empty(0, numpy.uint32)
@@ -60,8 +64,20 @@ cdef class GeckoMap(CachedMap):
     def resize(self, slots):
         """And a fence each C updates; but not so often that it costs more than what is written between."""
         super().resize(slots)
+        self.pending_most = max(2 * self.per_page, <uint64_t> self.cmt.slots * self.moved_share // 100)
+        if self.pending.n == 0:
+            self.pending = PendingEntries()
+        self.pending.reserve(self.pending_most + 4 * self.ssd.nand.pages_per_block)
         if self.fenced:
             self.fence_every = max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block)
+
+    def slots_in(self, room):
+        """And the entries that wait."""
+        slots = super().slots_in(room)
+        if slots * self.moved_share // 100 <= self.pending_most:
+            return slots
+        entry = self.pending.sizes()[0] // self.pending.room
+        return (room + entry * self.pending_most) * 100 // (100 * ENTRY_BYTES + entry * self.moved_share)
 
     # --- entries
 
@@ -206,12 +222,14 @@ cdef class GeckoMap(CachedMap):
 
     cdef int replaces(self, uint32_t page) except -1 nogil:
         self.identify(page)
-        memcpy(self.was, self.image, self.ssd.nand.page_bytes)
+        if self.mistaken:
+            memcpy(self.was, self.image, self.ssd.nand.page_bytes)
         return 0
 
     cdef bint same_image(self, uint32_t page) except -1 nogil:
-        """Appendix C.3.1: entries that a recovery took for dirty, and that were not."""
-        if not self.fenced or self.outdoing or memcmp(self.was, self.image, self.ssd.nand.page_bytes):
+        """Appendix C.3.1: entries that a recovery took for dirty, and that were not. At the second fence behind it
+        they are through."""
+        if not self.mistaken or self.outdoing or memcmp(self.was, self.image, self.ssd.nand.page_bytes):
             return False
         self.spared_writes += 1
         return True
@@ -404,6 +422,7 @@ cdef class GeckoMap(CachedMap):
             if at >= 0 and self.pending.ppa[at] == ppa:
                 self.write_back(self.page_of(lpa))
                 self.fence_writes += 1
+        self.mistaken -= self.mistaken > 0
         return 0
 
     cdef int checkpoint_begins(self) except -1:
@@ -452,6 +471,7 @@ cdef class GeckoMap(CachedMap):
         """Step 7: what its translation page names is found out when that is written."""
         if self.fenced:
             self.owed.insert(lpa)
+            self.mistaken = 2
         return CachedMap.recovered(self, lpa, ppa, scheme_oob)
 
     def find_reports(self, versions, uint64_t since, in_scan):
