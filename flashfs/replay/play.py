@@ -91,12 +91,12 @@ def run(setup: Setup, progress: Progress | None = None) -> dict[str, Any]:
             setup.source, device.size, page_bytes=device.page_bytes, options=setup.trace, format=setup.format
         )
         device.forget_counts()
-        depth = _depth(setup, source)
+        depth = depth_of(setup, source)
         player = Player(device.ssd, depth, device.quiet_at())
         found = _play(player, source, progress)
         made = _result(setup, device, source, player, found)
         made |= {**done, "warm": warmed}
-        made["config"] = _config(setup, device, source, depth, wanted)
+        made["config"] = config_of(setup, device, source, depth, wanted)
         return made
 
 
@@ -129,7 +129,7 @@ def _rehearsed(setup: Setup, wanted: float, progress: Progress | None) -> tuple[
         source = open_source(
             setup.source, device.size, page_bytes=device.page_bytes, options=setup.trace, format=setup.format
         )
-        if _depth(setup, source):
+        if depth_of(setup, source):
             raise UsageError(
                 f"--speedup u={wanted:g}: {source.name} is played in a closed loop, which has no times; a trace with "
                 "times, and no --qd, would do"
@@ -147,7 +147,7 @@ def _rehearsed(setup: Setup, wanted: float, progress: Progress | None) -> tuple[
     return last_ns, player.end_ns - base_ns, busiest
 
 
-def _depth(setup: Setup, source: Source) -> int:
+def depth_of(setup: Setup, source: Source) -> int:
     """Of the closed loop; 0 for an open one."""
     if setup.qd is not None:
         if setup.qd == 0 and not source.timed:
@@ -359,6 +359,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "pages_per_s": round(player.pages / found.wall_s) if found.wall_s else None,
         "utilisation": _utilisation(device, virtual_s),
         **_data_blocks(device),
+        "wear": {"erases": device.smart()["erases"]},
         "unreadable": stats["unreadable"],
         "holes_read": device.ssd.reader.holes,
         "series": _series(found.samples),
@@ -426,7 +427,7 @@ def _series(samples: list[tuple[int, ...]]) -> dict[str, list[float]]:
     return columns
 
 
-def _config(setup: Setup, device: Device, source: Source, depth: int, wanted: Precondition) -> dict[str, Any]:
+def config_of(setup: Setup, device: Device, source: Source, depth: int, wanted: Precondition) -> dict[str, Any]:
     """Everything that produced a result."""
     described = source.describe()
     return {

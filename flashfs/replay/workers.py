@@ -43,6 +43,8 @@ class Outcome:
 
 
 class Workers(Protocol):
+    player: str  #: as PLAYER: what takes a point, and gives its result
+
     def outcomes(self, tasks: Iterable[Task], progress: Progress) -> Generator[Outcome, None, None]:
         """One for each task. To close the iterator ends what is under way."""
 

@@ -11,6 +11,7 @@ import json
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from flashfs.errors import UsageError
@@ -48,13 +49,14 @@ def _quantile_index(values: Sequence[float], share: float) -> float:
     raise Missing
 
 
-#: of a list column, a histogram by index: the share from one index to before another, the mean, a quantile; of numbers
-#: the least, the most, the logarithm to a base
+#: of a list column, a histogram by index: the share from one index to before another, the mean, a quantile; of numbers,
+#: or of a list of them, the least and the most; of a list their sum and mean; the logarithm to a base
 FUNCTIONS: dict[str, Callable[..., float]] = {
     "share": _share,
     "mean_index": _mean_index,
     "quantile_index": _quantile_index,
     "total": math.fsum,
+    "mean": fmean,
     "min": min,
     "max": max,
     "log": math.log,

@@ -1,8 +1,8 @@
 """A figure of a paper, as a TOML file has it: PAPER-FIGURE.toml. docs/reproduce.md lists the keys.
 
 Series times x are the points; each is what ``all``, the scale, the series and the x say together, in that order, with
-the keys of a sweep; or, where a figure is ``of = "formulas"``, with those of flashfs.formulas. What the paper says is
-``expect``.
+the keys of a sweep; or, where a figure is ``of = "formulas"``, with those of flashfs.formulas. ``of`` says what is
+measured at a point (MEASURED). What the paper says is ``expect``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from flashfs.errors import UsageError
 from flashfs.formulas import Chip
 from flashfs.replay.points import AXES, OPTIONS
+from flashfs.replay.workers import PLAYER
 from flashfs.reproduce.expression import Expression
 
 OURS = Path(__file__).with_name("figures")
@@ -28,8 +29,14 @@ EACH, MEAN = "*", "mean"  #: of an expectation's x: every one by itself; their m
 RULES = ("within", "at_least", "at_most", "meet", "rising", "falling", "flat", "order")
 NUMBERED = RULES[:3]  #: hold a number of ours against the paper's
 JOINT = ("order", "meet")  #: of several series
+#: by what a figure is of: what takes a point of a sweep and gives its result (flashfs.replay.workers.PLAYER)
+MEASURED = {"replays": PLAYER, "recoveries": "flashfs.replay.recovered:run"}
+FORMULAS = "formulas"  #: nothing is measured
 #: what a point may say, by what it is made of
-KEYS = {"replays": frozenset({*AXES, OPTIONS}), "formulas": frozenset({"ftl", *(one.name for one in fields(Chip))})}
+KEYS = {
+    **{name: frozenset({*AXES, OPTIONS}) for name in MEASURED},
+    FORMULAS: frozenset({"ftl", *(one.name for one in fields(Chip))}),
+}
 NAME = re.compile(r"[a-z0-9]+-[a-z0-9]+")
 
 Table = dict[str, Any]
@@ -74,9 +81,10 @@ class Figure:
     y: str
     x: str
     form: str  #: bars or lines
-    of: str  #: replays or formulas
+    of: str  #: a name of KEYS
     value: Expression
     baseline: str | None
+    compares: tuple[str, ...]  #: what its series have otherwise on purpose, of make.EQUAL
     substitute: str  #: what stands for the paper's workload; empty if it is the paper's own
     note: str
     minutes: Mapping[str, float]
@@ -131,7 +139,7 @@ def _figure(path: Path, given: Table) -> Figure:
         raise UsageError("a name as PAPER-FIGURE.toml would do, of small letters and digits")
     paper, _, number = path.stem.partition("-")
     points = ("series", "at")
-    _known(given, (*TEXTS, "value", "baseline", "all", *SCALES, *points, "expect"))
+    _known(given, (*TEXTS, "value", "baseline", "compares", "all", *SCALES, *points, "expect"))
     texts = {name: _text(given, name, default) for name, default in TEXTS.items()}
     if texts["form"] not in ("bars", "lines"):
         raise UsageError(f"form = {texts['form']!r}: bars or lines would do")
@@ -149,9 +157,13 @@ def _figure(path: Path, given: Table) -> Figure:
     baseline = given.get("baseline")
     if baseline is not None and baseline not in names:
         raise UsageError(f"baseline = {baseline!r}: {', '.join(names)} would do")
+    compares = given.get("compares", [])
+    if not isinstance(compares, list) or not all(isinstance(one, str) for one in compares):
+        raise UsageError(f"compares = {compares!r}: a list of names would do")
     figure = Figure(
         paper=paper, number=number, file=path, value=Expression(_text(given, "value", None)), baseline=baseline,
-        minutes=minutes, says=says, all=given.get("all", {}), scales=scales, series=series, xs=xs, **texts,
+        compares=tuple(compares), minutes=minutes, says=says, all=given.get("all", {}), scales=scales, series=series,
+        xs=xs, **texts,
         expect=tuple(_expect(one, names, [x.name for x in xs]) for one in given.get("expect", [])),
     )  # fmt: skip
     values = [figure.value, *(one.value for one in (*series, *xs) if one.value is not None)]

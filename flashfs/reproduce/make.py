@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import flashfs
 from flashfs import formulas
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.formulas import recovery
 from flashfs.replay import points, results, sweep
 from flashfs.reproduce import picture, verdict
-from flashfs.reproduce.figure import Figure, Point, Table, merged
+from flashfs.reproduce.figure import FORMULAS, MEASURED, Figure, Point, Table, merged
 from flashfs.reproduce.verdict import Line
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ KEPT = Path(__file__).with_name("results")  #: what came out when the figure was
 RECORDINGS = Path(flashfs.__file__).parents[1] / "examples" / "traces"  #: of a tree of sources
 WALL = ("wall_s", "pages_per_s")  #: columns that differ from run to run
 DIGITS = 9  #: significant ones that are kept of a value
+GECKO_PART = 32  #: pages of a block that an entry of geckoftl's is of, unless its option parts says otherwise
 #: what must be the same for all series, or the figure compares that
 EQUAL = ("buffer", "stripe", "wear_spread", "gc_reserve")
 
@@ -209,15 +212,15 @@ def make(
     why_not: dict[str, str] = {}
     failed: list[str] = []
     complaints: list[str] = []
-    if figure.of == "formulas":
+    if figure.of == FORMULAS:
         every = computed(figure, scale, ftls)
         rows = {at: formulas.row(cell.ftl, cell.chip) for at, cell in enumerate(every)}
     else:
         every, why_not = cells(figure, scale, ftls, traces, tell)
         if not every and not why_not:
             raise UsageError(f"{figure.name}: nothing to replay; --traces DIR would do")
-        rows, failed = _replayed(every, out, workers, listen)
-        complaints = [*unequal(every), *unplayed(every, rows)]
+        rows, failed = _measured(figure.of, every, out, workers, listen)
+        complaints = [*unequal(every, figure.compares), *unplayed(every, rows)]
     values = _values(figure, every, rows)
     made = verdict.lines(figure, values, why_not)
     files = {"table": out / f"{figure.name}.json", "results": out / f"{figure.name}.parquet"}
@@ -239,17 +242,44 @@ def make(
     return done
 
 
-def _replayed(
-    every: Sequence[Cell], out: Path, workers: Workers, listen: Listen | None
+def _measured(
+    of: str, every: Sequence[Cell], out: Path, workers: Workers, listen: Listen | None
 ) -> tuple[dict[int, Row], list[str]]:
-    """(the result of each cell that has one, why others have none)."""
+    """(the result of each cell that has one, why others have none). Results of each kind have a folder of their own:
+    one setup may be measured in several ways."""
     if not every:
         return {}, []
     setups = [one.setup for one in every]
-    report = sweep.run(setups, out / "sweep", workers, None if listen is None else listen(setups))
+    folder = out / "sweep"
+    if of != "replays":
+        folder, workers = out / of, copy(workers)
+        workers.player = MEASURED[of]
+    report = sweep.run(setups, folder, workers, None if listen is None else listen(setups))
     found = {row["key"]: row for row in report.rows if row.get("error") is None}
+    if of == "recoveries":
+        found = {key: {**row, **beside_formulas(row)} for key, row in found.items()}
     rows = {at: found[key] for at, key in enumerate(points.keys(setups)) if key in found}
     return rows, [f"{name}: {error}" for name, error in report.failed]
+
+
+def beside_formulas(row: Row) -> Row:
+    """What flashfs.formulas has of the device that was recovered, and all operations of each recovery in seconds, one
+    after another as there: ``recovered.seconds_by_cut``. Of a scheme that there are no formulas of, nothing."""
+    if row["ftl"] not in formulas.FTLS or "scheme.entries" not in row:
+        return {}
+    shape = {name: row[f"config.geometry.{name}"] for name in ("page_bytes", "pages_per_block", "blocks", "lpas")}
+    pages = shape["blocks"] * shape["pages_per_block"]
+    entry = formulas.Chip().entry_bytes
+    chip = formulas.Chip(
+        capacity=pages * shape["page_bytes"], page_bytes=shape["page_bytes"], pages_per_block=shape["pages_per_block"],
+        ratio=shape["lpas"] / pages, cache_bytes=entry * row["scheme.entries"],
+        parts=row.get("config.options.parts") or max(1, shape["pages_per_block"] // GECKO_PART),
+        size_ratio=row.get("config.options.ratio") or 2,
+    )  # fmt: skip
+    every = zip(*(row[f"recovered.all.{name}_by_cut"] for name in ("spare_reads", "reads", "programs")), strict=True)
+    seconds = [recovery.Step("all", "", *took).seconds(chip) for took in every]
+    model = formulas.row(row["ftl"], chip)
+    return {**{name: value for name, value in model.items() if name not in row}, "recovered.seconds_by_cut": seconds}
 
 
 def _distinct(every: Points, rows: Mapping[int, Row]) -> list[Row]:
@@ -318,8 +348,9 @@ def _said(setup: Setup) -> dict[str, str]:
     return out
 
 
-def unequal(every: Sequence[Cell]) -> list[str]:
-    """Where series of one x do not stand on one ground: a line for each difference."""
+def unequal(every: Sequence[Cell], compares: Sequence[str] = ()) -> list[str]:
+    """Where series of one x do not stand on one ground: a line for each difference, but for those that the figure is
+    about."""
     from flashfs.ftl import scheme
 
     out: dict[str, None] = {}
@@ -330,7 +361,7 @@ def unequal(every: Sequence[Cell]) -> list[str]:
             chosen = scheme(cell.setup.ftl).resolve(cell.setup.options)
             ground = {name: str(chosen[name]) for name in EQUAL if name in chosen}
             grounds.append({**ground, "dram": str(cell.setup.dram), "geometry": str(cell.setup.geometry.as_dict())})
-        for name in dict.fromkeys(name for ground in grounds for name in ground):
+        for name in dict.fromkeys(name for ground in grounds for name in ground if name not in compares):
             groups: dict[str, list[str]] = {}
             for cell, ground in zip(mine, grounds, strict=True):
                 if name in ground:

@@ -49,6 +49,15 @@ def test_without_buffer_and_cache_each_page_is_one_operation(ftl: str) -> None:
     assert nand["by_cause"]["read"]["host"] == host["read"] - made["holes_read"] + made["scheme"]["extra_reads"]
 
 
+def test_wear_is_of_the_whole_life() -> None:
+    fresh, old = (run(setup(options={"buffer": 0}, precondition=what)) for what in ("none", "steady:most=2"))
+    for made in (fresh, old):
+        erases = made["wear"]["erases"]
+        assert erases["spread"] == erases["max"] - erases["min"] and erases["min"] <= erases["mean"] <= erases["max"]
+    assert fresh["wear"]["erases"]["mean"] * GEOMETRY.blocks == pytest.approx(fresh["nand"]["erase"], abs=1)
+    assert old["wear"]["erases"]["mean"] * GEOMETRY.blocks > 1.5 * old["nand"]["erase"]
+
+
 @pytest.mark.parametrize("ftl", FTLS)
 def test_the_figures_add_up(ftl: str) -> None:
     made = run(setup(ftl=ftl, qd=4, precondition="fill", dram=8 << 20))

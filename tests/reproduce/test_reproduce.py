@@ -10,6 +10,7 @@ import pytest
 from flashfs import formulas
 from flashfs.cli import run
 from flashfs.errors import UsageError
+from flashfs.replay import recovered, sweep
 from flashfs.replay.workers import Here, Processes
 from flashfs.reproduce import figure as files
 from flashfs.reproduce import make, verdict
@@ -105,7 +106,8 @@ ROW = {
     ("log(8, 2)", 3.0),
     ("nand.by_cause.program.wear", 0), ("none", None), ("nowhere.at.all", None), ("waf / host.write", None),
     ("share(scheme.hist, 0, 2)", 0.75), ("mean_index(scheme.hist)", 1.0), ("quantile_index(scheme.hist, 0.99)", 2.0),
-    ("total(full)", 4.0), ("max(waf, 7)", 7.0), ("base.nowhere", None), ("quantile_index(full, 0.1)", 1.0),
+    ("total(full)", 4.0), ("mean(full)", 2.0), ("max(full)", 4.0),
+    ("max(waf, 7)", 7.0), ("base.nowhere", None), ("quantile_index(full, 0.1)", 1.0),
 ])  # fmt: skip
 def test_expressions(text: str, expected: float | None) -> None:
     assert Expression(text)(ROW, {"waf": 2.0}) == expected
@@ -148,7 +150,7 @@ def test_a_list_is_no_number() -> None:
     ('series = ["not yet", "pagemap", "slimftl"]', 'series = "pagemap"', "several for order"),
     ("x = 1\n", "x = 7\n", "x = '7': 1, 2, *, mean would do"),
     ("seed = 2", 'seed = 2\nsource = "a"\ntrace = "b"', "source and trace: one of them would do"),
-    ('form = "lines"', 'of = "guesses"', "replays or formulas would do"),
+    ('form = "lines"', 'of = "guesses"', "replays or recoveries or formulas would do"),
     ('form = "lines"', 'of = "formulas"', "all.preset: no such key"),
     ("order = 0.5", "meet = 3", "meet is of two series, and not of 3"),
     ('mark = "S"\norder = 0.5', 'mark = "S"\nx = 1\nrising = true', "several for order and meet"),
@@ -331,6 +333,80 @@ def test_a_device_of_formulas_that_is_none(tmp_path: Path, old: str, new: str, w
     assert why in str(told.value) and "tiny-1: " in str(told.value)
 
 
+RECOVERIES = """
+title = "Recoveries"
+source = "a paper, appendix C"
+of = "recoveries"
+value = "max(recovered.headers.spare_reads_by_cut) / recovery.blocks.spare_reads"
+y = "Spare reads / K"
+
+[all]
+preset = "tiny-1536"
+precondition = "fill"
+source = "uniform:write=1,size=512,qd=1,ops=4k"
+
+[small]
+says = "a tiny device"
+
+[paper]
+says = "the same"
+
+[[series]]
+name = "headers"
+ftl = "geckoftl"
+
+[[series]]
+name = "seconds"
+ftl = "geckoftl"
+value = "mean(recovered.seconds_by_cut) / recovery.seconds"
+
+[[series]]
+name = "no formulas"
+ftl = "pagemap"
+value = "mean(recovered.all.spare_reads_by_cut)"
+
+[[at]]
+name = "as it is"
+
+[[expect]]
+series = "headers"
+x = "*"
+mark = "A"
+paper = 1
+within = 0
+"""
+
+
+def test_a_figure_of_recoveries(tmp_path: Path) -> None:
+    """Each point is cut and mounted several times; what that took stands beside the formulas of that device."""
+    figure = written(tmp_path, RECOVERIES)
+    made = make.make(figure, "small", tmp_path / "out", Here())
+    values = {line.series: line.ours for line in made.lines}
+    assert not made.failed and verdict.summary(made.lines) == "reproduced (1 of 1)"
+    assert (values["seconds"] or 0) > 0 and (values["no formulas"] or 0) > 0
+    points = sweep.Place.at(tmp_path / "out" / "recoveries").points
+    every = [json.loads(one.read_text())["result"] for one in points.iterdir()]
+    (result,) = [one for one in every if one["ftl"] == "geckoftl"]
+    cuts = result["requests_by_cut"]
+    assert len(cuts) == recovered.CUTS and cuts == sorted(set(cuts)) and cuts[0] > 0 and cuts[-1] <= 4000
+    assert result["input"]["requests"] == cuts[-1]  # what lies behind the last one is not played
+    for step in result["recovered"].values():
+        assert all(len(took) == len(cuts) for took in step.values())
+    total = [sum(step["spare_reads_by_cut"][at] for name, step in result["recovered"].items() if name != "all")
+             for at in range(len(cuts))]  # fmt: skip
+    assert total == result["recovered"]["all"]["spare_reads_by_cut"] and min(total) > 0
+    again = make.make(figure, "small", tmp_path / "again", Processes(2))
+    assert again.plain() == made.plain()
+    for name in ("tiny-1.json", "tiny-1.parquet", "tiny-1.svg"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_recoveries_need_to_know_where_to_cut(tmp_path: Path) -> None:
+    made = make.make(written(tmp_path, RECOVERIES.replace("ops=4k", "ops=3")), "small", tmp_path / "out", Here())
+    assert len(made.failed) == 2 and "a workload of 8 requests at least would do" in made.failed[0]
+    assert [line.met for line in made.lines if line.mark] == [None]
+
+
 def test_two_lines_of_one_key_have_to_hold_both(tmp_path: Path) -> None:
     figure = written(tmp_path, TINY + '[[expect]]\nseries = "slimftl"\nx = "mean"\nmark = "N"\nat_least = 99\n')
     made = make.make(figure, "small", tmp_path / "out", Here())
@@ -381,6 +457,10 @@ def test_other_ground_is_told(tmp_path: Path) -> None:
     text = TINY.replace('ftl = "slimftl"', 'ftl = "slimftl"\nopt = { buffer = 8 }')
     every, _ = make.cells(written(tmp_path, text), "small", None, None, print)
     assert make.unequal(every) == ["buffer 64: pagemap; buffer 8: slimftl"]
+    about_that = written(tmp_path, text.replace('form = "lines"', 'form = "lines"\ncompares = ["buffer"]'))
+    assert make.unequal(every, about_that.compares) == []
+    with pytest.raises(UsageError, match="compares = 'buffer': a list of names would do"):
+        written(tmp_path, text.replace('form = "lines"', 'form = "lines"\ncompares = "buffer"'))
 
 
 def test_every_option_is_told(tmp_path: Path) -> None:
@@ -441,7 +521,7 @@ def test_each_of_ours_can_be_replayed(name: str, scale: str) -> None:
     some = None if scale == "small" else figure.ftls[:1]  # sources of that size take their time, and are the same
     every, waits = make.cells(figure, scale, some, None, lambda line: None)
     assert every or waits
-    allowed = [line for line in make.unequal(every) if not line.startswith("stripe ")]
+    allowed = [line for line in make.unequal(every, figure.compares) if not line.startswith("stripe ")]
     assert not allowed  # one ground for all, but for the page map's stripe, which is shown with both
 
 

@@ -1,0 +1,112 @@
+"""Recoveries of one device, measured: a source is played on it, the power is gone at random places of that, and each
+time the device is mounted again.
+
+``run`` is a player as ``play.run`` is one: workers take its name. What it gives has the operations of each step of each
+recovery as lists (``recovered.STEP.reads_by_cut``), one number a recovery, beside what made it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import nandimg
+from flashfs.device import Device
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.replay import phases, play
+from flashfs.replay._player import Player
+from flashfs.replay.precondition import Precondition
+from flashfs.replay.source import Batch, Source
+from flashfs.replay.sources import open_source
+
+CUTS = 8  #: recoveries of a point: a random place has its luck, and eight of them show how much of it
+OPERATIONS = ("spare_reads", "reads", "programs")
+ALL = "all"  #: the name of what all steps take together
+
+
+def run(setup: play.Setup, progress: play.Progress | None = None) -> dict[str, Any]:
+    """Play and cut it. The power goes between two requests; what was not finished then nobody was told of. UsageError
+    and TraceError are for the person who asked; FlashfsError if a device is not whole behind a recovery."""
+    if setup.image is not None:
+        raise UsageError("image: recoveries are measured on a chip in memory; geometry and precondition would do")
+    wanted = Precondition.parse(setup.precondition)
+    image = nandimg.memory_image(setup.geometry, setup.backend)
+    device = _started(image, setup)
+    try:
+        before = phases.sources(setup.before, device.size, device.page_bytes, setup.trace)
+        done = phases.prepare(device, wanted, before, progress)
+        device.leave()
+        device = _started(image, setup)
+        warm = phases.sources(setup.warm, device.size, device.page_bytes, setup.trace)
+        done["warm"] = phases.played(device, warm, "--warm", progress)
+        source = open_source(
+            setup.source, device.size, page_bytes=device.page_bytes, options=setup.trace, format=setup.format
+        )
+        places = cuts(source)
+        config = play.config_of(setup, device, source, play.depth_of(setup, source), wanted)
+        steps: dict[str, dict[str, list[int]]] = {}
+        requests = 0
+        for part in _to_each(source, places):
+            player = Player(device.ssd, config["qd"] or 0, device.quiet_at())
+            for batch in part:
+                player.play(batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or ()))
+                requests += len(batch)
+                if progress is not None:
+                    progress(requests, places[-1])
+            scheme = device.stats()["scheme"]
+            device = _started(image, setup)  # nobody told the one before: that is what a cut is
+            _note(steps, device)
+        if problems := device.problems():
+            raise FlashfsError(f"behind a recovery: {problems[0]}")
+    finally:
+        device.close(clean=False)
+    return {
+        "ftl": device.ftl, "source": source.name, "requests_by_cut": places, "recovered": steps, "scheme": scheme,
+        "input": {"requests": requests, "rejected": source.rejected.rows(), "adjusted": source.adjusted.rows()},
+        "complaints": source.complaints(), **done, "config": config,
+    }  # fmt: skip
+
+
+def cuts(source: Source) -> list[int]:
+    """Behind how many requests the power goes, each time: the same of the same source."""
+    total = getattr(source, "ops", None)
+    if total is None or total < CUTS:
+        raise UsageError(f"{source.name}: a workload of {CUTS} requests at least would do: its length says where")
+    return sorted(random.Random(source.hash()).sample(range(1, total + 1), CUTS))
+
+
+def _started(image: nandimg.Image, setup: play.Setup) -> Device:
+    return Device.start(image, setup.ftl, setup.options, dram=setup.dram, plp=setup.plp)
+
+
+def _to_each(source: Source, places: list[int]) -> Iterator[Iterator[Batch]]:
+    """The requests up to each of ``places``, from the one before on."""
+    batches = source.batches()
+    held: list[Batch] = []
+
+    def up_to(left: int) -> Iterator[Batch]:
+        while left:
+            batch = held.pop() if held else next(batches)
+            if len(batch) > left:
+                held.append(batch.slice(left, len(batch)))
+                batch = batch.slice(0, left)
+            left -= len(batch)
+            yield batch
+
+    at = 0
+    for place in places:
+        yield up_to(place - at)
+        at = place
+
+
+def _note(steps: dict[str, dict[str, list[int]]], device: Device) -> None:
+    """What the recovery of a device that was just mounted took."""
+    every = dict.fromkeys(OPERATIONS, 0)
+    for step in device.recovery.steps:
+        for name in OPERATIONS:
+            took = getattr(step, name)
+            steps.setdefault(step.name, {}).setdefault(f"{name}_by_cut", []).append(took)
+            every[name] += took
+    for name, took in every.items():
+        steps.setdefault(ALL, {}).setdefault(f"{name}_by_cut", []).append(took)
