@@ -21,4 +21,6 @@ cdef class CachedMap(DemandMapping):
     cdef int make_clean(self, const uint32_t* lpas, uint32_t n) except -1 nogil
     cdef int save_bound(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, const uint32_t* olds) except -1 nogil
     cdef int put(self, uint32_t slot, uint32_t ppa) except -1 nogil
+    cdef int take_back(self) except -1
+    cdef int taken_back(self, uint32_t slot) except -1 nogil
     cdef int clear_slots(self, uint32_t page) except -1 nogil

@@ -222,6 +222,27 @@ cdef class CachedMap(DemandMapping):
     cdef int uncache_all(self) noexcept nogil:
         return self.cmt.clear()
 
+    def opens(self):
+        super().opens()
+        self.take_back()
+
+    cdef int take_back(self) except -1:
+        """What was dirty in the cache before a mount is there again: beside an empty cache it would take room that
+        nobody has given it."""
+        cdef uint64_t i, n = self.cmt.slots - self.cmt.used
+        cdef uint32_t least = self.dirty_batch if self.bounded else 0
+        if self.bounded:
+            n = min(n, self.dirty_most - min(self.dirty_most, self.cmt.dirty_n + least))
+        n = min(n, self.pending.n) if self.pending.moved_n == 0 else 0
+        for i in range(n):
+            self.taken_back(self.cmt.insert(self.pending.lpa[i], self.pending.ppa[i], True))
+        self.pending.erase(0, n)
+        self.pending.shrink(self.pending_most + 4 * self.ssd.nand.pages_per_block)
+        return 0
+
+    cdef int taken_back(self, uint32_t slot) except -1 nogil:
+        return 0
+
     def save_cache(self):
         cdef uint32_t slot, page
         if self.cmt.slots <= self.saved.slots:

@@ -5,7 +5,7 @@ recovery found. They are sorted by LPA, so all of a translation page lie side by
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 
 from flashfs.engine.pool cimport NONE
 
@@ -55,6 +55,25 @@ cdef class PendingEntries:
         if self.placed:
             self.place = <uint32_t*> grown
         self.room = room
+        return 0
+
+    cdef int shrink(self, uint64_t more) except -1:
+        """No more room than for so many more, where that is less than half of what there is."""
+        cdef PendingEntries fewer
+        if 2 * (self.n + more) > self.room:
+            return 0
+        fewer = PendingEntries(self.placed)
+        fewer.reserve(self.n + more)
+        memcpy(fewer.lpa, self.lpa, self.n * 4)
+        memcpy(fewer.ppa, self.ppa, self.n * 4)
+        memcpy(fewer.expected, self.expected, self.n * 4)
+        if self.placed:
+            memcpy(fewer.place, self.place, self.n * 4)
+        self.lpa, fewer.lpa = fewer.lpa, self.lpa
+        self.ppa, fewer.ppa = fewer.ppa, self.ppa
+        self.expected, fewer.expected = fewer.expected, self.expected
+        self.place, fewer.place = fewer.place, self.place
+        self.room = fewer.room
         return 0
 
     cdef uint64_t first_from(self, uint32_t lpa) noexcept nogil:

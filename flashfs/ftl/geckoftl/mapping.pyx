@@ -104,6 +104,10 @@ cdef class GeckoMap(CachedMap):
             self.uip_n += 1
         return 0
 
+    cdef int taken_back(self, uint32_t slot) except -1 nogil:
+        self.set_flags(slot, AGED, 0)
+        return self.take_owed(slot)
+
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
         """As CachedMap; but to be written, an entry needs a place alone."""
