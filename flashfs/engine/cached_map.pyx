@@ -237,8 +237,7 @@ cdef class CachedMap(DemandMapping):
         for i in range(n):
             self.taken_back(self.cmt.insert(self.pending.lpa[i], self.pending.ppa[i], True))
         self.pending.erase(0, n)
-        self.pending.shrink(self.pending_most + 4 * self.ssd.nand.pages_per_block)
-        return 0
+        return self.pending.shrink(self.pending_room)
 
     cdef int taken_back(self, uint32_t slot) except -1 nogil:
         return 0
@@ -272,9 +271,11 @@ cdef class CachedMap(DemandMapping):
     # --- the rest of the interface
 
     def limit_tables(self, uint64_t share):
-        """All that the other structures leave is for the CMT, up to an entry for each LPA, and to what the battery has
-        room for: who gave it more DRAM did not ask to go without. Unless somebody said how large it is to be."""
+        """What the other structures leave, but a fiftieth for those that grow with the work, is for the CMT, up to an
+        entry for each LPA, and to what the battery has room for: who gave it more DRAM did not ask to go without.
+        Unless somebody said how large it is to be."""
         room = share + self.cmt.sizes()[0] - min(share, 4 * <uint64_t> self.gtd.n)
+        room -= room // 50
         if room < SLOTS_LEAST * ENTRY_BYTES:
             raise BindError(f"{room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
         if not self.fixed and self.cmt.used == 0:

@@ -239,6 +239,7 @@ cdef class DemandMapping(EntryPages):
 
     cdef int tend(self) except -1 nogil:
         self.gtd.tend()
+        self.give_room_back()
         return self.write_down(self.pending_most, DRAINED)
 
     cdef uint64_t dirty(self) noexcept nogil:

@@ -33,6 +33,9 @@ cdef class EntryPages(PagedMapping):
     cdef readonly PendingEntries pending
     cdef readonly uint32_t per_page        # entries of a translation page
     cdef readonly uint64_t pending_most    # entries that wait between requests
+    cdef readonly uint64_t pending_room    # ... that there is room for then
+    cdef int wait_for_most(self, uint64_t entries, uint32_t blocks) except -1
+    cdef int give_room_back(self) except -1 nogil
     cdef readonly uint64_t writebacks, entries_written
     cdef uint32_t* image                   # the translation page being read, changed and written
     cdef uint32_t image_of, image_ppa     # which page that is, and which version of it; NONE: none

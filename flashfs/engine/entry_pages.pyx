@@ -169,17 +169,30 @@ cdef class EntryPages(PagedMapping):
         self.per_page = page_bytes // 4
         self.find_pages_by(Gtd(self, pages_of(ssd.lpas, page_bytes)), pages_of(ssd.lpas, page_bytes))
         self.pending = PendingEntries()
-        self.pending_most = 2 * self.per_page
         self.image = <uint32_t*> malloc(page_bytes)
         self.looked = <uint32_t*> malloc(page_bytes)
         if not (self.image and self.looked):
             raise MemoryError
-        self.pending.reserve(self.pending_most + ssd.nand.pages_per_block)
+        self.wait_for_most(2 * self.per_page, 1)
         self.image_of = self.looked_of = NONE
 
     def __dealloc__(self):
         free(self.image)
         free(self.looked)
+
+    cdef int wait_for_most(self, uint64_t entries, uint32_t blocks) except -1:
+        """That so many entries wait between requests, and there is room for those of the pages of some blocks more."""
+        self.pending_most = entries
+        self.pending_room = entries + <uint64_t> blocks * self.ssd.nand.pages_per_block
+        self.pending.shrink(self.pending_room)
+        return self.pending.reserve(self.pending_room - min(self.pending_room, self.pending.n))
+
+    cdef int give_room_back(self) except -1 nogil:
+        """What came of a recovery, or of much cleaning at once, took more; it is written now."""
+        if self.pending.room > self.pending_room + self.pending_room // 4 and self.pending.n <= self.pending_most:
+            with gil:
+                self.pending.shrink(self.pending_room)
+        return 0
 
     cdef int find_pages_by(self, Gtd gtd, uint32_t ids) except -1:
         """The directory is ``gtd`` from now on, with ``ids`` numbers of pages, its own among them: before anything is
@@ -469,7 +482,7 @@ cdef class EntryPages(PagedMapping):
         """From the first change on ``battery`` keeps mapping and validity: before anything is mapped."""
         self.saved = battery
         self.pending = PendingEntries(True)
-        self.pending.reserve(self.pending_most + self.ssd.nand.pages_per_block)
+        self.pending.reserve(self.pending_room)
 
     cdef bint keeps(self) noexcept nogil:
         return self.saved is not None and self.saved.state == KEPT

@@ -11,7 +11,7 @@ cdef class PendingEntries:
     cdef uint32_t* place                   # of each in the battery, NONE before it has one; NULL: there is no battery
     cdef readonly bint placed
     cdef int reserve(self, uint64_t more) except -1 nogil
-    cdef int shrink(self, uint64_t more) except -1
+    cdef int shrink(self, uint64_t room) except -1
     cdef int64_t find(self, uint32_t lpa) noexcept nogil
     cdef uint64_t first_from(self, uint32_t lpa) noexcept nogil
     cdef int merge(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,

@@ -57,13 +57,13 @@ cdef class PendingEntries:
         self.room = room
         return 0
 
-    cdef int shrink(self, uint64_t more) except -1:
-        """No more room than for so many more, where that is less than half of what there is."""
+    cdef int shrink(self, uint64_t room) except -1:
+        """Room for so many in all, or as many as there are."""
         cdef PendingEntries fewer
-        if 2 * (self.n + more) > self.room:
+        if max(self.n, room) >= self.room:
             return 0
         fewer = PendingEntries(self.placed)
-        fewer.reserve(self.n + more)
+        fewer.reserve(max(self.n, room))
         memcpy(fewer.lpa, self.lpa, self.n * 4)
         memcpy(fewer.ppa, self.ppa, self.n * 4)
         memcpy(fewer.expected, self.expected, self.n * 4)

@@ -134,3 +134,30 @@ def test_a_crash_takes_the_cache_and_nothing_else(tmp_path: object) -> None:
 def test_tables_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BindError, match="pagemap needs"):
         Device.memory(GEOMETRY, "pagemap", dram=1000)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+def test_a_mount_takes_no_more_than_it_is_given(ftl: str, clean: bool, tmp_path: object) -> None:
+    """A cache full of dirty entries: behind the mount they are somewhere, and room for that counts."""
+    import nandimg
+
+    geometry = Geometry(page_bytes=512, pages_per_block=32, blocks=400, channels=2, dies=4, oob_bytes=64, lpas=8_000)
+    path = f"{tmp_path}/chip"
+    nandimg.create(path, geometry)
+    with Device.memory(geometry, ftl, {"buffer": 4}) as device:
+        budget = int(device.stats()["dram"]["total"]) + 60_000
+    device = Device.open(path, ftl=ftl, options={"buffer": "4"}, dram=budget)
+    lpas = np.random.default_rng(3).permutation(geometry.lpas).astype(np.uint32)
+    for _ in range(2):
+        for lpa in lpas.tolist():
+            device.write(lpa * PAGE, bytes(PAGE))
+        assert device.stats()["dram"]["total"] <= budget
+        device.close(clean=clean)
+        device = Device.open(path, options={"buffer": "4"}, dram=budget)
+        assert device.recovery.clean == clean
+        if not clean:  # what a crash left to be found is written first
+            for lpa in lpas[:200].tolist():
+                device.write(lpa * PAGE, bytes(PAGE))
+        assert device.stats()["dram"]["total"] <= budget
+    device.close()

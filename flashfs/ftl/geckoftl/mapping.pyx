@@ -22,7 +22,6 @@ from libc.string cimport memcmp, memcpy
 from flashfs.engine.cached_map cimport CachedMap
 from flashfs.engine.cmt cimport ENTRY_BYTES
 from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
-from flashfs.engine.pending cimport PendingEntries
 from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
 
@@ -64,10 +63,7 @@ cdef class GeckoMap(CachedMap):
     def resize(self, slots):
         """And a fence each C updates; but not so often that it costs more than what is written between."""
         super().resize(slots)
-        self.pending_most = max(2 * self.per_page, <uint64_t> self.cmt.slots * self.moved_share // 100)
-        if self.pending.n == 0:
-            self.pending = PendingEntries()
-        self.pending.reserve(self.pending_most + 4 * self.ssd.nand.pages_per_block)
+        self.wait_for_most(max(2 * self.per_page, <uint64_t> self.cmt.slots * self.moved_share // 100), 4)
         if self.fenced:
             self.fence_every = max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block)
 
@@ -529,6 +525,7 @@ cdef class GeckoMap(CachedMap):
         """The more there is too much of, the more is written: a page that is written may take cleaning, and that adds
         to it."""
         self.store.let_ripe_go()
+        self.give_room_back()
         cdef uint64_t over = self.pending.n - self.pending_most if self.pending.n > self.pending_most else 0
         return self.write_down(self.pending_most, <uint32_t> (over // 8) + 1) if over else 0
 
