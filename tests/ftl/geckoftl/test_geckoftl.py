@@ -190,6 +190,33 @@ def test_flags_outlive_a_mount(tmp_path: Path, clean: bool) -> None:
     device.close()
 
 
+def test_a_page_that_only_a_clean_checkpoint_knew_is_dead_behind_a_crash(tmp_path: Path) -> None:
+    """Its entry was dirty at the unmount, so no translation page ever named it; it was superseded after the mount, and
+    the report went with the buffer."""
+    path = tmp_path / "image"
+    create(path, CHIP)
+    how = {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    for lpa in range(PER_PAGE):
+        put(device, lpa)
+    device.checkpoint()
+    device.checkpoint()
+    for mark in (1, 2):
+        for lpa in range(20):
+            put(device, lpa, mark)
+        device.close(clean=mark == 1)
+        device = Device.open(path, options=how)
+        assert device.recovery.clean == (mark == 1)
+    for _ in range(2):                      # all entries are in their translation page then
+        device.checkpoint()
+    assert figures(device)["uip"] == 0
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
+    assert live == PER_PAGE + len(device.ssd.owned_pages())
+    assert all(holds(device, lpa, 2 if lpa < 20 else 0) for lpa in range(PER_PAGE))
+    assert device.problems() == []
+    device.close()
+
+
 def test_a_run_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "image"
     create(path, CHIP)
