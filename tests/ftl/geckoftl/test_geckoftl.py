@@ -171,7 +171,7 @@ def test_flags_outlive_a_mount(tmp_path: Path, clean: bool) -> None:
     how = {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
     device = Device.open(path, ftl="geckoftl", options=how)
     model = load(device, 6000)
-    if not clean:                           # two of them would write all entries that are dirty
+    if not clean:  # two of them would write all entries that are dirty
         device.checkpoint()
     assert figures(device)["uip"] > 10
     device.close(clean=clean)
@@ -207,7 +207,7 @@ def test_a_page_that_only_a_clean_checkpoint_knew_is_dead_behind_a_crash(tmp_pat
         device.close(clean=mark == 1)
         device = Device.open(path, options=how)
         assert device.recovery.clean == (mark == 1)
-    for _ in range(2):                      # all entries are in their translation page then
+    for _ in range(2):  # all entries are in their translation page then
         device.checkpoint()
     assert figures(device)["uip"] == 0
     live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
