@@ -10,7 +10,7 @@ import pytest
 
 import nandimg
 from flashfs import inspect
-from flashfs.crash import campaign
+from flashfs.crash import Case, campaign, run_case
 from flashfs.device import Device
 from flashfs.engine.cmt import ENTRY_BYTES
 from nandimg import Geometry, create
@@ -18,6 +18,20 @@ from nandimg import Geometry, create
 PAGE = 512
 PER_PAGE = PAGE // 4  #: entries of a translation page
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
+#: a block whose last live page the NVRAM's newer one supersedes, in the recovery; it is never erased
+DEAD_IN_A_RECOVERY = (
+    "ftl=geckoftl preset=tiny-48p opt.buffer=1 opt.wear_spread=2 opt.wear=scan opt.checkpoint_every=9 opt.cmt_bytes=0 "
+    "opt.protected=0 opt.ratio=2 opt.fence=1 plp dram=42926 cut=26:prefix-random program='R w67:222+157 t8+3 t42+2 R "
+    "c98-33+3 w21 w115 w115 r r r w8 w59 w8+2 r f w52 w115 i w115+1 t93:145+1247 w8 w115'"
+)
+#: a page that a clean checkpoint alone knew, and that cleaning moves when it is dead
+KNOWN_TO_A_CHECKPOINT = (
+    "ftl=geckoftl preset=tiny-1536 opt.buffer=1 opt.multiway=0 opt.ratio=2 opt.held=1 plp dram=867329 "
+    "cut=6924:oob-only:last.1 cut=32:after:coin.547899 program='w0+1536 f w1006 w1153+41/3 i w768 w1152+63/2 r w713 "
+    "w1153+63/2 f w577 w1154+41/3 w1027 w1154+41/3 w223 w1153+63/2 w1309 w1153+41/3 w1408 w1152+41/3 r w304 w1154+41/3 "
+    "w434 w1154+41/3 w22 w1153+41/3 w1036 w1154+41/3 w400 w1152+41/3 f w1449 w1152+41/3 w249 w1153+41/3 w1283 "
+    "w1154+41/3 i w60 w1153+41/3 f w333 w1152+63/2 w880 w1154+41/3 w564 w1152+63/2 r w764 w1154+41/3 w953 w1152+63/2'"
+)
 
 
 def gecko(slots: int = 64, geometry: Geometry = CHIP, **options: int | str) -> Device:
@@ -161,6 +175,11 @@ def test_power_cuts(tier: str) -> None:
     result = campaign.run("geckoftl", tier, 0, 600)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
     assert result.cuts >= 600
+
+
+@pytest.mark.parametrize("line", [DEAD_IN_A_RECOVERY, KNOWN_TO_A_CHECKPOINT])
+def test_what_a_recovery_finds_dead_stays_dead_behind_the_next(line: str) -> None:
+    assert run_case(Case.parse(line)).failure is None
 
 
 @pytest.mark.parametrize("clean", [True, False])
