@@ -148,6 +148,8 @@ def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, 
             options.append((option.name, rnd.choice(option.choices or range(option.low, option.high + 1))))
         elif not option.fixed:
             options.append((option.name, rnd.choice((option.low, option.low + 1, option.default))))
+        elif option.name in scheme(ftl).tight:  # on the smallest chips too: every operation of theirs is cut
+            options.append((option.name, rnd.choice(scheme(ftl).tight[option.name])))
     return tuple(options)
 
 

@@ -432,11 +432,21 @@ cdef class EntryPages(PagedMapping):
 
     cdef int disown(self, uint64_t at) except -1 nogil:
         """The page that was moved is not that LPA's, whatever it says. Whoever it belongs to cannot be read: it names
-        the copy from now on, which gives EIO."""
+        the copy from now on, which gives EIO. But the entry may have waited until the block was erased and written
+        again: who is there now, and says so, has nothing to do with it."""
         cdef uint32_t old = self.pending.expected[at], new = self.pending.ppa[at], owner, ppa = new
+        cdef uint8_t status = 0
+        cdef uint8_t[4096] raw
+        cdef Oob oob
         self.doubts()
         self.drop_pending(at, at + 1)
         owner = self.owner_of(old)
+        if owner != NONE:
+            self.ssd.nand.read_spare(old // self.ssd.nand.pages_per_block, old % self.ssd.nand.pages_per_block, 1, raw,
+                                     &status, CAUSE_MAP, self.ssd.map_ns)
+            oob_unpack(raw, &oob)
+            if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == owner:
+                owner = NONE
         if owner == NONE:
             self.ssd.validity.dead(&ppa, 1)
         elif not self.recache(owner, new):

@@ -468,8 +468,16 @@ cdef class GeckoMap(CachedMap):
         return {"gtd": page_ppas.astype("<u4").tobytes(), "newer": b"", "uip": b"", "mapped": struct.pack("<q", -1)}
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        """Step 7: what its translation page names is found out when that is written."""
+        """Step 7: what its translation page names is found out when that is written. What a clean checkpoint had as
+        newer than that page it never named, so nobody else would find it: it was reported when this page took its
+        place, and the buffer may have been lost."""
+        cdef uint32_t old
+        cdef int64_t at
         if self.fenced:
+            at = self.pending.find(lpa)
+            old = self.pending.ppa[at] if at >= 0 else NONE
+            if old != NONE and old != ppa and self.is_before(lpa, old):
+                self.ssd.validity.dead(&old, 1)
             self.owed.insert(lpa)
             self.mistaken = 2
         return CachedMap.recovered(self, lpa, ppa, scheme_oob)

@@ -18,7 +18,7 @@ from libcpp.unordered_map cimport unordered_map
 
 from flashfs.engine.maps cimport assign
 from flashfs.engine.parts cimport Engine, Validity
-from flashfs.engine.pool cimport NONE, STATE_OPEN, STREAM_MAP, STREAM_META
+from flashfs.engine.pool cimport NONE, STATE_CLOSED, STATE_OPEN, STREAM_MAP, STREAM_META
 from flashfs.engine.victims cimport gained, lost_one
 from flashfs.ftl.geckoftl.entries cimport KEY_BYTES, EntryList
 from flashfs.ftl.geckoftl.gecko cimport Gecko
@@ -330,7 +330,8 @@ cdef class GeckoStore(Validity):
         self.lost = self.recovering = True
         self.asked = NONE
         for block in range(self.ssd.nand.blocks):
-            if ((self.victims.valid[block] or self.ssd.pool.state[block] == STATE_OPEN)
+            if ((self.victims.valid[block] or self.ssd.pool.state[block] == STATE_OPEN
+                 or self.ssd.mapping.fenced and self.ssd.pool.state[block] == STATE_CLOSED)
                     and not self.is_aside(block)):
                 words = <uint64_t*> calloc(2 * self.words_a_block, 8)
                 if words == NULL:
@@ -410,11 +411,14 @@ cdef class GeckoStore(Validity):
         return 0
 
     cdef int commit_block(self, uint32_t block, uint64_t* words) except -1:
-        """The entries of one block: those that runs do not have, or all, if what they say holds no more."""
+        """The entries of one block: those that runs do not have, or all, if what they say holds no more. With fences
+        also of a block in which nothing lives: no checkpoint has its count, and until it is erased it seems full of
+        live pages to whoever finds nothing about it."""
         cdef uint32_t page, known = self.pages_per_block, end = self.pages_per_block
         cdef bint anew = self.forgotten[block] or self.lost or self.rebuilt and self.partial.count(block)
         cdef uint64_t* was = words + self.words_a_block
-        if self.is_aside(block) or self.victims.valid[block] == 0 and self.ssd.pool.state[block] != STATE_OPEN:
+        if self.is_aside(block) or (self.victims.valid[block] == 0 and self.ssd.pool.state[block] != STATE_OPEN
+                                    and not self.ssd.mapping.fenced):  # else it may be found unerased
             self.partial.erase(block)
             return 0
         if self.partial.count(block) and not anew:

@@ -10,7 +10,7 @@ import pytest
 
 import nandimg
 from flashfs import inspect
-from flashfs.crash import campaign
+from flashfs.crash import Case, campaign, run_case
 from flashfs.device import Device
 from flashfs.engine.cmt import ENTRY_BYTES
 from nandimg import Geometry, create
@@ -18,6 +18,20 @@ from nandimg import Geometry, create
 PAGE = 512
 PER_PAGE = PAGE // 4  #: entries of a translation page
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
+#: a block whose last live page the NVRAM's newer one supersedes, in the recovery; it is never erased
+DEAD_IN_A_RECOVERY = (
+    "ftl=geckoftl preset=tiny-48p opt.buffer=1 opt.wear_spread=2 opt.wear=scan opt.checkpoint_every=9 opt.cmt_bytes=0 "
+    "opt.protected=0 opt.ratio=2 opt.fence=1 plp dram=42926 cut=26:prefix-random program='R w67:222+157 t8+3 t42+2 R "
+    "c98-33+3 w21 w115 w115 r r r w8 w59 w8+2 r f w52 w115 i w115+1 t93:145+1247 w8 w115'"
+)
+#: a page that a clean checkpoint alone knew, and that cleaning moves when it is dead
+KNOWN_TO_A_CHECKPOINT = (
+    "ftl=geckoftl preset=tiny-1536 opt.buffer=1 opt.multiway=0 opt.ratio=2 opt.held=1 plp dram=867329 "
+    "cut=6924:oob-only:last.1 cut=32:after:coin.547899 program='w0+1536 f w1006 w1153+41/3 i w768 w1152+63/2 r w713 "
+    "w1153+63/2 f w577 w1154+41/3 w1027 w1154+41/3 w223 w1153+63/2 w1309 w1153+41/3 w1408 w1152+41/3 r w304 w1154+41/3 "
+    "w434 w1154+41/3 w22 w1153+41/3 w1036 w1154+41/3 w400 w1152+41/3 f w1449 w1152+41/3 w249 w1153+41/3 w1283 "
+    "w1154+41/3 i w60 w1153+41/3 f w333 w1152+63/2 w880 w1154+41/3 w564 w1152+63/2 r w764 w1154+41/3 w953 w1152+63/2'"
+)
 
 
 def gecko(slots: int = 64, geometry: Geometry = CHIP, **options: int | str) -> Device:
@@ -163,6 +177,11 @@ def test_power_cuts(tier: str) -> None:
     assert result.cuts >= 600
 
 
+@pytest.mark.parametrize("line", [DEAD_IN_A_RECOVERY, KNOWN_TO_A_CHECKPOINT])
+def test_what_a_recovery_finds_dead_stays_dead_behind_the_next(line: str) -> None:
+    assert run_case(Case.parse(line)).failure is None
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_flags_outlive_a_mount(tmp_path: Path, clean: bool) -> None:
     """What was superseded before it, and not identified, dies after it: no page is moved for an LPA that left it."""
@@ -171,7 +190,7 @@ def test_flags_outlive_a_mount(tmp_path: Path, clean: bool) -> None:
     how = {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
     device = Device.open(path, ftl="geckoftl", options=how)
     model = load(device, 6000)
-    if not clean:                           # two of them would write all entries that are dirty
+    if not clean:  # two of them would write all entries that are dirty
         device.checkpoint()
     assert figures(device)["uip"] > 10
     device.close(clean=clean)
@@ -187,6 +206,33 @@ def test_flags_outlive_a_mount(tmp_path: Path, clean: bool) -> None:
     assert all(holds(device, lpa, mark) for lpa, mark in model.items())
     live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
     assert live <= len(model) + figures(device)["uip"] + len(device.ssd.owned_pages())
+    device.close()
+
+
+def test_a_page_that_only_a_clean_checkpoint_knew_is_dead_behind_a_crash(tmp_path: Path) -> None:
+    """Its entry was dirty at the unmount, so no translation page ever named it; it was superseded after the mount, and
+    the report went with the buffer."""
+    path = tmp_path / "image"
+    create(path, CHIP)
+    how = {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    for lpa in range(PER_PAGE):
+        put(device, lpa)
+    device.checkpoint()
+    device.checkpoint()
+    for mark in (1, 2):
+        for lpa in range(20):
+            put(device, lpa, mark)
+        device.close(clean=mark == 1)
+        device = Device.open(path, options=how)
+        assert device.recovery.clean == (mark == 1)
+    for _ in range(2):  # all entries are in their translation page then
+        device.checkpoint()
+    assert figures(device)["uip"] == 0
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
+    assert live == PER_PAGE + len(device.ssd.owned_pages())
+    assert all(holds(device, lpa, 2 if lpa < 20 else 0) for lpa in range(PER_PAGE))
+    assert device.problems() == []
     device.close()
 
 
