@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import RACK, Bench, Outcome, Wrong
@@ -20,8 +20,8 @@ from flashfs.crash.words import Step
 from flashfs.device import build_ssd
 from flashfs.engine import ranges, recovery
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
-from nandimg import NandFilter, PowerCut, dress
-from nandimg._menu import HostErrors, Misdirection
+from nandimg import NandError, NandFilter, PowerCut, dress
+from nandimg._menu import HostErrors, Misdirection, Silence
 from nandimg._tears import spoil
 
 CHECKPOINT, TRIM, LAST = 4, 5, 2  #: kinds of metadata pages, and the flag of a descriptor (SPEC.md, section 8)
@@ -104,6 +104,8 @@ class HurtBench(Bench):
     def attempt(self, action: Callable[[], None]) -> bool:
         try:
             return super().attempt(action)
+        except NandError as error:
+            self.deceived(error)
         except DeviceFullError:
             self.wear_out()
         except OSError as error:  # EIO and ENOSPC, from the image's disk or from a device that stopped
@@ -113,6 +115,15 @@ class HurtBench(Bench):
                 self.survive()
                 return False
         return True
+
+    def deceived(self, error: NandError) -> NoReturn:
+        """A block was programmed that is not erased. That is the device's fault, unless a cut erase left it reading as
+        erased, and the chip claimed to have done the next one and had not: then no FTL can know."""
+        skipped = {(block, page) for one in self.filters() if isinstance(one, Silence) for _, block, page in one.struck}
+        if (error.block, -1) not in skipped or not any(cut.shape == "unstable" for cut in self.case.cuts):
+            raise error
+        self.shut = True
+        raise Wrong(str(error)) from None
 
     def refused(self, error: OSError) -> None:
         """A request was: what it would have changed may be so or so. If the device stopped, it is mounted again."""
@@ -172,6 +183,8 @@ class HurtBench(Bench):
             self.mount(mended=True)
         except DeviceFullError:
             self.wear_out()
+        except NandError as error:
+            self.deceived(error)
         except CorruptError as error:
             if not self.damaging:
                 raise

@@ -75,6 +75,12 @@ BETWEEN_MERGES = (
     "w38 i w25 f t38+4 t47+2 f w45 w25 w48 f w38+2 f w45 w38 i t58+2 f t4+2 w25 w38 i w56 t25+3 w77 w51 w34 w38 w38 "
     "w52 r w25+4 w32+3 f w1 w38 w53 w60 w7+4'"
 )
+#: an erase that was cut, and reads as done; and the next one, which is claimed done and was not
+DECEIVED = (
+    "ftl=ibftl preset=tiny-24d opt.buffer=4 opt.checkpoint_every=4 opt.dirty=10 plp dram=38292 fault=silent=5 "
+    "cut=13:unstable program='w67 t73+4 i f f w53 w53+3 w22 f t18+1 i t14+2 f w21+1 t38+2 w34 w73+1 i t67+3 f w8+2 "
+    "t7+2 w18 w24'"
+)
 DYING = "ftl={} preset=tiny-16 fault=eio=40+ cut=90:prefix program='w0+30 f w3+9 t8 w0+30 f w0+9 f w9 f'"
 
 
@@ -99,6 +105,12 @@ def test_everything_on_the_menu_comes_up() -> None:
     assert {fault.kind for case in cases for fault in case.faults} == set(FAULT_KINDS)
     assert {word for case in cases for word in case.program.split() if word.startswith("x")} == set(SPOILS)
     assert {len(case.cuts) for case in cases} == {0, 1, 2}
+
+
+def test_a_chip_that_claims_an_erase_twice_deceives_anybody() -> None:
+    bench, why = played(DECEIVED)
+    assert why is None
+    assert bench.shut
 
 
 @pytest.mark.parametrize(
