@@ -100,8 +100,16 @@ cdef class GeckoMap(CachedMap):
             self.uip_n += 1
         return 0
 
+    def opens(self):
+        """What was dirty at a fence is old in the cache too; what a scan found is in front of the next one still."""
+        cdef uint32_t slot
+        super().opens()
+        for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
+            slot = self.cmt.find(lpa)
+            if slot != NONE and self.cmt.is_dirty(slot) and self.cmt.ppa[slot] == ppa:
+                self.set_flags(slot, AGED, 0)
+
     cdef int taken_back(self, uint32_t slot) except -1 nogil:
-        self.set_flags(slot, AGED, 0)
         return self.take_owed(slot)
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
