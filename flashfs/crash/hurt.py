@@ -117,10 +117,10 @@ class HurtBench(Bench):
         return True
 
     def deceived(self, error: NandError) -> NoReturn:
-        """A block was programmed that is not erased. That is the device's fault, unless a cut erase left it reading as
-        erased, and the chip claimed to have done the next one and had not: then no FTL can know."""
+        """A block was programmed that is not erased. That is the device's fault, unless a cut left its first page
+        reading as erased, and the chip claimed to have erased it and had not: then no FTL can know."""
         skipped = {(block, page) for one in self.filters() if isinstance(one, Silence) for _, block, page in one.struck}
-        if (error.block, -1) not in skipped or not any(cut.shape == "unstable" for cut in self.case.cuts):
+        if (error.block, -1) not in skipped or not self.case.cuts:
             raise error
         self.shut = True
         raise Wrong(str(error)) from None

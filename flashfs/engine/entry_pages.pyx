@@ -433,12 +433,18 @@ cdef class EntryPages(PagedMapping):
     cdef int disown(self, uint64_t at) except -1 nogil:
         """The page that was moved is not that LPA's, whatever it says. Whoever it belongs to cannot be read: it names
         the copy from now on, which gives EIO. But the entry may have waited until the block was erased and written
-        again: who is there now, and says so, has nothing to do with it."""
+        again: who is there now, and says so, has nothing to do with it. And an LPA that was written meanwhile has left
+        the copy, which died then."""
         cdef uint32_t old = self.pending.expected[at], new = self.pending.ppa[at], owner, ppa = new
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
         cdef Oob oob
         self.doubts()
+        if self.ssd.validity.late:          # what such a store was told of the page went to the wrong one
+            self.strays = True
+        if self.cached(self.pending.lpa[at], &ppa) and ppa != new:
+            return self.drop_pending(at, at + 1)
+        ppa = new
         self.drop_pending(at, at + 1)
         owner = self.owner_of(old)
         if owner != NONE:

@@ -81,6 +81,24 @@ DECEIVED = (
     "cut=13:unstable program='w67 t73+4 i f f w53 w53+3 w22 f t18+1 i t14+2 f w21+1 t38+2 w34 w73+1 i t67+3 f w8+2 "
     "t7+2 w18 w24'"
 )
+#: a program that was claimed and not done, then cleaning of a full device: a copy is reported once, not twice
+REPORTED_ONCE = (
+    "ftl=geckoftl preset=tiny-24d opt.buffer=0 opt.moved=0 opt.multiway=1 opt.entries=8 opt.held=1 fault=silent=30 "
+    "cut=4:unstable cut=44:oob-only program='w0+80 w0+80 w0+23 w14+4 w44+4 w3+3 f w69+2 w56+5 w59+3 w21+1 w63+3 w60+5"
+    " w48+1 w49+1 w15+1 w65+5 w59+3 w78+1 w28+1 w39+3 w7+2 w20+2 w63+1 w51+6 w52+3 w63+2 w15+3 w12+2 w43+3 w50+3 "
+    "w59+2 w27+5 w38+1 w26+3 w4+6 w51+4 w49+3 w12+4 w76+3 w42+1 i w12+2 w52+3 w44+3 w5+3 w44+6 w27+6 t61 w13+1 i "
+    "w24+1 i w1+5 w21+3 i w37+5 w70+6 w2+3 w12+1 w75+2 w62+2 w32+3 w72+4 w75+3 w1+6 w31+3 w77+3 w54+3 t45 w31+3 w15+4"
+    " w20+2 w5+2 w43+2 w38+6 w48+6 w24+1 xc w32+5 w17+6 w36+2 w29+1 w22+2 w58+4 w48+4 w25+2 w66+3 w0+4 w76+2 w68+2 "
+    "w36+1 w64+1 w14+2 w22+5 w61+6 w43+6 w28+6 w27+6 w51+4 w19+1 w77+1 w16+6 i w53+4 w1+2 w16+1 w52+4 w15+6 w21+5 "
+    "w32+5 w48+1 w9+1 w74+3 w76+3 w61+6 w45+1 w27+2 w75+2 w25+4 w58+3 w3+2 w30+4 w63+5 w15+6 t37 w10+5 w22+3 w62+2 "
+    "w16+1 w4+3 w28+5 w32+3 w15+5 w55+4 w28+1 w47+2 w60+4 w38+2 w5+3 w10+2 w9+2 w74+1 w40+6 w48+1 w62+1 w61+5 w67+6 "
+    "t22 w46+5 w60+2 w31+2 w60+4 w69+2 w52+1 w4+2 i w58+6 w26+3 w60+1 w5+4 w5+5 w10+3 w29+3 w70+6 w2+2 f w75+3 w19+4 "
+    "w49+6 w13+5 w79+1 w41+6 w11+4 w57+2 w45+2 w69+2 w55+5 w22+5 w48+4 w53+3 w23+6 w8+5 w33+1 w44+4 w14+5 t2 xh w6+2 "
+    "w30+1 i w50+6 w42+1 w78+1 w49+4 w78+2 w73+4 w3+3 w12+3 w41+5 w23+6 f w26+5 w31+6 w75+4 w69+2 w29+4 w11+6 w64+2 "
+    "w1+3 w50+2 w1+5 w7+1 w28+6 w1+3 w3+2 w19+2 t36 w67+5 w76+4 w29+3 w47+5 w75+2 w14+4 w25+1 w21+1 t40 w28+1 w74+1 "
+    "w34+6 w4+2 w0+6 w31+1 w43+3 w36+1 w42+1 w76+3 w17+4 w36+4 w71+5 w65+5 w5+4 t42 w21+5 w46+1 w70+2 w50+2 w60+4 "
+    "w78+1 w31+5 w38+5 w22+5 w6+1 w56+3 w28+3'"
+)
 DYING = "ftl={} preset=tiny-16 fault=eio=40+ cut=90:prefix program='w0+30 f w3+9 t8 w0+30 f w0+9 f w9 f'"
 
 
@@ -119,6 +137,7 @@ def test_a_chip_that_claims_an_erase_twice_deceives_anybody() -> None:
         (UNCLAIMED, "all of it is made again from the mapping"),
         (BOTH_AT_ONCE, "nor which pages live"),
         (BETWEEN_MERGES, ""),
+        (REPORTED_ONCE, ""),
     ],
 )
 def test_validity_in_flash(line: str, heard: str) -> None:
