@@ -228,12 +228,12 @@ cdef class CachedMap(DemandMapping):
 
     cdef int take_back(self) except -1:
         """What was dirty in the cache before a mount is there again: beside an empty cache it would take room that
-        nobody has given it."""
+        nobody has given it. But not behind damage, where entries go to their pages before anybody believes them."""
         cdef uint64_t i, n = self.cmt.slots - self.cmt.used
         cdef uint32_t least = self.dirty_batch if self.bounded else 0
         if self.bounded:
             n = min(n, self.dirty_most - min(self.dirty_most, self.cmt.dirty_n + least))
-        n = min(n, self.pending.n) if self.pending.moved_n == 0 else 0
+        n = min(n, self.pending.n) if self.pending.moved_n == 0 and not self.strays else 0
         for i in range(n):
             self.taken_back(self.cmt.insert(self.pending.lpa[i], self.pending.ppa[i], True))
         self.pending.erase(0, n)

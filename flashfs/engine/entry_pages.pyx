@@ -275,9 +275,15 @@ cdef class EntryPages(PagedMapping):
     cdef int write_page(self, uint32_t page) except -1 nogil:
         """One program for all that is newer than the page; the map's clock goes on to its end."""
         cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, ppa = NONE, old
-        self.fetch(page)
-        self.replaces(page)
-        self.put_pending(page)
+        self.image_of = NONE
+        while self.image_of != page:
+            self.fetch(page)
+            self.replaces(page)
+            if self.image_of != page:       # whoever asked what lives read other pages
+                self.fetch(page)
+            self.put_pending(page)
+            if self.ssd.validity.in_flash:  # now, not when it is programmed: to mend validity all pages are read
+                self.ssd.validity.prepare(2, False)
         self.entries_written += self.dirty_of(first, n, self.image)
         old = self.gtd.where(page)
         if self.same_image(page):

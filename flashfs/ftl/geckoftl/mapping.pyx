@@ -230,6 +230,8 @@ cdef class GeckoMap(CachedMap):
 
     cdef int replaces(self, uint32_t page) except -1 nogil:
         self.identify(page)
+        if self.image_of != page:
+            self.fetch(page)
         if self.mistaken:
             memcpy(self.was, self.image, self.ssd.nand.page_bytes)
         return 0
@@ -266,6 +268,8 @@ cdef class GeckoMap(CachedMap):
                 if self.cmt.flags[slot] & UIP:
                     unsure = self.cmt.flags[slot] & UNSURE
                     self.settled(slot)
+                    if self.image_of != page:   # to ask whether a page lives may mend validity, and read all others
+                        self.fetch(page)
                     old = self.image[self.cmt.lpa[slot] - first]
                     if old != NONE and old != self.cmt.ppa[slot] and (
                             not (unsure or self.strays) or self.is_before(self.cmt.lpa[slot], old)):
