@@ -43,6 +43,7 @@ cdef class Chip(Nand):
     cdef uint32_t* homes                   # of an unsummed chip: where the content of a block is, in blocks, or NO_HOME
     cdef uint32_t* spare_homes             # ... where blocks were that have none any more
     cdef uint32_t homes_n, spare_homes_n
+    cdef uint32_t empty_homes_n            # of those the first, which take no memory
     cdef bint doubts                       # pages past their block's synced mark have their data verified
     cdef uint32_t die_mask, channel_mask
     cdef bint die_mask_works

@@ -45,6 +45,7 @@ cdef extern from "crc32c.h" nogil:
 
 cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* at, size_t bytes, int advice)
+    int MADV_DONTNEED
 
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
@@ -81,6 +82,7 @@ cdef enum:
     COPY_CHUNK = 4096        # bytes
     MEMORY_PAGE = 4096       # bytes
     TAKEN_MOST = 1 << 21     # bytes of a block, to be taken at once
+    SPARE_MOST = 1 << 20     # bytes of blocks without content, before what comes to them goes back to the kernel
     MADV_POPULATE_WRITE = 23  # of Linux since 5.14; headers may be older
 
 cdef enum:
@@ -735,19 +737,32 @@ cdef class Chip(Nand):
         if self.spare_homes_n:
             self.spare_homes_n -= 1
             self.homes[block] = self.spare_homes[self.spare_homes_n]
-            return 0
-        self.homes[block] = self.homes_n
-        self.homes_n += 1
+            if self.spare_homes_n >= self.empty_homes_n:
+                return 0
+            self.empty_homes_n -= 1
+        else:
+            self.homes[block] = self.homes_n
+            self.homes_n += 1
         if bytes % MEMORY_PAGE == 0 and bytes <= TAKEN_MOST:
             madvise(self.home(block, 0), bytes, MADV_POPULATE_WRITE)
         return 0
 
     cdef int give_back(self, uint32_t block) noexcept nogil:
-        """The memory of a block that has no content any more is for the next; it reads as zeros then."""
-        if self.homes[block] != NO_HOME:
-            self.spare_homes[self.spare_homes_n] = self.homes[block]
-            self.spare_homes_n += 1
-            self.homes[block] = NO_HOME
+        """The memory of a block that has no content any more is for the next, if that comes soon: what is too much of
+        it goes back to the kernel. The block reads as zeros then."""
+        cdef uint64_t bytes = <uint64_t> self.pages_per_block * self.page_bytes
+        cdef uint32_t last = self.spare_homes_n
+        if self.homes[block] == NO_HOME:
+            return 0
+        self.spare_homes_n += 1
+        if (last - self.empty_homes_n) * bytes < SPARE_MOST or bytes % MEMORY_PAGE:
+            self.spare_homes[last] = self.homes[block]
+        else:                               # those in front have no memory
+            madvise(self.home(block, 0), bytes, MADV_DONTNEED)
+            self.spare_homes[last] = self.spare_homes[self.empty_homes_n]
+            self.spare_homes[self.empty_homes_n] = self.homes[block]
+            self.empty_homes_n += 1
+        self.homes[block] = NO_HOME
         return 0
 
     def let_go(self, uint32_t block):

@@ -213,6 +213,11 @@ def without_battery(ftl: str) -> dict[str, str]:
     return {option.name: "0" for option in scheme(ftl).options if option.name == "battery"}
 
 
+def from_checkpoints(ftl: str) -> dict[str, str]:
+    """As ``without_battery``; and a scheme whose recovery needs no checkpoint has them all the same."""
+    return {**without_battery(ftl), **{option.name: "0" for option in scheme(ftl).options if option.name == "fence"}}
+
+
 def fits(case: Case) -> bool:
     """Whether its options and its budget leave the chip large enough for its FTL."""
     try:

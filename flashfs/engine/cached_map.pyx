@@ -271,11 +271,11 @@ cdef class CachedMap(DemandMapping):
     # --- the rest of the interface
 
     def limit_tables(self, uint64_t share):
-        """What the other structures leave, but a fiftieth for those that grow with the work, is for the CMT, up to an
+        """What the other structures leave, but a part in 32 for those that grow with the work, is for the CMT, up to an
         entry for each LPA, and to what the battery has room for: who gave it more DRAM did not ask to go without.
         Unless somebody said how large it is to be."""
         room = share + self.cmt.sizes()[0] - min(share, 4 * <uint64_t> self.gtd.n)
-        room -= room // 50
+        room -= room // 32
         if room < SLOTS_LEAST * ENTRY_BYTES:
             raise BindError(f"{room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
         if not self.fixed and self.cmt.used == 0:

@@ -256,7 +256,7 @@ cdef class Rebuilder(Settler):
                     and self.streams[block] not in others):
                 ends[block] = self.fence.open.get(block, self.ssd.pages_per_block)
             elif self.is_unreadable(block):
-                ends[block] = self.ssd.pages_per_block
+                ends[block] = self.ssd.nand.synced(block)
         return ends
 
     cdef set other_streams(self):
@@ -278,8 +278,9 @@ cdef class Rebuilder(Settler):
                     next_page = self.next_page[block]
                 elif self.orders[block] <= self.base_order and block in self.fence.open:
                     state, next_page = "open", self.fence.open[block]
-            elif self.is_unreadable(block):
-                state, next_page = "closed", self.ssd.pages_per_block
+            elif self.is_unreadable(block):  # what was programmed behind the last sync may be whole
+                next_page = self.ssd.nand.synced(block)
+                state = "open" if next_page < self.ssd.pages_per_block else "closed"
             retiring = 128 if block in self.fence.retiring else 0
             order = self.orders[block] if self.marks[block] & HEADED else 0
             stream = self.streams[block] if self.marks[block] & HEADED else 0

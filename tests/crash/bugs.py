@@ -279,7 +279,7 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
         "leaftl",
-        Patch("flashfs/engine/scan", "if not self.based or oob.seq > self.floor:", "if not self.based:"),
+        Patch("flashfs/engine/scan", "if (not self.based or oob.seq > self.floor) and", "if not self.based and"),
         ("leaftl", "dftl"),
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(

@@ -471,7 +471,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert first["checks"][0]["seconds"] > 0
     code, out, err = call(capsys, "pagemap", "--only", "names")
     assert (code, err) == (0, "")
-    assert "5 options, 4 views" in out
+    assert "7 options, 4 views" in out
     assert "pagemap: 1 passed, 0 failed" in out
 
 

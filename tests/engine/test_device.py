@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nandimg
-from flashfs.crash.programs import presets_for, without_battery
+from flashfs.crash.programs import from_checkpoints, presets_for, without_battery
 from flashfs.device import Device
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import SCHEMES
@@ -147,7 +147,7 @@ def test_a_clean_mount_scans_nothing(ftl: str, path: Path) -> None:
 @pytest.mark.parametrize("since", [0, 5, 60])
 def test_a_recovery_reads_one_spare_a_block_and_what_came_since(ftl: str, path: Path, filled: int, since: int) -> None:
     """Whatever the device holds: the counters say so. What a battery kept is not looked for."""
-    device = Device.open(path, ftl=ftl, options={"buffer": "0", **without_battery(ftl)})
+    device = Device.open(path, ftl=ftl, options={"buffer": "0", **from_checkpoints(ftl)})
     device.write(0, b"x" * filled * PAGE)
     device.checkpoint()
     before = device.stats()["nand"]["program"]

@@ -14,7 +14,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.crash.cases import Case
 from flashfs.crash.forks import Forks
-from flashfs.crash.programs import presets_for
+from flashfs.crash.programs import from_checkpoints, presets_for
 from flashfs.device import Device
 from flashfs.engine.ranges import next_mapped
 from flashfs.ftl import SCHEMES
@@ -175,7 +175,7 @@ def spares(device: Device) -> list[Spare]:
 
 @ALL
 def test_the_pages_of_a_checkpoint_are_numbered_and_its_descriptor_is_not(ftl: str) -> None:
-    with Device.memory(SMALL, ftl) as device:
+    with Device.memory(SMALL, ftl, from_checkpoints(ftl)) as device:
         for lpa in range(200):
             device.write(lpa * 3 * PAGE, b"x" * PAGE)
         device.checkpoint()

@@ -13,7 +13,7 @@ import pytest
 
 import nandimg
 from flashfs import inspect
-from flashfs.crash.programs import presets_for
+from flashfs.crash.programs import from_checkpoints, presets_for
 from flashfs.device import Device
 from flashfs.engine.fsck import admit
 from flashfs.engine.metalog import MAGIC_INDEX
@@ -133,7 +133,7 @@ def test_a_checkpoint_in_more_pieces_than_its_descriptor_has_room_for(ftl: str, 
     """The rest is in index pages, each of which names the one before; all of them count, or none."""
     path, rnd = tmp_path / "chip", random.Random(1)
     nandimg.create(path, SCATTERED)
-    device = Device.open(path, ftl=ftl, options={"buffer": "0"})
+    device = Device.open(path, ftl=ftl, options={"buffer": "0", **from_checkpoints(ftl)})
     model = {lpa: page_of(lpa, 0) for lpa in range(SCATTERED.lpas)}
     device.write(0, b"".join(model.values()))
     for version in range(1, 20_001):

@@ -26,6 +26,7 @@ def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
     geometry = replace(geometry, oob_bytes=max(need, geometry.oob_bytes))
     create(path, geometry)
     options = {**dict(case.options), "buffer": max(0, int(dict(case.options).get("buffer", 2)))}
+    options.pop("lanes", None)  # is fixed as what the chip has of it, which need not be what was asked for
     Device.open(path, ftl=case.ftl, options={name: str(value) for name, value in options.items()}).close(clean=False)
     image = open_image(path)
     try:
