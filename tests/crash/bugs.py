@@ -246,6 +246,7 @@ BUGS: dict[str, Bug] = {
     "a protected slot that is written over": Bug(
         "write buffer",
         Patch("flashfs/engine/buffer", "                if not self.in_nvram:\n", "                if True:\n"),
+        ("pagemap", "slimftl", "leaftl"),  # the buffer is one of all: where most of the cuts are of it
     ),
     "an NVRAM slot whose checksum is not asked": Bug(
         "write buffer",
