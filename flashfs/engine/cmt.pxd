@@ -5,6 +5,10 @@ cpdef enum:
     ENTRY_BYTES = 29         # the most that a slot takes: six words, its flags, and its share of the hash table
 
 
+cdef enum:                   # beside the CMT's own flags of a slot: those of mappings have other bits
+    AGED = 128               # dirty since before the last fence
+
+
 cdef class Cmt:
     cdef readonly uint32_t slots, used, protected_most, protected_n, dirty_n
     cdef uint32_t* lpa

@@ -179,8 +179,11 @@ cdef class Cmt:
         return 0
 
     cdef int put(self, uint32_t slot, uint32_t ppa) noexcept nogil:
-        """The entry says something else than its translation page from now on."""
+        """The entry says something else than its translation page from now on. It is not old any more; but a trim
+        leaves no page that a scan could find."""
         self.ppa[slot] = ppa
+        if ppa != NONE:
+            self.flags[slot] &= <uint8_t> ~AGED
         return 0 if self.flags[slot] & DIRTY else self.mark(slot)
 
     cdef int mark(self, uint32_t slot) noexcept nogil:
@@ -200,7 +203,7 @@ cdef class Cmt:
         if self.queued and slot != NONE:
             self.dequeue(page)
         while slot != NONE:
-            self.flags[slot] &= <uint8_t> ~DIRTY
+            self.flags[slot] &= <uint8_t> ~(DIRTY | AGED)
             self.dirty_n -= 1
             slot = self.next_dirty[slot]
         self.first_dirty[page] = NONE

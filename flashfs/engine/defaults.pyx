@@ -33,6 +33,8 @@ from flashfs.engine.pool cimport (
 )
 from flashfs.engine.victims cimport UNLISTED, gained, lost_one
 
+import numpy
+
 from flashfs.errors import DeviceFullError
 
 cdef extern from "huge.h" nogil:
@@ -161,6 +163,7 @@ cdef class PageBitmap(Validity):
 
     def __cinit__(self, Engine ssd):
         cdef uint32_t n = ssd.nand.blocks
+        self.by_map = True
         self.pages_per_block = ssd.nand.pages_per_block
         self.shift = 0 if self.pages_per_block & (self.pages_per_block - 1) else lowest_bit(self.pages_per_block)
         self.words_a_block = (self.pages_per_block + 63) // 64  # a block begins a word, whatever its size
@@ -227,6 +230,14 @@ cdef class PageBitmap(Validity):
 
     def save(self):
         return {"pvb": <const uint8_t[:self.n_words * 8]> <uint8_t*> self.bits}
+
+    def counts_from_pages(self, sections, ends):
+        pages = numpy.arange(64 * self.words_a_block) < numpy.asarray(ends)[:, None]
+        return {"pvb": numpy.packbits(pages, axis=1, bitorder="little").tobytes()}
+
+    def take_named(self, bits):
+        self.load({"pvb": bits.view(numpy.uint8)})
+        return ""
 
     cdef int forget(self, uint32_t block) except -1 nogil:
         memset(self.bits + <uint64_t> block * self.words_a_block, 0, self.words_a_block * 8)
@@ -436,6 +447,8 @@ cdef class Greedy(Cleaning):
     cdef int clean(self) except -1 nogil:
         cdef uint32_t victim = self.ssd.victims.fewest()
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
+            if not self.ssd.validity.late and self.ssd.mapping.notice():
+                return 0
             if self.ssd.validity.late:
                 victim = self.oldest()
             else:

@@ -390,12 +390,16 @@ cdef class DemandMapping(EntryPages):
     def write_found(self):
         """LazyFTL's order of things: what was recovered is in its translation pages before the host is served. Behind
         the recovery's checkpoint, which has all of it: a cut here costs nothing but the time."""
-        entries, pages = self.pending.n, self.writebacks
+        cdef uint32_t page
+        entries, pages = len(self.newer()[0]), self.writebacks
         self.ssd.map_ns = self.ssd.now_ns
         try:
             self.write_down(0, NONE)
+            for page in range(self.gtd.n):  # what the cache took back
+                if self.dirty_of(page * self.per_page, self.entries_of(page), NULL):
+                    self.write_back(page)
         except DeviceFullError as error:
-            return f"{self.pending.n} of {entries} entries are left: {error}"
+            return f"{len(self.newer()[0])} of {entries} entries are left: {error}"
         finally:
             self.ssd.now_ns = max(self.ssd.now_ns, self.ssd.map_ns)
         return f"{entries} entries to {self.writebacks - pages} translation pages"

@@ -132,6 +132,14 @@ cdef class Gtd(PageDirectory):
         """The directory is that from now on, of so many pages."""
         numpy.asarray(<uint32_t[:self.n]> self.page_ppas)[:] = halves
 
+    def from_versions(self, ids, ppas):
+        """{section: bytes} of a checkpoint that never was, from all whole pages: by number, the oldest version first.
+        May read."""
+        page_ppas = numpy.full(self.n, NONE, numpy.uint32)
+        within = ids < self.n
+        page_ppas[ids[within]] = ppas[within]  # the newest stays
+        return {"gtd": page_ppas.astype("<u4").tobytes()}
+
     def faults(self):
         """A line for each part of the directory in flash that cannot be read."""
         return []
@@ -198,7 +206,9 @@ cdef class EntryPages(PagedMapping):
         """The directory is ``gtd`` from now on, with ``ids`` numbers of pages, its own among them: before anything is
         mapped."""
         self.gtd = gtd
-        return self.own_pages(KeptPages(self.ssd, gtd, ids), gtd)
+        self.own_pages(KeptPages(self.ssd, gtd, ids), gtd)
+        self.store.lasting = self.fenced
+        return 0
 
     # --- what a scheme's cache answers; by default there is none
 

@@ -22,6 +22,12 @@ behind, as the engine does it elsewhere: only those in the blocks that cleaning 
 A translation page that was durable and cannot be read may have been the newest version: whenever flash is damaged, all
 translation pages are held against validity in the end, and what does not fit is asked for page by page. Without the
 part of validity that was in force all user pages are read, as if there were no checkpoint.
+
+That is for a validity store in flash which the mapping need not be asked for. One that goes ``by_map`` is told by it,
+when all entries are known: every translation page is read, and what they and the newer entries name lives. LazyFTL's
+bitmap in DRAM is made again so; and IB-FTL's log, which is read whole, is held against that, for of the reports that
+waited nothing is left. Nothing else says which pages live then: so damage to translation pages has all pages read, and
+behind any other each page that is named is asked whose it is.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
@@ -32,14 +38,16 @@ from flashfs.engine.pool cimport (
     FLAG_LAST,
     FLAG_MOVED,
     KIND_TRANSLATION,
+    KIND_USER,
     KIND_VALIDITY,
+    NONE,
     STREAM_META,
     Oob,
     runs_out,
 )
 from flashfs.engine.scan cimport HEADED, REOPENED
 from flashfs.engine.settle cimport Settler
-from nandimg._nand cimport PAGE_OK
+from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 import struct
 
@@ -70,19 +78,29 @@ cdef class Rebuilder(Settler):
             return []
         return [
             ("mapping", "translation", "read the spare areas of translation blocks", self.read_translation),
-            ("validity", "runs", "read the spare areas of validity blocks, and what is in force", self.read_validity),
-            ("validity", "counts", "count the live pages of each block", self.count_live),
+            ("validity", "log" if self.ssd.validity.by_map else "runs", "read the spare areas of validity blocks, and what is in force", self.read_validity),
+            ("validity", "counts", "count the pages of each block that may live", self.count_live),
         ]
+
+    def step_by_entries(self):
+        """As ``steps_by_pages``, behind the step ``resolve``."""
+        if self.ssd.validity.by_map:
+            return ("validity", "named", "read all translation pages: what they and newer entries name lives",
+                    self.name_all)
+        return "validity", "reports", "find what validity was told last", self.reports
 
     def read_translation(self):
         """The newest version of each translation page (GeckoRec, step 2)."""
         if not self.by_steps:
             return "not needed"
         self.check_heads()
+        self.unknown = False
         self.read_kind(KIND_TRANSLATION)
         self.versions, _, passed = self.versions_of(KIND_TRANSLATION)
         self.passed = numpy.unique(passed).tolist()
-        self.judge_broken()
+        lost = self.judge_broken() > 0 or self.unknown or self.any_unreadable()
+        if lost and self.ssd.validity.by_map:
+            return self.read_all("a translation page cannot be read, or may have been in a block that cannot")
         return f"{len(self.versions[0])} versions, {len(numpy.unique(self.versions[0]))} pages" + (
             f", {len(passed)} not durable" if len(passed) else "")
 
@@ -90,10 +108,12 @@ cdef class Rebuilder(Settler):
         """What of validity is in flash (steps 3): up to when reports were programmed."""
         if not self.by_steps:
             return "not needed"
+        if self.ssd.owner_at[KIND_VALIDITY] == NULL:
+            return "it is in DRAM"
         self.unknown = False
         self.read_kind(KIND_VALIDITY)
         versions, last, passed = self.versions_of(KIND_VALIDITY)
-        if self.unknown:
+        if self.unknown and not self.ssd.validity.by_map:
             return self.read_all("a page of metadata cannot be read")
         try:
             sections, stamp, note = self.ssd.validity.base_from_pages(versions, last)
@@ -116,7 +136,7 @@ cdef class Rebuilder(Settler):
             base.update({**self.ssd.mapping.base_from_pages(self.versions),
                          **{name: base[name] for name in ("newer", "uip") if name in base}})
             base["passed"] = numpy.array(self.passed, "<u4").tobytes()
-            base["kept"] = self.needed_versions().tobytes()
+            base["kept"] = b"" if self.ssd.validity.by_map else self.needed_versions().tobytes()
             base["pool"] = self.pool_as_of_fence()
             self.load_base()
         except (MapLostError, ValueError, CorruptError) as error:
@@ -128,13 +148,75 @@ cdef class Rebuilder(Settler):
         """What validity was told and had not programmed (step 4), now that all entries are known."""
         if not self.by_steps:
             return "not needed"
-        return self.ssd.mapping.find_reports(self.versions, self.since, self.is_reopened)
+        return self.timed(lambda: self.ssd.mapping.find_reports(self.versions, self.since, self.is_reopened))
+
+    def timed(self, run):
+        """What is read of the map takes time."""
+        self.ssd.map_ns = self.ssd.now_ns
+        try:
+            return run()
+        finally:
+            self.ssd.now_ns = max(self.ssd.now_ns, self.ssd.map_ns)
+
+    def name_all(self):
+        """What lives is what the mapping names, now that all entries are known."""
+        if not self.by_steps:
+            return "not needed"
+        try:
+            return self.timed(self.take_names)
+        except MapLostError as error:
+            note = self.read_all(error)
+        self.scan()
+        return f"{note}; {self.resolve_all()}"
+
+    def take_names(self):
+        words = (self.ssd.pages_per_block + 63) // 64
+        bits = numpy.zeros(self.ssd.nand.blocks * words, numpy.uint64)
+        before = self.ssd.mapping.store.reads
+        self.ssd.mapping.counted(0)
+        n = self.name_lpas(bits, words)
+        self.ssd.mapping.counted(n)
+        for ppa in self.ssd.mapping.translation_pages():
+            block, page = divmod(ppa, self.ssd.pages_per_block)
+            bits[block * words + page // 64] |= numpy.uint64(1 << page % 64)
+        pages = self.ssd.mapping.store.reads - before
+        return f"{pages} pages, {n} LPAs" + self.ssd.validity.take_named(bits)
+
+    cdef uint64_t name_lpas(self, uint64_t[::1] bits, uint32_t words) except? 0xFFFFFFFFFFFFFFFF:
+        """A bit for each page that an LPA is at; how many there are. An LPA at another's page, as only damage leaves
+        it, is at none."""
+        cdef uint32_t lpa, ppa = NONE, page
+        cdef uint64_t at, n = 0, pages = <uint64_t> self.ssd.nand.blocks * self.ssd.pages_per_block
+        cdef bint hurt = self.torn_inside or len(self.alarms) > 0
+        for lpa in range(self.ssd.lpas):
+            self.ssd.mapping.peek(&lpa, 1, &ppa)
+            if ppa == NONE:
+                continue
+            page = ppa % self.ssd.pages_per_block
+            at = <uint64_t> (ppa // self.ssd.pages_per_block) * words + page // 64
+            if ppa >= pages or bits[at] >> (page & 63) & 1 or hurt and self.is_of_another(ppa, lpa):
+                self.alarm("the recovered mapping does not fit the pages: LPAs that name none of them are holes now")
+                self.ssd.mapping.unbind(lpa, 1, self.ssd.olds)
+                continue
+            bits[at] |= <uint64_t> 1 << (page & 63)
+            n += 1
+        return n
+
+    cdef bint is_of_another(self, uint32_t ppa, uint32_t lpa) except -1:
+        """Whether a page says that it is not that LPA's. One that says nothing gives EIO."""
+        cdef Oob oob
+        cdef int status
+        if self.ssd.nand.health(ppa // self.ssd.pages_per_block):
+            return False
+        status = self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block, &oob)
+        return status == PAGE_ERASED or status == PAGE_OK and (oob.kind != KIND_USER or oob.lpa != lpa)
 
     cdef bint is_collected(self, uint32_t block) noexcept nogil:
         """Whether it has pages of metadata of which some may not count: nobody is to call them durable."""
         return self.by_steps and self.marks[block] & HEADED and (
             self.streams[block] == (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
-            or self.streams[block] == (<Owner> self.ssd.owner_at[KIND_VALIDITY]).stream)
+            or self.ssd.owner_at[KIND_VALIDITY] != NULL
+            and self.streams[block] == (<Owner> self.ssd.owner_at[KIND_VALIDITY]).stream)
 
     def is_reopened(self, uint32_t block):
         """Whether the scan knows all of a block."""
@@ -186,12 +268,15 @@ cdef class Rebuilder(Settler):
         return 0
 
     cdef int judge_broken(self) except -1:
-        """A translation page that was durable and is spoilt is missing if there is no newer version of it."""
+        """A translation page that was durable and is spoilt is missing if there is no newer version of it. How many
+        are."""
+        cdef int n = 0
         ids, seqs, _ = self.versions
         for kind, number, seq, ppa in self.broken:
             if kind == KIND_TRANSLATION and not ((ids == number) & (seqs > seq)).any():
                 self.missing(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block)
-        return 0
+                n += 1
+        return n
 
     cdef versions_of(self, int kind):
         """((numbers, sequence numbers, PPAs), whether each may be the last of something, numbers of those that are not
@@ -246,6 +331,13 @@ cdef class Rebuilder(Settler):
         return (not self.marks[block] & HEADED and self.ssd.nand.synced(block) > 0
                 and self.ssd.nand.health(block) == 0)
 
+    cdef bint any_unreadable(self) except -1:
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if self.is_unreadable(block):
+                return True
+        return False
+
     def ends(self):
         """Of each block of user pages that were programmed before the scan's beginning, how many it has of those."""
         cdef uint32_t block
@@ -261,8 +353,8 @@ cdef class Rebuilder(Settler):
 
     cdef set other_streams(self):
         """Those of metadata."""
-        return {STREAM_META, (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream,
-                (<Owner> self.ssd.owner_at[KIND_VALIDITY]).stream}
+        return {STREAM_META, *((<Owner> self.ssd.owner_at[kind]).stream for kind in (KIND_TRANSLATION, KIND_VALIDITY)
+                               if self.ssd.owner_at[<int> kind] != NULL)}
 
     def pool_as_of_fence(self):
         """The section ``pool``: what was open when the scan's beginning was fixed is; what was opened since, and has

@@ -19,10 +19,11 @@ from flashfs.engine.pool cimport (
 from nandimg._nand cimport PAGE_OK
 
 
-def admit(Ssd ssd, log):
+def admit(Ssd ssd, log, bint known=True):
     """A loaded checkpoint, before anything leans on it: mapping, validity and pool against each other, and against the
     blocks ``log`` that hold the checkpoint itself. It was whole, but whoever wrote it need not have been us. Reads no
-    flash. ValueError names the first thing that cannot be."""
+    flash. ValueError names the first thing that cannot be. Unless it is ``known`` which pages live, the mapping is not
+    asked."""
     cdef uint32_t block, n
     cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
     if pages == NULL:
@@ -49,7 +50,8 @@ def admit(Ssd ssd, log):
     for block in log:
         if ssd.validity.count(block) or ssd.pool.state[block] == STATE_OPEN:
             raise ValueError(f"block {block} holds the checkpoint, and the checkpoint says it is in use")
-    ssd.mapping.verify(False)
+    if known:
+        ssd.mapping.verify(False)
 
 
 def cross_check(Ssd ssd, uint32_t most=100):

@@ -450,6 +450,29 @@ cdef class NodeTree(Gtd):
         for id, ppa in zip(ids.tolist(), ppas.tolist(), strict=True):
             assign(self.newer, <uint32_t> id, <uint32_t> ppa)
 
+    def from_versions(self, ids, ppas):
+        """The nodes are read: which of their pointers lead to older versions nobody has noted."""
+        cdef uint32_t id, n = 0, first, i
+        cdef uint32_t* image = self.images + <uint64_t> (self.frames_n + 1) * self.page_words
+        newest = numpy.full(self.first_id + self.n, NONE, numpy.uint32)
+        within = ids < len(newest)
+        newest[ids[within]] = ppas[within]
+        pointers = {}
+        for id in range(self.first_id):
+            first = self.first_child(id, &n)
+            if newest[id] != NONE and not self.mapping.store.read(<uint32_t> newest[id], id, <uint8_t*> image):
+                newest[id] = NONE
+                if self.parent(id) != NONE:
+                    pointers[id] = NONE
+            if newest[id] == NONE:
+                memset(image, 0xFF, self.page_words * 4)
+            for i in range(n):
+                if image[i] != newest[first + i]:
+                    pointers[first + i] = newest[first + i]
+        root = [(newest != NONE).sum(), *newest[self.first[self.levels]:][:self.width[self.levels]]]
+        return {"root": numpy.array(root, "<u4").tobytes(),
+                "pointers": numpy.array(sorted(pointers.items()), "<u4").tobytes()}
+
     # --- the battery
 
     cdef int save_in(self, MapBattery battery) except -1:

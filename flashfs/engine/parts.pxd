@@ -67,6 +67,7 @@ cdef class Engine:
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef bint affords_more(self) except -1 nogil
+    cdef int barrier(self) except -1 nogil
     cdef int64_t program(self, const Extent* at, const uint8_t* data, const uint8_t* oobs, int cause, int64_t t_ns,
                          uint32_t* ok) except -1 nogil
     cdef int programmed(self, const Extent* at, uint32_t ok) except -1 nogil
@@ -136,6 +137,7 @@ cdef class Validity:
     cdef readonly VictimIndex victims      # the engine's
     cdef readonly bint late                # a page that it calls live may be superseded, unnoticed so far
     cdef readonly bint in_flash            # its queries read; its reports need room
+    cdef readonly bint by_map              # behind a recovery from pages, what lives is what the mapping names
     cdef uint64_t* words                   # a block's bitmap
     cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil
     cdef uint32_t room(self) noexcept nogil

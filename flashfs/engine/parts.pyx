@@ -155,6 +155,11 @@ cdef class Engine:
     # owner. Two do not go this way: the metadata log, which has its block from nobody's placement and whose pages no
     # checkpoint counts, and padding, which is not tried elsewhere.
 
+    cdef int barrier(self) except -1 nogil:
+        """What was programmed and trimmed is durable then."""
+        with gil:
+            raise NotImplementedError
+
     cdef int64_t program(self, const Extent* at, const uint8_t* data, const uint8_t* oobs, int cause, int64_t t_ns,
                          uint32_t* ok) except -1 nogil:
         """Program the extent's pages; ``ok[0]`` of them were, and count. Returns when they are there."""
@@ -479,8 +484,8 @@ cdef class Mapping(Explained):
         return 0
 
     cdef bint notice(self) except -1 nogil:
-        """Nothing seems to be dead, and cleaning needs space: where validity is late, find out which pages were
-        superseded, and report them. Whether there were any."""
+        """Nothing seems to be dead, and cleaning needs space: find out which pages were superseded, where validity is
+        late, and let go of those that are only kept until a sync. Whether there were any."""
         return False
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
@@ -536,6 +541,9 @@ cdef class Mapping(Explained):
         """A mapping that is ``fenced``: {section: bytes} of a checkpoint that never was, from ``versions``, all whole
         pages of its kind: (numbers, sequence numbers, PPAs), arrays, by number and the oldest version first."""
         raise NotImplementedError
+
+    def counted(self, n):
+        """A mapping that is ``fenced``, in a recovery, behind its entries: ``n`` LPAs are mapped."""
 
     def find_reports(self, versions, uint64_t since, in_scan):
         """A mapping that is ``fenced``, in a recovery, behind its entries: which pages validity had been told of after
@@ -703,7 +711,12 @@ cdef class Validity:
 
     def counts_from_pages(self, sections, ends):
         """Behind that, and loaded with it: the section of live pages by block; ``ends``, of each block: pages that it
-        has."""
+        has. A store that goes ``by_map`` says that all of those live: which do is told by ``take_named``."""
+        raise NotImplementedError
+
+    def take_named(self, bits):
+        """A store that goes ``by_map``, in a recovery: these pages live, and no others; its own it knows. ``bits``: as
+        many words of 64 bits a block as hold one for each page, an array. A line about it."""
         raise NotImplementedError
 
     cdef int forget(self, uint32_t block) except -1 nogil:

@@ -125,8 +125,8 @@ class Recovery:
             if name == "checkpoint":
                 table += self.work.steps_by_pages()
             elif name == "resolve" and self.work.steps_by_pages():
-                table.append(("validity", "reports", "find what validity was told last", self.work.guarded(
-                    self.work.reports)))
+                part, name, what, run = self.work.step_by_entries()
+                table.append((part, name, what, self.work.guarded(run)))
             table += [(part, step, what, self.work.guarded(run)) for part, step, after, what, run in asked
                       if after == name]
         return table

@@ -201,7 +201,8 @@ cdef class Scanner:
             self.ssd.validity.load(self.base.sections)
             self.ssd.placement.load(self.base.sections)
             self.ssd.pool.load(self.base.sections["pool"])
-            admit(self.ssd, self.base.blocks(self.ssd.pages_per_block))
+            admit(self.ssd, self.base.blocks(self.ssd.pages_per_block),
+                  not (self.by_steps and self.ssd.validity.by_map))
         except (KeyError, ValueError, IndexError) as error:
             raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}; "
                                "`flashfs fsck --repair` goes on without it") from None

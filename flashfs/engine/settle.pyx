@@ -340,7 +340,7 @@ cdef class Settler(Scanner):
         for block in range(self.ssd.nand.blocks if self.moves.n else 0):
             if self.marks[block] & ORIGIN:
                 self.marks[block] &= ~(ORIGIN | UNFINISHED)
-                if self.ssd.validity.late:
+                if self.ssd.validity.late or self.by_steps:
                     self.drop_superseded(block)
                 if self.ssd.validity.count(block):
                     self.marks[block] |= UNFINISHED

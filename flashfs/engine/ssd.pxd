@@ -53,12 +53,11 @@ cdef class Ssd(Engine):
     cdef int flush(self, int64_t t_ns) except -1 nogil
     cdef int drain(self) except -1 nogil
     cdef int drain_in_order(self) except -1 nogil
-    cdef int barrier(self) except -1 nogil
+    cdef int sync_image(self) except -1 nogil
     cdef int spare_pending(self, int stream) except -1 nogil
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil
-    cdef int sync_image(self) except -1 nogil
     cdef int refuse(self) except -1 nogil
     cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil
     cdef int require_agreement(self) except -1

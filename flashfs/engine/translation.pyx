@@ -82,6 +82,8 @@ cdef class TranslationPages(Owner):
         """Before ``pages`` are programmed together: clean now, not between them. Cleaning may change the mapping."""
         cdef uint32_t room
         self.let_ripe_go()
+        if self.kept.size() + self.ripe.size() >= self.ids and self.lasting and not self.ssd.validity.late:
+            self.let_all_go()               # there is room for each page twice
         room = self.ssd.placement.run_room(self.stream)
         if room < pages or room == self.ssd.nand.pages_per_block:
             self.ssd.make_room()
@@ -174,14 +176,23 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef int let_ripe_go(self) except -1 nogil:
-        """There was a sync. Their store knows whose they are without being told, so room is made for no report."""
+        """There was a sync. A late store knows whose they are without being told, so room is made for no report."""
         cdef uint32_t ppa
         if self.ripe.size() == 0 or self.ssd.image_syncs == self.ripe_at:
             return 0
         for ppa in self.ripe:
+            if self.ssd.validity.by_map and self.ssd.validity.in_flash:
+                self.ssd.validity.prepare(1, False)
             self.ssd.validity.dead(&ppa, 1)
         self.ripe.clear()
         return 0
+
+    cdef int let_all_go(self) except -1 nogil:
+        """Of ``lasting`` pages under a validity store that goes by the map: a sync makes durable what took the place
+        of those that were superseded, and they die."""
+        self.ripen()
+        self.ssd.barrier()
+        return self.let_ripe_go()
 
     cdef bint keeps(self, uint32_t ppa) noexcept nogil:
         """Whether a superseded page lives on there."""
@@ -257,8 +268,11 @@ cdef class TranslationPages(Owner):
         page; no page moves meanwhile, so the set is gone through in one order here and below."""
         cdef uint32_t ppa
         self.let_go_n = 0
-        if self.lasting:
+        if self.lasting and self.ssd.validity.late:
             return 0
+        for ppa in self.ripe:
+            self.kept.insert(ppa)
+        self.ripe.clear()
         for ppa in self.kept:
             if self.reports and self.ssd.validity.in_flash:
                 self.ssd.validity.prepare(1, False)
@@ -269,7 +283,7 @@ cdef class TranslationPages(Owner):
     cdef int checkpoint_ended(self, bint whole) except -1:
         """It is durable; or it is not, and the last one still stands on them."""
         cdef uint32_t ppa
-        if self.lasting:
+        if self.lasting and self.ssd.validity.late:
             if whole:
                 self.fresh.clear()
                 self.ripen()

@@ -23,19 +23,27 @@ cdef class ValidityLog(FlashValidity):
     cdef uint8_t* read_image               # the page that was read last
     cdef uint8_t* write_image
     cdef uint32_t announced_most           # reports that ``prepare`` makes room for
+    cdef bint unread                       # a recovery has not read the log yet
     cdef bint spoilt                       # a page of the log is lost: all is written anew
     cdef readonly uint64_t flushes, logged, reinserted, discarded, rebuilds, chain_reads, queries
     cdef uint64_t number_of(self, uint32_t slot) noexcept nogil
     cdef const Logged* look(self, uint32_t slot) except? NULL nogil
     cdef bint counts(self, const Logged* entry) noexcept nogil
-    cdef int forget_block(self, uint32_t block) noexcept nogil
-    cdef int log_again(self, uint32_t block, const uint64_t* words) except -1 nogil
+    cdef int forget_block(self, uint32_t block, uint32_t stamp) noexcept nogil
+    cdef uint32_t tick(self, uint32_t least) noexcept nogil
+    cdef int log_again(self, uint32_t block, const uint64_t* words, uint32_t stamp) except -1 nogil
     cdef int revive(self) except -1 nogil
     cdef int flush(self, uint32_t most) except -1 nogil
     cdef int take_out(self, const Logged* entries, uint32_t n) noexcept nogil
     cdef int drop(self, uint32_t slot) except -1 nogil
     cdef int reclaim(self) except -1 nogil
     cdef int walk(self, uint32_t block, uint64_t* words, uint32_t dead) except -1 nogil
+    cdef int fill_up(self) except -1 nogil
+    cdef bint lead_chains(self, uint64_t[::1] dead) except -1
+    cdef bint has_numbers(self) noexcept nogil
+    cdef bint leads_on(self, uint32_t block, uint32_t before) noexcept nogil
+    cdef uint32_t hold_against(self, const uint64_t[::1] dead) except? 0xFFFFFFFF
+    cdef uint32_t count_bits(self, const uint64_t* words) noexcept nogil
     cdef int take_entries(self, uint32_t slot) except -1 nogil
     cdef int rebuild(self) except -1 nogil
     cdef int write_touched(self) except -1

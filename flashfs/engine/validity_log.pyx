@@ -8,8 +8,10 @@ same block}. So the entries of a block are a chain, whose head is in DRAM, 4 byt
 the chain passes through, from the newest on, and stops when it has met as many dead pages as the block has. A
 *position* is the number of a page in the log times entries a page, and the place in the page.
 
-A block that is given up takes no part in the log any more: its head is cleared, and its *stamp*, 4 bytes in DRAM too,
-is the erase clock then. An entry counts if its clock is not below its block's stamp.
+A block that is given up takes no part in the log any more: its head is cleared. When it is opened again its *stamp*, 4
+bytes in DRAM too, is the erase clock then, which is the order of that block, modulo 2^32: so each of its pages says it.
+An entry counts if its clock is not below its block's stamp. A block that is logged anew without having been erased gets
+a stamp beyond all entries so far, and the clock is ahead of orders for a while.
 
 Reports wait in DRAM; when there is no room for more, a page of them is programmed, sorted by PPA, so that what died in
 one block lies together. If the log has more than X entries then, X twice what the chip has beyond the logical pages,
@@ -22,7 +24,8 @@ that came to nothing, a move that a recovery undid) makes its block be logged an
 
 A checkpoint takes heads, stamps, tops, counts, the directory and the reports that wait. A recovery reads the whole log;
 the blocks that it found changes in are logged anew. So is everything, from the mapping, if a page of the log cannot be
-read.
+read. Where there are fences and no such checkpoint (fence.pyx), stamps are the orders of blocks, and a page's last four
+bytes say how long the log was; the mapping says what lives, and what the log says is held against that.
 """
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -85,6 +88,7 @@ cdef class ValidityLog(FlashValidity):
         cdef uint32_t blocks = ssd.nand.blocks
         if entries_a_page(ssd.nand) == 0:
             raise BindError(f"a validity log needs pages of {ENTRY} bytes")
+        self.by_map = True
         self.per_page = entries_a_page(ssd.nand)
         self.slots = log_slots(ssd.nand)
         self.entries_most = most_entries(ssd.nand.blocks * ssd.nand.pages_per_block, ssd.lpas, share)
@@ -156,6 +160,8 @@ cdef class ValidityLog(FlashValidity):
             entries[i].time = self.time
             entries[i].before = slot * self.per_page + i - 1 if block == last else self.heads[block]
             last = block
+        if self.page_bytes - self.per_page * ENTRY >= 4:
+            (<uint32_t*> (self.write_image + self.page_bytes - 4))[0] = <uint32_t> (self.next_n + 1 - self.first_n)
         self.program(slot, self.write_image)
         self.next_n += 1
         for i in range(n):                  # a block that was opened for that page has forgotten what waited of it
@@ -215,25 +221,29 @@ cdef class ValidityLog(FlashValidity):
 
     # --- blocks
 
-    cdef int forget_block(self, uint32_t block) noexcept nogil:
-        """From now on no entry of the block counts, and no page of it was programmed."""
+    cdef int forget_block(self, uint32_t block, uint32_t stamp) noexcept nogil:
+        """From now on no entry of the block counts that is older than the stamp, and no page of it was programmed."""
         cdef uint32_t first = self.log_from(<uint64_t> block * self.pages_per_block << 1)
         cdef uint32_t end = self.log_from(<uint64_t> (block + 1) * self.pages_per_block << 1)
         memmove(self.log + first, self.log + end, (self.log_n - end) * 8)
         self.log_n -= end - first
-        self.time += 1
-        self.stamps[block] = self.time
+        self.stamps[block] = stamp
         self.heads[block] = NONE
         self.tops[block] = 0
         return 0
 
-    cdef int log_again(self, uint32_t block, const uint64_t* words) except -1 nogil:
-        """The live pages of the block are those of ``words``: its dead ones wait to be logged under a new stamp."""
+    cdef uint32_t tick(self, uint32_t least) noexcept nogil:
+        """The erase clock, beyond all entries so far, and not below ``least``."""
+        self.time = max(self.time + 1, least)
+        return self.time
+
+    cdef int log_again(self, uint32_t block, const uint64_t* words, uint32_t stamp) except -1 nogil:
+        """The live pages of the block are those of ``words``: its dead ones wait to be logged under that stamp."""
         cdef uint32_t page, top = 0
         for page in range(self.pages_per_block):
             if words[page >> 6] >> (page & 63) & 1:
                 top = page + 1
-        self.forget_block(block)
+        self.forget_block(block, stamp)
         self.tops[block] = <uint16_t> top
         for page in range(top):
             if not words[page >> 6] >> (page & 63) & 1:
@@ -253,7 +263,7 @@ cdef class ValidityLog(FlashValidity):
                 self.bitmap(block, self.words)
                 if self.bits != NULL:
                     return 0                # the log could not be read: all is written anew soon
-                self.log_again(block, self.words)
+                self.log_again(block, self.words, self.tick(0))
                 i = self.log_from(<uint64_t> block * self.pages_per_block << 1)
                 while i < self.log_n and self.block_of(<uint32_t> (self.log[i] >> 1)) == block:
                     i += 1
@@ -304,11 +314,11 @@ cdef class ValidityLog(FlashValidity):
         return 0
 
     cdef int opened(self, uint32_t block) except -1 nogil:
-        return self.forget_block(block)
+        return self.forget_block(block, self.tick(<uint32_t> self.ssd.pool.order[block]))
 
     cdef int released(self, uint32_t block) except -1 nogil:
         FlashValidity.released(self, block)
-        return self.forget_block(block)
+        return self.forget_block(block, NONE)
 
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
         cdef uint32_t page, dead
@@ -452,6 +462,7 @@ cdef class ValidityLog(FlashValidity):
         for i in range(<uint32_t> len(log)):
             self.log[i] = log[i]
         self.log_n = <uint32_t> len(log)
+        self.unread = "pvlunread" in sections
 
     def reset(self):
         """Nothing is live."""
@@ -460,7 +471,7 @@ cdef class ValidityLog(FlashValidity):
         memset(self.directory.page_ppas, 0xFF, self.directory.n * 4)
         memset(self.directory.missing, 0, self.directory.n)
         self.directory.missing_n = 0
-        self.spoilt = False
+        self.spoilt = self.unread = False
         memset(self.forgotten, 0, self.ssd.nand.blocks)
         self.clear_blocks()
         self.log_n = 0
@@ -474,15 +485,155 @@ cdef class ValidityLog(FlashValidity):
         return (("pvl", "scan", "read the validity log as the checkpoint left it", self.recovery_reads),)
 
     def recovery_reads(self):
+        if self.unread:
+            return "later, when it is known what lives"
         before = self.pages_in_flash.reads
         self.pages_known()
         return f"{self.pages_in_flash.reads - before} pages"
+
+    def base_from_pages(self, versions, last):
+        """The log's pages by their spare areas: from the newest back, as long as numbers and sequence numbers descend.
+        Some may have been reclaimed."""
+        newest = {}
+        for slot, seq, ppa in zip(*(array.tolist() for array in versions), strict=True):
+            newest[slot] = (seq, ppa)       # by number, the oldest first
+        page_ppas = numpy.full(self.slots, NONE, "<u4")
+        start = at = max(newest, key=lambda slot: newest[slot][0], default=0)
+        n, before = 0, 1 << 48
+        most = self.said_length(start, newest[start][1]) if newest else 0
+        while at in newest and newest[at][0] < before and n < most:
+            before, page_ppas[at] = newest[at]
+            n += 1
+            at = (at - 1) % self.slots
+        end = start + 1 + self.slots if n else 0
+        return {"pvl": struct.pack("<QQII", end - n, end, 0, 0) + page_ppas.tobytes()}, 0, f"{n} pages of the log"
+
+    def said_length(self, slot, ppa):
+        """How many pages the log had when that one was programmed; as many as it can have, if the page does not
+        say."""
+        cdef uint32_t most = self.slots - FREE_SLOTS
+        self.looked_of = NONE
+        if self.page_bytes - self.per_page * ENTRY < 4 or not self.pages_in_flash.read(ppa, slot, self.read_image):
+            return most
+        return min(most, (<uint32_t*> (self.read_image + self.page_bytes - 4))[0])
+
+    def counts_from_pages(self, sections, ends):
+        """All that were programmed; heads and stamps are found when the log is read."""
+        blocks = self.ssd.nand.blocks
+        pages = numpy.asarray(ends).astype("<u2").tobytes()
+        return {"pvlheads": numpy.full(blocks, NONE, "<u4").tobytes(), "pvlstamp": bytes(4 * blocks), "pvltops": pages,
+                "bvc": pages, "pvlwaits": b"", "pvlunread": b"1"}
+
+    def take_named(self, bits):
+        """The whole log is read, and chains are led through it again. A block of which it says what the mapping says,
+        each page once and in one chain, stands; the others are logged anew, for of them reports waited, or are from
+        before they were erased."""
+        cdef uint64_t[::1] named = bits
+        cdef uint32_t block
+        before = self.pages_in_flash.reads
+        for block in range(self.ssd.nand.blocks):
+            self.stamps[block] = <uint32_t> self.ssd.pool.order[block]
+            self.time = max(self.time, self.stamps[block])
+        self.begin_bits()
+        self.filled = True
+        self.unread = False
+        dead = numpy.zeros(self.ssd.nand.blocks * self.words_a_block, numpy.uint64)
+        self.spoilt = not self.lead_chains(dead)
+        memcpy(self.bits, &named[0], <uint64_t> self.ssd.nand.blocks * self.words_a_block * 8)
+        for ppa in self.live_own():
+            self.bits[self.bit_of(ppa) >> 6] |= <uint64_t> 1 << (self.bit_of(ppa) & 63)
+        n = self.hold_against(dead)
+        if not self.has_numbers():
+            self.spoilt = True
+            n = self.hold_against(dead)
+        return f"; the log's {self.pages_in_flash.reads - before} pages, {n} blocks to be logged anew"
+
+    cdef bint has_numbers(self) noexcept nogil:
+        """Whether there are enough for the pages of the log and what is to be logged anew."""
+        cdef uint32_t block
+        cdef uint64_t entries = 0
+        for block in range(self.ssd.nand.blocks):
+            if self.touched[block]:
+                entries += self.tops[block] - self.victims.valid[block]
+        return self.next_n - self.first_n + entries // self.per_page + 2 * FREE_SLOTS <= self.slots
+
+    def live_own(self):
+        """PPAs of the log's own pages."""
+        return [ppa for ppa in self.page_ppas() if ppa is not None]
+
+    cdef bint lead_chains(self, uint64_t[::1] dead) except -1:
+        """``heads``, and the pages that entries are about, from the oldest page on; a block is ``touched`` if it has an
+        entry twice, or its chain does not lead through all of them. False if a page cannot be read."""
+        cdef uint64_t number, bit
+        cdef uint32_t i, slot, block
+        cdef const Logged* entries
+        memset(self.touched, 0, self.touched_n)
+        for number in range(self.first_n, self.next_n):
+            slot = <uint32_t> (number % self.slots)
+            entries = self.look(slot)
+            if entries == NULL:
+                return False
+            for i in range(self.per_page):
+                block = self.block_of(entries[i].ppa)
+                if not self.counts(entries + i):
+                    continue
+                self.time = max(self.time, entries[i].time)
+                bit = self.bit_of(entries[i].ppa)
+                if dead[bit >> 6] >> (bit & 63) & 1 or not self.leads_on(block, entries[i].before):
+                    self.touched[block] = 1
+                dead[bit >> 6] |= <uint64_t> 1 << (bit & 63)
+                self.heads[block] = slot * self.per_page + i
+        return True
+
+    cdef bint leads_on(self, uint32_t block, uint32_t before) noexcept nogil:
+        """Whether a link leads to the block's head; where there is none, out of the log."""
+        cdef uint64_t number
+        if self.heads[block] != NONE or before == NONE:
+            return self.heads[block] == before
+        number = self.number_of(before // self.per_page)
+        return number < self.first_n or number >= self.next_n
+
+    cdef uint32_t hold_against(self, const uint64_t[::1] dead) except? 0xFFFFFFFF:
+        """The log's dead pages against those that do not live. How many blocks are to be logged anew."""
+        cdef uint32_t block, w, page, top, live, anew = 0
+        cdef uint64_t* words
+        cdef const uint64_t* died
+        for block in range(self.ssd.nand.blocks):
+            words = self.bits + <uint64_t> block * self.words_a_block
+            died = &dead[<uint64_t> block * self.words_a_block]
+            live = top = 0
+            for page in range(self.pages_per_block):
+                if words[page >> 6] >> (page & 63) & 1:
+                    live += 1
+                if (words[page >> 6] | died[page >> 6]) >> (page & 63) & 1:
+                    top = page + 1
+            if live == 0 or self.is_own(block):
+                self.forget_block(block, NONE)
+                self.touched[block] = 0
+            else:
+                self.tops[block] = <uint16_t> top
+                for w in range(self.words_a_block):
+                    live += popcount64(died[w])
+                    self.touched[block] |= self.spoilt or words[w] & died[w] != 0
+                self.touched[block] |= live != top
+                live = self.count_bits(words)
+            anew += self.touched[block]
+            self.victims.set_count(block, live)
+        return anew
+
+    cdef uint32_t count_bits(self, const uint64_t* words) noexcept nogil:
+        cdef uint32_t w, n = 0
+        for w in range(self.words_a_block):
+            n += popcount64(words[w])
+        return n
 
     cdef int fill(self) except -1 nogil:
         """All pages below ``tops``, but for those that the log has, or that wait."""
         cdef uint32_t block, page, w, i
         cdef uint64_t number, n, bit
         cdef bint done = False
+        if self.unread:
+            return self.fill_up()
         self.filled = True                  # if all is made again, that asks the mapping, which asks what lives
         try:
             for block in range(self.ssd.nand.blocks):
@@ -511,6 +662,15 @@ cdef class ValidityLog(FlashValidity):
             for w in range(self.words_a_block):
                 n += popcount64(self.bits[<uint64_t> block * self.words_a_block + w])
             self.victims.set_count(block, <uint32_t> n)
+        return 0
+
+    cdef int fill_up(self) except -1 nogil:
+        """All pages below ``tops`` live until it is known which do."""
+        cdef uint32_t block, page
+        for block in range(self.ssd.nand.blocks):
+            for page in range(0 if self.forgotten[block] else self.tops[block]):
+                self.bits[<uint64_t> block * self.words_a_block + (page >> 6)] |= <uint64_t> 1 << (page & 63)
+        self.filled = True
         return 0
 
     cdef int take_entries(self, uint32_t slot) except -1 nogil:
@@ -571,20 +731,20 @@ cdef class ValidityLog(FlashValidity):
     cdef int write_touched(self) except -1:
         """The blocks that changed are logged anew, then the bitmap is let go. Cut at any place, it is done again from
         the checkpoint."""
-        cdef uint32_t block
+        cdef uint32_t block, stamp = self.tick(0)
         if self.spoilt:
             while self.first_n < self.next_n:
                 self.drop(<uint32_t> (self.first_n % self.slots))
             self.spoilt = False
         for block in range(self.ssd.nand.blocks):
             if self.touched[block]:         # before any report goes to flash: some may say that a page lives
-                self.forget_block(block)
+                self.forget_block(block, stamp)
         for block in range(self.ssd.nand.blocks):
             if not self.touched[block] or self.is_own(block):
                 continue
             while self.log_n + self.pages_per_block > self.log_room - self.log_spare:
                 self.flush(self.per_page)
-            self.log_again(block, self.bits + <uint64_t> block * self.words_a_block)
+            self.log_again(block, self.bits + <uint64_t> block * self.words_a_block, stamp)
         return self.end_bits()
 
     # --- for people

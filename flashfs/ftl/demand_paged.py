@@ -35,6 +35,8 @@ FANOUT = Option("fanout", 0, "pointers of a node of the map's tree; 0: as many a
                 fixed=True)  # fmt: skip
 NODES = Option("nodes", 8, "nodes of the map's tree in DRAM, beside its root", low=1, high=1 << 16)
 
+FENCE = Option("fence", 1, "1: a crash is recovered from pages, by the scheme's own steps; 0: from a checkpoint",
+               high=1, fixed=True, before=0)  # fmt: skip
 HELD = Option("held", 5, "per cent of the over-provisioned blocks that may wait, with dead pages of metadata, until "
               "nothing in them lives", low=1, high=100)  # fmt: skip
 CLEANING = Option("cleaning", "greedy", "greedy: the block with the fewest live pages, whatever it holds; aside: "

@@ -3,30 +3,22 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from libcpp.unordered_set cimport unordered_set
 
-from flashfs.engine.cached_map cimport CachedMap
+from flashfs.engine.fenced_map cimport FencedMap
 
 cdef enum:                   # beside the CMT's own flags of a slot
     UIP = 16                 # the translation page names a page that nobody has reported yet
     UNSURE = 64              # ... or somebody has, before this mount: ask that page
-    AGED = 128               # dirty since before the last fence
     VOID = 32                # a place for an LPA that is about to be written: it says nothing
 
 
-cdef class GeckoMap(CachedMap):
+cdef class GeckoMap(FencedMap):
     cdef unordered_set[uint32_t] owed      # LPAs of pending entries with the UIP flag, from a checkpoint
-    cdef uint32_t* was                     # the translation page that is being replaced, as it is in flash
-    cdef list passed                       # translation pages of which a recovery passed over a version: to be written
     cdef readonly uint32_t moved_share     # entries of moved pages that may wait, per cent of the slots
-    cdef uint32_t mistaken                 # fences until no entry is left that a recovery took for dirty
-    cdef bint outdoing                     # ... which is being done, whatever they say
-    cdef object aged_lpas, aged_ppas       # pending entries at the last fence
     cdef uint32_t* gone                    # PPAs to be reported
     cdef uint32_t* said_lpa                # what ``confirm`` called superseded of late, in a ring
     cdef uint32_t* said_ppa
     cdef uint32_t said_n, said_room
     cdef readonly uint64_t identified, identified_early
-    cdef readonly uint64_t fence_writes    # translation pages written because a fence wanted it
-    cdef readonly uint64_t spared_writes   # ... that said already what was to be written
     cdef readonly uint32_t uip_n           # entries with the flag
     cdef uint32_t turn                     # LPAs below it: whose pending entries go to flash next
     cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil
@@ -39,7 +31,5 @@ cdef class GeckoMap(CachedMap):
     cdef bint has_uip(self, uint32_t page) noexcept nogil
     cdef int identify(self, uint32_t page) except -1 nogil
     cdef int settled(self, uint32_t slot) noexcept nogil
-    cdef bint has_aged(self, uint32_t page) noexcept nogil
-    cdef int age(self) except -1
     cdef int report_lost(self, uint32_t page, const uint32_t* before, const uint32_t* after,
                          const uint32_t* newest, object in_scan) except -1

@@ -17,15 +17,12 @@ cached nor pending.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
 
-from flashfs.engine.cached_map cimport CachedMap
-from flashfs.engine.cmt cimport ENTRY_BYTES
+from flashfs.engine.cmt cimport AGED, ENTRY_BYTES
+from flashfs.engine.fenced_map cimport FencedMap
 from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
 from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
-
-import struct
 
 import numpy
 
@@ -35,37 +32,29 @@ cdef enum:
     AT_ONCE = 128            # reports that room is made for at a time
 
 
-cdef class GeckoMap(CachedMap):
-    """As CachedMap; ``slots`` is C, the capacity of the cache. ``fenced``: a crash is recovered by GeckoRec's steps
-    (fence.pyx), with a fence each C updates at most; else from a checkpoint. ``moved_share``: as many entries of moved
+cdef class GeckoMap(FencedMap):
+    """As FencedMap: a crash is recovered by GeckoRec's steps (fence.pyx). ``moved_share``: as many entries of moved
     pages may wait, in per cent of C. In the paper they are in the cache, dirty; here they take less room."""
 
-    def __cinit__(self, Engine ssd not None, *_, bint fenced=True, uint32_t moved_share=0, **__):
+    def __cinit__(self, Engine ssd not None, *_, uint32_t moved_share=0, **__):
         self.moved_share = moved_share
-        self.fenced = self.store.lasting = fenced
-        self.was = <uint32_t*> malloc(ssd.nand.page_bytes)
-        self.aged_lpas = self.aged_ppas = numpy.empty(0, numpy.uint32)
-        self.passed = []
         self.said_room = 2 * ssd.nand.pages_per_block
         self.gone = <uint32_t*> malloc(<uint64_t> self.per_page * 4)
         self.said_lpa = <uint32_t*> malloc(<uint64_t> self.said_room * 4)
         self.said_ppa = <uint32_t*> malloc(<uint64_t> self.said_room * 4)
-        if not (self.was and self.gone and self.said_lpa and self.said_ppa):
+        if not (self.gone and self.said_lpa and self.said_ppa):
             raise MemoryError
         self.resize(self.cmt.slots)
 
     def __dealloc__(self):
-        free(self.was)
         free(self.gone)
         free(self.said_lpa)
         free(self.said_ppa)
 
     def resize(self, slots):
-        """And a fence each C updates; but not so often that it costs more than what is written between."""
+        """And room for the entries that wait."""
         super().resize(slots)
         self.wait_for_most(max(2 * self.per_page, <uint64_t> self.cmt.slots * self.moved_share // 100), 4)
-        if self.fenced:
-            self.fence_every = max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block)
 
     def slots_in(self, room):
         """And the entries that wait."""
@@ -100,21 +89,12 @@ cdef class GeckoMap(CachedMap):
             self.uip_n += 1
         return 0
 
-    def opens(self):
-        """What was dirty at a fence is old in the cache too; what a scan found is in front of the next one still."""
-        cdef uint32_t slot
-        super().opens()
-        for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
-            slot = self.cmt.find(lpa)
-            if slot != NONE and self.cmt.is_dirty(slot) and self.cmt.ppa[slot] == ppa:
-                self.set_flags(slot, AGED, 0)
-
     cdef int taken_back(self, uint32_t slot) except -1 nogil:
         return self.take_owed(slot)
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
-        """As CachedMap; but to be written, an entry needs a place alone."""
+        """As FencedMap; but to be written, an entry needs a place alone."""
         cdef uint32_t i, slot
         n = min(n, self.batch)
         for i in range(n):
@@ -183,7 +163,6 @@ cdef class GeckoMap(CachedMap):
                     self.set_flags(slot, UIP, 0)
                     self.uip_n += 1
             self.cmt.put(slot, ppa + i)
-            self.set_flags(slot, 0, AGED)
         return self.drop_strays(lpas, 0, n, olds) if self.strays else 0
 
     # --- what the base asks of the cache
@@ -200,8 +179,6 @@ cdef class GeckoMap(CachedMap):
         if slot == NONE:
             return False
         self.cmt.put(slot, ppa)
-        if ppa != NONE:                     # a trim leaves no page to be found by its number
-            self.set_flags(slot, 0, AGED)
         return True
 
     cdef int uncache(self, uint32_t page) except -1 nogil:
@@ -210,21 +187,12 @@ cdef class GeckoMap(CachedMap):
         while slot != NONE:
             self.settled(slot)
             slot = self.cmt.next_dirty[slot]
-        return CachedMap.uncache(self, page)
+        return FencedMap.uncache(self, page)
 
     cdef int uncache_all(self) noexcept nogil:
         self.uip_n = 0
         self.owed.clear()
-        return CachedMap.uncache_all(self)
-
-    cdef int rebuild(self, uint32_t page) except -1 nogil:
-        """A recovery from pages would take an older version of it: it is written at a fence that is due now."""
-        CachedMap.rebuild(self, page)
-        if self.fenced and not self.strict:
-            with gil:
-                self.passed.append(page)
-            self.ssd.checkpoint_due = True
-        return 0
+        return FencedMap.uncache_all(self)
 
     # --- pages that were superseded and not reported
 
@@ -232,17 +200,7 @@ cdef class GeckoMap(CachedMap):
         self.identify(page)
         if self.image_of != page:
             self.fetch(page)
-        if self.mistaken:
-            memcpy(self.was, self.image, self.ssd.nand.page_bytes)
-        return 0
-
-    cdef bint same_image(self, uint32_t page) except -1 nogil:
-        """Appendix C.3.1: entries that a recovery took for dirty, and that were not. At the second fence behind it
-        they are through."""
-        if not self.mistaken or self.outdoing or memcmp(self.was, self.image, self.ssd.nand.page_bytes):
-            return False
-        self.spared_writes += 1
-        return True
+        return FencedMap.replaces(self, page)
 
     cdef int identify(self, uint32_t page) except -1 nogil:
         """``image`` is the page: what it names of entries with the UIP flag is reported, before another page can take
@@ -317,7 +275,7 @@ cdef class GeckoMap(CachedMap):
         """What is trimmed may have been written before without being asked where it was."""
         if self.fenced and self.pending.n > self.pending_most:
             self.write_down(self.pending_most, NONE)
-        n = CachedMap.prepare_unbind(self, lpa, n)
+        n = FencedMap.prepare_unbind(self, lpa, n)
         if self.gtd.page_ppas[self.page_of(lpa)] != NONE:
             self.identify(self.page_of(lpa))
         return n
@@ -348,7 +306,7 @@ cdef class GeckoMap(CachedMap):
                 if self.gtd.page_ppas[page] != NONE:
                     self.fetch(page)
                     self.identify_owed(page)
-        return CachedMap.unbind(self, lpa, n, olds)
+        return FencedMap.unbind(self, lpa, n, olds)
 
     # --- cleaning
 
@@ -413,71 +371,11 @@ cdef class GeckoMap(CachedMap):
 
     # --- fences, and what a recovery makes of pages
 
-    cdef int fence_begins(self) except -1:
-        """Section 4.3, *Checkpoints*. The paper's symbol in the LRU queue passes over dirty entries that are read again
-        and again: here each says itself that it is old."""
-        cdef uint32_t page
-        cdef int64_t at
-        while self.passed:
-            self.outdoing = True
-            try:
-                self.write_back(self.passed[len(self.passed) - 1])
-            finally:
-                self.outdoing = False
-            self.passed.pop()
-        for page in range(self.gtd.n):
-            if self.has_aged(page):
-                self.write_back(page)
-                self.fence_writes += 1
-        for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
-            at = self.pending.find(lpa)
-            if at >= 0 and self.pending.ppa[at] == ppa:
-                self.write_back(self.page_of(lpa))
-                self.fence_writes += 1
-        self.mistaken -= self.mistaken > 0
-        return 0
-
-    cdef int checkpoint_begins(self) except -1:
-        """Behind all cleaning: what is dirty now is in pages that were programmed before the place where the next
-        fence's scan begins."""
-        if self.fenced:
-            self.age()
-        return CachedMap.checkpoint_begins(self)
-
-    cdef bint has_aged(self, uint32_t page) noexcept nogil:
-        cdef uint32_t slot = self.cmt.first_dirty[page]
-        while slot != NONE:
-            if self.cmt.flags[slot] & AGED:
-                return True
-            slot = self.cmt.next_dirty[slot]
-        return False
-
-    cdef int age(self) except -1:
-        """What is dirty now is to be written at the next fence, unless it changes."""
-        cdef uint32_t page, slot
-        cdef uint64_t n = self.pending.n
-        for page in range(self.gtd.n):
-            slot = self.cmt.first_dirty[page]
-            while slot != NONE:
-                self.set_flags(slot, AGED, 0)
-                slot = self.cmt.next_dirty[slot]
-        self.aged_lpas = numpy.array(<uint32_t[:n]> self.pending.lpa) if n else numpy.empty(0, numpy.uint32)
-        self.aged_ppas = numpy.array(<uint32_t[:n]> self.pending.ppa) if n else numpy.empty(0, numpy.uint32)
-        return 0
-
-    def distrust(self):
-        self.age()
-
     cdef int reports_kept(self) except -1 nogil:
         return self.store.ripen() if self.fenced else 0
 
     def base_from_pages(self, versions):
-        """Step 2: the directory. What is newer the scan finds."""
-        ids, _, ppas = versions
-        page_ppas = numpy.full(self.gtd.n, NONE, numpy.uint32)
-        within = ids < self.gtd.n
-        page_ppas[ids[within]] = ppas[within]  # by number, the oldest first: the newest stays
-        return {"gtd": page_ppas.astype("<u4").tobytes(), "newer": b"", "uip": b"", "mapped": struct.pack("<q", -1)}
+        return {**super().base_from_pages(versions), "uip": b""}
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         """Step 7: what its translation page names is found out when that is written. What a clean checkpoint had as
@@ -491,8 +389,7 @@ cdef class GeckoMap(CachedMap):
             if old != NONE and old != ppa and self.is_before(lpa, old):
                 self.ssd.validity.dead(&old, 1)
             self.owed.insert(lpa)
-            self.mistaken = 2
-        return CachedMap.recovered(self, lpa, ppa, scheme_oob)
+        return FencedMap.recovered(self, lpa, ppa, scheme_oob)
 
     def find_reports(self, versions, uint64_t since, in_scan):
         """Step 4 (Appendix C.2.2), behind step 6: an address that a translation page named, and its next version does
@@ -552,7 +449,7 @@ cdef class GeckoMap(CachedMap):
     # --- the rest of the interface
 
     def save(self):
-        """As CachedMap; and which of the newer entries have the UIP flag, a bit each, the lowest first."""
+        """As FencedMap; and which of the newer entries have the UIP flag, a bit each, the lowest first."""
         lpas, _ = self.newer()
         flags = numpy.fromiter((self.owes(lpa) for lpa in lpas.tolist()), bool, len(lpas))
         return {**super().save(), "uip": numpy.packbits(flags, bitorder="little").tobytes()}
@@ -566,9 +463,6 @@ cdef class GeckoMap(CachedMap):
         super().load(sections)
         cdef uint64_t i
         self.store.keep_all(numpy.frombuffer(sections.get("kept", b""), "<u4").tolist())
-        self.age()
-        self.passed = [page for page in numpy.frombuffer(sections.get("passed", b""), "<u4").tolist()
-                       if page < self.gtd.n]
         raw = sections["uip"]
         if len(raw) != (self.pending.n + 7) // 8:
             raise ValueError(f"uip section of {len(raw)} bytes: {(self.pending.n + 7) // 8} are needed")
@@ -584,15 +478,14 @@ cdef class GeckoMap(CachedMap):
 
     def figures(self):
         return {**super().figures(), "uip": self.uip_n + self.owed.size(), "identified": self.identified,
-                "identified_early": self.identified_early, "fence_writes": self.fence_writes,
-                "spared_writes": self.spared_writes}
+                "identified_early": self.identified_early}
 
     def forget_counts(self):
-        self.identified = self.identified_early = self.fence_writes = self.spared_writes = 0
+        self.identified = self.identified_early = 0
         super().forget_counts()
 
     def check(self):
-        """As CachedMap; the flag is on dirty entries alone, and they are counted."""
+        """As FencedMap; the flag is on dirty entries alone, and they are counted."""
         cdef uint32_t slot, segment, n = 0
         problems = super().check()
         for segment in range(2):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.cached_map import CachedMap
+from flashfs.engine.fenced_map import FencedMap
 from flashfs.engine.validity_log import ValidityLog
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
@@ -15,6 +15,7 @@ from flashfs.ftl.demand_paged import (
     DIRTY,
     EVENTS,
     FANOUT,
+    FENCE,
     NODES,
     PROTECTED,
     cleaning_for,
@@ -39,9 +40,10 @@ LOG = Option("log", 200, "entries of the validity log (X), per cent of the pages
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     validity = ValidityLog(ssd, share=options["log"])
-    mapping = CachedMap(
-        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, dirty_share=options["dirty"]
-    )
+    mapping = FencedMap(
+        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, dirty_share=options["dirty"],
+        fenced=bool(options["fence"]),
+    )  # fmt: skip
     mapping.syncs_first = True
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "ibftl")
@@ -66,7 +68,7 @@ SCHEME = Scheme(
     saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
     sections=_sections,
     build=_build,
-    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, LOG, NODES, PROTECTED),
+    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, FENCE, LOG, NODES, PROTECTED),
     describe_translation=describe_words,
     describe_validity=views.describe,
     views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer, "tree": tree, "pvl": views.log},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.cached_map import CachedMap
 from flashfs.engine.defaults import PageBitmap
 from flashfs.engine.demand import saved_bytes
+from flashfs.engine.fenced_map import FencedMap
 from flashfs.engine.map_battery import pages_of
 from flashfs.ftl import Scheme
 from flashfs.ftl.common import STRIPE, streams_for
@@ -16,6 +16,7 @@ from flashfs.ftl.demand_paged import (
     DAMAGE_EVENTS,
     DIRTY,
     EVENTS,
+    FENCE,
     PROTECTED,
     cleaning_for,
     cmt,
@@ -31,9 +32,10 @@ from flashfs.ftl.demand_paged import (
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    mapping = CachedMap(
-        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, dirty_share=options["dirty"]
-    )
+    mapping = FencedMap(
+        ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, dirty_share=options["dirty"],
+        fenced=bool(options["fence"]),
+    )  # fmt: skip
     mapping.syncs_first = True
     placement = streams_for(ssd, options, "lazyftl")
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
@@ -51,7 +53,7 @@ SCHEME = Scheme(
     scheme_oob=0,
     saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
     build=_build,
-    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, PROTECTED),
+    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FENCE, PROTECTED),
     describe_translation=describe_translation,
     views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer},
     numbered={"translation": ("page", translation)},
