@@ -98,9 +98,12 @@ cdef class Rebuilder(Settler):
         self.read_kind(KIND_TRANSLATION)
         self.versions, _, passed = self.versions_of(KIND_TRANSLATION)
         self.passed = numpy.unique(passed).tolist()
-        lost = self.judge_broken() > 0 or self.unknown or self.any_unreadable()
-        if lost and self.ssd.validity.by_map:
-            return self.read_all("a translation page cannot be read, or may have been in a block that cannot")
+        if self.judge_broken() > 0 or self.unknown:
+            why = "a translation page that was flushed cannot be read"
+        else:
+            why = self.unreadable_block()
+        if why is not None and self.ssd.validity.by_map:
+            return self.read_all(why)
         return f"{len(self.versions[0])} versions, {len(numpy.unique(self.versions[0]))} pages" + (
             f", {len(passed)} not durable" if len(passed) else "")
 
@@ -268,12 +271,12 @@ cdef class Rebuilder(Settler):
         return 0
 
     cdef int judge_broken(self) except -1:
-        """A translation page that was durable and is spoilt is missing if there is no newer version of it. How many
-        are."""
+        """A translation page that was durable and is spoilt is missing if there is no newer version of it, and no copy: a
+        block that was erased since may have its old spare areas when the host died. How many are."""
         cdef int n = 0
         ids, seqs, _ = self.versions
         for kind, number, seq, ppa in self.broken:
-            if kind == KIND_TRANSLATION and not ((ids == number) & (seqs > seq)).any():
+            if kind == KIND_TRANSLATION and not ((ids == number) & (seqs >= seq)).any():
                 self.missing(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block)
                 n += 1
         return n
@@ -285,7 +288,7 @@ cdef class Rebuilder(Settler):
         cdef Entries entries = self.owned[kind]
         cdef Entry* at
         cdef uint64_t i, n = entries.count(), k = 0, newest = self.base.seq
-        cdef uint32_t per_block = self.ssd.pages_per_block
+        cdef uint32_t per_block = self.ssd.pages_per_block, place = NONE
         cdef bint proven = False
         cdef list passed = []
         cdef uint32_t[::1] ids, ppas
@@ -298,7 +301,9 @@ cdef class Rebuilder(Settler):
             entries.sort((<Owner> self.ssd.owner_at[kind]).ids)
         for i in range(n):
             at = entries.entry(i)
-            proven |= entry_seq(at) <= newest or at.ppa % per_block < self.ssd.nand.synced(at.ppa // per_block)
+            if entry_seq(at) <= newest or at.ppa % per_block < self.ssd.nand.synced(at.ppa // per_block):
+                proven = True
+                place = at.ppa              # a copy that is not durable would not count once the original is erased
             if i + 1 < n and at[1].key == at.key and entry_seq(at + 1) == entry_seq(at):
                 continue
             if not proven:
@@ -306,7 +311,7 @@ cdef class Rebuilder(Settler):
                 continue
             proven = False
             ids[k] = at.key
-            ppas[k] = at.ppa
+            ppas[k] = place
             seqs[k] = entry_seq(at)
             lasts[k] = entry_flags(at) & (FLAG_LAST | FLAG_MOVED) != 0
             k += 1
@@ -331,12 +336,13 @@ cdef class Rebuilder(Settler):
         return (not self.marks[block] & HEADED and self.ssd.nand.synced(block) > 0
                 and self.ssd.nand.health(block) == 0)
 
-    cdef bint any_unreadable(self) except -1:
+    cdef str unreadable_block(self):
+        """None, or that a block cannot be read: it may have been one of translation pages."""
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):
             if self.is_unreadable(block):
-                return True
-        return False
+                return f"block {block} had {self.ssd.nand.synced(block)} pages at a sync, and none of them can be read"
+        return None
 
     def ends(self):
         """Of each block of user pages that were programmed before the scan's beginning, how many it has of those."""

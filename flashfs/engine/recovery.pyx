@@ -363,15 +363,12 @@ cdef class Worker(Rebuilder):
             self.marks[block] |= IN_LOG
 
     cdef int tell_blocks(self, bint reopens) except -1 nogil:
-        cdef uint32_t block, next_page, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
+        cdef uint32_t block, next_page, over, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
         cdef Oob oob
         for block in range(self.ssd.pool.blocks):
             self.ssd.pool.blank[block] = 0
             if self.marks[block] & HEADED:
                 self.ssd.pool.stream[block] = self.streams[block]
-            if self.marks[block] & SCANNED and not self.is_collected(block):
-                # but not for a lower page whose upper one is still to come
-                self.ssd.nand.vouch(block, self.whole[block] - self.whole[block] % group)
             if self.ssd.nand.health(block):
                 self.ssd.pool.state[block] = STATE_BAD
             elif self.marks[block] & IN_LOG and (self.streams[block] == STREAM_META
@@ -392,6 +389,10 @@ cdef class Worker(Rebuilder):
                         and not self.marks[block] & TORN_IN and next_page < self.ssd.pages_per_block
                         and self.full_read(block * self.ssd.pages_per_block + next_page, &oob) == PAGE_ERASED):
                     self.ssd.pool.state[block] = STATE_OPEN
+            if self.marks[block] & SCANNED and not self.is_collected(block):
+                # but not for a lower page whose upper one is still to come
+                over = 0 if self.ssd.pool.state[block] == STATE_CLOSED else self.whole[block] % group
+                self.ssd.nand.vouch(block, self.whole[block] - over)
         return 0
 
     def fit(self):
