@@ -98,12 +98,8 @@ cdef class Rebuilder(Settler):
         self.read_kind(KIND_TRANSLATION)
         self.versions, _, passed = self.versions_of(KIND_TRANSLATION)
         self.passed = numpy.unique(passed).tolist()
-        if self.judge_broken() > 0 or self.unknown:
-            why = "a translation page that was flushed cannot be read"
-        else:
-            why = self.unreadable_block()
-        if why is not None and self.ssd.validity.by_map:
-            return self.read_all(why)
+        if (self.judge_broken() > 0 or self.unknown) and self.ssd.validity.by_map:
+            return self.read_all("a translation page that was flushed cannot be read")
         return f"{len(self.versions[0])} versions, {len(numpy.unique(self.versions[0]))} pages" + (
             f", {len(passed)} not durable" if len(passed) else "")
 
@@ -335,14 +331,6 @@ cdef class Rebuilder(Settler):
         that can be known."""
         return (not self.marks[block] & HEADED and self.ssd.nand.synced(block) > 0
                 and self.ssd.nand.health(block) == 0)
-
-    cdef str unreadable_block(self):
-        """None, or that a block cannot be read: it may have been one of translation pages."""
-        cdef uint32_t block
-        for block in range(self.ssd.nand.blocks):
-            if self.is_unreadable(block):
-                return f"block {block} had {self.ssd.nand.synced(block)} pages at a sync, and none of them can be read"
-        return None
 
     def ends(self):
         """Of each block of user pages that were programmed before the scan's beginning, how many it has of those."""
