@@ -82,8 +82,6 @@ cdef class TranslationPages(Owner):
         """Before ``pages`` are programmed together: clean now, not between them. Cleaning may change the mapping."""
         cdef uint32_t room
         self.let_ripe_go()
-        if self.kept.size() + self.ripe.size() >= self.ids and self.lasting and not self.ssd.validity.late:
-            self.let_all_go()               # there is room for each page twice
         room = self.ssd.placement.run_room(self.stream)
         if room < pages or room == self.ssd.nand.pages_per_block:
             self.ssd.make_room()
@@ -97,6 +95,8 @@ cdef class TranslationPages(Owner):
         cdef uint32_t ppa, done = 0
         cdef int64_t end
         cdef int before = self.ssd.stopped
+        if self.kept.size() + self.ripe.size() >= self.ids and self.lasting and not self.ssd.validity.late:
+            self.let_all_go()               # there is room for each page twice
         if self.reports and self.ssd.validity.in_flash:
             self.ssd.validity.prepare(2, False)  # the new page, and the one that it supersedes
         self.ssd.seq += 1
