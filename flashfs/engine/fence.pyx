@@ -78,7 +78,8 @@ cdef class Rebuilder(Settler):
             return []
         return [
             ("mapping", "translation", "read the spare areas of translation blocks", self.read_translation),
-            ("validity", "log" if self.ssd.validity.by_map else "runs", "read the spare areas of validity blocks, and what is in force", self.read_validity),
+            ("validity", "log" if self.ssd.validity.by_map else "runs",
+             "read the spare areas of validity blocks, and what is in force", self.read_validity),
             ("validity", "counts", "count the pages of each block that may live", self.count_live),
         ]
 
@@ -267,8 +268,8 @@ cdef class Rebuilder(Settler):
         return 0
 
     cdef int judge_broken(self) except -1:
-        """A translation page that was durable and is spoilt is missing if there is no newer version of it, and no copy: a
-        block that was erased since may have its old spare areas when the host died. How many are."""
+        """A translation page that was durable and is spoilt is missing if there is no newer version of it, and no copy:
+        a block that was erased since may have its old spare areas when the host died. How many are."""
         cdef int n = 0
         ids, seqs, _ = self.versions
         for kind, number, seq, ppa in self.broken:

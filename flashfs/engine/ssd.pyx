@@ -66,6 +66,7 @@ MOVES = ("gc", "wear", "retire")  #: causes of moves
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
     TRIM_CHUNK = 4096
+    GAINLESS = 32            # blocks that are cleaned in vain until the mapping is asked what else is dead
     REFIT_PAGES = 4096       # written between two looks at what the tables leave of the budget
     CHECKPOINT_EVERY_MOST = 1 << 27  # pages: bounds the memory of a recovery, and its time (docs/performance.md)
 
@@ -617,6 +618,8 @@ cdef class Ssd(Engine):
         while self.pool.free_n + self.pool.pending_n <= self.meta_floor + self.gc_reserve:
             self.cleaning.clean()
             tries += 1
+            if tries % GAINLESS == 0:       # what is only kept, or not known to be dead, takes what is gained
+                self.mapping.notice()
             if tries > 4 * self.pool.blocks + 64:
                 with gil:
                     raise DeviceFullError("cleaning gains nothing: too few healthy blocks for the pages in use")
