@@ -12,9 +12,11 @@ superseded is needed until that which takes its place is durable. Such pages are
 what takes the place of all that were superseded so far has been programmed (``ripen``), and behind the next sync they
 die.
 """
+from cython.operator cimport dereference as deref
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
+from libcpp.unordered_set cimport unordered_set
 
 from flashfs.engine.parts cimport FOREIGN, IN_TABLE, LIVE, Engine, Extent, Owner
 from flashfs.engine.pool cimport (
@@ -167,11 +169,8 @@ cdef class TranslationPages(Owner):
 
     cdef int ripen(self) except -1 nogil:
         """Of pages that are ``lasting``: all that were superseded so far die behind the next sync."""
-        cdef uint32_t ppa
         self.let_ripe_go()
-        for ppa in self.kept:
-            self.ripe.insert(ppa)
-        self.kept.clear()
+        pour(self.kept, self.ripe)
         self.ripe_at = self.ssd.image_syncs
         return 0
 
@@ -180,11 +179,12 @@ cdef class TranslationPages(Owner):
         cdef uint32_t ppa
         if self.ripe.size() == 0 or self.ssd.image_syncs == self.ripe_at:
             return 0
-        for ppa in self.ripe:
+        while self.ripe.size():             # one by one: to make room for a report may fail
+            ppa = deref(self.ripe.begin())
             if self.ssd.validity.by_map and self.ssd.validity.in_flash:
                 self.ssd.validity.prepare(1, False)
             self.ssd.validity.dead(&ppa, 1)
-        self.ripe.clear()
+            self.ripe.erase(ppa)
         return 0
 
     cdef int let_all_go(self) except -1 nogil:
@@ -270,9 +270,7 @@ cdef class TranslationPages(Owner):
         self.let_go_n = 0
         if self.lasting and self.ssd.validity.late:
             return 0
-        for ppa in self.ripe:
-            self.kept.insert(ppa)
-        self.ripe.clear()
+        pour(self.ripe, self.kept)
         for ppa in self.kept:
             if self.reports and self.ssd.validity.in_flash:
                 self.ssd.validity.prepare(1, False)
@@ -310,6 +308,16 @@ cdef class TranslationPages(Owner):
         checkpoint; the sets here take about 40."""
         n = self.known()
         return 4 * n, 40 * n
+
+
+cdef int pour(unordered_set[uint32_t]& some, unordered_set[uint32_t]& into) except -1 nogil:
+    """All of one set into the other; what memory does not suffice for stays."""
+    cdef uint32_t ppa
+    while some.size():
+        ppa = deref(some.begin())
+        into.insert(ppa)
+        some.erase(ppa)
+    return 0
 
 
 cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil:
