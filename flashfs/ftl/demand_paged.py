@@ -273,15 +273,6 @@ EVENTS: Mapping[str, Callable[[Any], int]] = {
     "translation pages written": lambda ssd: ssd.mapping.store.programs,
     "translation pages read": lambda ssd: ssd.mapping.store.reads,
 }
-DAMAGE_def built(ssd: Any, options: dict[str, Any], who: str, mapping: Any) -> tuple[Any, Any, Any, Any]:
-    """The four parts of a scheme that brings its cache alone: translation pages and validity as DFTL without a
-    battery."""
-    placement = streams_for(ssd, options, who)
-    pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
-    require_room(ssd, pages, who)
-    return mapping, PageBitmap(ssd), placement, cleaning_for(ssd, options, [2 * pages], mapping.store)
-
-
-EVENTS: Mapping[str, Callable[[Any], int]] = {
+DAMAGE_EVENTS: Mapping[str, Callable[[Any], int]] = {
     "a translation page was made again": lambda ssd: ssd.mapping.rebuilds
 }
