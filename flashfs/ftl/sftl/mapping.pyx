@@ -145,6 +145,7 @@ cdef class SftlMap(CountedMap):
                 ppa = self.gtd.where(page)  # it may have been made again
             else:
                 memset(image, 0xFF, self.ssd.nand.page_bytes)
+                runs = 1
             pending = <uint32_t> (self.pending.first_from(page * self.per_page + self.entries_of(page))
                                   - self.pending.first_from(page * self.per_page))
             units = self.cmt.units_for(min(self.per_page, runs + 2 * pending)) + spare
