@@ -56,6 +56,7 @@ SCHEME = Scheme(
     damage_events=DAMAGE_EVENTS,
     tight={"cmt_bytes": (500, 1_500, 4_000), "dirty_buffer": (0, 30)},
     varied={"cmt_bytes": (0, 500, 4_000), "dirty_buffer": (0, 10, 50)},
+    chips=("tiny-112",),  # five translation pages
     year=2011,
     manual="docs/ftl/sftl.md",
 )  # fmt: skip

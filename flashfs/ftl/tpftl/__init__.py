@@ -71,6 +71,7 @@ SCHEME = Scheme(
     damage_events=DAMAGE_EVENTS,
     tight={"cmt_bytes": (500, 900, 3_000)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING},
+    chips=("tiny-112",),  # five translation pages
     year=2015,
     manual="docs/ftl/tpftl.md",
 )  # fmt: skip

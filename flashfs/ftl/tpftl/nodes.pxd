@@ -52,6 +52,7 @@ cdef class TpNodes:
     cdef int count_node(self, int step) noexcept nogil
     # the heap of nodes
     cdef int put_at(self, uint32_t at, uint32_t unit) noexcept nogil
+    cdef bint colder(self, uint32_t one, uint32_t two) noexcept nogil
     cdef int sift_up(self, uint32_t at) noexcept nogil
     cdef int sift_down(self, uint32_t at) noexcept nogil
     cdef int leave_heap(self, uint32_t at) noexcept nogil

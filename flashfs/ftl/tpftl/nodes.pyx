@@ -123,12 +123,17 @@ cdef class TpNodes:
         self.node(unit).heap_at = at
         return 0
 
+    cdef inline bint colder(self, uint32_t one, uint32_t two) noexcept nogil:
+        """Of two units with nodes; of two that are equally hot the one of the lower LPAs."""
+        cdef Node* first = self.node(one)
+        cdef Node* second = self.node(two)
+        return first.hot < second.hot or (first.hot == second.hot and first.page < second.page)
+
     cdef int sift_up(self, uint32_t at) noexcept nogil:
         cdef uint32_t unit = self.heap[at], above
-        cdef uint64_t hot = self.node(unit).hot
         while at:
             above = (at - 1) // 2
-            if self.node(self.heap[above]).hot <= hot:
+            if not self.colder(unit, self.heap[above]):
                 break
             self.put_at(at, self.heap[above])
             at = above
@@ -136,14 +141,13 @@ cdef class TpNodes:
 
     cdef int sift_down(self, uint32_t at) noexcept nogil:
         cdef uint32_t unit = self.heap[at], below
-        cdef uint64_t hot = self.node(unit).hot
         while True:
             below = 2 * at + 1
             if below >= self.nodes_n:
                 break
-            if below + 1 < self.nodes_n and self.node(self.heap[below + 1]).hot < self.node(self.heap[below]).hot:
+            if below + 1 < self.nodes_n and self.colder(self.heap[below + 1], self.heap[below]):
                 below += 1
-            if self.node(self.heap[below]).hot >= hot:
+            if not self.colder(self.heap[below], unit):
                 break
             self.put_at(at, self.heap[below])
             at = below
@@ -171,7 +175,7 @@ cdef class TpNodes:
             if node.n > self.used_now(node):
                 if at == 0:
                     return self.heap[0]
-                if best == NONE or node.hot < self.node(best).hot:
+                if best == NONE or self.colder(self.heap[at], best):
                     best = self.heap[at]
         return best
 
