@@ -1,7 +1,7 @@
 """What every scheme with a cache of entries over translation pages has in Python: options, sizing, what ``dump`` shows.
 
-The compiled parts are flashfs.engine.demand and, of those with DFTL's cache, flashfs.engine.cached_map; docs/ftl/dftl.md
-says how they work.
+The compiled parts are flashfs.engine.demand and, of those with DFTL's cache, flashfs.engine.cached_map;
+docs/ftl/dftl.md says how they work.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ SCHEME = Scheme(
     options=(
         STRIPE,
         CLEANING,
-        Option("cmt_bytes", 0, "bytes of the cache of condensed pages and of the dirty buffer, a page at least; 0: what "
-               f"--dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
+        Option("cmt_bytes", 0, "bytes of the cache of condensed pages and of its dirty buffer, a page at least; 0: "
+               f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
         Option("dirty_buffer", 10, "per cent of that for dirty entries of pages that left", high=90),
     ),
     describe_translation=describe_translation,

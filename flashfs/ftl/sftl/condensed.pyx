@@ -1,12 +1,12 @@
 """S-FTL's cache: whole translation pages, condensed (S. Jiang et al., S-FTL, MSST 2011).
 
 A *run* are entries side by side whose PPAs count up by one, or which are all holes. A page in the cache is a bit for
-each entry (it begins a run) and the first PPA, the head, of each run. So a page of E entries in R runs takes E / 8 + 4 R
-bytes and its node: what was written in order takes a thirtieth of what it takes in flash.
+each entry (it begins a run) and the first PPA, the head, of each run. So a page of E entries in R runs takes
+E / 8 + 4 R bytes and its node: what was written in order takes a thirtieth of what it takes in flash.
 
 Memory is an arena of units of one size, which is that of a node with its bits and room for four heads. Other heads are
-in a chain of units. A page with dirty entries has one more unit, a bit for each of them. Pages are in the order of their
-last use.
+in a chain of units. A page with dirty entries has one more unit, a bit for each of them. Pages are in the order of
+their last use.
 """
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
@@ -436,7 +436,7 @@ cdef class CondensedPages:
             elif begun != node.runs or self.runs_of(image) != node.runs:
                 problems.append(f"CMT: translation page {node.page} counts {node.runs} runs and has others")
             if marked != node.dirty_n:
-                problems.append(f"CMT: translation page {node.page} counts {node.dirty_n} dirty entries and has {marked}")
+                problems.append(f"CMT: translation page {node.page} counts {node.dirty_n} dirty entries, has {marked}")
             pages += 1
             runs += node.runs
             dirty += node.dirty_n

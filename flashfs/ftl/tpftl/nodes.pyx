@@ -552,7 +552,7 @@ cdef class TpNodes:
             if any(entry["lpa"] >= (node.page + 1) * self.per_page for entry in entries):
                 problems.append(f"CMT: the node of translation page {node.page} has an entry of another one")
         if used != self.used or dirty != self.dirty_n:
-            problems.append(f"CMT: {self.used} entries counted, {self.dirty_n} of them dirty: there are {used}, {dirty}")
+            problems.append(f"CMT: {self.used} entries counted, {self.dirty_n} dirty: there are {used}, {dirty}")
         if taken + self.free_n != self.units:
             problems.append(f"CMT: {taken} units taken and {self.free_n} free of {self.units}")
         return problems

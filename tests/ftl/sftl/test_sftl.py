@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections import OrderedDict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def read(device: Device, first: int, n: int = 1) -> bytes:
 def runs_of(image: list[int]) -> int:
     """A plain count: a run ends where a PPA is not one more than the one before, or a hole begins or ends."""
     return 1 + sum(
-        two != one + 1 if NONE not in (one, two) else one != two for one, two in zip(image, image[1:], strict=False))
+        two != one + 1 if NONE not in (one, two) else one != two for one, two in pairwise(image))
 
 
 def hold_against_a_table(device: Device, geometry: Geometry) -> None:

@@ -1,4 +1,4 @@
-"""TPFTL's own: the two-level cache against a model of it, prefetching, what leaves first, and what a write-back takes."""
+"""TPFTL's own: the two-level cache against a model of it, prefetching, what leaves first, what a write-back takes."""
 
 from __future__ import annotations
 
