@@ -4,8 +4,8 @@ Locality, MSST 2011): whole translation pages are cached, condensed, and a buffe
 leave.
 
 The buffer are the *pending* entries of every demand-paged mapping (flashfs.engine.pending), so trims and what a
-recovery found wait there too. Here a pending entry counts before a cached page: who changes one that is pending changes it
-there. ``cached`` says so, and lists of dirty entries leave out what is pending.
+recovery found wait there too. Here a pending entry counts before a cached page: who changes one that is pending changes
+it there. ``cached`` says so, and lists of dirty entries leave out what is pending.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
