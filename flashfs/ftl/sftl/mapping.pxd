@@ -20,6 +20,7 @@ cdef class SftlMap(CountedMap):
     cdef int spill(self, uint32_t unit) except -1 nogil
     cdef uint32_t newest_dirty(self, uint32_t unit) noexcept nogil
     cdef uint32_t fullest(self, uint64_t* most) noexcept nogil
+    cdef int take_back(self) except -1
     cdef uint32_t growth(self, uint32_t page, bint first) noexcept nogil
     cdef bint says(self, uint32_t lpa) noexcept nogil
     cdef int wait_for(self, const uint32_t* lpas, uint32_t n, uint32_t page, int64_t* ready) noexcept nogil

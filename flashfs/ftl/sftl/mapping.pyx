@@ -365,6 +365,48 @@ cdef class SftlMap(CountedMap):
             unit = self.cmt.node(unit).newer
         return lpas[:at], ppas[:at]
 
+    # --- what was dirty in the cache before a mount is there again
+
+    def newer(self):
+        """As of every mapping, and all other entries of a page that is cached and has dirty ones: with these it can be
+        cached again without a read."""
+        found = [super().newer()]
+        for one in self.cmt.entries():
+            if one["dirty"]:
+                page, n = one["page"], self.entries_of(one["page"])
+                lpas = numpy.arange(one["first_lpa"], one["first_lpa"] + n, dtype=numpy.uint32)
+                found.insert(0, (lpas, self.cmt.image_of(page)[:n]))
+        lpas, ppas = (numpy.concatenate([pair[at] for pair in found]) for at in range(2))
+        order = numpy.argsort(lpas, kind="stable")
+        lpas, ppas = lpas[order], ppas[order]
+        last = numpy.append(lpas[1:] != lpas[:-1], True) if len(lpas) else numpy.empty(0, bool)
+        return lpas[last], ppas[last]
+
+    def opens(self):
+        super().opens()
+        if self.pending.moved_n == 0 and not self.strays:
+            self.take_back()
+
+    cdef int take_back(self) except -1:
+        """Pages of which every entry is pending: beside an empty cache these would take room that nobody has given
+        them."""
+        cdef uint64_t at = 0, end
+        cdef uint32_t page, n, runs, unit
+        while at < self.pending.n:
+            page = self.page_of(self.pending.lpa[at])
+            n = self.entries_of(page)
+            end = self.pending.first_from(page * self.per_page + n)
+            memset(self.kept, 0xFF, self.ssd.nand.page_bytes)
+            memcpy(self.kept, self.pending.ppa + at, (end - at) * 4)
+            runs = self.cmt.runs_in(self.kept)
+            if end - at < n or self.cmt.units_for(runs) >= self.cmt.free_n:
+                at = end
+                continue
+            unit = self.cmt.insert(page, self.kept, runs)
+            self.cmt.mark_all(unit, n)
+            self.pending.erase(at, end)
+        return self.pending.shrink(self.pending_room)
+
     # --- the ledger, and for people
 
     def limit_tables(self, uint64_t share):
