@@ -1,16 +1,14 @@
 # A cache of entries over translation pages; see cached_map.pyx.
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.demand cimport DemandMapping
 from flashfs.engine.cmt cimport Cmt
+from flashfs.engine.counted_map cimport CountedMap
 
 
-cdef class CachedMap(DemandMapping):
+cdef class CachedMap(CountedMap):
     cdef readonly Cmt cmt
     cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
-    cdef readonly uint64_t lookups, hits, loads, evictions, dirty_evictions, evicted_entries
     cdef readonly uint32_t protected_share
-    cdef readonly bint fixed               # the CMT's size was given
     cdef readonly uint32_t dirty_share     # of the slots that may be dirty, per cent
     cdef readonly bint bounded             # ... if that is not all
     cdef readonly uint32_t dirty_most      # in slots

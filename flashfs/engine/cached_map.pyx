@@ -12,21 +12,23 @@ instead; so is what a recovery found: it is cached as it is, clean, and goes to 
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from flashfs.engine.demand cimport DemandMapping
+from flashfs.engine.cmt cimport ENTRY_BYTES, Cmt
+from flashfs.engine.counted_map cimport CountedMap
 from flashfs.engine.map_battery cimport named_by
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
-from flashfs.engine.cmt cimport ENTRY_BYTES, Cmt
+
+from collections import Counter
 
 import numpy
 
-from flashfs.errors import BindError, DeviceFullError
+from flashfs.errors import DeviceFullError
 
 SLOTS_LEAST = 8  #: entries: fewer leave no room for two segments
 BATCH_MOST = 256
 
 
-cdef class CachedMap(DemandMapping):
+cdef class CachedMap(CountedMap):
     """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit; ``fixed``: that is
     how many it has, whatever DRAM there is. ``dirty_share`` per cent of them may be dirty, one at least."""
 
@@ -105,7 +107,7 @@ cdef class CachedMap(DemandMapping):
         if not self.cmt.is_dirty(self.cmt.victim()):
             self.make_slot()
             return True
-        if self.ssd.stopped or self.ssd.frozen:
+        if not self.could_write():
             return False
         with gil:
             try:
@@ -118,14 +120,10 @@ cdef class CachedMap(DemandMapping):
         """A free slot of the CMT; the map's clock goes on to when there is one. A dirty entry takes all dirty ones of
         its translation page with it to flash (batch update, 3.4 of the paper); they stay, clean."""
         cdef uint32_t slot
-        cdef uint64_t entries
         while self.cmt.used == self.cmt.slots:
             slot = self.cmt.victim()
             if self.cmt.is_dirty(slot):
-                self.dirty_evictions += 1
-                entries = self.entries_written
-                self.write_back(self.page_of(self.cmt.lpa[slot]))
-                self.evicted_entries += self.entries_written - entries
+                self.evict_dirty(self.page_of(self.cmt.lpa[slot]))
                 continue
             self.cmt.remove(slot)
             self.evictions += 1
@@ -274,10 +272,7 @@ cdef class CachedMap(DemandMapping):
         """What the other structures leave, but a part in 32 for those that grow with the work, is for the CMT, up to an
         entry for each LPA, and to what the battery has room for: who gave it more DRAM did not ask to go without.
         Unless somebody said how large it is to be."""
-        room = share + self.cmt.sizes()[0] - min(share, 4 * <uint64_t> self.gtd.n)
-        room -= room // 32
-        if room < SLOTS_LEAST * ENTRY_BYTES:
-            raise BindError(f"{room} bytes of DRAM are left for the CMT: {SLOTS_LEAST * ENTRY_BYTES} would do")
+        room = self.room_for_cache(share, self.cmt.sizes()[0], SLOTS_LEAST * ENTRY_BYTES)
         if not self.fixed and self.cmt.used == 0:
             room = self.slots_in(room)
             self.resize(min(room, self.saved.slots) if self.will_keep() else room)
@@ -296,19 +291,16 @@ cdef class CachedMap(DemandMapping):
             "protected": self.cmt.protected_n,
             "dirty": self.cmt.dirty_n,
             **({"dirty_most": self.dirty_most, "bound_writes": self.bound_writes} if self.bounded else {}),
-            "lookups": self.lookups,
-            "hits": self.hits,
-            "misses": self.lookups - self.hits,
-            "hit_ratio": round(float(self.hits) / self.lookups, 6) if self.lookups else None,
-            "loads": self.loads,
-            "evictions": self.evictions,
-            "dirty_evictions": self.dirty_evictions,
-            "evicted_entries": self.evicted_entries,
             **super().figures(),
         }
 
+    def cached_of_pages(self):
+        return Counter(entry["lpa"] // self.per_page for entry in self.cmt.entries())
+
+    def cache_facts(self):
+        return {"cached": self.cmt.used, "dirty": self.cmt.dirty_n, "dirty_most": self.dirty_most}
+
     def forget_counts(self):
-        self.lookups = self.hits = self.loads = self.evictions = self.dirty_evictions = self.evicted_entries = 0
         self.bound_writes = 0
         super().forget_counts()
 

@@ -1,6 +1,7 @@
 """What every scheme with a cache of entries over translation pages has in Python: options, sizing, what ``dump`` shows.
 
-The compiled parts are flashfs.engine.cached_map and flashfs.engine.demand; docs/ftl/dftl.md says how they work.
+The compiled parts are flashfs.engine.demand and, of those with DFTL's cache, flashfs.engine.cached_map;
+docs/ftl/dftl.md says how they work.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 from flashfs.engine import block_map
 from flashfs.engine.aside import MetadataAside
 from flashfs.engine.cmt import ENTRY_BYTES
-from flashfs.engine.defaults import Greedy
+from flashfs.engine.defaults import Greedy, PageBitmap
 from flashfs.engine.map_battery import pages_of
 from flashfs.engine.newer import newer_bytes
 from flashfs.engine.node_tree import fanout_for, plant_tree, tree_kept, tree_sections
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, charts
-from flashfs.ftl.common import spare_blocks
+from flashfs.ftl.common import spare_blocks, streams_for
 
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
 WHOLE = 1  #: what the chip says of a page that can be read
@@ -57,6 +58,11 @@ def slots_for(lpas: int, options: dict[str, Any]) -> int:
     """Of the CMT, unless --dram gives it more."""
     slots: int = options["cmt_bytes"] // ENTRY_BYTES
     return slots or max(LEAST, lpas // SHARE)
+
+
+def cache_bytes_for(lpas: int, options: dict[str, Any]) -> int:
+    """The same in bytes, for a cache of another shape."""
+    return int(options["cmt_bytes"]) or slots_for(lpas, options) * ENTRY_BYTES
 
 
 def kept_slots(geometry: Any, options: dict[str, Any], dram: int | None) -> int:
@@ -146,7 +152,7 @@ def gtd(device: Any) -> list[dict[str, Any]]:
 
 
 def cmt(device: Any) -> list[dict[str, Any]]:
-    """The cached mapping table, the entry that leaves next first."""
+    """The cached mapping table, what leaves next first."""
     return list(device.ssd.mapping.cmt.entries())
 
 
@@ -155,7 +161,10 @@ def newer(device: Any) -> list[dict[str, Any]]:
     recovery found or cleaning changed and that wait to be written ("waits")."""
     mapping = device.ssd.mapping
     found = {lpa: (ppa, "waits") for lpa, ppa in mapping.pending.entries()}
-    found |= {entry["lpa"]: (entry["ppa"], "cache") for entry in mapping.cmt.entries() if entry["dirty"]}
+    lpas, ppas = (array.tolist() for array in mapping.dirty_entries())
+    found |= {
+        lpa: (None if ppa == NO_PAGE else ppa, "cache") for lpa, ppa in zip(lpas, ppas, strict=True)
+    }
     return [
         {"lpa": lpa, "translation_page": lpa // mapping.per_page, "ppa": ppa, "where": where}
         for lpa, (ppa, where) in sorted(found.items())
@@ -208,9 +217,7 @@ def facts(device: Any) -> dict[str, Any]:
         "mapped": mapped,
         "fill": round(mapped / device.ssd.lpas, 6),
         "translation_pages": len(mapping.directory.entries()),
-        "cached": mapping.cmt.used,
-        "dirty": mapping.cmt.dirty_n,
-        "dirty_most": mapping.dirty_most,
+        **mapping.cache_facts(),
         "pending": mapping.pending.n,
     }
 
@@ -231,7 +238,7 @@ def translation_pages(device: Any) -> dict[str, Any]:
     ssd, per_page = device.ssd, device.ssd.mapping.per_page
     pages = -(-ssd.lpas // per_page)
     since = Counter(entry["translation_page"] for entry in newer(device))
-    cached = Counter(entry["lpa"] // per_page for entry in cmt(device))
+    cached = Counter(device.ssd.mapping.cached_of_pages())
     places = {entry["page"]: entry["ppa"] for entry in gtd(device)}
     per_block = ssd.nand.pages_per_block
     fields: list[dict[str, Any]] = [
@@ -251,6 +258,15 @@ def translation_pages(device: Any) -> dict[str, Any]:
         "the page says. One without a place was never written."
     )
     return charts.cells("Translation pages", "page", fields, views, about)
+
+
+def built(ssd: Any, options: dict[str, Any], who: str, mapping: Any) -> tuple[Any, Any, Any, Any]:
+    """The four parts of a scheme that brings its cache alone: translation pages and validity as DFTL without a
+    battery."""
+    placement = streams_for(ssd, options, who)
+    pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
+    require_room(ssd, pages, who)
+    return mapping, PageBitmap(ssd), placement, cleaning_for(ssd, options, [2 * pages], mapping.store)
 
 
 EVENTS: Mapping[str, Callable[[Any], int]] = {

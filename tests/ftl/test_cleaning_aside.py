@@ -17,7 +17,7 @@ from nandimg import Geometry
 
 PAGE = 512
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=400, dies=2, oob_bytes=64, lpas=3000)
-FTLS = ("dftl", "lazyftl", "muftl", "ibftl")
+FTLS = ("dftl", "lazyftl", "sftl", "tpftl", "muftl", "ibftl")
 DEMAND = (*FTLS, "geckoftl")
 METADATA = {kind for kind, name in KIND_NAMES.items() if name in ("translation", "validity")}
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.defaults import PageBitmap
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.fenced_map import FencedMap
-from flashfs.engine.map_battery import pages_of
 from flashfs.ftl import Scheme
-from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.ftl.common import STRIPE
 from flashfs.ftl.demand_paged import (
     CLEANING,
     CMT_BYTES,
@@ -18,14 +16,13 @@ from flashfs.ftl.demand_paged import (
     EVENTS,
     FENCE,
     PROTECTED,
-    cleaning_for,
+    built,
     cmt,
     describe_translation,
     drawn,
     facts,
     gtd,
     newer,
-    require_room,
     slots_for,
     translation,
 )
@@ -37,10 +34,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         fenced=bool(options["fence"]),
     )  # fmt: skip
     mapping.syncs_first = True
-    placement = streams_for(ssd, options, "lazyftl")
-    pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
-    require_room(ssd, pages, "lazyftl")
-    return mapping, PageBitmap(ssd), placement, cleaning_for(ssd, options, [2 * pages], mapping.store)
+    return built(ssd, options, "lazyftl", mapping)
 
 
 SCHEME = Scheme(

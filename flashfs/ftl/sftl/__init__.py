@@ -1,0 +1,62 @@
+"""S-FTL's line in the registry; the scheme itself is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flashfs.engine.demand import saved_bytes
+from flashfs.ftl import Option, Scheme
+from flashfs.ftl.common import STRIPE
+from flashfs.ftl.demand_paged import (
+    CLEANING,
+    DAMAGE_EVENTS,
+    EVENTS,
+    SHARE,
+    built,
+    cache_bytes_for,
+    cmt,
+    describe_translation,
+    drawn,
+    facts,
+    gtd,
+    newer,
+    translation,
+)
+from flashfs.ftl.sftl.mapping import SftlMap
+
+
+def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    mapping = SftlMap(ssd, cache_bytes_for(ssd.lpas, options), options["dirty_buffer"], options["cmt_bytes"] > 0)
+    return built(ssd, options, "sftl", mapping)
+
+
+SCHEME = Scheme(
+    name="sftl",
+    title="S-FTL",
+    paper="S. Jiang et al., S-FTL: An Efficient Address Translation for Flash Memory by Exploiting Spatial Locality, "
+    "MSST 2011",
+    about="DFTL's map; whole translation pages are cached, condensed by their runs",
+    replaces=("mapping",),
+    scheme_oob=0,
+    saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
+    build=_build,
+    options=(
+        STRIPE,
+        CLEANING,
+        Option("cmt_bytes", 0, "bytes of the cache of condensed pages and of its dirty buffer, a page at least; 0: "
+               f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
+        Option("dirty_buffer", 10, "per cent of that for dirty entries of pages that left", high=90),
+    ),
+    describe_translation=describe_translation,
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer},
+    numbered={"translation": ("page", translation)},
+    charts=drawn,
+    events={**EVENTS, "entries that left for the dirty buffer": lambda ssd: ssd.mapping.buffered,
+            "pages written for the dirty buffer": lambda ssd: ssd.mapping.buffer_writes},
+    damage_events=DAMAGE_EVENTS,
+    tight={"cmt_bytes": (500, 1_500, 4_000), "dirty_buffer": (0, 30)},
+    varied={"cmt_bytes": (0, 500, 4_000), "dirty_buffer": (0, 10, 50)},
+    chips=("tiny-112",),  # five translation pages
+    year=2011,
+    manual="docs/ftl/sftl.md",
+)  # fmt: skip
