@@ -11,6 +11,7 @@ cimport cython
 from libc.errno cimport EINTR, EIO, errno
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
+from posix.unistd cimport close as close_fd
 from posix.unistd cimport fdatasync, pread, pwrite
 
 from nandimg._clock cimport Timeline, take_time
@@ -227,6 +228,7 @@ cdef class Chip(Nand):
         self.release()
 
     cdef release(self):
+        cdef int fd = self.fd
         guard_release(self.tables)
         self.tables = NULL
         if self.base != NULL:
@@ -253,9 +255,9 @@ cdef class Chip(Nand):
         self.die_time = NULL
         self.channel_time = NULL
         self.one_page = NULL
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        self.fd = -1
+        if fd >= 0 and close_fd(fd) != 0:   # not os.close: the last chips go when modules are gone
+            raise OSError(errno, os.strerror(errno), str(self.path))
 
     def close(self):
         """Unmap and unlock the image. Says nothing about durability: ``synchronise`` does."""
