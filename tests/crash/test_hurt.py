@@ -36,22 +36,19 @@ MASKED_BY_TRIMS = (
     "w5+1 w12 w19 w19 w13 f w54 w19 w21 f t12+4 f w32+2 w46 t13+3 f w33 w16+1 w43 w19 w12 w13+4 w35+2 w30+1 w20 w13 "
     "t26+2 w19+3 t31+3 f w12 i w18 t19+1 w11 w54'"
 )
-#: a pad of the stream of translation pages, programmed over the first page of a block of the host's: a recovery reads
-#: from it whose the block is, and cleaning finds pages there that the map names
+#: a page of another stream, programmed over the first page of a block, of a scheme with translation pages: a recovery
+#: reads from it whose the block is
 MASKED_BY_THE_MAP = (
-    "ftl=lazyftl preset=tiny-20p opt.buffer=0 opt.checkpoint_every=4 opt.cmt_bytes=0 opt.dirty=1 fault=misdirect=71 "
-    "program='t23+1 f w23+3 w13+2 w23+2 i w54 w45 t46+3 w37 f w16 w13+2 w26+3 w21+3 w13 r w39 i t17+3 w23 w23 w27 "
-    "t6+2 r w32 w23 t13+3 w5 w11 w53 w54 w13+1 t46+2 f w6 r w19 w23 w18 f r w21+1 w24 i w52 w51 f w14 f r w13 r "
-    "t13+4 f w53 w40 w41 w13 w3 w23 r w36 t32+4 f f w12 xh t13+3 f w16 i f w23 w13 w54 f w28 w50 xb t28+2 w39 w11+1 "
-    "i w4 f w19+1 i r f w54 w54'"
+    "ftl=lazyftl preset=tiny-20p opt.buffer=0 opt.fence=0 fault=misdirect=35 program='w3 t46+3 i i w22 w22 w23 f w1 i "
+    "w29 w53 r t52+4 t46+4 w22 t22+3 t14+2 f w49+4 r i w53 t49+2'"
 )
 #: the same of a device that was full
 MASKED_AGAIN = (
-    "ftl=lazyftl preset=tiny-20p opt.buffer=4 opt.gc_reserve=2 dram=62484 fault=misdirect=120 program='w0+56 w0+56 "
-    "w0+23 w55+1 w7+2 w19+1 w2+6 w5+3 w24+2 t4 w15+4 w8+2 w40+5 w53+1 i w31+3 w23+1 w14+1 w43+3 w55+1 w43+5 w28+1 "
-    "w0+3 w3+4 w50+6 f w38+4 w18+4 w49+2 f w42+6 w55+1 w44+5 w17+2 w45+4 w27+2 w47+5 xt w38+6 w9+1 w18+6 w44+1 w19+3 "
-    "w4+4 w44+5 w17+3 w42+4 w46+6 w50+5 w1+6 i w37+4 w35+6 w31+1 w31+6 w36+2 w39+1 w37+6 w36+4 w26+4 w21+4 f w13+2 "
-    "w10+6'"
+    "ftl=lazyftl preset=tiny-20p opt.buffer=2 opt.checkpoint_every=4 opt.dirty=2 opt.fence=0 fault=enospc=43 "
+    "fault=misdirect=30 cut=18:prefix-old cut=28:prefix program='w0+56 w0+56 w0+54 f w32+2 w53+2 w14+1 xb w38+2 w2+5 "
+    "w44+5 w43+4 t38 w46+4 w11+6 w46+2 w42+1 w25+2 w47+2 w2+1 w4+3 w20+2 w25+4 w14+1 w33+5 f w43+4 w35+5 w42+1 w1+1 "
+    "w55+1 w18+3 w19+2 w46+2 w21+3 w21+1 t46 t9 w47+5 w19+3 w4+3 w41+4 w41+1 w37+2 w6+5 w22+2 w55+1 w46+2 w42+6 i "
+    "w19+6 w47+3 w34+6 w32+3 w30+2 w6+6 w31+1 w2+3 w25+6 w22+3 w47+6 w54+2 w45+2 w51+2'"
 )
 #: Logarithmic Gecko is made again from the mapping, and no live page is in a block that is open
 UNCLAIMED = (
@@ -77,7 +74,8 @@ BETWEEN_MERGES = (
 )
 #: an erase that was cut, and reads as done; and the next one, which is claimed done and was not
 DECEIVED = (
-    "ftl=ibftl preset=tiny-24d opt.buffer=4 opt.checkpoint_every=4 opt.dirty=10 plp dram=38292 fault=silent=5 "
+    "ftl=ibftl preset=tiny-24d opt.buffer=4 opt.checkpoint_every=4 opt.dirty=10 plp dram=38292 opt.fence=0 "
+    "fault=silent=5 "
     "cut=13:unstable program='w67 t73+4 i f f w53 w53+3 w22 f t18+1 i t14+2 f w21+1 t38+2 w34 w73+1 i t67+3 f w8+2 "
     "t7+2 w18 w24'"
 )
