@@ -104,7 +104,7 @@ def _live_with(host: Host, rnd: Any, at: int, when: str) -> Failures:
 def _retire(host: Host, struck: list[tuple[int, ...]], when: str) -> set[int]:
     """Give the device every occasion to let the blocks go; then the chip must call them bad. Returns them."""
     host.device.ssd.idle()  # a block is retired when there is time to move what is left in it,
-    for _ in range(2):  # or, if it is one of the log's, when nothing in it counts any more: behind a fence that is later
+    for _ in range(2):  # or, if it is one of the log's, when nothing in it counts any more: a fence later
         host.device.checkpoint()
     host.flush()  # and when what replaces it is durable
     for operation, block, _ in struck:

@@ -285,6 +285,7 @@ cdef class EntryPages(PagedMapping):
     cdef int write_page(self, uint32_t page) except -1 nogil:
         """One program for all that is newer than the page; the map's clock goes on to its end."""
         cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, ppa = NONE, old
+        self.store.make_way()
         self.image_of = NONE
         while self.image_of != page:
             self.fetch(page)

@@ -84,6 +84,7 @@ cdef class TranslationPages(Owner):
         """Before ``pages`` are programmed together: clean now, not between them. Cleaning may change the mapping."""
         cdef uint32_t room
         self.let_ripe_go()
+        self.make_way()
         room = self.ssd.placement.run_room(self.stream)
         if room < pages or room == self.ssd.nand.pages_per_block:
             self.ssd.make_room()
@@ -97,8 +98,6 @@ cdef class TranslationPages(Owner):
         cdef uint32_t ppa, done = 0
         cdef int64_t end
         cdef int before = self.ssd.stopped
-        if self.kept.size() + self.ripe.size() >= self.ids and self.lasting and not self.ssd.validity.late:
-            self.let_all_go()               # there is room for each page twice
         if self.reports and self.ssd.validity.in_flash:
             self.ssd.validity.prepare(2, False)  # the new page, and the one that it supersedes
         self.ssd.seq += 1
@@ -185,6 +184,12 @@ cdef class TranslationPages(Owner):
                 self.ssd.validity.prepare(1, False)
             self.ssd.validity.dead(&ppa, 1)
             self.ripe.erase(ppa)
+        return 0
+
+    cdef int make_way(self) except -1 nogil:
+        """Before the data of a page are put together, for this may read others: there is room for each page twice."""
+        if self.kept.size() + self.ripe.size() >= self.ids and self.lasting and not self.ssd.validity.late:
+            self.let_all_go()
         return 0
 
     cdef int let_all_go(self) except -1 nogil:

@@ -4,6 +4,11 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from flashfs.engine.flash_validity cimport FlashValidity
 
 
+cdef enum:
+    ENTRY = 12               # bytes of an entry in its page
+    FREE_SLOTS = 4           # numbers that are kept free
+
+
 cdef struct Logged:                        # an entry of the log, as it lies in its page
     uint32_t ppa                           # of the page that died; NONE: no entry
     uint32_t time                          # of the erase clock when that was logged
@@ -23,7 +28,6 @@ cdef class ValidityLog(FlashValidity):
     cdef uint8_t* read_image               # the page that was read last
     cdef uint8_t* write_image
     cdef uint32_t announced_most           # reports that ``prepare`` makes room for
-    cdef bint unread                       # a recovery has not read the log yet
     cdef bint spoilt                       # a page of the log is lost: all is written anew
     cdef readonly uint64_t flushes, logged, reinserted, discarded, rebuilds, chain_reads, queries
     cdef uint64_t number_of(self, uint32_t slot) noexcept nogil
@@ -38,12 +42,6 @@ cdef class ValidityLog(FlashValidity):
     cdef int drop(self, uint32_t slot) except -1 nogil
     cdef int reclaim(self) except -1 nogil
     cdef int walk(self, uint32_t block, uint64_t* words, uint32_t dead) except -1 nogil
-    cdef int fill_up(self) except -1 nogil
-    cdef bint lead_chains(self, uint64_t[::1] dead) except -1
-    cdef bint has_numbers(self) noexcept nogil
-    cdef bint leads_on(self, uint32_t block, uint32_t before) noexcept nogil
-    cdef uint32_t hold_against(self, const uint64_t[::1] dead) except? 0xFFFFFFFF
-    cdef uint32_t count_bits(self, const uint64_t* words) noexcept nogil
     cdef int take_entries(self, uint32_t slot) except -1 nogil
     cdef int rebuild(self) except -1 nogil
     cdef int write_touched(self) except -1

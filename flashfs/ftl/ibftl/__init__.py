@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from flashfs.engine.fenced_log import FencedLog
 from flashfs.engine.fenced_map import FencedMap
-from flashfs.engine.validity_log import ValidityLog
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
@@ -39,7 +39,7 @@ LOG = Option("log", 200, "entries of the validity log (X), per cent of the pages
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    validity = ValidityLog(ssd, share=options["log"])
+    validity = FencedLog(ssd, share=options["log"])
     mapping = FencedMap(
         ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, dirty_share=options["dirty"],
         fenced=bool(options["fence"]),
@@ -54,7 +54,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
-    return {**tree_mapping_sections(geometry, options), **ValidityLog.section_bytes(geometry)}
+    return {**tree_mapping_sections(geometry, options), **FencedLog.section_bytes(geometry)}
 
 
 SCHEME = Scheme(
