@@ -118,6 +118,17 @@ cdef class Models:
         self.exact_n = 0
         return 0
 
+    cdef int mark(self, uint32_t page, uint64_t* bits) noexcept nogil:
+        """A bit in ``bits`` for each entry of the page that its models know; bits that are set there stay. A model but
+        the last of a page has whole words."""
+        cdef uint32_t i, w, words = (self.per_page + 63) // 64, at
+        for i in range(self.models_a_page):
+            for w in range(<uint32_t> PIECES):
+                at = i * PIECES + w
+                if at < words:
+                    bits[at] |= self.models[<uint64_t> page * self.models_a_page + i].exact[w]
+        return 0
+
     cdef bint is_untried(self, uint32_t page) noexcept nogil:
         """Whether no model of that page was ever trained."""
         cdef uint32_t i

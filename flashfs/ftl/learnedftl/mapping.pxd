@@ -1,0 +1,19 @@
+# LearnedFTL's mapping; see mapping.pyx.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from flashfs.ftl.learnedftl.models cimport Models
+from flashfs.ftl.tpftl.mapping cimport TpMap
+
+
+cdef class LearnedMap(TpMap):
+    cdef readonly Models models
+    cdef readonly uint64_t reads_cached, reads_modelled, reads_doubled
+    cdef readonly uint64_t writes_modelled # entries that were cached for a write without a read of their page
+    cdef readonly uint64_t mispredictions  # pages that a model was sure of and that said they were another LPA's
+    cdef bint moving                       # cleaning has moved pages, and is not through with their entries
+    cdef bint always                       # every write-back trains, not only cleaning's
+    cdef bint starts_runs                  # a run's line may replace a model
+    cdef bint knows(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
+    cdef int count_read(self, uint32_t lpa, uint64_t hits, uint64_t loads) except -1 nogil
+    cdef bint bring_known(self, uint32_t lpa, uint32_t ppa) except -1 nogil
+    cdef int learn_loaded(self, uint32_t page) except -1 nogil
