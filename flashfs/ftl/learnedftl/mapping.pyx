@@ -5,12 +5,14 @@ where an LPA is without a read of its translation page.
 A look-up of the host is answered by the cache, else by the model if its filter has the LPA's bit, else by the
 translation page, which is a second read in front of that of the data. A bit says that the model gives what the map
 says, so everything that changes an entry clears its bit: a write, a trim, a move, and what damage brings about. Bits are
-set where all that is known of a page goes to flash (``cleaned``), where a page is read of which nothing newer is known
+set where all that is known of a page goes to flash (``cleaned``), where a page without models is read
 (``learn_loaded``), and for runs that the host has just written (``run_ends``).
 
 Nothing of it is in a checkpoint: behind every mount the models begin empty, so no crash can leave a bit that is stale.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from flashfs.engine.entry_pages cimport EntryPages
 from flashfs.engine.demand cimport DemandMapping
@@ -28,7 +30,13 @@ cdef class LearnedMap(TpMap):
                   bint runs=True, **_):
         self.always = always
         self.starts_runs = self.whole_runs = runs
+        self.now = <uint32_t*> malloc(self.per_page * sizeof(uint32_t))
+        if self.now == NULL:
+            raise MemoryError
         self.models = Models(self.gtd.n, self.per_page, ssd.nand.dies, ssd.nand.pages_per_block)
+
+    def __dealloc__(self):
+        free(self.now)
 
     cdef bint knows(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
         """Whether the model is sure of where the LPA is. After damage, when a page may be several LPAs', it knows
@@ -169,15 +177,21 @@ cdef class LearnedMap(TpMap):
         return 0
 
     cdef int learn_loaded(self, uint32_t page) except -1 nogil:
-        """A translation page whose models nobody has trained since the mount was read for the host."""
+        """A translation page whose models nobody has trained since the mount was read for the host. What is dirty in
+        the cache is newer; what is pending may still turn out to be another LPA's, and gets no bit."""
         cdef uint32_t first = page * self.per_page, n = self.entries_of(page)
+        cdef uint64_t at
         if self.image_of != page or self.image_ppa == NONE or self.strays or not self.models.is_untried(page):
             return 0
-        if self.image_ppa != self.gtd.known(page) or self.dirty_of(first, n, NULL):
+        if self.image_ppa != self.gtd.known(page):
             return 0
-        if self.pending.n and self.pending.first_from(first) != self.pending.first_from(first + n):
-            return 0
-        self.models.train(page, self.image, n)
+        memcpy(self.now, self.image, n * sizeof(uint32_t))
+        self.dirty_of(first, n, self.now)
+        at = self.pending.first_from(first)
+        while at < self.pending.n and self.pending.lpa[at] < first + n:
+            self.now[self.pending.lpa[at] - first] = NONE
+            at += 1
+        self.models.train(page, self.now, n)
         return 0
 
     cdef int moves_end(self) except -1 nogil:
@@ -195,7 +209,8 @@ cdef class LearnedMap(TpMap):
     # --- the ledger, and for people
 
     def tables(self):
-        return {**self.models.sizes(), **super().tables()}
+        entries = self.per_page * 4
+        return {**self.models.sizes(), "training": (entries, entries), **super().tables()}
 
     def figures(self):
         reads = self.reads_cached + self.reads_modelled + self.reads_doubled
