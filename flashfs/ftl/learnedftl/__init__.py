@@ -7,6 +7,7 @@ from typing import Any
 from flashfs.engine.defaults import PageBitmap
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.map_battery import pages_of
+from flashfs.engine.node_map import UNIT_TAKES, units_in
 from flashfs.engine.superblocks import SuperblockGreedy
 from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme
@@ -15,6 +16,7 @@ from flashfs.ftl.demand_paged import (
     CLEANING,
     DAMAGE_EVENTS,
     EVENTS,
+    PREFETCHING,
     SHARE,
     built,
     cache_bytes_for,
@@ -23,12 +25,11 @@ from flashfs.ftl.demand_paged import (
     facts,
     gtd,
     newer,
+    nodes,
     require_room,
     translation,
 )
 from flashfs.ftl.learnedftl.mapping import LearnedMap
-from flashfs.ftl.tpftl import PREFETCHING
-from flashfs.ftl.tpftl.mapping import UNIT_TAKES, units_in
 
 PLACES = ("superblocks", "streams")
 
@@ -75,11 +76,6 @@ def _fits(ssd: Any, options: dict[str, Any]) -> bool:
     return dies > 1
 
 
-def _nodes(device: Any) -> list[dict[str, Any]]:
-    """The nodes of the cache, the coldest first."""
-    return list(device.ssd.mapping.cmt.nodes())
-
-
 def _models(device: Any) -> list[dict[str, Any]]:
     """The models that there are: of which LPAs, for how many they are exact, and how many lines they have. They begin
     empty at each mount, so this is of a device at work."""
@@ -116,7 +112,7 @@ SCHEME = Scheme(
         Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
     ),
     describe_translation=describe_translation,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": _nodes, "models": _models, "newer": newer},
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": nodes, "models": _models, "newer": newer},
     numbered={"translation": ("page", translation)},
     events={**EVENTS, "entries prefetched": lambda ssd: ssd.mapping.prefetched,
             "nodes that left": lambda ssd: ssd.mapping.cmt.deaths,

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.ftl.learnedftl.models cimport Models
-from flashfs.ftl.tpftl.mapping cimport TpMap
+from flashfs.engine.node_map cimport TpMap
 
 
 cdef class LearnedMap(TpMap):

@@ -19,7 +19,7 @@ from flashfs.engine.demand cimport DemandMapping
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
 from flashfs.ftl.learnedftl.models cimport Models
-from flashfs.ftl.tpftl.mapping cimport TpMap
+from flashfs.engine.node_map cimport TpMap
 
 
 cdef class LearnedMap(TpMap):

@@ -1,4 +1,4 @@
-"""LearnedFTL's own: which reads its models spare, that no model is sure of what is not so, and what a mount begins with.
+"""LearnedFTL's own: which reads its models spare, that no model is sure of what is not so, what a mount begins with.
 The cache is TPFTL's."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 
 import nandimg
 from flashfs.device import Device
+from flashfs.engine.node_map import UNIT_TAKES
 from flashfs.engine.superblocks import Superblocks
-from flashfs.ftl.tpftl.mapping import UNIT_TAKES
 from nandimg import Geometry
 
 PAGE = 512

@@ -1,8 +1,8 @@
-# TPFTL's mapping; see mapping.pyx.
+# TPFTL's mapping; see node_map.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.engine.counted_map cimport CountedMap
-from flashfs.ftl.tpftl.nodes cimport TpNodes
+from flashfs.engine.nodes cimport TpNodes
 
 
 cdef class TpMap(CountedMap):

@@ -1,6 +1,6 @@
 # distutils: language = c++
 """TPFTL's mapping (Y. Zhou et al., An Efficient Page-level FTL to Optimize Address Translation in Flash Memory, EuroSys
-2015): entries in nodes of translation pages, what is loaded with an entry, and what leaves.
+2015), which LearnedFTL takes too: entries in nodes of translation pages, what is loaded with an entry, and what leaves.
 
 The pages, their directory, cleaning's updates, trims and recovery are those of every demand-paged mapping
 (flashfs.engine.demand).
@@ -11,7 +11,7 @@ from libc.stdlib cimport free, malloc
 from flashfs.engine.counted_map cimport CountedMap
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
-from flashfs.ftl.tpftl.nodes cimport UNIT_BYTES, Spot, TpNodes
+from flashfs.engine.nodes cimport UNIT_BYTES, Spot, TpNodes
 
 from collections import Counter
 
