@@ -29,12 +29,13 @@ from flashfs.ftl.demand_paged import (
     require_room,
     translation,
 )
+from flashfs.ftl.learnedftl.groups import GroupSuperblocks
 from flashfs.ftl.learnedftl.mapping import LearnedMap
 
-PLACES = ("superblocks", "streams")
+PLACES = ("groups", "superblocks", "streams")
 
 
-def _mapping(ssd: Any, options: dict[str, Any]) -> LearnedMap:
+def _mapping(ssd: Any, options: dict[str, Any], group_pages: int) -> LearnedMap:
     """Unless a size was given, the cache has what dftl has, less what the models take."""
     how, room = options["prefetch"], cache_bytes_for(ssd.lpas, options)
 
@@ -47,6 +48,8 @@ def _mapping(ssd: Any, options: dict[str, Any]) -> LearnedMap:
             selective_level=how in ("both", "selective"),
             always=options["train"] == "always",
             runs=options["runs"] == "on",
+            group_pages=group_pages,
+            group_share=options["group_share"],
         )
 
     mapping = made(room)
@@ -57,23 +60,39 @@ def _mapping(ssd: Any, options: dict[str, Any]) -> LearnedMap:
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    mapping = _mapping(ssd, options)
-    if options["place"] == "streams" or not _fits(ssd, options):
-        return built(ssd, options, "learnedftl", mapping)
+    dies, place = ssd.nand.dies, options["place"]
+    if place == "streams" or not _fits(ssd, options, 2 * dies):
+        return built(ssd, options, "learnedftl", _mapping(ssd, options, 0))
+    pages = _group_pages(ssd, options)
+    carried = pages * ssd.nand.page_bytes // 4
+    grouped = place == "groups" and _fits(ssd, options, 4 * dies + -(-carried // ssd.nand.pages_per_block))
+    mapping = _mapping(ssd, options, pages if grouped else 0)
     placement = superblocks_for(ssd, options, "learnedftl")
+    if grouped:
+        placement = GroupSuperblocks(ssd, dies, dies, 1)
     require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), "learnedftl")
-    return mapping, PageBitmap(ssd), placement, SuperblockGreedy(ssd)
+    cleaning = SuperblockGreedy(ssd)
+    if grouped:
+        ssd.carry(max(carried, dies * ssd.nand.pages_per_block))
+    return mapping, PageBitmap(ssd), placement, cleaning
 
 
-def _fits(ssd: Any, options: dict[str, Any]) -> bool:
-    """Whether the chip has room for whole superblocks, beside its translation pages."""
-    dies = ssd.nand.dies
+def _group_pages(ssd: Any, options: dict[str, Any]) -> int:
+    """Translation pages of a group: as many as a superblock has room for the pages of, or fewer if that was asked; but
+    one at least."""
+    most = max(1, ssd.nand.dies * ssd.nand.pages_per_block // (ssd.nand.page_bytes // 4))
+    return min(most, options["group"] or most)
+
+
+def _fits(ssd: Any, options: dict[str, Any], blocks: int) -> bool:
+    """Whether the chip has room for so many blocks that are open or kept free for a group, beside its translation pages
+    and the reserve; and superblocks at all."""
     pages = -(-2 * pages_of(ssd.lpas, ssd.nand.page_bytes) // ssd.nand.pages_per_block) + 3
     try:
-        spare_for(ssd, options, "learnedftl", 2 * dies + pages, max(3, dies))
+        spare_for(ssd, options, "learnedftl", blocks + pages, max(3, ssd.nand.dies))
     except BindError:
         return False
-    return dies > 1
+    return int(ssd.nand.dies) > 1
 
 
 def _models(device: Any) -> list[dict[str, Any]]:
@@ -104,9 +123,13 @@ SCHEME = Scheme(
         Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} a node and a chunk of 9 entries; 0: "
                f"what --dram leaves, or with the models as much as dftl has for one LPA in {SHARE}", high=1 << 40),
         Option("prefetch", "both", "what a miss loads beside its entry, as for tpftl", choices=PREFETCHING),
-        Option("place", "superblocks", "pages go to superblocks in the order of VPPNs, which are cleaned as a whole, "
-               "if the chip has room for that; else, or with streams, as for tpftl (stripe, cleaning)",
-               choices=PLACES),
+        Option("place", "groups", "superblocks: pages go to superblocks in the order of VPPNs, which are cleaned as a "
+               "whole; groups: and a group's pages are put in order together. What the chip has no room for is left "
+               "out. streams: as for tpftl (stripe, cleaning)", choices=PLACES),
+        Option("group", 0, "translation pages of a group; 0: as many as a superblock has room for the pages of",
+               high=1 << 16),
+        Option("group_share", 50, "per cent of a group's pages that may be without a model before it is put in order",
+               low=1, high=100),
         Option("train", "always", "when models are trained: whenever their translation page is written, or only when "
                "cleaning writes it", choices=("always", "cleaning")),
         Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
@@ -119,10 +142,12 @@ SCHEME = Scheme(
             "reads by a model": lambda ssd: ssd.mapping.reads_modelled,
             "writes by a model": lambda ssd: ssd.mapping.writes_modelled,
             "models trained": lambda ssd: ssd.mapping.models.taken,
+            "groups put in order": lambda ssd: ssd.mapping.groups_ordered,
             "models of runs": lambda ssd: ssd.mapping.models.runs},
     damage_events={**DAMAGE_EVENTS, "models that were wrong": lambda ssd: ssd.mapping.mispredictions},
-    tight={"cmt_bytes": (500, 900, 3_000)},
-    varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning")},
+    tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "group": (0, 1, 2)},
+    varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
+            "group_share": (5, 50)},
     chips=("tiny-112",),  # five translation pages
     year=2024,
     manual="docs/ftl/learnedftl.md",
