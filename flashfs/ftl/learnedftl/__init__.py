@@ -50,6 +50,7 @@ def _mapping(ssd: Any, options: dict[str, Any], group_pages: int) -> LearnedMap:
             runs=options["runs"] == "on",
             group_pages=group_pages,
             group_share=options["group_share"],
+            group_budget=options["group_budget"],
         )
 
     mapping = made(room)
@@ -130,6 +131,8 @@ SCHEME = Scheme(
                high=1 << 16),
         Option("group_share", 50, "per cent of a group's pages that may be without a model before it is put in order",
                low=1, high=100),
+        Option("group_budget", 300, "pages that may move to put groups in order, per cent of what the host writes",
+               high=10_000),
         Option("train", "always", "when models are trained: whenever their translation page is written, or only when "
                "cleaning writes it", choices=("always", "cleaning")),
         Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
@@ -145,7 +148,8 @@ SCHEME = Scheme(
             "groups put in order": lambda ssd: ssd.mapping.groups_ordered,
             "models of runs": lambda ssd: ssd.mapping.models.runs},
     damage_events={**DAMAGE_EVENTS, "models that were wrong": lambda ssd: ssd.mapping.mispredictions},
-    tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "group": (0, 1, 2)},
+    tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "group_budget": (100, 10_000),
+           "group": (0, 1, 2)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
             "group_share": (5, 50)},
     chips=("tiny-112",),  # five translation pages

@@ -22,16 +22,15 @@ cdef class GroupSuperblocks(Superblocks):
 
     cdef int make_ready(self, int stream) except -1 nogil:
         """As Superblocks. The mapping may be told of moves here, as when there is to be cleaned."""
-        if stream == STREAM_HOST and self.map is not None and self.map.due != NONE and self.affords_group():
+        if stream == STREAM_HOST and self.map is not None and self.map.may_order() and self.affords_group():
             self.map.order_group()
         return Superblocks.make_ready(self, stream)
 
     cdef bint affords_group(self) except -1 nogil:
-        """Whether free blocks would hold a group, and a superblock more for translation pages and blocks that are half
-        filled, beside those that are always kept free. Cleaning makes some room for that, of superblocks that have
-        something dead."""
+        """Whether free blocks would hold a group beside those that are always kept free. Cleaning makes some room for
+        that, of superblocks that have something dead."""
         cdef uint32_t tries, group = self.map.group_pages * self.map.per_page
-        cdef uint32_t needed = (self.ssd.meta_floor + self.ssd.gc_reserve + self.dies
+        cdef uint32_t needed = (self.ssd.meta_floor + self.ssd.gc_reserve
                                 + (group + self.ssd.nand.pages_per_block - 1) // self.ssd.nand.pages_per_block)
         for tries in range(2 * self.dies):
             if self.ssd.pool.free_n + self.ssd.pool.pending_n > needed:

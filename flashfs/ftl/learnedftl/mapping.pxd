@@ -19,11 +19,14 @@ cdef class LearnedMap(TpMap):
     cdef readonly uint32_t groups
     cdef readonly uint32_t group_most      # pages of a group that may be without a model
     cdef readonly uint32_t due             # a group of which more seem to be, or NONE
+    cdef uint32_t budget                   # pages that may move so for each that the host writes, per cent
+    cdef readonly uint64_t credit          # ... what is left of that: pages, times 100
     cdef uint32_t* changed                 # of each group: pages written and moved since it was looked at
     cdef uint32_t* places                  # where the pages of a group are
     cdef bint ordering                     # a group is being put in order
     cdef readonly uint64_t groups_looked_at, groups_ordered, group_moves
     cdef int count_changed(self, const uint32_t* lpas, uint32_t n) noexcept nogil
+    cdef bint may_order(self) noexcept nogil
     cdef int order_group(self) except -1 nogil
     cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil
     cdef bint knows(self, uint32_t lpa, uint32_t* ppa) noexcept nogil

@@ -30,12 +30,15 @@ from flashfs.engine.node_map cimport TpMap
 cdef class LearnedMap(TpMap):
     """As TpMap. ``always``: models are trained whenever a translation page is written, not only behind cleaning;
     ``runs``: a run that is written in order may begin a model. ``group_pages`` translation pages are a group, 0: there
-    are none; ``group_share`` per cent of its pages may be without a model."""
+    are none; ``group_share`` per cent of its pages may be without a model, and ``group_budget`` per cent of what the
+    host writes may be moved to put groups in order."""
 
     def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, bint fixed=False, *, bint always=True,
-                  bint runs=True, uint32_t group_pages=0, uint32_t group_share=50, **_):
+                  bint runs=True, uint32_t group_pages=0, uint32_t group_share=50,
+                  uint32_t group_budget=100, **_):
         self.due = NONE
         self.group_pages = group_pages
+        self.budget = group_budget
         if group_pages:
             self.groups = (self.gtd.n + group_pages - 1) // group_pages
             self.group_most = max(1, <uint64_t> group_pages * self.per_page * group_share // 100)
@@ -146,6 +149,8 @@ cdef class LearnedMap(TpMap):
         for i in range(n):
             self.models.forget(lpas[i])
         self.count_changed(lpas, n)
+        self.credit = min(self.credit + <uint64_t> n * self.budget,
+                          <uint64_t> 200 * self.group_pages * self.per_page)
         return TpMap.bind(self, lpas, n, ppa, choice, olds)
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
@@ -243,6 +248,10 @@ cdef class LearnedMap(TpMap):
                 self.due = group
         return 0
 
+    cdef bint may_order(self) noexcept nogil:
+        """Whether a group is due, and the host has written enough for it to be moved."""
+        return self.due != NONE and self.credit >= <uint64_t> 100 * self.group_pages * self.per_page
+
     cdef int order_group(self) except -1 nogil:
         """The group that is due is looked at: its models are trained from what its pages are now. If still more than its
         share are nowhere that a model knows, all of them move, as one run in the order of their LPAs; entries and
@@ -265,6 +274,7 @@ cdef class LearnedMap(TpMap):
             self.ordering = False
         self.groups_ordered += 1
         self.group_moves += n
+        self.credit -= min(self.credit, <uint64_t> 100 * n)
         return 0
 
     cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil:
