@@ -147,7 +147,7 @@ def test_models_begin_empty_and_are_trained_as_pages_are_read(tmp_path: Path) ->
 
 
 def test_trained_by_cleaning_alone() -> None:
-    device = learnedftl(train="cleaning", runs="off")
+    device = learnedftl(train="cleaning", runs="off", place="superblocks")
     write(device, 0, SMALL.lpas)
     assert figures(device)["models_trained"] == 0
     rnd = random.Random(3)
@@ -163,3 +163,56 @@ def test_dram_names_models_and_filters() -> None:
     tables = learnedftl().ssd.mapping.tables()
     assert tables["models"][0] == 24 * 52
     assert tables["filters"][0] == 24 * 16
+
+
+#: a superblock holds the pages of two translation pages: twelve groups; twice the room that they take
+GROUPED = Geometry(page_bytes=PAGE, pages_per_block=64, blocks=96, channels=4, dies=4, oob_bytes=64, lpas=3_000)
+
+
+def grouped(**options: Any) -> Device:
+    how = {"buffer": 0, "wear_spread": 1 << 20, "cmt_bytes": 24 * UNIT_TAKES, **options}
+    return Device.memory(GROUPED, "learnedftl", how)
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_groups_are_put_in_order(group: int) -> None:
+    """Written at random again and again, most pages are where their models say; and nothing is lost on the way."""
+    rnd, device = random.Random(group), grouped(group=group, group_share=25, group_budget=10_000)
+    write(device, 0, GROUPED.lpas)
+    for turn in range(12_000):
+        write(device, rnd.randrange(GROUPED.lpas))
+        if turn % 1_000 == 0:
+            assert device.ssd.mapping.stale() == []
+            assert device.problems() == []
+    found = figures(device)
+    assert found["groups"] == (12 if group == 0 else 24)
+    assert found["groups_ordered"] > 2 * found["groups"]
+    assert found["lpas_modelled"] > 0.6 * GROUPED.lpas
+    assert read(device, 0, GROUPED.lpas)[0] == b"".join(page_of(lpa) for lpa in range(GROUPED.lpas))
+    alone = grouped(place="superblocks")
+    write(alone, 0, GROUPED.lpas)
+    for _ in range(12_000):
+        write(alone, rnd.randrange(GROUPED.lpas))
+    assert figures(alone)["groups"] == 0
+    assert figures(alone)["lpas_modelled"] < found["lpas_modelled"] / 2
+
+
+@pytest.mark.parametrize("budget", [0, 50, 200])
+def test_what_groups_move_is_bounded_by_what_the_host_writes(budget: int) -> None:
+    rnd, device = random.Random(budget), grouped(group_share=10, group_budget=budget)
+    write(device, 0, GROUPED.lpas)
+    for _ in range(10_000):
+        write(device, rnd.randrange(GROUPED.lpas))
+    found = figures(device)
+    assert found["group_moves"] <= (10_000 + GROUPED.lpas) * budget // 100
+    assert (found["groups_ordered"] > 0) == (budget > 0)
+
+
+def test_a_group_that_is_in_order_is_only_looked_at() -> None:
+    device = grouped(group_share=10, group_budget=10_000)
+    for _ in range(4):
+        for first in range(0, GROUPED.lpas, 60):
+            write(device, first, 60)
+    found = figures(device)
+    assert found["groups_looked_at"] > found["groups_ordered"] == 0
+    assert found["lpas_modelled"] > 0.95 * GROUPED.lpas
