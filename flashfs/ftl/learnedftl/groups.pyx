@@ -10,7 +10,6 @@ from libc.stdint cimport uint32_t
 
 from flashfs.engine.pool cimport NONE, STREAM_HOST
 from flashfs.engine.superblocks cimport SuperblockGreedy, Superblocks
-from flashfs.ftl.learnedftl.mapping cimport LearnedMap
 
 
 cdef class GroupSuperblocks(Superblocks):
@@ -29,10 +28,11 @@ cdef class GroupSuperblocks(Superblocks):
     cdef bint affords_group(self) except -1 nogil:
         """Whether free blocks would hold a group beside those that are always kept free. Cleaning makes some room for
         that, of superblocks that have something dead."""
-        cdef uint32_t tries, group = self.map.group_pages * self.map.per_page
+        cdef uint32_t group = self.map.group_pages * self.map.per_page
+        cdef int _
         cdef uint32_t needed = (self.ssd.meta_floor + self.ssd.gc_reserve
                                 + (group + self.ssd.nand.pages_per_block - 1) // self.ssd.nand.pages_per_block)
-        for tries in range(2 * self.dies):
+        for _ in range(2 * <int> self.dies):
             if self.ssd.pool.free_n + self.ssd.pool.pending_n > needed:
                 return True
             if (<SuperblockGreedy> self.ssd.cleaning).fewest() == NONE:

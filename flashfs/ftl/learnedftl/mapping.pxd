@@ -8,7 +8,7 @@ from flashfs.engine.node_map cimport TpMap
 cdef class LearnedMap(TpMap):
     cdef readonly Models models
     cdef readonly uint64_t reads_cached, reads_modelled, reads_doubled
-    cdef readonly uint64_t writes_modelled # entries that were cached for a write without a read of their page
+    cdef readonly uint64_t writes_modelled  # entries that were cached for a write without a read of their page
     cdef readonly uint64_t mispredictions  # pages that a model was sure of and that said they were another LPA's
     cdef uint32_t* now                     # the entries of a page that models are trained from
     cdef bint moving                       # cleaning has moved pages, and is not through with their entries

@@ -4,8 +4,8 @@ where an LPA is without a read of its translation page.
 
 A look-up of the host is answered by the cache, else by the model if its filter has the LPA's bit, else by the
 translation page, which is a second read in front of that of the data. A bit says that the model gives what the map
-says, so everything that changes an entry clears its bit: a write, a trim, a move, and what damage brings about. Bits are
-set where all that is known of a page goes to flash (``cleaned``), where a page without models is read
+says, so everything that changes an entry clears its bit: a write, a trim, a move, and what damage brings about. Bits
+are set where all that is known of a page goes to flash (``cleaned``), where a page without models is read
 (``learn_loaded``), and for runs that the host has just written (``run_ends``).
 
 *Groups.* Translation pages that lie side by side, as many as a superblock has room for the pages of, are a group. When
@@ -253,8 +253,8 @@ cdef class LearnedMap(TpMap):
         return self.due != NONE and self.credit >= <uint64_t> 100 * self.group_pages * self.per_page
 
     cdef int order_group(self) except -1 nogil:
-        """The group that is due is looked at: its models are trained from what its pages are now. If still more than its
-        share are nowhere that a model knows, all of them move, as one run in the order of their LPAs; entries and
+        """The group that is due is looked at: its models are trained from what its pages are now. If still more than
+        its share are nowhere that a model knows, all of them move, as one run in the order of their LPAs; entries and
         models follow when they have moved. There must be room for them."""
         cdef uint32_t group = self.due, n, unknown = 0
         self.due = NONE

@@ -23,7 +23,7 @@ cdef struct Model:
 
 
 cdef class Models:
-    cdef readonly uint32_t pages, per_page # translation pages, and entries of one
+    cdef readonly uint32_t pages, per_page  # translation pages, and entries of one
     cdef readonly uint32_t span            # LPAs of a model,
     cdef readonly uint32_t models_a_page   # and models of a translation page
     cdef readonly uint32_t least           # mapped LPAs that a model is trained from

@@ -11,7 +11,7 @@ A bit is set only where the model gives exactly the page that the LPA has, and c
 """
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from flashfs.engine.pool cimport NONE
 from nandimg._vppn cimport ppa_of, vppn_of
