@@ -41,7 +41,7 @@ cdef class LearnedMap(TpMap):
         self.budget = group_budget
         if group_pages:
             self.groups = (self.gtd.n + group_pages - 1) // group_pages
-            self.group_most = max(1, <uint64_t> group_pages * self.per_page * group_share // 100)
+            self.group_most = <uint32_t> max(<uint64_t> 1, <uint64_t> group_pages * self.per_page * group_share // 100)
             self.changed = <uint32_t*> calloc(self.groups, sizeof(uint32_t))
             self.places = <uint32_t*> malloc(<uint64_t> group_pages * self.per_page * sizeof(uint32_t))
             if not (self.changed and self.places):
@@ -160,24 +160,15 @@ cdef class LearnedMap(TpMap):
         return DemandMapping.unbind(self, lpa, n, olds)
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        cdef uint32_t i
         self.moving = True
-        for i in range(n):
-            self.models.forget(lpas[i])
         if not self.ordering:
             self.count_changed(lpas, n)
         return DemandMapping.moved(self, lpas, olds, news, n)
 
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Asked of each entry that a move, a trim or damage changes, before it becomes pending."""
         self.models.forget(lpa)
         return TpMap.recache(self, lpa, ppa)
-
-    cdef int put_newer(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
-                       uint32_t n) except -1 nogil:
-        cdef uint32_t i
-        for i in range(n):
-            self.models.forget(lpas[i])
-        return EntryPages.put_newer(self, lpas, ppas, expected, n)
 
     cdef int disown(self, uint64_t at) except -1 nogil:
         self.models.forget(self.pending.lpa[at])
