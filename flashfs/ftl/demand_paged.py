@@ -22,6 +22,7 @@ from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, charts
 from flashfs.ftl.common import spare_blocks, streams_for
 
+PREFETCHING = ("both", "request", "selective", "none")  #: what a miss loads beside its entry (node_map.pyx)
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
 WHOLE = 1  #: what the chip says of a page that can be read
 SHARE = 32  #: unless told otherwise, one entry in so many is cached,
@@ -154,6 +155,12 @@ def gtd(device: Any) -> list[dict[str, Any]]:
 def cmt(device: Any) -> list[dict[str, Any]]:
     """The cached mapping table, what leaves next first."""
     return list(device.ssd.mapping.cmt.entries())
+
+
+def nodes(device: Any) -> list[dict[str, Any]]:
+    """The nodes of a cache that has such, the coldest first: entries, how many are dirty, and the look-up that they
+    were used at, on average."""
+    return list(device.ssd.mapping.cmt.nodes())
 
 
 def newer(device: Any) -> list[dict[str, Any]]:

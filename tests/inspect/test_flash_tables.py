@@ -20,7 +20,7 @@ from nandimg import Geometry
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=16, blocks=512, channels=2, dies=4, oob_bytes=64, lpas=5_500)
 OPTIONS = {"geckoftl": {"entries": "12", "parts": "4"}}
-PAGED = ("muftl", "dftl", "lazyftl", "sftl", "tpftl", "ibftl", "geckoftl")
+PAGED = ("muftl", "dftl", "lazyftl", "sftl", "tpftl", "learnedftl", "ibftl", "geckoftl")
 
 
 @pytest.fixture(scope="module")

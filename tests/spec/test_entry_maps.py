@@ -24,7 +24,7 @@ GEOMETRY = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=256, channels=2,
 TREE = {"fanout": "3", "nodes": "2"}
 
 
-@pytest.mark.parametrize("ftl", ["dftl", "lazyftl", "sftl", "tpftl", "muftl", "ibftl"])
+@pytest.mark.parametrize("ftl", ["dftl", "lazyftl", "sftl", "tpftl", "learnedftl", "muftl", "ibftl"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_clean_image_says_where_each_page_is(tmp_path: Path, ftl: str, seed: int) -> None:
     path, rnd = tmp_path / "image", random.Random(seed)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.engine.demand import saved_bytes
+from flashfs.engine.node_map import UNIT_TAKES, TpMap
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import STRIPE
 from flashfs.ftl.demand_paged import (
     CLEANING,
     DAMAGE_EVENTS,
     EVENTS,
+    PREFETCHING,
     SHARE,
     built,
     cache_bytes_for,
@@ -20,11 +22,9 @@ from flashfs.ftl.demand_paged import (
     facts,
     gtd,
     newer,
+    nodes,
     translation,
 )
-from flashfs.ftl.tpftl.mapping import UNIT_TAKES, TpMap
-
-PREFETCHING = ("both", "request", "selective", "none")
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -37,12 +37,6 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         selective_level=how in ("both", "selective"),
     )
     return built(ssd, options, "tpftl", mapping)
-
-
-def _nodes(device: Any) -> list[dict[str, Any]]:
-    """The nodes of the cache, the coldest first: entries, how many are dirty, and the look-up that they were used at,
-    on average."""
-    return list(device.ssd.mapping.cmt.nodes())
 
 
 SCHEME = Scheme(
@@ -63,7 +57,7 @@ SCHEME = Scheme(
                "through the LPAs in order, as many as are cached before it", choices=PREFETCHING),
     ),
     describe_translation=describe_translation,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": _nodes, "newer": newer},
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": nodes, "newer": newer},
     numbered={"translation": ("page", translation)},
     charts=drawn,
     events={**EVENTS, "entries prefetched": lambda ssd: ssd.mapping.prefetched,

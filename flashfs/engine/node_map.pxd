@@ -1,8 +1,8 @@
-# TPFTL's mapping; see mapping.pyx.
+# TPFTL's mapping; see node_map.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.engine.counted_map cimport CountedMap
-from flashfs.ftl.tpftl.nodes cimport TpNodes
+from flashfs.engine.nodes cimport TpNodes
 
 
 cdef class TpMap(CountedMap):
@@ -18,5 +18,6 @@ cdef class TpMap(CountedMap):
     cdef int prefetch(self, const uint32_t* lpas, uint32_t i, uint32_t n, int64_t* ready) except -1 nogil
     cdef bint prefetch_one(self, uint32_t page, uint32_t offset, bint there) except -1 nogil
     cdef bint room_for_prefetch(self, uint32_t page) except -1 nogil
+    cdef int mark_known(self, uint32_t page) noexcept nogil
     cdef bint is_marked(self, uint32_t offset) noexcept nogil
     cdef int take_back(self) except -1

@@ -1,6 +1,6 @@
 # distutils: language = c++
 """TPFTL's mapping (Y. Zhou et al., An Efficient Page-level FTL to Optimize Address Translation in Flash Memory, EuroSys
-2015): entries in nodes of translation pages, what is loaded with an entry, and what leaves.
+2015), which LearnedFTL takes too: entries in nodes of translation pages, what is loaded with an entry, and what leaves.
 
 The pages, their directory, cleaning's updates, trims and recovery are those of every demand-paged mapping
 (flashfs.engine.demand).
@@ -11,7 +11,7 @@ from libc.stdlib cimport free, malloc
 from flashfs.engine.counted_map cimport CountedMap
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
-from flashfs.ftl.tpftl.nodes cimport UNIT_BYTES, Spot, TpNodes
+from flashfs.engine.nodes cimport UNIT_BYTES, Spot, TpNodes
 
 from collections import Counter
 
@@ -31,7 +31,7 @@ cdef class TpMap(CountedMap):
     ``selective_level`` say which prefetching it does."""
 
     def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, bint fixed=False, *, bint request_level=True,
-                  bint selective_level=True):
+                  bint selective_level=True, **_):
         self.fixed = fixed
         self.request_level = request_level
         self.selective_level = selective_level
@@ -139,7 +139,7 @@ cdef class TpMap(CountedMap):
         cdef bint selective = self.selective_level and self.cmt.selective
         if not (there or self.gtd.absent(page)) or not (selective or (self.request_level and i + 1 < n)):
             return 0                        # the entry was pending: nothing was read
-        self.cmt.mark_cached(page, self.marked)
+        self.mark_known(page)
         self.giving = NONE
         for k in range(i + 1, n if self.request_level else i + 1):
             if self.page_of(lpas[k]) == page and not self.is_marked(lpas[k] - first):
@@ -152,6 +152,10 @@ cdef class TpMap(CountedMap):
             if not self.is_marked(k) and not self.prefetch_one(page, k, there):
                 return 0
         return 0
+
+    cdef int mark_known(self, uint32_t page) noexcept nogil:
+        """A bit in ``marked`` for each entry of the page that needs no prefetching: those that are cached."""
+        return self.cmt.mark_cached(page, self.marked)
 
     cdef inline bint is_marked(self, uint32_t offset) noexcept nogil:
         return self.marked[offset >> 6] >> (offset & 63) & 1

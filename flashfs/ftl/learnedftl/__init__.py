@@ -1,0 +1,160 @@
+"""LearnedFTL's line in the registry; the scheme itself is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flashfs.engine.defaults import PageBitmap
+from flashfs.engine.demand import saved_bytes
+from flashfs.engine.map_battery import pages_of
+from flashfs.engine.node_map import UNIT_TAKES, units_in
+from flashfs.engine.superblocks import SuperblockGreedy
+from flashfs.errors import BindError
+from flashfs.ftl import Option, Scheme
+from flashfs.ftl.common import STRIPE, spare_for, superblocks_for
+from flashfs.ftl.demand_paged import (
+    CLEANING,
+    DAMAGE_EVENTS,
+    EVENTS,
+    PREFETCHING,
+    SHARE,
+    built,
+    cache_bytes_for,
+    cmt,
+    describe_translation,
+    drawn,
+    facts,
+    gtd,
+    newer,
+    nodes,
+    require_room,
+    translation,
+)
+from flashfs.ftl.learnedftl.groups import GroupSuperblocks
+from flashfs.ftl.learnedftl.mapping import LearnedMap
+
+PLACES = ("groups", "superblocks", "streams")
+
+
+def _mapping(ssd: Any, options: dict[str, Any], group_pages: int) -> LearnedMap:
+    """Unless a size was given, the cache has what dftl has, less what the models take."""
+    how, room = options["prefetch"], cache_bytes_for(ssd.lpas, options)
+
+    def made(cache_bytes: int) -> LearnedMap:
+        return LearnedMap(
+            ssd,
+            cache_bytes,
+            options["cmt_bytes"] > 0,
+            request_level=how in ("both", "request"),
+            selective_level=how in ("both", "selective"),
+            always=options["train"] == "always",
+            runs=options["runs"] == "on",
+            group_pages=group_pages,
+            group_share=options["group_share"],
+            group_budget=options["group_budget"],
+        )
+
+    mapping = made(room)
+    if options["cmt_bytes"]:
+        return mapping
+    mapping.resize(units_in(room - sum(packed for packed, _ in mapping.models.sizes().values())))
+    return mapping
+
+
+def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    dies, place = ssd.nand.dies, options["place"]
+    if place == "streams" or not _fits(ssd, options, 2 * dies):
+        return built(ssd, options, "learnedftl", _mapping(ssd, options, 0))
+    pages = _group_pages(ssd, options)
+    carried = pages * ssd.nand.page_bytes // 4
+    grouped = place == "groups" and _fits(ssd, options, 4 * dies + -(-carried // ssd.nand.pages_per_block))
+    mapping = _mapping(ssd, options, pages if grouped else 0)
+    placement = superblocks_for(ssd, options, "learnedftl")
+    if grouped:
+        placement = GroupSuperblocks(ssd, dies, dies, 1)
+    require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), "learnedftl")
+    cleaning = SuperblockGreedy(ssd)
+    if grouped:
+        ssd.carry(max(carried, dies * ssd.nand.pages_per_block))
+    return mapping, PageBitmap(ssd), placement, cleaning
+
+
+def _group_pages(ssd: Any, options: dict[str, Any]) -> int:
+    """Translation pages of a group: as many as a superblock has room for the pages of, or fewer if that was asked; but
+    one at least."""
+    most = max(1, ssd.nand.dies * ssd.nand.pages_per_block // (ssd.nand.page_bytes // 4))
+    return min(most, options["group"] or most)
+
+
+def _fits(ssd: Any, options: dict[str, Any], blocks: int) -> bool:
+    """Whether the chip has room for so many blocks that are open or kept free for a group, beside its translation pages
+    and the reserve; and superblocks at all."""
+    pages = -(-2 * pages_of(ssd.lpas, ssd.nand.page_bytes) // ssd.nand.pages_per_block) + 3
+    try:
+        spare_for(ssd, options, "learnedftl", blocks + pages, max(3, ssd.nand.dies))
+    except BindError:
+        return False
+    return int(ssd.nand.dies) > 1
+
+
+def _models(device: Any) -> list[dict[str, Any]]:
+    """The models that there are: of which LPAs, for how many they are exact, and how many lines they have. They begin
+    empty at each mount, so this is of a device at work."""
+    mapping = device.ssd.mapping
+    return [
+        {"page": page, "first_lpa": model["first_lpa"], "exact": model["exact"], "pieces": len(model["pieces"])}
+        for page in range(mapping.models.pages)
+        for model in mapping.models.of_page(page)
+        if model["pieces"]
+    ]
+
+
+SCHEME = Scheme(
+    name="learnedftl",
+    title="LearnedFTL",
+    paper="S. Wang et al., LearnedFTL: A Learning-based Page-level FTL for Reducing Double Reads in Flash-based SSDs, "
+    "HPCA 2024",
+    about="TPFTL's cache; models in the directory spare the read of a translation page where a filter says they may",
+    replaces=("mapping", "placement", "cleaning"),
+    scheme_oob=0,
+    saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
+    build=_build,
+    options=(
+        STRIPE,
+        CLEANING,
+        Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} a node and a chunk of 9 entries; 0: "
+               f"what --dram leaves, or with the models as much as dftl has for one LPA in {SHARE}", high=1 << 40),
+        Option("prefetch", "both", "what a miss loads beside its entry, as for tpftl", choices=PREFETCHING),
+        Option("place", "groups", "superblocks: pages go to superblocks in the order of VPPNs, which are cleaned as a "
+               "whole; groups: and a group's pages are put in order together. What the chip has no room for is left "
+               "out. streams: as for tpftl (stripe, cleaning)", choices=PLACES),
+        Option("group", 0, "translation pages of a group; 0: as many as a superblock has room for the pages of",
+               high=1 << 16),
+        Option("group_share", 50, "per cent of a group's pages that may be without a model before it is put in order",
+               low=1, high=100),
+        Option("group_budget", 300, "pages that may move to put groups in order, per cent of what the host writes",
+               high=10_000),
+        Option("train", "always", "when models are trained: whenever their translation page is written, or only when "
+               "cleaning writes it", choices=("always", "cleaning")),
+        Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
+    ),
+    describe_translation=describe_translation,
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": nodes, "models": _models, "newer": newer},
+    numbered={"translation": ("page", translation)},
+    charts=drawn,
+    events={**EVENTS, "entries prefetched": lambda ssd: ssd.mapping.prefetched,
+            "nodes that left": lambda ssd: ssd.mapping.cmt.deaths,
+            "reads by a model": lambda ssd: ssd.mapping.reads_modelled,
+            "writes by a model": lambda ssd: ssd.mapping.writes_modelled,
+            "models trained": lambda ssd: ssd.mapping.models.taken,
+            "groups put in order": lambda ssd: ssd.mapping.groups_ordered,
+            "models of runs": lambda ssd: ssd.mapping.models.runs},
+    damage_events={**DAMAGE_EVENTS, "models that were wrong": lambda ssd: ssd.mapping.mispredictions},
+    tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "group_budget": (100, 10_000),
+           "group": (0, 1, 2)},
+    varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
+            "group_share": (5, 50)},
+    chips=("tiny-112",),  # five translation pages
+    year=2024,
+    manual="docs/ftl/learnedftl.md",
+)  # fmt: skip

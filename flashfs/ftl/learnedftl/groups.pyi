@@ -1,0 +1,3 @@
+from flashfs.engine.superblocks import Superblocks
+
+class GroupSuperblocks(Superblocks): ...

@@ -1,0 +1,352 @@
+# distutils: language = c++
+"""LearnedFTL's mapping (S. Wang et al., LearnedFTL, HPCA 2024): TPFTL's cache, and beside the directory models that say
+where an LPA is without a read of its translation page.
+
+A look-up of the host is answered by the cache, else by the model if its filter has the LPA's bit, else by the
+translation page, which is a second read in front of that of the data. A bit says that the model gives what the map
+says, so everything that changes an entry clears its bit: a write, a trim, a move, and what damage brings about. Bits
+are set where all that is known of a page goes to flash (``cleaned``), where a page without models is read
+(``learn_loaded``), and for runs that the host has just written (``run_ends``).
+
+*Groups.* Translation pages that lie side by side, as many as a superblock has room for the pages of, are a group. When
+more than a share of its pages are somewhere that no model knows, its pages move together, sorted by LPA, to consecutive
+VPPNs, and its models are trained (``order_group``).
+
+Nothing of it is in a checkpoint: behind every mount the models begin empty, so no crash can leave a bit that is stale.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+from libcpp.algorithm cimport sort
+
+from flashfs.engine.entry_pages cimport EntryPages
+from flashfs.engine.demand cimport DemandMapping
+from flashfs.engine.parts cimport Engine
+from flashfs.engine.pool cimport CAUSE_GC, NONE, STREAM_GC
+from flashfs.ftl.learnedftl.models cimport Models
+from flashfs.engine.node_map cimport TpMap
+
+
+cdef class LearnedMap(TpMap):
+    """As TpMap. ``always``: models are trained whenever a translation page is written, not only behind cleaning;
+    ``runs``: a run that is written in order may begin a model. ``group_pages`` translation pages are a group, 0: there
+    are none; ``group_share`` per cent of its pages may be without a model, and ``group_budget`` per cent of what the
+    host writes may be moved to put groups in order."""
+
+    def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, bint fixed=False, *, bint always=True,
+                  bint runs=True, uint32_t group_pages=0, uint32_t group_share=50,
+                  uint32_t group_budget=100, **_):
+        self.due = NONE
+        self.group_pages = group_pages
+        self.budget = group_budget
+        if group_pages:
+            self.groups = (self.gtd.n + group_pages - 1) // group_pages
+            self.group_most = <uint32_t> max(<uint64_t> 1, <uint64_t> group_pages * self.per_page * group_share // 100)
+            self.changed = <uint32_t*> calloc(self.groups, sizeof(uint32_t))
+            self.places = <uint32_t*> malloc(<uint64_t> group_pages * self.per_page * sizeof(uint32_t))
+            if not (self.changed and self.places):
+                raise MemoryError
+        self.always = always
+        self.starts_runs = self.whole_runs = runs
+        self.now = <uint32_t*> malloc(self.per_page * sizeof(uint32_t))
+        if self.now == NULL:
+            raise MemoryError
+        self.models = Models(self.gtd.n, self.per_page, ssd.nand.dies, ssd.nand.pages_per_block)
+
+    def __dealloc__(self):
+        free(self.now)
+        free(self.changed)
+        free(self.places)
+
+    cdef bint knows(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
+        """Whether the model is sure of where the LPA is. After damage, when a page may be several LPAs', it knows
+        nothing: such entries are judged one by one."""
+        return not self.strays and self.models.predict(lpa, ppa)
+
+    # --- what the host asks
+
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
+                          int64_t* ready) except? 0xFFFFFFFF nogil:
+        """As TPFTL, but an LPA that its model knows waits for nothing. To make room for those behind it may clean, and
+        move what a model knew: that is looked up then."""
+        cdef uint32_t i, ppa = NONE
+        n = TpMap.prepare(self, lpas, n, writing, ready)
+        for i in range(0 if writing else n):
+            if not self.cached(lpas[i], &ppa) and not self.knows(lpas[i], &ppa):
+                self.ssd.map_ns = ready[i]
+                self.look(self.page_of(lpas[i]))
+                ready[i] = self.ssd.map_ns
+        return n
+
+    cdef bint bring(self, const uint32_t* lpas, uint32_t i, uint32_t n, bint writing,
+                    int64_t* ready) except -1 nogil:
+        cdef uint32_t page = self.page_of(lpas[i]), ppa = NONE
+        cdef uint64_t hits = self.hits, loads = self.loads
+        if not self.cached(lpas[i], &ppa) and self.knows(lpas[i], &ppa):
+            if not writing:
+                self.lookups += 1
+                self.reads_modelled += 1
+                return True
+            self.ssd.map_ns = ready[i]
+            if self.make_room(page) == 0:
+                return False
+            ready[i] = self.ssd.map_ns
+            if self.knows(lpas[i], &ppa):   # to make room may have moved the page
+                return self.bring_known(lpas[i], ppa)
+        if not TpMap.bring(self, lpas, i, n, writing, ready):
+            return False
+        self.learn_loaded(page)
+        return True if writing else self.count_read(lpas[i], hits, loads)
+
+    cdef bint bring_known(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """There is room for its entry, and the model has it: what it replaces is known without a read."""
+        cdef uint32_t page = self.page_of(lpa)
+        self.lookups += 1
+        self.writes_modelled += 1
+        self.cmt.insert(page, lpa - page * self.per_page, ppa, False, True)
+        return True
+
+    cdef int count_read(self, uint32_t lpa, uint64_t hits, uint64_t loads) except -1 nogil:
+        """A page of the host's that was looked up, and is to be read: 1. What went past the cache, because nothing
+        could be written, was read too."""
+        cdef uint32_t ppa = NONE
+        if self.hits == hits and (self.loads != loads or not self.cached(lpa, &ppa)):
+            self.reads_doubled += 1
+        else:
+            self.reads_cached += 1
+        return 1
+
+    cdef int mark_known(self, uint32_t page) noexcept nogil:
+        """What a model knows needs no place in the cache."""
+        TpMap.mark_known(self, page)
+        return 0 if self.strays else self.models.mark(page, self.marked)
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            if not self.cached(lpas[i], ppas + i) and not self.knows(lpas[i], ppas + i):
+                self.peek(lpas + i, 1, ppas + i)
+        return 0
+
+    cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
+        """The page that a model was sure of says that it is another LPA's: the model is not believed, and the map is
+        asked."""
+        cdef uint32_t known = NONE
+        if oob == NULL or self.cached(lpa, &known) or not self.knows(lpa, &known) or known != ppa:
+            return NONE
+        self.models.forget(lpa)
+        self.mispredictions += 1
+        self.reads_modelled -= 1
+        self.reads_doubled += 1
+        self.peek(&lpa, 1, &known)
+        return known if known != ppa else NONE
+
+    # --- what changes an entry clears its bit
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            self.models.forget(lpas[i])
+        self.count_changed(lpas, n)
+        self.credit = min(self.credit + <uint64_t> n * self.budget,
+                          <uint64_t> 200 * self.group_pages * self.per_page)
+        return TpMap.bind(self, lpas, n, ppa, choice, olds)
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            self.models.forget(lpa + i)
+        return DemandMapping.unbind(self, lpa, n, olds)
+
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        self.moving = True
+        if not self.ordering:
+            self.count_changed(lpas, n)
+        return DemandMapping.moved(self, lpas, olds, news, n)
+
+    cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Asked of each entry that a move, a trim or damage changes, before it becomes pending."""
+        self.models.forget(lpa)
+        return TpMap.recache(self, lpa, ppa)
+
+    cdef int disown(self, uint64_t at) except -1 nogil:
+        self.models.forget(self.pending.lpa[at])
+        return EntryPages.disown(self, at)
+
+    cdef int rebuild(self, uint32_t page) except -1 nogil:
+        self.models.forget_page(page)
+        return EntryPages.rebuild(self, page)
+
+    def reset(self):
+        self.models.forget_all()
+        self.moving = False
+        self.due = NONE
+        if self.groups:
+            memset(self.changed, 0, self.groups * sizeof(uint32_t))
+        super().reset()
+
+    # --- where models are learned
+
+    cdef int cleaned(self, uint32_t page) except -1 nogil:
+        """All that is newer than the page has just gone there: ``image`` is what the map says of its LPAs."""
+        TpMap.cleaned(self, page)
+        if (self.always or self.moving) and not self.strays and self.image_of == page:
+            self.models.train(page, self.image, self.entries_of(page))
+        return 0
+
+    cdef int learn_loaded(self, uint32_t page) except -1 nogil:
+        """A translation page whose models nobody has trained since the mount was read for the host. What is dirty in
+        the cache is newer; what is pending may still turn out to be another LPA's, and gets no bit."""
+        cdef uint32_t first = page * self.per_page, n = self.entries_of(page)
+        cdef uint64_t at
+        if self.image_of != page or self.image_ppa == NONE or self.strays or not self.models.is_untried(page):
+            return 0
+        if self.image_ppa != self.gtd.known(page):
+            return 0
+        memcpy(self.now, self.image, n * sizeof(uint32_t))
+        self.dirty_of(first, n, self.now)
+        at = self.pending.first_from(first)
+        while at < self.pending.n and self.pending.lpa[at] < first + n:
+            self.now[self.pending.lpa[at] - first] = NONE
+            at += 1
+        self.models.train(page, self.now, n)
+        return 0
+
+    cdef int moves_end(self) except -1 nogil:
+        DemandMapping.moves_end(self)
+        self.moving = False
+        return 0
+
+    cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        """Sequential initialisation, from what the host has written. Entries of moved pages are not proved before they
+        have gone to their translation pages, which are trained then."""
+        if not self.moving and not self.strays:
+            self.models.learn_run(lpas, ppas, n)
+        return 0
+
+    # --- groups
+
+    cdef int count_changed(self, const uint32_t* lpas, uint32_t n) noexcept nogil:
+        """These pages were written or moved: their group may be due."""
+        cdef uint32_t i, group
+        if not self.groups:
+            return 0
+        for i in range(n):
+            group = self.page_of(lpas[i]) // self.group_pages
+            self.changed[group] += 1
+            if self.changed[group] >= self.group_most and self.due == NONE:
+                self.due = group
+        return 0
+
+    cdef bint may_order(self) noexcept nogil:
+        """Whether a group is due, and the host has written enough for it to be moved."""
+        return self.due != NONE and self.credit >= <uint64_t> 100 * self.group_pages * self.per_page
+
+    cdef int order_group(self) except -1 nogil:
+        """The group that is due is looked at: its models are trained from what its pages are now. If still more than
+        its share are nowhere that a model knows, all of them move, as one run in the order of their LPAs; entries and
+        models follow when they have moved. There must be room for them."""
+        cdef uint32_t group = self.due, n, unknown = 0
+        self.due = NONE
+        if group == NONE or self.strays:
+            return 0
+        self.changed[group] = 0
+        self.groups_looked_at += 1
+        self.ssd.map_ns = self.ssd.now_ns
+        n = self.find_group(group, &unknown)
+        if unknown < self.group_most or self.strays:
+            return 0
+        sort(self.places, self.places + n)
+        self.ordering = True
+        try:
+            self.ssd.relocate_pages(self.places, n, STREAM_GC, CAUSE_GC)
+        finally:
+            self.ordering = False
+        self.groups_ordered += 1
+        self.group_moves += n
+        self.credit -= min(self.credit, <uint64_t> 100 * n)
+        return 0
+
+    cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil:
+        """Put the PPAs of its pages into ``places``; returns how many there are, and how many no model knows. Reads
+        each of its translation pages once."""
+        cdef uint32_t page, lpa, first, i, n = 0, known = NONE
+        for page in range(group * self.group_pages, min(self.gtd.n, (group + 1) * self.group_pages)):
+            first = page * self.per_page
+            for i in range(self.entries_of(page)):
+                lpa = first + i
+                self.peek(&lpa, 1, self.now + i)
+            if not self.strays:             # to read a page that is damaged makes it again, and nobody is sure then
+                self.models.train(page, self.now, self.entries_of(page))
+            for i in range(self.entries_of(page)):
+                if self.now[i] == NONE:
+                    continue
+                self.places[n] = self.now[i]
+                n += 1
+                unknown[0] += not self.knows(first + i, &known)
+        return n
+
+    # --- the ledger, and for people
+
+    def tables(self):
+        lists = 4 * (self.per_page + self.groups + self.group_pages * self.per_page)
+        return {**self.models.sizes(), "training": (lists, lists), **super().tables()}
+
+    def figures(self):
+        reads = self.reads_cached + self.reads_modelled + self.reads_doubled
+        shares = {
+            name: round(float(n) / reads, 6) if reads else None
+            for name, n in (("cached", self.reads_cached), ("modelled", self.reads_modelled),
+                            ("doubled", self.reads_doubled))
+        }
+        return {
+            **super().figures(),
+            "misses": self.lookups - self.hits - self.reads_modelled - self.writes_modelled,
+            "reads_cached": self.reads_cached,
+            "reads_modelled": self.reads_modelled,
+            "reads_doubled": self.reads_doubled,
+            **{f"share_{name}": share for name, share in shares.items()},
+            "writes_modelled": self.writes_modelled,
+            "mispredictions": self.mispredictions,
+            "models_trained": self.models.trained,
+            "models_taken": self.models.taken,
+            "models_of_runs": self.models.runs,
+            "models_extended": self.models.extended,
+            "lpas_modelled": self.models.exact_n,
+            "groups": self.groups,
+            "groups_looked_at": self.groups_looked_at,
+            "groups_ordered": self.groups_ordered,
+            "group_moves": self.group_moves,
+        }
+
+    def forget_counts(self):
+        self.reads_cached = self.reads_modelled = self.reads_doubled = 0
+        self.writes_modelled = self.mispredictions = 0
+        self.groups_looked_at = self.groups_ordered = self.group_moves = 0
+        self.models.forget_counts()
+        super().forget_counts()
+
+    def cache_facts(self):
+        return {**super().cache_facts(), "modelled": self.models.exact_n}
+
+    def explain(self, uint32_t lpa):
+        cdef uint32_t ppa = NONE
+        return {**super().explain(lpa), "modelled": ppa if self.knows(lpa, &ppa) else None}
+
+    def check(self):
+        return super().check() + self.models.check()
+
+    def problems_in_flash(self):
+        return super().problems_in_flash() + self.stale()
+
+    def stale(self):
+        """Lines about LPAs whose model is sure of another page than the map. Reads every translation page."""
+        cdef uint32_t lpa, said = NONE, ppa = NONE
+        problems = []
+        for lpa in range(self.ssd.lpas):
+            if self.knows(lpa, &said):
+                self.peek(&lpa, 1, &ppa)
+                if ppa != said:
+                    problems.append(f"LPA {lpa}: its model says PPA {said}, the map {ppa}")
+        return problems

@@ -1,0 +1,55 @@
+# In-place models of translation pages, and which of their answers are exact; see models.pyx.
+from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    PIECES = 8               # lines of a model
+    SPAN = 512               # LPAs of a model at most
+    ONE = 4096               # slope 1: slopes are in VPPNs an LPA, times this
+
+
+cdef struct Piece:
+    uint16_t off                           # the first LPA that it is for, counted from the model's first
+    int16_t slope
+    int16_t rise                           # VPPN at ``off``, less the model's base
+
+
+cdef struct Model:
+    uint32_t base                          # a VPPN that all pieces are near
+    uint16_t exact_n                       # bits that are set
+    uint8_t pieces                         # how many there are; 0: no model
+    uint8_t tried                          # it was trained, whatever came of it
+    Piece[8] piece                         # ascending by ``off``
+    uint64_t[8] exact                      # the bitmap filter: a bit for each LPA
+
+
+cdef class Models:
+    cdef readonly uint32_t pages, per_page  # translation pages, and entries of one
+    cdef readonly uint32_t span            # LPAs of a model,
+    cdef readonly uint32_t models_a_page   # and models of a translation page
+    cdef readonly uint32_t least           # mapped LPAs that a model is trained from
+    cdef readonly uint32_t dies, pages_per_block
+    cdef readonly uint64_t trained, taken  # models that were trained, and that were better than what was there
+    cdef readonly uint64_t runs, extended  # models that a run's line replaced; runs that became another piece of one
+    cdef readonly uint64_t exact_n         # bits that are set, of all models
+    cdef Model* models
+    cdef uint16_t[512] x                   # what a model is trained from: LPAs, counted from its first,
+    cdef int64_t[512] y                    # and their VPPNs
+    cdef Model draft
+    cdef Model* of(self, uint32_t lpa, uint32_t* x) noexcept nogil
+    cdef bint predict(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
+    cdef int forget(self, uint32_t lpa) noexcept nogil
+    cdef int forget_page(self, uint32_t page) noexcept nogil
+    cdef int forget_all(self) noexcept nogil
+    cdef int mark(self, uint32_t page, uint64_t* bits) noexcept nogil
+    cdef bint is_untried(self, uint32_t page) noexcept nogil
+    cdef int train(self, uint32_t page, const uint32_t* ppas, uint32_t n) noexcept nogil
+    cdef int train_one(self, Model* model, const uint32_t* ppas, uint32_t n) noexcept nogil
+    cdef int put_base(self, uint32_t n, uint32_t pieces) noexcept nogil
+    cdef uint32_t fit(self, uint32_t first, uint32_t end, Piece* piece) noexcept nogil
+    cdef bint line(self, uint32_t first, uint32_t end, Piece* piece) noexcept nogil
+    cdef uint32_t count(self, uint32_t first, uint32_t end, const Piece* piece) noexcept nogil
+    cdef int learn_run(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) noexcept nogil
+    cdef int take_run(self, uint32_t lpa, uint32_t vppn, uint32_t n) noexcept nogil
+    cdef bint extend(self, Model* model, uint32_t x, uint32_t vppn, uint32_t n) noexcept nogil
+    cdef int replace(self, Model* model, uint32_t x, uint32_t vppn, uint32_t n) noexcept nogil
+    cdef int set_bit(self, Model* model, uint32_t x) noexcept nogil
