@@ -238,13 +238,18 @@ cdef class SuperblockGreedy(Greedy):
         free(self.victims)
 
     cdef int clean(self) except -1 nogil:
-        cdef uint32_t offset, die, block, n = 0
+        cdef uint32_t offset, block
         block = self.ssd.victims.fewest()
         if block != NONE and self.ssd.victims.listed[block] == EMPTIED:
             return self.ssd.relocate(block, STREAM_GC, CAUSE_GC)  # nothing in it lives: its neighbours may stay
         offset = self.fewest()
         if offset == NONE:
             return Greedy.clean(self)  # no superblock has a dead page: what is to be done then, or said
+        return self.empty(offset)
+
+    cdef int empty(self, uint32_t offset) except -1 nogil:
+        """Clean that superblock."""
+        cdef uint32_t die, block, n = 0
         for die in range(self.ssd.pool.dies):
             block = offset * self.ssd.pool.dies + die
             if self.may_go(block):
@@ -259,18 +264,24 @@ cdef class SuperblockGreedy(Greedy):
 
     cdef uint32_t fewest(self) noexcept nogil:
         """The victim, NONE if no block that may be cleaned has a dead page. A look at each block: once a superblock."""
-        cdef uint32_t offset, die, block, closed, best = NONE
-        cdef uint64_t live, live_best = 0, closed_best = 0
+        cdef uint32_t offset, best = NONE
+        cdef uint64_t live, pages, live_best = 0, pages_best = 0
         for offset in range(self.ssd.pool.blocks // self.ssd.pool.dies):
-            live = closed = 0
-            for die in range(self.ssd.pool.dies):
-                block = offset * self.ssd.pool.dies + die
-                if self.may_go(block):
-                    closed += 1
-                    live += self.ssd.victims.valid[block]
-            if closed == 0 or live == <uint64_t> closed * self.ssd.pool.pages_per_block:
+            pages = self.count(offset, &live)
+            if live == pages:
                 continue
-            if (best == NONE or live * closed_best < live_best * closed
-                    or (live * closed_best == live_best * closed and closed > closed_best)):
-                best, live_best, closed_best = offset, live, closed
+            if (best == NONE or live * pages_best < live_best * pages
+                    or (live * pages_best == live_best * pages and pages > pages_best)):
+                best, live_best, pages_best = offset, live, pages
         return best
+
+    cdef uint64_t count(self, uint32_t offset, uint64_t* live) noexcept nogil:
+        """Pages of the blocks of that superblock which may be cleaned, and how many of them live."""
+        cdef uint32_t block
+        cdef uint64_t closed = 0
+        live[0] = 0
+        for block in range(offset * self.ssd.pool.dies, (offset + 1) * self.ssd.pool.dies):
+            if self.may_go(block):
+                closed += 1
+                live[0] += self.ssd.victims.valid[block]
+        return closed * self.ssd.pool.pages_per_block

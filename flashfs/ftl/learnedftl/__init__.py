@@ -30,13 +30,14 @@ from flashfs.ftl.demand_paged import (
     require_room,
     translation,
 )
-from flashfs.ftl.learnedftl.groups import GroupSuperblocks
+from flashfs.ftl.learnedftl.groups import Groups
 from flashfs.ftl.learnedftl.mapping import LearnedMap
+from flashfs.ftl.learnedftl.placement import SLOTS_MOST, GroupSuperblocks, add_streams
 
 PLACES = ("groups", "superblocks", "streams")
 
 
-def _mapping(ssd: Any, options: dict[str, Any], group_pages: int) -> LearnedMap:
+def _mapping(ssd: Any, options: dict[str, Any], groups: Groups | None) -> LearnedMap:
     """Unless a size was given, the cache has what dftl has, less what the models take."""
     how, room = options["prefetch"], cache_bytes_for(ssd.lpas, options)
 
@@ -49,9 +50,7 @@ def _mapping(ssd: Any, options: dict[str, Any], group_pages: int) -> LearnedMap:
             selective_level=how in ("both", "selective"),
             always=options["train"] == "always",
             runs=options["runs"] == "on",
-            group_pages=group_pages,
-            group_share=options["group_share"],
-            group_budget=options["group_budget"],
+            groups=groups,
         )
 
     mapping = made(room)
@@ -64,19 +63,39 @@ def _mapping(ssd: Any, options: dict[str, Any], group_pages: int) -> LearnedMap:
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     dies, place = ssd.nand.dies, options["place"]
     if place == "streams" or not _fits(ssd, options, 2 * dies):
-        return built(ssd, options, "learnedftl", _mapping(ssd, options, 0))
-    pages = _group_pages(ssd, options)
-    carried = pages * ssd.nand.page_bytes // 4
-    grouped = place == "groups" and _fits(ssd, options, 4 * dies + -(-carried // ssd.nand.pages_per_block))
-    mapping = _mapping(ssd, options, pages if grouped else 0)
-    placement = superblocks_for(ssd, options, "learnedftl")
-    if grouped:
-        placement = GroupSuperblocks(ssd, dies, dies, 1)
+        return built(ssd, options, "learnedftl", _mapping(ssd, options, None))
+    slots = _slots(ssd, options) if place == "groups" else 0
+    groups = _groups(ssd, options, slots) if slots else None
+    mapping = _mapping(ssd, options, groups)
     require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), "learnedftl")
+    placement = superblocks_for(ssd, options, "learnedftl")
     cleaning = SuperblockGreedy(ssd)
-    if grouped:
-        ssd.carry(max(carried, dies * ssd.nand.pages_per_block))
+    if groups is not None:
+        order = add_streams(ssd, slots)
+        placement = GroupSuperblocks(ssd, dies, dies, 1)
+        placement.join(mapping, cleaning, order)
+        ssd.carry(max(groups.group_lpas, groups.superblock_pages))
     return mapping, PageBitmap(ssd), placement, cleaning
+
+
+def _groups(ssd: Any, options: dict[str, Any], slots: int) -> Groups:
+    pages = _group_pages(ssd, options)
+    all_pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
+    return Groups(
+        -(-all_pages // pages), pages * (ssd.nand.page_bytes // 4), ssd.nand.blocks, ssd.nand.dies,
+        ssd.nand.pages_per_block, slots, options["group_share"], options["lend_share"],
+    )  # fmt: skip
+
+
+def _slots(ssd: Any, options: dict[str, Any]) -> int:
+    """Superblocks that are open for the host at once; 0: the chip has no room for one, beside those for groups that are
+    put in order and for what is moved otherwise, and one that is free."""
+    dies, slots, asked = ssd.nand.dies, 0, options["open"]
+    group = max(dies, -(-_group_pages(ssd, options) * (ssd.nand.page_bytes // 4) // ssd.nand.pages_per_block))
+    each = dies if asked else 4 * dies
+    while slots < (asked or SLOTS_MOST) and _fits(ssd, options, each * (slots + 1) + dies + group):
+        slots += 1
+    return slots
 
 
 def _group_pages(ssd: Any, options: dict[str, Any]) -> int:
@@ -130,10 +149,12 @@ SCHEME = Scheme(
                "out. streams: as for tpftl (stripe, cleaning)", choices=PLACES),
         Option("group", 0, "translation pages of a group; 0: as many as a superblock has room for the pages of",
                high=1 << 16),
-        Option("group_share", 50, "per cent of a group's pages that may be without a model before it is put in order",
-               low=1, high=100),
-        Option("group_budget", 300, "pages that may move to put groups in order, per cent of what the host writes",
-               high=10_000),
+        Option("group_share", 20, "per cent of a group's pages that have to be without a model for it to be cleaned as "
+               "a whole", low=1, high=100),
+        Option("lend_share", 50, "per cent of a superblock that may be lent to other groups before it is nobody's, and "
+               "both are to be cleaned", low=1, high=100),
+        Option("open", 0, "superblocks that the host fills at once, each for a group; 0: as many as a quarter of the "
+               f"spare blocks, {SLOTS_MOST} at most", high=SLOTS_MOST),
         Option("train", "always", "when models are trained: whenever their translation page is written, or only when "
                "cleaning writes it", choices=("always", "cleaning")),
         Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
@@ -150,7 +171,7 @@ SCHEME = Scheme(
             "groups put in order": lambda ssd: ssd.mapping.groups_ordered,
             "models of runs": lambda ssd: ssd.mapping.models.runs},
     damage_events={**DAMAGE_EVENTS, "models that were wrong": lambda ssd: ssd.mapping.mispredictions},
-    tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "group_budget": (100, 10_000),
+    tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "lend_share": (5, 50), "open": (1, 2),
            "group": (0, 1, 2)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
             "group_share": (5, 50)},

@@ -1,8 +1,29 @@
-# LearnedFTL's placement; see groups.pyx.
-from flashfs.engine.superblocks cimport Superblocks
-from flashfs.ftl.learnedftl.mapping cimport LearnedMap
+# LearnedFTL's groups; see groups.pyx.
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 
-cdef class GroupSuperblocks(Superblocks):
-    cdef LearnedMap map
-    cdef bint affords_group(self) except -1 nogil
+cdef class Groups:
+    cdef readonly uint32_t n               # groups
+    cdef readonly uint32_t group_lpas      # LPAs of one
+    cdef readonly uint32_t superblocks, superblock_pages, pages_per_block, dies
+    cdef readonly uint32_t least           # changed pages from which it is worth while to put a group in order
+    cdef readonly uint32_t lent_most       # pages of a superblock that may be others' before both are to be cleaned
+    cdef uint32_t slots
+    cdef uint32_t* changed                 # of each group: pages that were written since it was put in order, or moved
+                                           # out of a superblock of its own
+    cdef uint8_t* due                      # of each group: it has lent, or borrowed, more than it should
+    cdef uint32_t* owner                   # of each superblock: the group it was opened for, or NONE
+    cdef uint32_t* lent                    # of each superblock: pages there that are not its owner's
+    cdef uint32_t* borrowed                # [slots][groups]: pages that each borrowed of what the slot fills
+    cdef readonly uint64_t opened          # superblocks that were opened for a group
+    cdef readonly uint64_t borrowed_n      # pages that the host wrote to a superblock that is not their group's
+    cdef readonly uint64_t settled         # superblocks of which so much was lent that both groups became due
+    cdef uint32_t of(self, uint32_t lpa) noexcept nogil
+    cdef int open(self, uint32_t superblock, uint32_t group, uint32_t slot) noexcept nogil
+    cdef int wrote(self, uint32_t group, uint32_t superblock, uint32_t slot, uint32_t n) noexcept nogil
+    cdef int add(self, uint32_t superblock, uint32_t n) noexcept nogil
+    cdef int lend(self, uint32_t superblock, uint32_t slot) noexcept nogil
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, uint32_t n) noexcept nogil
+    cdef int settle(self, uint32_t group, uint32_t changed) noexcept nogil
+    cdef uint32_t worst(self) noexcept nogil
+    cdef bint is_own(self, uint32_t superblock) noexcept nogil

@@ -1,41 +1,142 @@
-# distutils: language = c++
-"""LearnedFTL's placement: superblocks in the order of VPPNs, and groups that are put in order before the host's next
-page is placed, if there is room for a whole group beside what cleaning needs.
+"""LearnedFTL's groups (S. Wang et al., LearnedFTL, HPCA 2024): translation pages that lie side by side, whose pages share
+superblocks. What is counted here says whose a superblock is, who has borrowed of it, and which group is to be cleaned.
 
-The paper gives a group superblocks of its own, and lends their free pages to other groups when there are too few. Here
-all groups write to one open superblock, as if each lent to all, and a group is by itself only when it has been put in
-order.
+Nothing of it is in flash. Behind a mount no superblock is anybody's, and no group has changed.
 """
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
 
-from flashfs.engine.pool cimport NONE, STREAM_HOST
-from flashfs.engine.superblocks cimport SuperblockGreedy, Superblocks
+from flashfs.engine.pool cimport NONE
 
 
-cdef class GroupSuperblocks(Superblocks):
-    """Superblocks for the groups of a LearnedMap. Cleaning must be a SuperblockGreedy."""
+cdef class Groups:
+    """``n`` groups of ``group_lpas`` LPAs, on superblocks of ``dies`` blocks, ``slots`` of which the host fills at a
+    time. From ``share`` per cent of its pages on a group is worth being put in order; of ``lend_share`` per cent of a
+    superblock on those who share it are both due."""
 
-    def attach(self):
-        self.map = self.ssd.mapping
-        super().attach()
+    def __cinit__(self, uint32_t n, uint32_t group_lpas, uint32_t blocks, uint32_t dies, uint32_t pages_per_block,
+                  uint32_t slots, uint32_t share, uint32_t lend_share):
+        self.n = n
+        self.group_lpas = group_lpas
+        self.superblocks = blocks // dies
+        self.dies = dies
+        self.pages_per_block = pages_per_block
+        self.superblock_pages = dies * pages_per_block
+        self.slots = slots
+        self.least = <uint32_t> max(<uint64_t> 1, <uint64_t> group_lpas * share // 100)
+        self.lent_most = <uint32_t> max(<uint64_t> 1, <uint64_t> self.superblock_pages * lend_share // 100)
+        self.changed = <uint32_t*> calloc(n, sizeof(uint32_t))
+        self.due = <uint8_t*> calloc(n, 1)
+        self.owner = <uint32_t*> malloc(self.superblocks * sizeof(uint32_t))
+        self.lent = <uint32_t*> calloc(self.superblocks, sizeof(uint32_t))
+        self.borrowed = <uint32_t*> calloc(<uint64_t> slots * n, sizeof(uint32_t))
+        if not (self.changed and self.due and self.owner and self.lent and self.borrowed):
+            raise MemoryError
+        self.reset()
 
-    cdef int make_ready(self, int stream) except -1 nogil:
-        """As Superblocks. The mapping may be told of moves here, as when there is to be cleaned."""
-        if stream == STREAM_HOST and self.map is not None and self.map.may_order() and self.affords_group():
-            self.map.order_group()
-        return Superblocks.make_ready(self, stream)
+    def __dealloc__(self):
+        free(self.changed)
+        free(self.due)
+        free(self.owner)
+        free(self.lent)
+        free(self.borrowed)
 
-    cdef bint affords_group(self) except -1 nogil:
-        """Whether free blocks would hold a group beside those that are always kept free. Cleaning makes some room for
-        that, of superblocks that have something dead."""
-        cdef uint32_t group = self.map.group_pages * self.map.per_page
-        cdef int _
-        cdef uint32_t needed = (self.ssd.meta_floor + self.ssd.gc_reserve
-                                + (group + self.ssd.nand.pages_per_block - 1) // self.ssd.nand.pages_per_block)
-        for _ in range(2 * <int> self.dies):
-            if self.ssd.pool.free_n + self.ssd.pool.pending_n > needed:
-                return True
-            if (<SuperblockGreedy> self.ssd.cleaning).fewest() == NONE:
-                break
-            self.ssd.cleaning.clean()
-        return self.ssd.pool.free_n + self.ssd.pool.pending_n > needed
+    def reset(self):
+        """Nothing is known of any page."""
+        memset(self.changed, 0, self.n * sizeof(uint32_t))
+        memset(self.due, 0, self.n)
+        memset(self.owner, 0xFF, self.superblocks * sizeof(uint32_t))
+        memset(self.lent, 0, self.superblocks * sizeof(uint32_t))
+        memset(self.borrowed, 0, <uint64_t> self.slots * self.n * sizeof(uint32_t))
+
+    cdef uint32_t of(self, uint32_t lpa) noexcept nogil:
+        return lpa // self.group_lpas
+
+    cdef int open(self, uint32_t superblock, uint32_t group, uint32_t slot) noexcept nogil:
+        """The superblock is opened for the group, to be filled by the host's slot; or, where that is ``slots``, by the
+        group's pages in order."""
+        self.owner[superblock] = group
+        self.lent[superblock] = 0
+        self.opened += 1
+        if slot < self.slots:
+            memset(self.borrowed + <uint64_t> slot * self.n, 0, self.n * sizeof(uint32_t))
+        return 0
+
+    cdef int wrote(self, uint32_t group, uint32_t superblock, uint32_t slot, uint32_t n) noexcept nogil:
+        """The host wrote so many pages of the group there."""
+        self.changed[group] += n
+        if self.owner[superblock] == group:
+            return 0
+        self.borrowed_n += n
+        self.lent[superblock] += n
+        self.borrowed[<uint64_t> slot * self.n + group] += n
+        if self.owner[superblock] != NONE and self.lent[superblock] >= self.lent_most:
+            self.lend(superblock, slot)
+        return 0
+
+    cdef int add(self, uint32_t superblock, uint32_t n) noexcept nogil:
+        """So many pages of another group are put in order there."""
+        self.lent[superblock] += n
+        return 0
+
+    cdef int lend(self, uint32_t superblock, uint32_t slot) noexcept nogil:
+        """So much of it is lent that it is nobody's any more: its owner, and who borrowed most, are to be cleaned."""
+        cdef uint32_t group, most = 0
+        cdef const uint32_t* borrowed = self.borrowed + <uint64_t> slot * self.n
+        for group in range(self.n):
+            if borrowed[group] > borrowed[most]:
+                most = group
+        self.due[self.owner[superblock]] = self.due[most] = 1
+        self.owner[superblock] = NONE
+        self.settled += 1
+        return 0
+
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, uint32_t n) noexcept nogil:
+        """Cleaning moved these pages from ``olds``: those that were in a superblock of their group's are not any
+        more."""
+        cdef uint32_t i, group
+        for i in range(n):
+            group = self.of(lpas[i])
+            self.changed[group] += self.owner[olds[i] // self.superblock_pages] == group
+        return 0
+
+    cdef int settle(self, uint32_t group, uint32_t changed) noexcept nogil:
+        """The group was looked at, or put in order: so many of its pages are not where a model has them."""
+        self.changed[group] = changed
+        self.due[group] = 0
+        return 0
+
+    cdef uint32_t worst(self) noexcept nogil:
+        """The group to be cleaned: of those that are due, or else of all, that which has changed most, if it is worth
+        while; else NONE."""
+        cdef uint32_t group, best = NONE
+        for group in range(self.n):
+            if self.changed[group] < self.least:
+                continue
+            if (best == NONE or self.due[group] > self.due[best]
+                    or (self.due[group] == self.due[best] and self.changed[group] > self.changed[best])):
+                best = group
+        return best
+
+    cdef bint is_own(self, uint32_t superblock) noexcept nogil:
+        """Whether the superblock is a group's, of which not too much is lent."""
+        return self.owner[superblock] != NONE
+
+    def forget_counts(self):
+        self.opened = self.borrowed_n = self.settled = 0
+
+    def sizes(self):
+        """Bytes of the lists."""
+        return 5 * self.n + 8 * self.superblocks + 4 * self.slots * self.n
+
+    def groups(self):
+        """Of each group how many of its pages have changed, and whether it is due, for people."""
+        cdef uint32_t i
+        return [{"group": i, "changed": self.changed[i], "due": bool(self.due[i])} for i in range(self.n)]
+
+    def table(self):
+        """Of each superblock whose it is, and how many pages of others are there, for people."""
+        cdef uint32_t i
+        return [{"superblock": i, "group": None if self.owner[i] == NONE else self.owner[i], "lent": self.lent[i]}
+                for i in range(self.superblocks)]

@@ -8,43 +8,37 @@ says, so everything that changes an entry clears its bit: a write, a trim, a mov
 are set where all that is known of a page goes to flash (``cleaned``), where a page without models is read
 (``learn_loaded``), and for runs that the host has just written (``run_ends``).
 
-*Groups.* Translation pages that lie side by side, as many as a superblock has room for the pages of, are a group. When
-more than a share of its pages are somewhere that no model knows, its pages move together, sorted by LPA, to consecutive
-VPPNs, and its models are trained (``order_group``).
+*Groups.* Translation pages that lie side by side, as many as a superblock has room for the pages of, are a group. When it
+is cleaned (placement.pyx), its pages move together, sorted by LPA, to consecutive VPPNs, and its models are trained
+(``order_group``).
 
 Nothing of it is in a checkpoint: behind every mount the models begin empty, so no crash can leave a bit that is stale.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 from libcpp.algorithm cimport sort
 
 from flashfs.engine.entry_pages cimport EntryPages
 from flashfs.engine.demand cimport DemandMapping
 from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport CAUSE_GC, NONE, STREAM_GC
-from flashfs.ftl.learnedftl.models cimport Models
+from flashfs.engine.pool cimport CAUSE_GC, NONE
 from flashfs.engine.node_map cimport TpMap
+from flashfs.ftl.learnedftl.groups cimport Groups
+from flashfs.ftl.learnedftl.models cimport Models
 
 
 cdef class LearnedMap(TpMap):
     """As TpMap. ``always``: models are trained whenever a translation page is written, not only behind cleaning;
-    ``runs``: a run that is written in order may begin a model. ``group_pages`` translation pages are a group, 0: there
-    are none; ``group_share`` per cent of its pages may be without a model, and ``group_budget`` per cent of what the
-    host writes may be moved to put groups in order."""
+    ``runs``: a run that is written in order may begin a model; ``groups``: of translation pages, which are cleaned
+    together, or None."""
 
     def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, bint fixed=False, *, bint always=True,
-                  bint runs=True, uint32_t group_pages=0, uint32_t group_share=50,
-                  uint32_t group_budget=100, **_):
-        self.due = NONE
-        self.group_pages = group_pages
-        self.budget = group_budget
-        if group_pages:
-            self.groups = (self.gtd.n + group_pages - 1) // group_pages
-            self.group_most = <uint32_t> max(<uint64_t> 1, <uint64_t> group_pages * self.per_page * group_share // 100)
-            self.changed = <uint32_t*> calloc(self.groups, sizeof(uint32_t))
-            self.places = <uint32_t*> malloc(<uint64_t> group_pages * self.per_page * sizeof(uint32_t))
-            if not (self.changed and self.places):
+                  bint runs=True, Groups groups=None, **_):
+        self.groups = groups
+        if groups is not None:
+            self.places = <uint32_t*> malloc(groups.group_lpas * sizeof(uint32_t))
+            if self.places == NULL:
                 raise MemoryError
         self.always = always
         self.starts_runs = self.whole_runs = runs
@@ -55,7 +49,6 @@ cdef class LearnedMap(TpMap):
 
     def __dealloc__(self):
         free(self.now)
-        free(self.changed)
         free(self.places)
 
     cdef bint knows(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
@@ -148,9 +141,6 @@ cdef class LearnedMap(TpMap):
         cdef uint32_t i
         for i in range(n):
             self.models.forget(lpas[i])
-        self.count_changed(lpas, n)
-        self.credit = min(self.credit + <uint64_t> n * self.budget,
-                          <uint64_t> 200 * self.group_pages * self.per_page)
         return TpMap.bind(self, lpas, n, ppa, choice, olds)
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
@@ -161,8 +151,8 @@ cdef class LearnedMap(TpMap):
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
         self.moving = True
-        if not self.ordering:
-            self.count_changed(lpas, n)
+        if self.groups is not None and not self.ordering:
+            self.groups.moved(lpas, olds, n)
         return DemandMapping.moved(self, lpas, olds, news, n)
 
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
@@ -181,9 +171,8 @@ cdef class LearnedMap(TpMap):
     def reset(self):
         self.models.forget_all()
         self.moving = False
-        self.due = NONE
-        if self.groups:
-            memset(self.changed, 0, self.groups * sizeof(uint32_t))
+        if self.groups is not None:
+            self.groups.reset()
         super().reset()
 
     # --- where models are learned
@@ -227,71 +216,52 @@ cdef class LearnedMap(TpMap):
 
     # --- groups
 
-    cdef int count_changed(self, const uint32_t* lpas, uint32_t n) noexcept nogil:
-        """These pages were written or moved: their group may be due."""
-        cdef uint32_t i, group
-        if not self.groups:
-            return 0
-        for i in range(n):
-            group = self.page_of(lpas[i]) // self.group_pages
-            self.changed[group] += 1
-            if self.changed[group] >= self.group_most and self.due == NONE:
-                self.due = group
-        return 0
-
-    cdef bint may_order(self) noexcept nogil:
-        """Whether a group is due, and the host has written enough for it to be moved."""
-        return self.due != NONE and self.credit >= <uint64_t> 100 * self.group_pages * self.per_page
-
-    cdef int order_group(self) except -1 nogil:
-        """The group that is due is looked at: its models are trained from what its pages are now. If still more than
-        its share are nowhere that a model knows, all of them move, as one run in the order of their LPAs; entries and
-        models follow when they have moved. There must be room for them."""
-        cdef uint32_t group = self.due, n, unknown = 0
-        self.due = NONE
-        if group == NONE or self.strays:
-            return 0
-        self.changed[group] = 0
+    cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil:
+        """Put the PPAs of a group's pages into ``places``, in ascending order; returns how many there are, and how many
+        no model knows though all are trained now. Reads each of its translation pages once. 0 where damage let several
+        LPAs name a page: nobody is sure of anything then."""
+        cdef uint32_t page, lpa, first, i, n = 0, known = NONE
+        cdef uint32_t pages = self.groups.group_lpas // self.per_page
         self.groups_looked_at += 1
         self.ssd.map_ns = self.ssd.now_ns
-        n = self.find_group(group, &unknown)
-        if unknown < self.group_most or self.strays:
-            return 0
-        sort(self.places, self.places + n)
-        self.ordering = True
-        try:
-            self.ssd.relocate_pages(self.places, n, STREAM_GC, CAUSE_GC)
-        finally:
-            self.ordering = False
-        self.groups_ordered += 1
-        self.group_moves += n
-        self.credit -= min(self.credit, <uint64_t> 100 * n)
-        return 0
-
-    cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil:
-        """Put the PPAs of its pages into ``places``; returns how many there are, and how many no model knows. Reads
-        each of its translation pages once."""
-        cdef uint32_t page, lpa, first, i, n = 0, known = NONE
-        for page in range(group * self.group_pages, min(self.gtd.n, (group + 1) * self.group_pages)):
+        for page in range(group * pages, min(self.gtd.n, (group + 1) * pages)):
             first = page * self.per_page
             for i in range(self.entries_of(page)):
                 lpa = first + i
                 self.peek(&lpa, 1, self.now + i)
-            if not self.strays:             # to read a page that is damaged makes it again, and nobody is sure then
-                self.models.train(page, self.now, self.entries_of(page))
+            if self.strays:
+                return 0
+            self.models.train(page, self.now, self.entries_of(page))
             for i in range(self.entries_of(page)):
                 if self.now[i] == NONE:
                     continue
                 self.places[n] = self.now[i]
                 n += 1
                 unknown[0] += not self.knows(first + i, &known)
+        sort(self.places, self.places + n)
         return n
+
+    cdef int order_group(self, uint32_t n, int stream) except -1 nogil:
+        """The ``places`` of a group's pages move, as one run in the order of their LPAs; entries and models follow when
+        they have moved. There must be room for them."""
+        self.ordering = True
+        try:
+            self.ssd.relocate_pages(self.places, n, stream, CAUSE_GC)
+        finally:
+            self.ordering = False
+        self.groups_ordered += 1
+        self.group_moves += n
+        return 0
 
     # --- the ledger, and for people
 
     def tables(self):
-        lists = 4 * (self.per_page + self.groups + self.group_pages * self.per_page)
-        return {**self.models.sizes(), "training": (lists, lists), **super().tables()}
+        lists = 4 * self.per_page
+        tables = {**self.models.sizes(), "training": (lists, lists), **super().tables()}
+        if self.groups is not None:
+            lists = self.groups.sizes() + 4 * self.groups.group_lpas
+            tables["groups"] = (lists, lists)
+        return tables
 
     def figures(self):
         reads = self.reads_cached + self.reads_modelled + self.reads_doubled
@@ -314,16 +284,21 @@ cdef class LearnedMap(TpMap):
             "models_of_runs": self.models.runs,
             "models_extended": self.models.extended,
             "lpas_modelled": self.models.exact_n,
-            "groups": self.groups,
+            "groups": 0 if self.groups is None else self.groups.n,
             "groups_looked_at": self.groups_looked_at,
             "groups_ordered": self.groups_ordered,
             "group_moves": self.group_moves,
+            "superblocks_of_groups": 0 if self.groups is None else self.groups.opened,
+            "pages_borrowed": 0 if self.groups is None else self.groups.borrowed_n,
+            "superblocks_lent": 0 if self.groups is None else self.groups.settled,
         }
 
     def forget_counts(self):
         self.reads_cached = self.reads_modelled = self.reads_doubled = 0
         self.writes_modelled = self.mispredictions = 0
         self.groups_looked_at = self.groups_ordered = self.group_moves = 0
+        if self.groups is not None:
+            self.groups.forget_counts()
         self.models.forget_counts()
         super().forget_counts()
 

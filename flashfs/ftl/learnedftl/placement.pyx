@@ -1,0 +1,244 @@
+# distutils: language = c++
+"""LearnedFTL's placement and cleaning: superblocks in the order of VPPNs, each opened for a group of translation pages.
+
+The host fills a few at a time, in *slots*. A group that writes, and has none, opens one if there are enough free blocks;
+else it borrows of that which has most room (the paper's opportunistic cross-group allocation). When much of a superblock
+is lent, it is nobody's any more, and its owner and who borrowed most of it are the next to be cleaned.
+
+A group is cleaned as a whole: all its pages, wherever they are, move to a superblock of its own, sorted by LPA
+(``LearnedMap.order_group``). Where pages of many groups are mixed, a superblock is cleaned by itself. Which of the two
+is done goes by how many pages move for each that is gained. All this is done before the host's next page is placed: what
+the mapping needs in between takes of blocks that are kept free, and if those run out, the superblock with the fewest
+live pages is cleaned, whoever's it is.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from flashfs.engine.parts cimport Extent
+from flashfs.engine.pool cimport CAUSE_GC, CAUSE_HOST, NONE, STATE_FREE, STREAM_GC, STREAM_HOST
+from flashfs.engine.superblocks cimport SuperblockGreedy, Superblocks
+from flashfs.engine.victims cimport EMPTIED
+from flashfs.ftl.learnedftl.mapping cimport LearnedMap
+
+SLOTS_MOST = 16
+_SLOT_NAMES = "group"
+
+
+def add_streams(ssd, slots):
+    """The streams of the slots beyond the first, which is the host's, and that of groups that are put in order; the
+    last of them."""
+    for slot in range(1, slots):
+        ssd.pool.add_stream(f"{_SLOT_NAMES}{slot}", CAUSE_HOST, ssd.nand.dies)
+    return ssd.pool.add_stream("ordered", CAUSE_GC, ssd.nand.dies)
+
+
+cdef class GroupSuperblocks(Superblocks):
+    """Superblocks for the groups of a LearnedMap, ``slots`` of them open for the host."""
+
+    def join(self, LearnedMap map not None, SuperblockGreedy cleaner not None, int order_stream):
+        """Placement leans on the mapping, which knows the groups, and on cleaning. The slots' streams are those before
+        ``order_stream``, as ``add_streams`` made them."""
+        cdef uint32_t i
+        self.map = map
+        self.groups = map.groups
+        self.cleaner = cleaner
+        self.slots = self.groups.slots
+        self.order_blocks = max(self.dies, (self.groups.group_lpas + self.groups.pages_per_block - 1)
+                                // self.groups.pages_per_block)
+        self.order_stream = order_stream
+        self.lender = <uint8_t*> malloc(self.groups.n)
+        if self.lender == NULL:
+            raise MemoryError
+        self.slot_stream[0] = STREAM_HOST
+        for i in range(1, self.slots):
+            self.slot_stream[i] = order_stream - <int> self.slots + <int> i
+        self.forget()
+
+    def __dealloc__(self):
+        free(self.lender)
+
+    def forget(self):
+        cdef uint32_t i
+        for i in range(self.slots):
+            self.slot_owner[i] = NONE
+        memset(self.lender, 0xFF, self.groups.n)
+        self.seen_free = self.seen_pending = self.seen_opened = NONE
+
+    def attach(self):
+        super().attach()
+        self.forget()
+
+    # --- where the host's pages go
+
+    cdef int make_ready(self, int stream) except -1 nogil:
+        """The mapping may be told of moves here, as when there is to be cleaned."""
+        if stream != STREAM_HOST:
+            return 0
+        self.clean_for_groups()
+        return self.ssd.make_room()
+
+    cdef uint32_t run_room(self, int stream) noexcept nogil:
+        return 0 if stream == STREAM_HOST else Superblocks.run_room(self, stream)
+
+    cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
+        cdef uint32_t run = 1
+        if stream == self.order_stream and self.order_blocks == self.dies and not self.turn_to(stream):
+            stream = STREAM_GC              # the superblock has fewer good blocks than others, and the group more pages
+        if stream != STREAM_HOST:
+            return Superblocks.take(self, stream, lpas, n, out)
+        self.taking = self.groups.of(lpas[0])
+        while run < n and self.groups.of(lpas[run]) == self.taking:
+            run += 1
+        self.taking_from = self.slot_for(self.taking)
+        return Superblocks.take(self, self.slot_stream[self.taking_from], lpas, run, out)
+
+    cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
+        if self.ssd.pool.stream[block] == self.slot_stream[self.taking_from] and self.taking != NONE:
+            self.groups.wrote(self.taking, block // self.dies, self.taking_from, n)
+            self.taking = NONE
+        return Superblocks.used(self, block, n)
+
+    cdef uint32_t slot_for(self, uint32_t group) except? 0xFFFFFFFE nogil:
+        """The slot that a page of the group goes to."""
+        cdef uint32_t slot, idle = NONE, lost = NONE
+        for slot in range(self.slots):
+            if not self.turn_to(self.slot_stream[slot]):
+                idle = slot
+            elif self.slot_owner[slot] == group:
+                return slot
+            elif self.slot_owner[slot] == NONE:
+                lost = slot
+        if lost != NONE:                    # it was open at the mount
+            self.slot_owner[lost] = group
+            self.groups.open(self.offset[self.slot_stream[lost]], group, lost)
+            return lost
+        if idle != NONE and self.at_hand() >= self.kept() + self.dies:
+            return self.begin(idle, group)
+        slot = self.borrow(group)
+        return self.begin(idle, group) if slot == NONE else slot
+
+    cdef uint32_t begin(self, uint32_t slot, uint32_t group) except? 0xFFFFFFFE nogil:
+        """Another superblock for the group. Where no block is free, ``fresh`` finds one."""
+        self.slot_owner[slot] = group
+        if self.choose(self.slot_stream[slot]):
+            self.groups.open(self.offset[self.slot_stream[slot]], group, slot)
+        self.seen_free = NONE
+        return slot
+
+    cdef uint32_t borrow(self, uint32_t group) noexcept nogil:
+        """The slot that it borrowed of before, or else that with most room; NONE if none has any."""
+        cdef uint32_t slot = self.lender[group], room, most = 0
+        if slot < self.slots and self.turn_to(self.slot_stream[slot]):
+            return slot
+        self.lender[group] = 0xFF
+        for slot in range(self.slots):
+            room = self.room_of(self.slot_stream[slot])
+            if room > most:
+                most = room
+                self.lender[group] = <uint8_t> slot
+        return self.lender[group] if most else NONE
+
+    cdef uint32_t room_of(self, int stream) noexcept nogil:
+        """Pages that there are still to be programmed in the stream's superblock."""
+        cdef uint32_t die, block, room = 0
+        for die in range(self.dies):
+            block = self.open_of[stream * self.most + die]
+            if block != NONE:
+                room += self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
+            elif (self.to_open[stream * self.dies + die]
+                    and self.ssd.pool.state[self.offset[stream] * self.dies + die] == STATE_FREE):
+                room += self.ssd.pool.pages_per_block
+        return room
+
+    # --- what is free
+
+    cdef uint32_t kept(self) noexcept nogil:
+        """Blocks that are kept free, and those for a group to be put in order in: a superblock, or as many as it takes
+        where one translation page has more LPAs than that."""
+        return self.ssd.meta_floor + self.ssd.gc_reserve + self.order_blocks
+
+    cdef uint32_t at_hand(self) noexcept nogil:
+        """Free blocks, without those of superblocks that are being filled. Counted when blocks came or went."""
+        cdef uint32_t i, die
+        cdef int stream
+        if (self.seen_free != self.ssd.pool.free_n or self.seen_pending != self.ssd.pool.pending_n
+                or self.seen_opened != <uint32_t> self.opened_n):
+            self.seen_free = self.ssd.pool.free_n
+            self.seen_pending = self.ssd.pool.pending_n
+            self.seen_opened = <uint32_t> self.opened_n
+            self.promised = 0
+            for i in range(self.slots):
+                stream = self.slot_stream[i]
+                for die in range(self.dies):
+                    if (self.to_open[stream * self.dies + die]
+                            and self.ssd.pool.state[self.offset[stream] * self.dies + die] == STATE_FREE):
+                        self.promised += 1
+        return max(self.ssd.pool.free_n + self.ssd.pool.pending_n, self.promised) - self.promised
+
+    # --- cleaning
+
+    cdef int clean_for_groups(self) except -1 nogil:
+        """Until the next superblock may be opened: of the group that has changed most, and the superblock with the
+        fewest live pages, that which moves fewer pages for each that it gains."""
+        cdef uint64_t moves = 0, gain = 0
+        cdef uint32_t group, superblock, block, tries = 0
+        while self.at_hand() < self.kept() + self.dies and tries < 2 * self.superblocks:
+            tries += 1
+            block = self.ssd.victims.fewest()
+            if block != NONE and self.ssd.victims.listed[block] == EMPTIED:
+                self.ssd.relocate(block, STREAM_GC, CAUSE_GC)
+                continue
+            superblock = self.cheapest(&moves, &gain)
+            group = self.groups.worst()
+            if (group != NONE and self.at_hand() >= self.kept()
+                    and (superblock == NONE or self.groups.due[group]
+                         or <uint64_t> self.groups.group_lpas * gain <= moves * self.groups.changed[group])):
+                self.clean_group(group)
+            elif superblock != NONE:
+                self.cleaner.empty(superblock)
+            else:
+                break
+        return 0
+
+    cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain) noexcept nogil:
+        """The superblock to be cleaned by itself: pages that move, and pages that are gained. To break up one that is a
+        group's counts as if all its pages moved once more. NONE if no block that may be cleaned has a dead page."""
+        cdef uint32_t offset, best = NONE
+        cdef uint64_t live, closed, one
+        for offset in range(self.superblocks):
+            closed = self.cleaner.count(offset, &live)
+            if closed == 0 or live == closed:
+                continue
+            one = live + (closed if self.groups.is_own(offset) else 0)
+            if best == NONE or one * gain[0] < moves[0] * (closed - live):
+                best = offset
+                moves[0] = one
+                gain[0] = closed - live
+        return best
+
+    cdef int clean_group(self, uint32_t group) except -1 nogil:
+        """All its pages move, in the order of their LPAs; unless models know where most of them are: its own dead pages
+        are few then, or lie in superblocks that may be cleaned by themselves."""
+        cdef uint32_t unknown = 0, n = self.map.find_group(group, &unknown)
+        self.groups.settle(group, unknown)
+        if n == 0 or unknown < self.groups.least:
+            return 0
+        self.begin_order(group, n)
+        self.map.order_group(n, self.order_stream)
+        self.groups.settle(group, 0)
+        return 0
+
+    cdef int begin_order(self, uint32_t group, uint32_t n) except -1 nogil:
+        """``n`` pages of the group are going to be put in order: in the superblock that was used for that last if it
+        has room for all, or else in another one."""
+        cdef uint32_t die, at = self.order_stream * self.most
+        if self.room_of(self.order_stream) >= n:
+            return self.groups.add(self.offset[self.order_stream], n)
+        for die in range(self.dies):
+            if self.open_of[at + die] != NONE:
+                self.shut(self.open_of + at + die)
+        memset(self.to_open + self.order_stream * self.dies, 0, self.dies)
+        if self.choose(self.order_stream):
+            self.groups.open(self.offset[self.order_stream], group, self.slots)
+        return 0
