@@ -84,6 +84,7 @@ def _groups(ssd: Any, options: dict[str, Any], slots: int) -> Groups:
     return Groups(
         -(-all_pages // pages), pages * (ssd.nand.page_bytes // 4), ssd.nand.blocks, ssd.nand.dies,
         ssd.nand.pages_per_block, slots, options["group_share"], options["lend_share"],
+        options["group_budget"],
     )  # fmt: skip
 
 
@@ -151,6 +152,8 @@ SCHEME = Scheme(
                high=1 << 16),
         Option("group_share", 20, "per cent of a group's pages that have to be without a model for it to be cleaned as "
                "a whole", low=1, high=100),
+        Option("group_budget", 300, "pages that may move to put groups in order, per cent of what the host writes",
+               high=10_000),
         Option("lend_share", 50, "per cent of a superblock that may be lent to other groups before it is nobody's, and "
                "both are to be cleaned", low=1, high=100),
         Option("open", 0, "superblocks that the host fills at once, each for a group; 0: as many as a quarter of the "
@@ -172,6 +175,7 @@ SCHEME = Scheme(
             "models of runs": lambda ssd: ssd.mapping.models.runs},
     damage_events={**DAMAGE_EVENTS, "models that were wrong": lambda ssd: ssd.mapping.mispredictions},
     tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "lend_share": (5, 50), "open": (1, 2),
+           "group_budget": (100, 10_000),
            "group": (0, 1, 2)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
             "group_share": (5, 50)},

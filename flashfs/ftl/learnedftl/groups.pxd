@@ -9,8 +9,10 @@ cdef class Groups:
     cdef readonly uint32_t least           # changed pages from which it is worth while to put a group in order
     cdef readonly uint32_t lent_most       # pages of a superblock that may be others' before both are to be cleaned
     cdef uint32_t slots
-    cdef uint32_t* changed                 # of each group: pages that were written since it was put in order, or moved
-                                           # out of a superblock of its own
+    cdef uint32_t budget                   # pages that may move for each that the host writes, per cent
+    cdef readonly uint64_t credit          # ... what is left of that: pages, times 100
+    # of each group: pages that were written since it was put in order, or moved out of a superblock of its own
+    cdef uint32_t* changed
     cdef uint8_t* due                      # of each group: it has lent, or borrowed, more than it should
     cdef uint32_t* owner                   # of each superblock: the group it was opened for, or NONE
     cdef uint32_t* lent                    # of each superblock: pages there that are not its owner's
@@ -25,5 +27,7 @@ cdef class Groups:
     cdef int lend(self, uint32_t superblock, uint32_t slot) noexcept nogil
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, uint32_t n) noexcept nogil
     cdef int settle(self, uint32_t group, uint32_t changed) noexcept nogil
+    cdef bint may_move(self) noexcept nogil
+    cdef int spend(self, uint32_t n) noexcept nogil
     cdef uint32_t worst(self) noexcept nogil
     cdef bint is_own(self, uint32_t superblock) noexcept nogil

@@ -1,5 +1,6 @@
-"""LearnedFTL's groups (S. Wang et al., LearnedFTL, HPCA 2024): translation pages that lie side by side, whose pages share
-superblocks. What is counted here says whose a superblock is, who has borrowed of it, and which group is to be cleaned.
+"""LearnedFTL's groups (S. Wang et al., LearnedFTL, HPCA 2024): translation pages that lie side by side, whose pages
+share superblocks. What is counted here says whose a superblock is, who has borrowed of it, and which group is to be
+cleaned.
 
 Nothing of it is in flash. Behind a mount no superblock is anybody's, and no group has changed.
 """
@@ -13,10 +14,11 @@ from flashfs.engine.pool cimport NONE
 cdef class Groups:
     """``n`` groups of ``group_lpas`` LPAs, on superblocks of ``dies`` blocks, ``slots`` of which the host fills at a
     time. From ``share`` per cent of its pages on a group is worth being put in order; of ``lend_share`` per cent of a
-    superblock on those who share it are both due."""
+    superblock on those who share it are both due. For each page that the host writes ``budget`` per cent of one may
+    move to put groups in order."""
 
     def __cinit__(self, uint32_t n, uint32_t group_lpas, uint32_t blocks, uint32_t dies, uint32_t pages_per_block,
-                  uint32_t slots, uint32_t share, uint32_t lend_share):
+                  uint32_t slots, uint32_t share, uint32_t lend_share, uint32_t budget):
         self.n = n
         self.group_lpas = group_lpas
         self.superblocks = blocks // dies
@@ -24,6 +26,7 @@ cdef class Groups:
         self.pages_per_block = pages_per_block
         self.superblock_pages = dies * pages_per_block
         self.slots = slots
+        self.budget = budget
         self.least = <uint32_t> max(<uint64_t> 1, <uint64_t> group_lpas * share // 100)
         self.lent_most = <uint32_t> max(<uint64_t> 1, <uint64_t> self.superblock_pages * lend_share // 100)
         self.changed = <uint32_t*> calloc(n, sizeof(uint32_t))
@@ -66,6 +69,7 @@ cdef class Groups:
     cdef int wrote(self, uint32_t group, uint32_t superblock, uint32_t slot, uint32_t n) noexcept nogil:
         """The host wrote so many pages of the group there."""
         self.changed[group] += n
+        self.credit = min(self.credit + <uint64_t> n * self.budget, <uint64_t> 200 * self.group_lpas)
         if self.owner[superblock] == group:
             return 0
         self.borrowed_n += n
@@ -105,6 +109,15 @@ cdef class Groups:
         """The group was looked at, or put in order: so many of its pages are not where a model has them."""
         self.changed[group] = changed
         self.due[group] = 0
+        return 0
+
+    cdef bint may_move(self) noexcept nogil:
+        """Whether the host has written enough for a group to be put in order."""
+        return self.credit >= <uint64_t> 100 * self.group_lpas
+
+    cdef int spend(self, uint32_t n) noexcept nogil:
+        """So many pages of a group have moved."""
+        self.credit -= min(self.credit, <uint64_t> 100 * n)
         return 0
 
     cdef uint32_t worst(self) noexcept nogil:

@@ -8,8 +8,8 @@ says, so everything that changes an entry clears its bit: a write, a trim, a mov
 are set where all that is known of a page goes to flash (``cleaned``), where a page without models is read
 (``learn_loaded``), and for runs that the host has just written (``run_ends``).
 
-*Groups.* Translation pages that lie side by side, as many as a superblock has room for the pages of, are a group. When it
-is cleaned (placement.pyx), its pages move together, sorted by LPA, to consecutive VPPNs, and its models are trained
+*Groups.* Translation pages that lie side by side, as many as a superblock has room for the pages of, are a group. When
+it is cleaned (placement.pyx), its pages move together, sorted by LPA, to consecutive VPPNs, and its models are trained
 (``order_group``).
 
 Nothing of it is in a checkpoint: behind every mount the models begin empty, so no crash can leave a bit that is stale.

@@ -19,6 +19,7 @@ cdef class GroupSuperblocks(Superblocks):
     cdef uint32_t taking, taking_from      # the group and the slot of the page that was placed last
     cdef uint32_t seen_free, seen_pending, seen_opened  # of the pool, when ``promised`` was counted
     cdef uint32_t promised                 # free blocks of superblocks that are being filled
+    cdef bint has_room(self) noexcept nogil
     cdef uint32_t slot_for(self, uint32_t group) except? 0xFFFFFFFE nogil
     cdef uint32_t begin(self, uint32_t slot, uint32_t group) except? 0xFFFFFFFE nogil
     cdef uint32_t borrow(self, uint32_t group) noexcept nogil

@@ -1,15 +1,15 @@
 # distutils: language = c++
 """LearnedFTL's placement and cleaning: superblocks in the order of VPPNs, each opened for a group of translation pages.
 
-The host fills a few at a time, in *slots*. A group that writes, and has none, opens one if there are enough free blocks;
-else it borrows of that which has most room (the paper's opportunistic cross-group allocation). When much of a superblock
-is lent, it is nobody's any more, and its owner and who borrowed most of it are the next to be cleaned.
+The host fills a few at a time, in *slots*. A group that writes, and has none, opens one if there are enough free
+blocks; else it borrows of that which has most room (the paper's opportunistic cross-group allocation). When much of a
+superblock is lent, it is nobody's any more, and its owner and who borrowed most of it are the next to be cleaned.
 
 A group is cleaned as a whole: all its pages, wherever they are, move to a superblock of its own, sorted by LPA
 (``LearnedMap.order_group``). Where pages of many groups are mixed, a superblock is cleaned by itself. Which of the two
-is done goes by how many pages move for each that is gained. All this is done before the host's next page is placed: what
-the mapping needs in between takes of blocks that are kept free, and if those run out, the superblock with the fewest
-live pages is cleaned, whoever's it is.
+is done goes by how many pages move for each that is gained. All this is done before the host's next page is placed,
+when no slot has room: what the mapping needs in between takes of blocks that are kept free, and if those run out, the
+superblock with the fewest live pages is cleaned, whoever's it is.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -20,6 +20,9 @@ from flashfs.engine.pool cimport CAUSE_GC, CAUSE_HOST, NONE, STATE_FREE, STREAM_
 from flashfs.engine.superblocks cimport SuperblockGreedy, Superblocks
 from flashfs.engine.victims cimport EMPTIED
 from flashfs.ftl.learnedftl.mapping cimport LearnedMap
+
+cdef enum:
+    DEAR = 16                # pages that move for one that is gained: too many, as long as there are free blocks
 
 SLOTS_MOST = 16
 _SLOT_NAMES = "group"
@@ -75,8 +78,17 @@ cdef class GroupSuperblocks(Superblocks):
         """The mapping may be told of moves here, as when there is to be cleaned."""
         if stream != STREAM_HOST:
             return 0
-        self.clean_for_groups()
+        if not self.has_room():
+            self.clean_for_groups()
         return self.ssd.make_room()
+
+    cdef bint has_room(self) noexcept nogil:
+        """Whether any slot has. Groups borrow until none has: a superblock that were cleaned sooner would lie empty."""
+        cdef uint32_t slot
+        for slot in range(self.slots):
+            if self.turn_to(self.slot_stream[slot]):
+                return True
+        return False
 
     cdef uint32_t run_room(self, int stream) noexcept nogil:
         return 0 if stream == STREAM_HOST else Superblocks.run_room(self, stream)
@@ -190,7 +202,9 @@ cdef class GroupSuperblocks(Superblocks):
                 self.ssd.relocate(block, STREAM_GC, CAUSE_GC)
                 continue
             superblock = self.cheapest(&moves, &gain)
-            group = self.groups.worst()
+            if superblock != NONE and moves > gain * DEAR:
+                superblock = NONE
+            group = self.groups.worst() if self.groups.may_move() else NONE
             if (group != NONE and self.at_hand() >= self.kept()
                     and (superblock == NONE or self.groups.due[group]
                          or <uint64_t> self.groups.group_lpas * gain <= moves * self.groups.changed[group])):
@@ -202,15 +216,17 @@ cdef class GroupSuperblocks(Superblocks):
         return 0
 
     cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain) noexcept nogil:
-        """The superblock to be cleaned by itself: pages that move, and pages that are gained. To break up one that is a
-        group's counts as if all its pages moved once more. NONE if no block that may be cleaned has a dead page."""
+        """The superblock to be cleaned by itself: pages that move, and pages that are gained. As long as groups may be
+        cleaned, to break up one that is a group's counts as if all its pages moved once more. NONE if no block that may
+        be cleaned has a dead page."""
         cdef uint32_t offset, best = NONE
         cdef uint64_t live, closed, one
+        cdef bint whole = self.groups.may_move()
         for offset in range(self.superblocks):
             closed = self.cleaner.count(offset, &live)
             if closed == 0 or live == closed:
                 continue
-            one = live + (closed if self.groups.is_own(offset) else 0)
+            one = live + (closed if whole and self.groups.is_own(offset) else 0)
             if best == NONE or one * gain[0] < moves[0] * (closed - live):
                 best = offset
                 moves[0] = one
@@ -227,6 +243,7 @@ cdef class GroupSuperblocks(Superblocks):
         self.begin_order(group, n)
         self.map.order_group(n, self.order_stream)
         self.groups.settle(group, 0)
+        self.groups.spend(n)
         return 0
 
     cdef int begin_order(self, uint32_t group, uint32_t n) except -1 nogil:
