@@ -246,7 +246,7 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
     numbered = rule in NUMBERED or rule == "meet"
     if rule == "meet":
         _check_lines(of, xs)
-    elif x not in (EACH, MEAN) and rule not in (*NUMBERED, "order") or x in (MOST, LEAST) and rule not in NUMBERED:
+    elif rule not in NUMBERED and x not in (EACH, MEAN) and (rule != "order" or x in OVER_X):
         raise UsageError(f"expect: x = {x!r}: {rule} is a rule along x; without x it would do")
     if numbered:
         if mark == "S":
