@@ -234,8 +234,11 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
     rule = rules[0]
     named = given.get("series", [])
     of = tuple([named] if isinstance(named, str) else named)
-    if not of or not set(of) <= set(series) or (len(of) > 1) < (rule in JOINT) or (
-        len(of) > 1 and rule not in (*JOINT, *NUMBERED)
+    if (
+        not of
+        or not set(of) <= set(series)
+        or (len(of) > 1) < (rule in JOINT)
+        or (len(of) > 1 and rule not in (*JOINT, *NUMBERED))
     ):
         raise UsageError(f"expect: series = {named!r}: one of {', '.join(series)} would do; several for "
                          f"{' and '.join(JOINT)}, and for the number of a quotient")  # fmt: skip
