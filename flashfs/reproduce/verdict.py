@@ -109,16 +109,16 @@ def _judged(expect: Expect, x: str, ours: float | None, why: str) -> Line:
     paper = expect.paper
     assert paper is not None
     if why or ours is None:
-        return Line(_name(expect), x, paper, expect.mark, None, why or "not measured", None, expect.rule)
+        return Line(named(expect), x, paper, expect.mark, None, why or "not measured", None, expect.rule)
     met = {
         "within": abs(ours - paper) <= expect.bound * abs(paper),
         "at_least": ours >= paper,
         "at_most": ours <= paper,
     }[expect.rule]
-    return _line(expect, _name(expect), x, ours, met)
+    return _line(expect, named(expect), x, ours, met)
 
 
-def _name(expect: Expect) -> str:
+def named(expect: Expect) -> str:
     """Of what a number is: a series, or a quotient."""
     first, *others = expect.series
     if len(others) < 2:
