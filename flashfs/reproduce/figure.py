@@ -26,6 +26,8 @@ MARKS = {
     "N": "printed", "A": "derived from the paper's formulas", "P": "read off a plot", "S": "only the shape is known",
 }  # fmt: skip
 EACH, MEAN = "*", "mean"  #: of an expectation's x: every one by itself; their mean
+MOST, LEAST = "most", "least"  #: the one number along x that is largest, smallest
+OVER_X = (MEAN, MOST, LEAST)
 RULES = ("within", "at_least", "at_most", "meet", "rising", "falling", "flat", "order")
 NUMBERED = RULES[:3]  #: hold a number of ours against the paper's
 JOINT = ("order", "meet")  #: of several series
@@ -44,8 +46,10 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class Expect:
-    """What the paper says of one series (of several, for ``order`` and ``meet``), at one x, at each, on average, or
-    along them.
+    """What the paper says of one series (of several, for ``order`` and ``meet``), at one x, at each, on average, of
+    the most or the least along x, or along them.
+
+    A number of several series is a quotient: the first's value over the least of the others', at the same x.
 
     ``rule`` and ``bound``: within this share of the paper's number; at least, at most the number; rising, falling,
     flat to within a share along x; in this order at each x, or at one, each at most ``bound`` times the next; the
@@ -196,8 +200,8 @@ def _tables(given: Table, name: str) -> list[Table]:
 def _point(what: str, given: Table, keys: frozenset[str]) -> Point:
     table = dict(given)
     name = table.pop("name", None)
-    if not isinstance(name, str | int | float) or isinstance(name, bool) or name in ("", EACH, MEAN):
-        raise UsageError(f"{what}: name = a text or a number would do, but for {EACH} and {MEAN}")
+    if not isinstance(name, str | int | float) or isinstance(name, bool) or name in ("", EACH, *OVER_X):
+        raise UsageError(f"{what}: name = a text or a number would do, but for {', '.join((EACH, *OVER_X))}")
     value, trace = table.pop("value", None), table.pop("trace", None)
     scales = {scale: table.pop(scale, {}) for scale in SCALES}
     for part in (table, *scales.values()):
@@ -230,17 +234,22 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
     rule = rules[0]
     named = given.get("series", [])
     of = tuple([named] if isinstance(named, str) else named)
-    if not of or not set(of) <= set(series) or (len(of) > 1) != (rule in JOINT):
+    if (
+        not of
+        or not set(of) <= set(series)
+        or (len(of) > 1) < (rule in JOINT)
+        or (len(of) > 1 and rule not in (*JOINT, *NUMBERED))
+    ):
         raise UsageError(f"expect: series = {named!r}: one of {', '.join(series)} would do; several for "
-                         f"{' and '.join(JOINT)}")  # fmt: skip
+                         f"{' and '.join(JOINT)}, and for the number of a quotient")  # fmt: skip
     x = str(given.get("x", EACH))
-    if x not in (*xs, EACH, MEAN):
-        raise UsageError(f"expect: x = {x!r}: {', '.join((*xs, EACH, MEAN))} would do")
+    if x not in (*xs, EACH, *OVER_X):
+        raise UsageError(f"expect: x = {x!r}: {', '.join((*xs, EACH, *OVER_X))} would do")
     paper, bound = given.get("paper"), given[rule]
     numbered = rule in NUMBERED or rule == "meet"
     if rule == "meet":
         _check_lines(of, xs)
-    elif x not in (EACH, MEAN) and rule not in (*NUMBERED, "order"):
+    elif rule not in NUMBERED and x not in (EACH, MEAN) and (rule != "order" or x in OVER_X):
         raise UsageError(f"expect: x = {x!r}: {rule} is a rule along x; without x it would do")
     if numbered:
         if mark == "S":

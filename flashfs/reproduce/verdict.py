@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import linear_regression
 
-from flashfs.reproduce.figure import EACH, MEAN, NUMBERED, Expect, Figure
+from flashfs.reproduce.figure import EACH, LEAST, MEAN, MOST, NUMBERED, OVER_X, Expect, Figure
 
 MET = {"N": "as printed", "A": "as derived", "P": "as read off", "S": "shape holds"}
 NOT_MET = {"N": "not as printed", "A": "not as derived", "P": "not as read off", "S": "another shape"}
@@ -58,10 +58,8 @@ def lines(figure: Figure, values: Values, why_not: Mapping[str, str]) -> list[Li
         else:
             out += [line for some in mine for line in some]
     for expect in figure.expect:
-        if expect.x == MEAN and expect.rule in NUMBERED:
-            name = expect.series[0]
-            every = [values.get((name, x.name)) for x in figure.xs if (name, x.name) in values]
-            out.append(_judged(expect, MEAN, _mean(every, figure.value.relative), why_not.get(name, "")))
+        if expect.rule in NUMBERED and (expect.x in OVER_X or len(expect.series) > 1):
+            out += _numbers(figure, expect, values, why_not)
         elif expect.rule == "meet":
             out.append(_meeting(figure, expect, values, why_not))
         elif expect.rule not in NUMBERED:
@@ -78,17 +76,54 @@ def _at(figure: Figure, series: str, x: str, values: Values, why_not: Mapping[st
     return [_judged(one, x, ours, why) for one in expected]
 
 
+def _numbers(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str, str]) -> list[Line]:
+    """What is expected of a quotient of series, or of all x of a series together."""
+    why = ", ".join(why_not[one] for one in expect.series if one in why_not)
+    at = {x.name: _quotient([values.get((one, x.name)) for one in expect.series])
+          for x in figure.xs if all((one, x.name) in values for one in expect.series)}  # fmt: skip
+    if expect.x not in OVER_X:
+        there = [x for x in (at or {expect.x: None}) if expect.x in (x, EACH)]
+        return [_judged(expect, x, at.get(x), why) for x in there]
+    ours = _over(expect.x, list(at.values()), figure.value.relative or len(expect.series) > 1)
+    return [_judged(expect, expect.x, ours, why)]
+
+
+def _quotient(row: Sequence[float | None]) -> float | None:
+    """The first over the least of the others; the first, if it is alone."""
+    first, *others = row
+    there = [one for one in others if one is not None]
+    if first is None or len(there) < len(others):
+        return None
+    least = min(there, default=1.0)
+    return first / least if least else None
+
+
+def _over(x: str, every: Sequence[float | None], ratios: bool) -> float | None:
+    if x == MEAN:
+        return _mean(every, ratios)
+    there = [one for one in every if one is not None]
+    return None if not there or len(there) < len(every) else {MOST: max, LEAST: min}[x](there)
+
+
 def _judged(expect: Expect, x: str, ours: float | None, why: str) -> Line:
     paper = expect.paper
     assert paper is not None
     if why or ours is None:
-        return Line(expect.series[0], x, paper, expect.mark, None, why or "not measured", None, expect.rule)
+        return Line(named(expect), x, paper, expect.mark, None, why or "not measured", None, expect.rule)
     met = {
         "within": abs(ours - paper) <= expect.bound * abs(paper),
         "at_least": ours >= paper,
         "at_most": ours <= paper,
     }[expect.rule]
-    return _line(expect, expect.series[0], x, ours, met)
+    return _line(expect, named(expect), x, ours, met)
+
+
+def named(expect: Expect) -> str:
+    """Of what a number is: a series, or a quotient."""
+    first, *others = expect.series
+    if len(others) < 2:
+        return " / ".join(expect.series)
+    return f"{first} / least of {', '.join(others)}"
 
 
 def _line(expect: Expect, series: str, x: str, ours: float | None, met: bool) -> Line:

@@ -139,7 +139,8 @@ def test_a_list_is_no_number() -> None:
     ('y = "WAF / page map"', 'y = "WAF"\nz = 1', "z: no such key"),
     ("[all.opt]", "[all.opts]", "all.opts: no such key"),
     ("name = 2", "name = 1", "a name is there twice"),
-    ("name = 2", 'name = "mean"', "but for * and mean"),
+    ("name = 2", 'name = "mean"', "but for *, mean, most, least"),
+    ("name = 2", 'name = "most"', "but for *, mean, most, least"),
     ('ftl = "slimftl"', 'size = "1G"', "series slimftl: ftl = NAME would do"),
     ('mark = "N"\nat_least', 'mark = "S"\nat_least', "mark S knows the shape only"),
     ('mark = "N"\nat_least', 'mark = "X"\nat_least', "N, A, P, S would do"),
@@ -148,7 +149,8 @@ def test_a_list_is_no_number() -> None:
     ("at_least = 0.5", 'at_least = "much"', "numbers would do"),
     ("paper = 3\n", "", "numbers would do"),
     ('series = ["not yet", "pagemap", "slimftl"]', 'series = "pagemap"', "several for order"),
-    ("x = 1\n", "x = 7\n", "x = '7': 1, 2, *, mean would do"),
+    ("x = 1\n", "x = 7\n", "x = '7': 1, 2, *, mean, most, least would do"),
+    ('order = 0.5', 'order = 0.5\nx = "most"', "order is a rule along x"),
     ("seed = 2", 'seed = 2\nsource = "a"\ntrace = "b"', "source and trace: one of them would do"),
     ('form = "lines"', 'of = "guesses"', "replays or recoveries or formulas would do"),
     ('form = "lines"', 'of = "formulas"', "all.preset: no such key"),
@@ -217,6 +219,39 @@ def test_means(tmp_path: Path, value: str, mean: float) -> None:
     assert line.ours == pytest.approx(mean) and line.met
     found["slimftl", "2"] = None
     assert [one.met for one in verdict.lines(figure, found, {}) if one.x == "mean"] == [None]
+
+
+@pytest.mark.parametrize(("series", "x", "ours"), [
+    ('"slimftl"', "most", 4.0), ('"slimftl"', "least", 1.0), ('["slimftl", "pagemap"]', "mean", 1.0),
+    ('["slimftl", "pagemap"]', "most", 2.0), ('["pagemap", "slimftl"]', "1", 2.0), ('["pagemap", "slimftl"]', "2", 0.5),
+    ('["not yet", "pagemap", "slimftl"]', "least", 0.75), ('["not yet", "pagemap", "slimftl"]', "1", 3.0),
+])  # fmt: skip
+def test_numbers_of_quotients_and_over_x(tmp_path: Path, series: str, x: str, ours: float) -> None:
+    """A quotient is of the least of the others; its mean is geometric, whatever the value is."""
+    figure = written(tmp_path, TINY[: TINY.index("[[expect]]")].replace("waf / base.waf", "waf") + (
+        f'[[expect]]\nseries = {series}\nx = "{x}"\nmark = "N"\npaper = {ours}\nwithin = 0.01\n'))  # fmt: skip
+    found: dict[tuple[str, str], float | None] = {
+        ("pagemap", "1"): 2.0, ("pagemap", "2"): 2.0, ("slimftl", "1"): 1.0, ("slimftl", "2"): 4.0,
+        ("not yet", "1"): 3.0, ("not yet", "2"): 1.5,
+    }  # fmt: skip
+    line = verdict.lines(figure, found, {})[-1]
+    assert line.ours == pytest.approx(ours) and line.met and line.x == x
+    assert line.series == {1: "slimftl", 2: "slimftl / pagemap", 3: "not yet / least of pagemap, slimftl"}.get(
+        len(figure.expect[0].series)) or line.series == "pagemap / slimftl"  # fmt: skip
+    found["pagemap", "1"] = found["slimftl", "1"] = None
+    gone = verdict.lines(figure, found, {})[-1]
+    assert gone.met is (True if x == "2" else None) and gone.key == line.key
+    waiting = verdict.lines(figure, {}, {"pagemap": "waits for nosuchftl"})[-1]
+    assert waiting.met is None and waiting.verdict == ("waits for nosuchftl" if "pagemap" in series else "not measured")
+
+
+def test_a_quotient_at_each_x(tmp_path: Path) -> None:
+    figure = written(tmp_path, TINY[: TINY.index("[[expect]]")] + (
+        '[[expect]]\nseries = ["slimftl", "pagemap"]\nmark = "N"\nat_most = 1\n'))  # fmt: skip
+    found = {("pagemap", "1"): 2.0, ("pagemap", "2"): 0.0, ("slimftl", "1"): 1.0, ("slimftl", "2"): 4.0}
+    assert [(line.x, line.ours, line.met) for line in verdict.lines(figure, found, {})[-2:]] == [
+        ("1", 0.5, True), ("2", None, None)]  # fmt: skip
+    assert len(verdict.lines(figure, {}, {})) == 1
 
 
 def test_an_order(tmp_path: Path) -> None:
@@ -530,6 +565,7 @@ def test_each_of_ours_is_kept(name: str) -> None:
     kept = make.kept_file(OURS[name])
     assert kept is not None and kept["scale"] == "small" and not kept["failed"]
     names = {one.name for one in (*OURS[name].series, *OURS[name].xs)}
+    names |= {verdict.named(one) for one in OURS[name].expect if one.rule in files.NUMBERED}
     told = [row["series"] for row in kept["rows"] if row["x"] != verdict.ALONG]
     assert {name for one in told for name in one.split(" <= ")} <= names  # of this figure, as it is now
 
