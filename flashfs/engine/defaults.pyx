@@ -281,8 +281,8 @@ cdef class PageBitmap(Validity):
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
     of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
-    die. The wear stream has one block, the most worn there is; that of translation pages has one too; a stream that a
-    part registered has as many as that asked for."""
+    die. The wear stream has one block, the most worn there is; that of translation pages has one too, or more
+    (``spread_map``); a stream that a part registered has as many as that asked for."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         self.ssd = ssd
@@ -301,7 +301,7 @@ cdef class Streams(Placement):
         """Room for the open blocks of every stream that there is by now: some part may come after placement."""
         cdef uint32_t i, n = self.ssd.pool.streams_n
         cdef uint32_t* room
-        self.most = max(self.width_host, self.width_gc, 1)
+        self.most = max(self.width_host, self.width_gc, self.width[STREAM_MAP])
         for i in range(STREAMS, n):
             self.width[i] = self.ssd.pool.stream_width[i]
             self.most = max(self.most, self.width[i])
@@ -319,6 +319,12 @@ cdef class Streams(Placement):
 
     def __dealloc__(self):
         free(self.open_of)
+
+    def spread_map(self, uint32_t width):
+        """Translation pages have ``width`` open blocks, which are filled in turn: read at once, they are not all on a
+        few dies."""
+        self.width[STREAM_MAP] = width
+        self.learn_streams()
 
     cdef int make_ready(self, int stream) except -1 nogil:
         """The host's next block may be opened. Other streams open theirs out of the reserve that is cleaning's."""

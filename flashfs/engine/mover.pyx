@@ -18,6 +18,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.parts cimport FOREIGN, IN_MOVE, LIVE, SUPERSEDED, Engine, Extent, Owner
+from flashfs.engine.wall cimport wall_ns
 from flashfs.engine.pool cimport (
     FLAG_LOST,
     KIND_USER,
@@ -552,9 +553,11 @@ cdef class Mover:
         cdef uint64_t limit = self.ssd.lpas if self.kind == KIND_USER else NONE
         cdef uint64_t* a = self.keys
         cdef uint64_t* b = self.sorted
+        cdef int64_t began
         if n < 32:
             sort(a, a + n)
             return 0
+        began = wall_ns()
         while limit:
             memset(at, 0, sizeof(at))
             for i in range(n):
@@ -569,6 +572,7 @@ cdef class Mover:
             limit >>= 8
         if a != self.keys:
             memcpy(self.keys, a, n * 8)
+        self.sort_ns += wall_ns() - began
         return 0
 
     cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil:

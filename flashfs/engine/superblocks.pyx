@@ -23,6 +23,7 @@ from flashfs.engine.pool cimport (
     STATE_OPEN,
     STREAM_GC,
     STREAM_HOST,
+    STREAM_MAP,
     STREAMS_MOST,
     BlockPool,
 )
@@ -85,8 +86,8 @@ cdef class Superblocks(Streams):
         return block
 
     cdef bint is_striped(self, int stream) noexcept nogil:
-        """Whether the stream fills superblocks."""
-        return self.dies > 1 and self.width[stream] == self.dies
+        """Whether the stream fills superblocks. Translation pages do not, on however many dies they are."""
+        return self.dies > 1 and self.width[stream] == self.dies and stream != STREAM_MAP
 
     cdef bint turn_to(self, int stream) noexcept nogil:
         """The turn goes to the next die that the stream's superblock has a block on, open or still to be opened; False

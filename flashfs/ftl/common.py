@@ -12,6 +12,11 @@ from flashfs.ftl import Option
 BLOCKS_A_STREAM = 16  #: spare ones for each that a stream has open
 STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns to the next", low=1, high=1 << 14)
 
+MAP_DIES = Option(
+    "map_dies", 1, "blocks that translation pages are written to in turn, each on its own die, as far as there are "
+    f"{BLOCKS_A_STREAM} spare blocks for each; 0: one on each die", high=1 << 12,
+)  # fmt: skip
+
 
 def good_blocks(ssd: Any) -> int:
     """Blocks that were good when the chip was made: one that has gone bad since is no reason to refuse an image."""
@@ -37,6 +42,14 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool =
     width = 1 if by_block else max(1, min(ssd.nand.dies, spare // BLOCKS_A_STREAM))
     ssd.reserve_for(width)
     return Streams(ssd, width, width, per_block if by_block else options["stripe"], pads)
+
+
+def spread_map(ssd: Any, options: dict[str, Any], placement: Streams) -> None:
+    """As many open blocks for translation pages as ``map_dies`` asks, and what is spare allows when the blocks that
+    those pages fill are known."""
+    width = min(options["map_dies"] or ssd.nand.dies, ssd.nand.dies, spare_blocks(ssd) // BLOCKS_A_STREAM)
+    if width > 1:
+        placement.spread_map(width)
 
 
 def superblocks_for(ssd: Any, options: dict[str, Any], who: str, stripe: int = 1) -> Superblocks:

@@ -20,7 +20,7 @@ from flashfs.engine.newer import newer_bytes
 from flashfs.engine.node_tree import fanout_for, plant_tree, tree_kept, tree_sections
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, charts
-from flashfs.ftl.common import spare_blocks, streams_for
+from flashfs.ftl.common import spare_blocks, spread_map, streams_for
 
 PREFETCHING = ("both", "request", "selective", "none")  #: what a miss loads beside its entry (node_map.pyx)
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
@@ -273,6 +273,8 @@ def built(ssd: Any, options: dict[str, Any], who: str, mapping: Any) -> tuple[An
     placement = streams_for(ssd, options, who)
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, who)
+    if "map_dies" in options:
+        spread_map(ssd, options, placement)
     return mapping, PageBitmap(ssd), placement, cleaning_for(ssd, options, [2 * pages], mapping.store)
 
 

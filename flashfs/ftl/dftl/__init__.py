@@ -9,7 +9,7 @@ from flashfs.engine.defaults import PageBitmap
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.map_battery import MapBattery, SavedBitmap, pages_of, region_bytes
 from flashfs.ftl import Option, Scheme, charts
-from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.ftl.common import MAP_DIES, STRIPE, spread_map, streams_for
 from flashfs.ftl.demand_paged import (
     BATTERY,
     CLEANING,
@@ -41,6 +41,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     placement = streams_for(ssd, options, "dftl")
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, "dftl")
+    spread_map(ssd, options, placement)
     cleaning = cleaning_for(ssd, options, [2 * pages], mapping.store)
     if ssd.nand.region(REGION) is None:  # bound without a battery
         return mapping, PageBitmap(ssd), placement, cleaning
@@ -77,6 +78,7 @@ SCHEME = Scheme(
     build=_build,
     options=(
         STRIPE,
+        MAP_DIES,
         CLEANING,
         CMT_BYTES,
         Option("battery", 1, f"1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; {BATTERY}", high=1),
@@ -88,7 +90,7 @@ SCHEME = Scheme(
     charts=_charts,
     events={**FROM_BATTERY, **EVENTS},
     damage_events=DAMAGE_EVENTS,
-    tight={"cmt_bytes": (200, 500, 2_000)},
+    tight={"cmt_bytes": (200, 500, 2_000), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 300, 1_500), "battery": (0, 1)},
     nvram=_nvram,
     year=2009,

@@ -11,7 +11,7 @@ from flashfs.engine.node_map import UNIT_TAKES, units_in
 from flashfs.engine.superblocks import SuperblockGreedy
 from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme
-from flashfs.ftl.common import STRIPE, spare_for, superblocks_for
+from flashfs.ftl.common import MAP_DIES, STRIPE, spare_for, spread_map, superblocks_for
 from flashfs.ftl.demand_paged import (
     CLEANING,
     DAMAGE_EVENTS,
@@ -75,6 +75,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         placement = GroupSuperblocks(ssd, dies, dies, 1)
         placement.join(mapping, cleaning, order)
         ssd.carry(max(groups.group_lpas, groups.superblock_pages))
+    spread_map(ssd, options, placement)
     return mapping, PageBitmap(ssd), placement, cleaning
 
 
@@ -141,6 +142,7 @@ SCHEME = Scheme(
     build=_build,
     options=(
         STRIPE,
+        MAP_DIES,
         CLEANING,
         Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} a node and a chunk of 9 entries; 0: "
                f"what --dram leaves, or with the models as much as dftl has for one LPA in {SHARE}", high=1 << 40),
@@ -176,7 +178,7 @@ SCHEME = Scheme(
     damage_events={**DAMAGE_EVENTS, "models that were wrong": lambda ssd: ssd.mapping.mispredictions},
     tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "lend_share": (5, 50), "open": (1, 2),
            "group_budget": (100, 10_000),
-           "group": (0, 1, 2)},
+           "group": (0, 1, 2), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
             "group_share": (5, 50)},
     chips=("tiny-112",),  # five translation pages

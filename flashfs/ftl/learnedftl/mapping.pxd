@@ -18,6 +18,9 @@ cdef class LearnedMap(TpMap):
     cdef readonly Groups groups            # of translation pages; None: there are none
     cdef uint32_t* places                  # where the pages of a group are
     cdef bint ordering                     # a group is being put in order
+    # wall time of training, and of sorting the places of groups (LPAs are sorted by the mover): no figures, for they
+    # are never the same twice
+    cdef readonly int64_t train_ns, sort_ns
     cdef readonly uint64_t groups_looked_at, groups_ordered, group_moves
     cdef int order_group(self, uint32_t n, int stream) except -1 nogil
     cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil

@@ -23,6 +23,7 @@ from flashfs.engine.entry_pages cimport EntryPages
 from flashfs.engine.demand cimport DemandMapping
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport CAUSE_GC, NONE
+from flashfs.engine.wall cimport wall_ns
 from flashfs.engine.node_map cimport TpMap
 from flashfs.ftl.learnedftl.groups cimport Groups
 from flashfs.ftl.learnedftl.models cimport Models
@@ -179,9 +180,12 @@ cdef class LearnedMap(TpMap):
 
     cdef int cleaned(self, uint32_t page) except -1 nogil:
         """All that is newer than the page has just gone there: ``image`` is what the map says of its LPAs."""
+        cdef int64_t began
         TpMap.cleaned(self, page)
         if (self.always or self.moving) and not self.strays and self.image_of == page:
+            began = wall_ns()
             self.models.train(page, self.image, self.entries_of(page))
+            self.train_ns += wall_ns() - began
         return 0
 
     cdef int learn_loaded(self, uint32_t page) except -1 nogil:
@@ -222,6 +226,7 @@ cdef class LearnedMap(TpMap):
         LPAs name a page: nobody is sure of anything then."""
         cdef uint32_t page, lpa, first, i, n = 0, known = NONE
         cdef uint32_t pages = self.groups.group_lpas // self.per_page
+        cdef int64_t began
         self.groups_looked_at += 1
         self.ssd.map_ns = self.ssd.now_ns
         for page in range(group * pages, min(self.gtd.n, (group + 1) * pages)):
@@ -231,14 +236,18 @@ cdef class LearnedMap(TpMap):
                 self.peek(&lpa, 1, self.now + i)
             if self.strays:
                 return 0
+            began = wall_ns()
             self.models.train(page, self.now, self.entries_of(page))
+            self.train_ns += wall_ns() - began
             for i in range(self.entries_of(page)):
                 if self.now[i] == NONE:
                     continue
                 self.places[n] = self.now[i]
                 n += 1
                 unknown[0] += not self.knows(first + i, &known)
+        began = wall_ns()
         sort(self.places, self.places + n)
+        self.sort_ns += wall_ns() - began
         return n
 
     cdef int order_group(self, uint32_t n, int stream) except -1 nogil:

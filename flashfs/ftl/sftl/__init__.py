@@ -6,7 +6,7 @@ from typing import Any
 
 from flashfs.engine.demand import saved_bytes
 from flashfs.ftl import Option, Scheme
-from flashfs.ftl.common import STRIPE
+from flashfs.ftl.common import MAP_DIES, STRIPE
 from flashfs.ftl.demand_paged import (
     CLEANING,
     DAMAGE_EVENTS,
@@ -42,6 +42,7 @@ SCHEME = Scheme(
     build=_build,
     options=(
         STRIPE,
+        MAP_DIES,
         CLEANING,
         Option("cmt_bytes", 0, "bytes of the cache of condensed pages and of its dirty buffer, a page at least; 0: "
                f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
@@ -54,7 +55,7 @@ SCHEME = Scheme(
     events={**EVENTS, "entries that left for the dirty buffer": lambda ssd: ssd.mapping.buffered,
             "pages written for the dirty buffer": lambda ssd: ssd.mapping.buffer_writes},
     damage_events=DAMAGE_EVENTS,
-    tight={"cmt_bytes": (500, 1_500, 4_000), "dirty_buffer": (0, 30)},
+    tight={"cmt_bytes": (500, 1_500, 4_000), "dirty_buffer": (0, 30), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 500, 4_000), "dirty_buffer": (0, 10, 50)},
     chips=("tiny-112",),  # five translation pages
     year=2011,

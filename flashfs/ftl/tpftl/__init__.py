@@ -7,7 +7,7 @@ from typing import Any
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.node_map import UNIT_TAKES, TpMap
 from flashfs.ftl import Option, Scheme
-from flashfs.ftl.common import STRIPE
+from flashfs.ftl.common import MAP_DIES, STRIPE
 from flashfs.ftl.demand_paged import (
     CLEANING,
     DAMAGE_EVENTS,
@@ -50,6 +50,7 @@ SCHEME = Scheme(
     build=_build,
     options=(
         STRIPE,
+        MAP_DIES,
         CLEANING,
         Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} a node and a chunk of 9 entries; 0: "
                f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
@@ -63,7 +64,7 @@ SCHEME = Scheme(
     events={**EVENTS, "entries prefetched": lambda ssd: ssd.mapping.prefetched,
             "nodes that left": lambda ssd: ssd.mapping.cmt.deaths},
     damage_events=DAMAGE_EVENTS,
-    tight={"cmt_bytes": (500, 900, 3_000)},
+    tight={"cmt_bytes": (500, 900, 3_000), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING},
     chips=("tiny-112",),  # five translation pages
     year=2015,
