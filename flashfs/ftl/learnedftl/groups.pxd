@@ -6,7 +6,8 @@ cdef class Groups:
     cdef readonly uint32_t n               # groups
     cdef readonly uint32_t group_lpas      # LPAs of one
     cdef readonly uint32_t superblocks, superblock_pages, pages_per_block, dies
-    cdef readonly uint32_t least           # changed pages from which it is worth while to put a group in order
+    cdef readonly uint32_t share           # per cent of its pages that a group has to have without a model
+    cdef readonly uint32_t least           # changed pages from which it is looked at
     cdef readonly uint32_t lent_most       # pages of a superblock that may be others' before both are to be cleaned
     cdef uint32_t slots
     cdef uint32_t budget                   # pages that may move for each that the host writes, per cent

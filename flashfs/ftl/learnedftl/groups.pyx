@@ -25,6 +25,7 @@ cdef class Groups:
         self.dies = dies
         self.pages_per_block = pages_per_block
         self.superblock_pages = dies * pages_per_block
+        self.share = share
         self.slots = slots
         self.budget = budget
         self.least = <uint32_t> max(<uint64_t> 1, <uint64_t> group_lpas * share // 100)

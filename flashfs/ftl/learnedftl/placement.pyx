@@ -238,13 +238,20 @@ cdef class GroupSuperblocks(Superblocks):
         are few then, or lie in superblocks that may be cleaned by themselves."""
         cdef uint32_t unknown = 0, n = self.map.find_group(group, &unknown)
         self.groups.settle(group, unknown)
-        if n == 0 or unknown < self.groups.least:
+        if n == 0 or <uint64_t> unknown * 100 < <uint64_t> n * self.groups.share:
             return 0
         self.begin_order(group, n)
         self.map.order_group(n, self.order_stream)
         self.groups.settle(group, 0)
         self.groups.spend(n)
         return 0
+
+    def order(self, uint32_t group):
+        """Put the group in order now, if there is room and enough of it has changed; for measurements."""
+        if group >= self.groups.n:
+            raise ValueError(f"group {group}: there are {self.groups.n}")
+        if self.at_hand() >= self.kept():
+            self.clean_group(group)
 
     cdef int begin_order(self, uint32_t group, uint32_t n) except -1 nogil:
         """``n`` pages of the group are going to be put in order: in the superblock that was used for that last if it
