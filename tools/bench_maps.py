@@ -93,12 +93,13 @@ def trace(path: Path, pages: float) -> Work:
     for batch in open_source(str(path), 1 << 60, options=Options(fit="pack", pack_bytes=GRAIN)).batches():
         for op, offset, length in zip(batch.op.tolist(), batch.offset.tolist(), batch.length.tolist(), strict=True):
             requests += 1
+            first = requests if played < pages else first
             if op in (READ, WRITE):
                 end = max(end, offset + length)
                 if played < pages:
                     some = range(offset // PAGE, -(-(offset + length) // PAGE))
                     touched.update(some)
-                    played, first = played + len(some), requests
+                    played += len(some)
     loops = 1 if pages == math.inf else max(1, round(pages / played))
     part = "whole" if first == requests else f"{first:,} of {requests:,} requests"
     options = Options(fit="pack", pack_bytes=GRAIN, first=first, loops=loops, speedup=1000)  # times do not count
@@ -187,7 +188,8 @@ def figures(made: Row) -> Row:
         "programs_a_write": round(cause["program"]["translation"] / host["write"], 6) if host["write"] else None,
         "waf": made["waf"],
         "mean_us": mean, "p99_us": p99, "p999_us": p999,
-        "ground": made["ground"], "complaints": made["complaints"],
+        "ground": made["ground"],
+        "complaints": [line.removeprefix(f"{made['source']}: ") for line in made["complaints"]],
     }  # fmt: skip
 
 
