@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import bench_maps as bench
 
-SIZE = 128 << 20
+SIZE = 512 << 20
 
 
 @pytest.fixture(scope="module")
