@@ -278,6 +278,10 @@ cdef class PageBitmap(Validity):
                 for block in range(self.ssd.nand.blocks) if self.bits_of(block) != self.victims.valid[block]]
 
 
+cdef enum:
+    MAP_STRIPE = 4           # translation pages on one die, at most, where they are spread over dies
+
+
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
     of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
@@ -314,7 +318,7 @@ cdef class Streams(Placement):
             self.open_of[i] = NONE
         for i in range(n):
             self.turn[i] = 0
-            self.left[i] = self.stripe
+            self.left[i] = self.stripe_of(i)
         return 0
 
     def __dealloc__(self):
@@ -325,6 +329,11 @@ cdef class Streams(Placement):
         few dies."""
         self.width[STREAM_MAP] = width
         self.learn_streams()
+
+    cdef uint32_t stripe_of(self, int stream) noexcept nogil:
+        """Pages on one die before the turn goes on. Translation pages are few: a large stripe would leave them on few
+        dies."""
+        return min(self.stripe, <uint32_t> MAP_STRIPE) if stream == STREAM_MAP else self.stripe
 
     cdef int make_ready(self, int stream) except -1 nogil:
         """The host's next block may be opened. Other streams open theirs out of the reserve that is cleaning's."""
@@ -381,7 +390,7 @@ cdef class Streams(Placement):
         for i in range(self.width[stream]):
             if self.open_of[stream * self.most + (turn + i) % self.width[stream]] != NONE:
                 self.turn[stream] = (turn + i) % self.width[stream]
-                self.left[stream] = self.stripe
+                self.left[stream] = self.stripe_of(stream)
                 break
         return self.open_of + stream * self.most + self.turn[stream]
 
@@ -393,7 +402,7 @@ cdef class Streams(Placement):
         if self.left[stream] > n:
             self.left[stream] -= n
         else:
-            self.left[stream] = self.stripe
+            self.left[stream] = self.stripe_of(stream)
             self.turn[stream] = (self.turn[stream] + 1) % self.width[stream]
         return 0
 

@@ -9,7 +9,7 @@ from flashfs.engine import block_map
 from flashfs.engine.defaults import Greedy, PageBitmap
 from flashfs.errors import UsageError
 from flashfs.ftl import Option, Scheme, charts
-from flashfs.ftl.common import streams_for
+from flashfs.ftl.common import MAP_DIES, spread_map, streams_for
 from flashfs.ftl.leaftl.mapping import LearnedMap
 from flashfs.ftl.leaftl.places import oob_bytes
 from flashfs.ftl.leaftl.recovery import saved_bytes
@@ -23,6 +23,7 @@ BANDS_MOST = 12  #: blocks of a group that are drawn
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     mapping = LearnedMap(ssd, options["gamma"], options["compact_every"], options["compact_grown"])
     placement = streams_for(ssd, options, "leaftl", by_block=True, pads=options["pad"] == "block")
+    spread_map(ssd, options, placement)
     if options["table_bytes"]:
         mapping.limit_groups(options["table_bytes"])
     return mapping, PageBitmap(ssd), placement, Greedy(ssd)
@@ -168,6 +169,7 @@ SCHEME = Scheme(
     saved_bytes=lambda geometry: saved_bytes(geometry.lpas),
     build=_build,
     options=(
+        MAP_DIES,
         Option("gamma", 0, "pages by which a learned segment may be wrong; each takes 8 bytes of OOB a page",
                high=16, fixed=True),
         Option("pad", "open", "what a flush does with a half-filled block: goes on in it later, or fills it with pads",
