@@ -401,12 +401,18 @@ def written(text: str, found: dict[str, Any]) -> str:
 
 
 def merged(new: dict[str, Any]) -> dict[str, Any]:
-    """What is kept, and of the new ones' sources what is new."""
+    """What is kept, and of the new ones' sources and schemes what is new."""
     kept = json.loads((bench_common.RESULTS / "maps.json").read_text())
-    made = {row["source"] for row in new["whole"]}
+    made = {(row["source"], row.get("ftl")) for name in ("whole", "rows") for row in new[name]}
     order = [row["source"] for row in kept["whole"]] + [row["source"] for row in new["whole"]]
-    return {name: sorted([row for row in kept[name] if row["source"] not in made] + new[name],
-                         key=lambda row: order.index(row["source"])) for name in ("whole", "rows")}  # fmt: skip
+
+    def place(row: Row) -> tuple[int, int, int, int]:
+        if "ftl" not in row:
+            return order.index(row["source"]), 0, 0, 0
+        return order.index(row["source"]), STATES.index(row["state"]), -row["share"], FTLS.index(row["ftl"])
+
+    return {name: sorted([row for row in kept[name] if (row["source"], row.get("ftl")) not in made] + new[name],
+                         key=place) for name in ("whole", "rows")}  # fmt: skip
 
 
 def main() -> int:
@@ -433,7 +439,7 @@ def main() -> int:
                     found["rows"].append(row)
         if given.no_save:
             return 0
-        found = merged(found) if given.only else found
+        found = merged(found) if given.only or given.ftl != ",".join(FTLS) else found
         bench_common.save("maps", found)
     DOC.write_text(written(DOC.read_text(), found))
     return 0

@@ -372,10 +372,12 @@ cdef class Streams(Placement):
         return 0
 
     cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil:
-        """A block for the slot whose turn it is."""
-        return <uint32_t> self.ssd.open_block(
-            -1 if self.width[stream] < self.ssd.pool.dies else <int> self.turn[stream], stream, stream == STREAM_WEAR,
-            self.ssd.pool.stream_cause[stream])
+        """A block for the slot whose turn it is. Those of translation pages are as far from each other as can be, for a
+        few of them are all there are."""
+        cdef int die = -1
+        if self.width[stream] == self.ssd.pool.dies or (stream == STREAM_MAP and self.width[stream] > 1):
+            die = <int> (self.turn[stream] * self.ssd.pool.dies // self.width[stream])
+        return <uint32_t> self.ssd.open_block(die, stream, stream == STREAM_WEAR, self.ssd.pool.stream_cause[stream])
 
     cdef uint32_t run_room(self, int stream) noexcept nogil:
         cdef uint32_t block = self.open_of[stream * self.most + self.turn[stream]]
