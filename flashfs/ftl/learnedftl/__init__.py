@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from flashfs.engine import block_map
 from flashfs.engine.defaults import PageBitmap
 from flashfs.engine.demand import saved_bytes
 from flashfs.engine.map_battery import pages_of
 from flashfs.engine.node_map import UNIT_TAKES, units_in
 from flashfs.engine.superblocks import SuperblockGreedy
 from flashfs.errors import BindError
-from flashfs.ftl import Option, Scheme
+from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import MAP_DIES, STRIPE, spare_for, spread_map, superblocks_for
 from flashfs.ftl.demand_paged import (
     CLEANING,
@@ -32,8 +33,11 @@ from flashfs.ftl.demand_paged import (
 )
 from flashfs.ftl.learnedftl.groups import Groups
 from flashfs.ftl.learnedftl.mapping import LearnedMap
+from flashfs.ftl.learnedftl.models import Models
 from flashfs.ftl.learnedftl.placement import SLOTS_MOST, GroupSuperblocks, add_streams
 
+NO_PAGE = 2**32 - 1
+SLACK = 16  #: VPPNs below and above a line that are drawn
 PLACES = ("groups", "superblocks", "streams")
 
 
@@ -118,16 +122,63 @@ def _fits(ssd: Any, options: dict[str, Any], blocks: int) -> bool:
     return int(ssd.nand.dies) > 1
 
 
-def _models(device: Any) -> list[dict[str, Any]]:
-    """The models that there are: of which LPAs, for how many they are exact, and how many lines they have. They begin
-    empty at each mount, so this is of a device at work."""
+def _known(device: Any, where: Any) -> Models:
+    """The models of a device at work; behind a mount, when there are none, what training from the map would give."""
     mapping = device.ssd.mapping
+    if mapping.models.exact_n:
+        return mapping.models
+    models = Models(mapping.models.pages, mapping.per_page, device.ssd.nand.dies, device.ssd.nand.pages_per_block)
+    for page in range(models.pages):
+        models.train_page(page, where[page * mapping.per_page : (page + 1) * mapping.per_page])
+    return models
+
+
+def _models(device: Any) -> list[dict[str, Any]]:
+    """The models: of which LPAs, for how many they are exact, and how many lines they have. They begin empty at each
+    mount; of an image that is not at work they are what training from the map gives."""
+    models = _known(device, block_map.locations(device.ssd))
     return [
         {"page": page, "first_lpa": model["first_lpa"], "exact": model["exact"], "pieces": len(model["pieces"])}
-        for page in range(mapping.models.pages)
-        for model in mapping.models.of_page(page)
+        for page in range(models.pages)
+        for model in models.of_page(page)
         if model["pieces"]
     ]
+
+
+def _charts(device: Any) -> list[dict[str, Any]]:
+    where = block_map.locations(device.ssd)
+    models = _known(device, where)
+    found = [model for page in range(models.pages) for model in models.of_page(page) if model["pieces"]]
+    exact = [model["exact"] for model in found]
+    out = drawn(device)
+    out.append(charts.counted("LPAs that a model is exact for", "LPAs", "models", exact))
+    if found:
+        most = max(found, key=lambda model: (len(model["pieces"]), model["exact"] < models.span, model["exact"]))
+        out.append(_drawn(device, models, most, where))
+    return out
+
+
+def _drawn(device: Any, models: Models, model: dict[str, Any], where: Any) -> dict[str, Any]:
+    """A model's lines over the pages that they stand for, a band for each piece. A dot that its line meets is a page
+    that the model knows."""
+    geometry, first = device.ssd.nand.geometry, model["first_lpa"]
+    end = min(first + models.span, device.ssd.lpas)
+    starts = [lpa for lpa, _, _ in model["pieces"]]
+    bands = []
+    for (start, slope, vppn), behind in zip(model["pieces"], [*starts[1:], end], strict=True):
+        low, last = vppn - SLACK, round(vppn + slope * (behind - 1 - start))
+        line = {"x1": start - first, "y1": vppn - low, "x2": behind - 1 - first, "y2": last - low, "kind": "accurate",
+                "title": f"LPAs {start} to {behind - 1}: VPPN {vppn}, slope {slope:g}"}  # fmt: skip
+        band: dict[str, Any] = {"label": f"VPPN {low}", "y_most": max(last, vppn) - low + SLACK, "lines": [line],
+                                "points": []}  # fmt: skip
+        for lpa in range(start, behind):
+            y = geometry.vppn(int(where[lpa])) - low if where[lpa] != NO_PAGE else -1
+            if 0 <= y <= band["y_most"]:
+                band["points"].append([lpa - first, y, models.where(lpa) == where[lpa]])
+        bands.append(band)
+    about = (f"LPAs {first} to {end - 1}: each line is a piece of the model, each dot a page. The model knows "
+             f"{model['exact']} of them; what lies elsewhere than its piece is not shown.")  # fmt: skip
+    return charts.lines("A model", "LPA of the model", "VPPN", models.span - 1, bands, about)
 
 
 SCHEME = Scheme(
@@ -167,7 +218,7 @@ SCHEME = Scheme(
     describe_translation=describe_translation,
     views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": nodes, "models": _models, "newer": newer},
     numbered={"translation": ("page", translation)},
-    charts=drawn,
+    charts=_charts,
     events={**EVENTS, "entries prefetched": lambda ssd: ssd.mapping.prefetched,
             "nodes that left": lambda ssd: ssd.mapping.cmt.deaths,
             "reads by a model": lambda ssd: ssd.mapping.reads_modelled,

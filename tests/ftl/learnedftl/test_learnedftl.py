@@ -14,6 +14,7 @@ import nandimg
 from flashfs.device import Device
 from flashfs.engine.node_map import UNIT_TAKES
 from flashfs.engine.superblocks import Superblocks
+from flashfs.ftl import scheme
 from nandimg import Geometry
 
 PAGE = 512
@@ -258,3 +259,22 @@ def test_a_group_that_is_in_order_is_only_looked_at() -> None:
     found = figures(device)
     assert found["groups_ordered"] == 0
     assert found["lpas_modelled"] > 0.95 * GROUPED.lpas
+
+
+def test_what_is_drawn_of_a_model_are_the_pages_that_it_knows() -> None:
+    """Behind a mount, when no model was trained yet, what the map gives is drawn."""
+    device = grouped()
+    write(device, 0, GROUPED.lpas)
+    for lpa in random.Random(4).sample(range(GROUPED.lpas), 300):
+        write(device, lpa)
+    learned = scheme("learnedftl")
+    for _ in range(2):
+        models = learned.views["models"](device)
+        assert sum(model["exact"] for model in models) > GROUPED.lpas // 2
+        drawn = next(chart for chart in learned.charts(device) if chart["title"] == "A model")
+        met = [(x, y) for band in drawn["bands"] for x, y, known in band["points"] if known]
+        assert len(met) == len(set(met)) and any(model["exact"] == len(met) for model in models)
+        for band in drawn["bands"]:
+            assert all(0 <= y <= band["y_most"] for _, y, _ in band["points"])
+            assert all(0 <= line[end] <= band["y_most"] for line in band["lines"] for end in ("y1", "y2"))
+        device.ssd.mapping.models.clear()
