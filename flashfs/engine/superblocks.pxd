@@ -9,6 +9,7 @@ cdef class Superblocks(Streams):
     cdef uint32_t[32] offset               # the superblock that each stream fills, or NONE
     cdef uint8_t* to_open                  # [streams][dies]: of that superblock, the blocks that are still to be opened
     cdef readonly uint64_t opened_n, whole_n   # superblocks that were begun; with every block of theirs
+    cdef uint32_t fresh_apart(self, int stream) except? 0xFFFFFFFE nogil
     cdef bint is_striped(self, int stream) noexcept nogil
     cdef bint turn_to(self, int stream) noexcept nogil
     cdef bint is_filled(self, uint32_t offset) noexcept nogil

@@ -65,7 +65,7 @@ cdef class Superblocks(Streams):
         cdef uint32_t die, block
         cdef int64_t opened
         if not self.is_striped(stream):
-            return Streams.fresh(self, stream)
+            return self.fresh_apart(stream)
         while self.turn_to(stream) or self.choose(stream):
             if not self.turn_to(stream):
                 break
@@ -84,6 +84,32 @@ cdef class Superblocks(Streams):
         self.turn[stream] = block % self.dies
         self.left[stream] = self.stripe
         return block
+
+    cdef uint32_t fresh_apart(self, int stream) except? 0xFFFFFFFE nogil:
+        """A block for a stream of single blocks. Translation pages take what is left of superblocks that are in use: a
+        block here and there, and no superblock would be whole."""
+        cdef uint32_t offset, die, first, end, n, best = NONE, fewest = NONE, one
+        cdef int64_t opened
+        if stream == STREAM_MAP and self.dies > 1:
+            first, end = 0, self.dies
+            if self.width[stream] > 1:
+                first = self.turn[stream] * self.dies // self.width[stream]
+                end = first + 1
+            for offset in range(self.superblocks):
+                n = 0
+                one = NONE
+                for die in range(self.dies):
+                    if self.ssd.pool.state[offset * self.dies + die] == STATE_FREE:
+                        n += 1
+                        if one == NONE and first <= die < end:
+                            one = offset * self.dies + die
+                if one != NONE and n < fewest and not self.is_filled(offset):
+                    best, fewest = one, n
+            if best != NONE:
+                opened = self.ssd.open_this(best, stream, self.ssd.pool.stream_cause[stream])
+                if opened >= 0:
+                    return <uint32_t> opened
+        return Streams.fresh(self, stream)
 
     cdef bint is_striped(self, int stream) noexcept nogil:
         """Whether the stream fills superblocks. Translation pages do not, on however many dies they are."""

@@ -203,7 +203,7 @@ SCHEME = Scheme(
                "out. streams: as for tpftl (stripe, cleaning)", choices=PLACES),
         Option("group", 0, "translation pages of a group; 0: as many as a superblock has room for the pages of",
                high=1 << 16),
-        Option("group_share", 20, "per cent of a group's pages that have to be without a model for it to be cleaned as "
+        Option("group_share", 10, "per cent of a group's pages that have to be without a model for it to be cleaned as "
                "a whole", low=1, high=100),
         Option("group_budget", 300, "pages that may move to put groups in order, per cent of what the host writes",
                high=10_000),

@@ -122,15 +122,16 @@ cdef class Groups:
         return 0
 
     cdef uint32_t worst(self) noexcept nogil:
-        """The group to be cleaned: of those that are due, or else of all, that which has changed most, if it is worth
-        while; else NONE."""
+        """The group to be cleaned: that which has changed most, of those that are due and have changed twice as much as
+        is worth while, or else of all; NONE if it is not worth while for any."""
         cdef uint32_t group, best = NONE
+        cdef bint due, best_due = False
         for group in range(self.n):
             if self.changed[group] < self.least:
                 continue
-            if (best == NONE or self.due[group] > self.due[best]
-                    or (self.due[group] == self.due[best] and self.changed[group] > self.changed[best])):
-                best = group
+            due = self.due[group] and self.changed[group] >= 2 * self.least
+            if best == NONE or due > best_due or (due == best_due and self.changed[group] > self.changed[best]):
+                best, best_due = group, due
         return best
 
     cdef bint is_own(self, uint32_t superblock) noexcept nogil:

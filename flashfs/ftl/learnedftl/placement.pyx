@@ -22,7 +22,7 @@ from flashfs.engine.victims cimport EMPTIED
 from flashfs.ftl.learnedftl.mapping cimport LearnedMap
 
 cdef enum:
-    DEAR = 16                # pages that move for one that is gained: too many, as long as there are free blocks
+    DEAR = 40                # pages that move for one that is gained: too many, as long as there are free blocks
 
 SLOTS_MOST = 16
 _SLOT_NAMES = "group"
@@ -193,7 +193,7 @@ cdef class GroupSuperblocks(Superblocks):
     cdef int clean_for_groups(self) except -1 nogil:
         """Until the next superblock may be opened: of the group that has changed most, and the superblock with the
         fewest live pages, that which moves fewer pages for each that it gains."""
-        cdef uint64_t moves = 0, gain = 0
+        cdef uint64_t moves = 0, gain = 0, live = 0
         cdef uint32_t group, superblock, block, tries = 0
         while self.at_hand() < self.kept() + self.dies and tries < 2 * self.superblocks:
             tries += 1
@@ -201,8 +201,8 @@ cdef class GroupSuperblocks(Superblocks):
             if block != NONE and self.ssd.victims.listed[block] == EMPTIED:
                 self.ssd.relocate(block, STREAM_GC, CAUSE_GC)
                 continue
-            superblock = self.cheapest(&moves, &gain)
-            if superblock != NONE and moves > gain * DEAR:
+            superblock = self.cheapest(&moves, &gain, &live)
+            if superblock != NONE and live > gain * DEAR:
                 superblock = NONE
             group = self.groups.worst() if self.groups.may_move() else NONE
             if (group != NONE and self.at_hand() >= self.kept()
@@ -215,10 +215,10 @@ cdef class GroupSuperblocks(Superblocks):
                 break
         return 0
 
-    cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain) noexcept nogil:
-        """The superblock to be cleaned by itself: pages that move, and pages that are gained. As long as groups may be
-        cleaned, to break up one that is a group's counts as if all its pages moved once more. NONE if no block that may
-        be cleaned has a dead page."""
+    cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain, uint64_t* lives) noexcept nogil:
+        """The superblock to be cleaned by itself: what that costs in pages that move, pages that are gained, and pages
+        that live. As long as groups may be cleaned, to break up one that is a group's costs as if all its pages moved
+        once more. NONE if no block that may be cleaned has a dead page."""
         cdef uint32_t offset, best = NONE
         cdef uint64_t live, closed, one
         cdef bint whole = self.groups.may_move()
@@ -231,6 +231,7 @@ cdef class GroupSuperblocks(Superblocks):
                 best = offset
                 moves[0] = one
                 gain[0] = closed - live
+                lives[0] = live
         return best
 
     cdef int clean_group(self, uint32_t group) except -1 nogil:
