@@ -142,6 +142,8 @@ def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, 
     if rnd.random() < 0.1:
         options.append(("gc_reserve", rnd.randint(1, 3)))
     for option in scheme(ftl).options:
+        if option.name == "map_dies" and option.name not in scheme(ftl).tight:
+            continue  # the chips have too few spare blocks for another value to change anything
         if rnd.random() >= 0.3:
             continue
         if option.choices or option.high <= OPTION_HIGH:
