@@ -30,6 +30,10 @@ from flashfs.engine.pool cimport (
 from flashfs.engine.victims cimport EMPTIED, LISTED
 
 
+cdef enum:
+    LAG = 2                  # erases that a block may have more than the least worn one to be taken all the same
+
+
 cdef class Superblocks(Streams):
     """The streams of the host and of cleaning fill a superblock each, and so does one that a part registered as wide as
     there are dies; the others are as those of ``Streams``."""
@@ -86,9 +90,10 @@ cdef class Superblocks(Streams):
         return block
 
     cdef uint32_t fresh_apart(self, int stream) except? 0xFFFFFFFE nogil:
-        """A block for a stream of single blocks. Translation pages take what is left of superblocks that are in use: a
-        block here and there, and no superblock would be whole."""
-        cdef uint32_t offset, die, first, end, n, best = NONE, fewest = NONE, one
+        """A block for a stream of single blocks. Translation pages take what is left of superblocks that are in use, as
+        long as that is not worn more than others: a block here and there, and no superblock would be whole."""
+        cdef uint32_t offset, die, first, end, n, block, best = NONE, fewest = NONE, one
+        cdef uint64_t wear, least = <uint64_t> -1, wear_best = 0
         cdef int64_t opened
         if stream == STREAM_MAP and self.dies > 1:
             first, end = 0, self.dies
@@ -99,13 +104,19 @@ cdef class Superblocks(Streams):
                 n = 0
                 one = NONE
                 for die in range(self.dies):
-                    if self.ssd.pool.state[offset * self.dies + die] == STATE_FREE:
-                        n += 1
-                        if one == NONE and first <= die < end:
-                            one = offset * self.dies + die
-                if one != NONE and n < fewest and not self.is_filled(offset):
-                    best, fewest = one, n
-            if best != NONE:
+                    block = offset * self.dies + die
+                    if self.ssd.pool.state[block] != STATE_FREE:
+                        continue
+                    n += 1
+                    least = min(least, self.ssd.pool.nand.erases(block))
+                    if one == NONE and first <= die < end:
+                        one = block
+                if one == NONE or n > fewest or self.is_filled(offset):
+                    continue
+                wear = self.ssd.pool.nand.erases(one)
+                if n < fewest or wear < wear_best:
+                    best, fewest, wear_best = one, n, wear
+            if best != NONE and wear_best <= least + LAG:
                 opened = self.ssd.open_this(best, stream, self.ssd.pool.stream_cause[stream])
                 if opened >= 0:
                     return <uint32_t> opened
