@@ -6,7 +6,8 @@ and stripes of four pages. Alone, each keeps them. Side by side, all get
 - ``buffer``: the largest write buffer that one of them wants on this chip;
 - ``stripe``: whole blocks, if one of them has no stripe to choose, else what the option's default is;
 - ``wear_spread``: what the chip's endurance says;
-- ``gc_reserve``: as many free blocks as the page map's streams are wide, three at least, if the chip can spare them.
+- ``gc_reserve``: as many free blocks as the page map's streams are wide, three at least, if the chip can spare them;
+  or one a die, if one of them cleans superblocks.
 
 What is given for all (``--opt buffer=64``) is as equal. What is given for one (``--opt leaftl.buffer=64``), and NVRAM
 that one has and another lacks, is a difference, and told.
@@ -74,6 +75,8 @@ def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
     }
     spare = geometry.blocks - -(-geometry.lpas // geometry.pages_per_block)
     reserve = max(RESERVE_LEAST, min(geometry.dies, spare // BLOCKS_A_STREAM))
+    if any(of.by_superblock for of in schemes):
+        reserve = max(reserve, geometry.dies)
     if spare >= RESERVE_SHARE * reserve:
         out["gc_reserve"] = reserve
     return out

@@ -42,10 +42,18 @@ def test_all_schemes_stand_on_the_same() -> None:
 def test_the_reserve_is_the_same_on_any_size(mib: int) -> None:
     """Unless the chip is too small for that: then it is not asked for."""
     geometry = points.device({"size": mib << 20})
-    setups = named(Setup(WORK, geometry=geometry), ALL)
+    setups = named(Setup(WORK, geometry=geometry), ",".join(ftl for ftl in SCHEMES if not SCHEMES[ftl].by_superblock))
     reserves = {Device.memory(geometry, one.ftl, one.options, backend="meta").ssd.gc_reserve for one in setups}
     assert all("gc_reserve" in one.options for one in setups) == (mib > 192)
     assert len(reserves) == 1 or mib <= 192
+
+
+@pytest.mark.parametrize("mib", [1024, 2048])
+def test_who_cleans_superblocks_gives_its_reserve_to_all(mib: int) -> None:
+    geometry = points.device({"size": mib << 20})
+    setups = named(Setup(WORK, geometry=geometry), "pagemap,learnedftl")
+    reserves = {Device.memory(geometry, one.ftl, one.options, backend="meta").ssd.gc_reserve for one in setups}
+    assert reserves == {geometry.dies}
 
 
 def test_stripes_stay_short_if_all_have_one() -> None:

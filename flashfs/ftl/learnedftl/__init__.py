@@ -234,5 +234,6 @@ SCHEME = Scheme(
             "group_share": (5, 50)},
     chips=("tiny-112",),  # five translation pages
     year=2024,
+    by_superblock=True,
     manual="docs/ftl/learnedftl.md",
 )  # fmt: skip
