@@ -1,4 +1,4 @@
-"""The Python face of a device: create, open, read, write, trim, flush, statistics, checkpoint, close."""
+"""The Python face of a device: create, open, read, write, trim, remap, flush, statistics, checkpoint, close."""
 
 from __future__ import annotations
 
@@ -270,6 +270,15 @@ class Device:
             raise UsageError(f"copy of {length} bytes from {source} to {target}: the ranges overlap")
         self.end_ns = ranges.copy_range(self.ssd, source, target, length, self.now_ns)
 
+    def remap(self, target: int, source: int, length: int, *, move: bool = False) -> None:
+        """The bytes at ``target`` read what those at ``source`` do now; ``move`` leaves nothing at the source. The
+        ranges may overlap. Whole pages are shared by a scheme that remaps, if both ranges begin at the same place of a
+        page; all else is copied."""
+        self._span(source, length)
+        self._span(target, length)
+        self._writable()
+        self.end_ns = ranges.remap_range(self.ssd, source, target, length, move, self.now_ns)
+
     def extent(self, offset: int, *, mapped: bool) -> int:
         """The first byte from ``offset`` on whose page is ``mapped`` (or is not); the size if there is none."""
         self._span(offset, 0)
@@ -343,7 +352,8 @@ class Device:
         ``pool``, how many were emptied meanwhile. ``operations``, if there are faults, is what they are counted in."""
         self.ssd.fit_cache()
         totals, by_cause = self.ssd.operations()
-        host = {"read": self.ssd.host_read, "write": self.ssd.host_write, "trim": self.ssd.host_trim}
+        host = {"read": self.ssd.host_read, "write": self.ssd.host_write, "trim": self.ssd.host_trim,
+                "remap": self.ssd.host_remap}  # fmt: skip
         tables = self.ssd.dram()
         dram = {name: packed for name, (packed, _) in tables.items()}
         heap = {name: allocated for name, (_, allocated) in tables.items()}

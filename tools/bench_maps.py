@@ -53,8 +53,11 @@ DIES, OP, DEPTH, BUFFER = 4, 0.15, 8, 256
 MOST = 150_000
 BIG = 1 << 30  #: bytes of a cache that nothing ever leaves
 STATES = ("in order", "scattered")
-#: levelling off, and no battery: the others have none
-OPTIONS = {"buffer": BUFFER, "wear_spread": 1_000_000, "dftl.battery": 0}
+PAGED = tuple(ftl for ftl in FTLS if ftl != "pagemap")
+#: levelling off, and no battery: the others have none; translation pages on all dies, as data is
+OPTIONS = {
+    "buffer": BUFFER, "wear_spread": 1_000_000, "dftl.battery": 0, **{f"{ftl}.map_dies": 0 for ftl in PAGED},
+}  # fmt: skip
 #: the shared traces, as their files begin; one that is not there is named and left out
 TRACES = (
     "cloudphysics_113k", "desktop_32k", "fio_iolog_8G", "fiu_mail_10k_md5", "iozone_100k", "mobile_installing",
@@ -229,8 +232,9 @@ def whole(work: Work) -> Row:
     """What each scheme's map of a blank device takes when the source was played, in the scheme's own form: entries of 8
     bytes; sftl's condensed pages; leaftl's segments and CRB; learnedftl's models and filters, which stand beside
     entries in flash and know some."""
-    setup = replace(work.setup, options={**_options(["dftl"]), "cmt_bytes": BIG})
-    found = {one.ftl: run(one) for one in named(setup, "dftl,sftl,leaftl,learnedftl")}
+    ftls = ["dftl", "sftl", "leaftl", "learnedftl"]
+    setup = replace(work.setup, options={**_options(ftls), "cmt_bytes": BIG})
+    found = {one.ftl: run(one) for one in named(setup, ",".join(ftls))}
     mapped, modelled = (found[ftl]["mapped_pages"] for ftl in ("leaftl", "learnedftl"))
     learned = found["learnedftl"]
     return {

@@ -6,8 +6,8 @@ have left.
 FILE is a `disk`, or a file of fixed size on any file system; whatever it holds is overwritten. Operations are reads
 and writes (of system calls and of mappings), punched holes and zeroed ranges, copies within the file, seeks for
 data, flushes, and closing and opening again; offsets and lengths are aligned to pages, to sectors of 512 bytes or to
-nothing. A difference is told with the line that shows it again. ``--no-holes`` leaves out what a server without
-fallocate cannot do.
+nothing. On `disk`, also remaps and moves, by the device's own command. A difference is told with the line that shows it
+again. ``--no-holes`` leaves out what a server without fallocate cannot do.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "fuse")] + ([] if "PYTHONPATH" in os.environ else [str(ROOT)])
 
 from stand import KEEP, PAGE, ZERO, fallocate, punch  # noqa: E402
+
+from flashfs.fuse import commands  # noqa: E402
 
 LONGEST = 192 << 10
 SECTOR = 512
@@ -55,6 +57,8 @@ class Fsx:
         }  # fmt: skip
         if holes:
             self.menu |= {self.punch: 12, self.zero: 6, self.copy: 10, self.copy_wrongly: 1, self.find: 6}
+        if holes and path.with_name("config.json").exists():
+            self.menu |= {self.remap: 10}
 
     def run(self, operations: int) -> Counter[str]:
         """So many of them, and then the whole file; Differs at the first mistake. Counts by name."""
@@ -145,6 +149,23 @@ class Fsx:
         else:
             raise self.differs(f"copy of {length} from {offset} to {target} was not refused")
         self.check_around("refused copy", target, length)
+
+    def remap(self) -> None:
+        """Of ranges that may overlap, often of equal alignment; one in three is a move."""
+        source, length = self.place()
+        target = self.rnd.randrange(self.span - length + 1)
+        if self.rnd.random() < 0.7:
+            target += (source - target) % PAGE
+            target -= PAGE if target + length > self.span else 0
+            target = target if target >= 0 else source
+        move = self.rnd.random() < 0.33
+        commands.remap(self.fd, source, target, length, move)
+        moved = self.model[source : source + length]
+        if move:
+            self.model[source : source + length] = bytes(length)
+        self.model[target : target + length] = moved
+        self.check_around("move" if move else "remap", target, length)
+        self.check_around("source of a move" if move else "source of a remap", source, length)
 
     def find(self) -> None:
         """Data is where SEEK_DATA says, and none before; there is a hole where SEEK_HOLE says."""

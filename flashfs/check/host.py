@@ -87,6 +87,15 @@ class Host:
         self._change(target, bytes(self.model[source : source + length]))
         self.device.copy(source, target, length)
 
+    def remap(self, target: int, source: int, length: int, *, move: bool = False) -> None:
+        """The ranges may overlap. A move empties of its source what is no target."""
+        data = bytes(self.model[source : source + length])
+        if move:
+            self._change(source, bytes(length))
+            self.requests -= 1
+        self._change(target, data)
+        self.device.remap(target, source, length, move=move)
+
     def _change(self, offset: int, data: bytes) -> None:
         """Before it happens: a power cut may leave a page new."""
         self.requests += 1

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from flashfs.check import host_side, maps, power, upkeep
+from flashfs.check import host_side, maps, power, remaps, upkeep
 from flashfs.check.setting import SCALES, Broken, Counts, Setting, Skipped
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
@@ -41,6 +41,8 @@ CHECKS = (
           host_side.rules, 4),
     Check("content", "contents", "any offset and length, holes and trims, the whole device over and over",
           host_side.content),
+    Check("remaps", "remaps", "a range reads what another does, whatever becomes of that; who can remap copies less",
+          remaps.remaps),
     Check("durability", "power cuts", "what was flushed survives a cut at any operation, and the host's death",
           power.durability, 20),
     Check("failing", "failing blocks", "a block whose program or erase fails is retired, and nothing is lost",

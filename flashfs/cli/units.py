@@ -7,7 +7,7 @@ import re
 from flashfs.errors import UsageError
 from flashfs.plain import shown
 
-__all__ = ["pairs", "shown", "size"]
+__all__ = ["offset", "pairs", "shown", "size"]
 
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -19,6 +19,11 @@ def size(option: str, text: str) -> int:
     if exact <= 0 or exact != int(exact):
         raise UsageError(f"{option} {text}: a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G, would do")
     return int(exact)
+
+
+def offset(option: str, text: str) -> int:
+    """As ``size``, and 0 will do."""
+    return 0 if text.strip() == "0" else size(option, text)
 
 
 def pairs(option: str, texts: list[str]) -> dict[str, str]:

@@ -292,10 +292,19 @@ class Bench:
                 judge.will_trim_bytes(offset, size)
                 ranges.trim_range(self.ssd, offset, size)
                 self.met.trimmed(self.ssd)
-            else:
+            elif step.operation == "c":
                 target = step.target(page)
                 judge.will_copy(offset, target, size)
                 ranges.copy_range(self.ssd, offset, target, size)
+            elif step.operation == "e":
+                target = step.target(page)
+                judge.will_copy(offset, target, size)
+                ranges.write_range(self.ssd, target, bytes(judge.image[target : target + size]))
+            else:
+                target, move = step.target(page), step.operation == "m"
+                judge.will_remap(offset, target, size, move)
+                ranges.remap_range(self.ssd, offset, target, size, move)
+                self.met.trimmed(self.ssd)
 
     def flush(self) -> None:
         self.ssd.sync_now()

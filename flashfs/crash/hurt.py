@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import RACK, Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
-from flashfs.crash.words import Step
+from flashfs.crash.words import CARRIES, Step
 from flashfs.device import build_ssd
 from flashfs.engine import ranges, recovery
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
@@ -54,6 +54,15 @@ class HurtJudge(Judge):
                 self._set(lpa, version)
                 return True
         return False
+
+    def settle_on(self, lpa: int, found: bytes | None) -> None:
+        """This is what the page is now, if it is any of its versions: before it is carried elsewhere."""
+        versions = self._open.get(lpa, [])
+        for version in reversed(versions):
+            if found == self.content(lpa, version):
+                versions.append(version)
+                self._set(lpa, version)
+                return
 
     def take_older(self, lpa: int, found: bytes) -> bool:
         """Whether ``found`` is some older version; if so, it is what the LPA holds from now on."""
@@ -128,7 +137,8 @@ class HurtBench(Bench):
     def refused(self, error: OSError) -> None:
         """A request was: what it would have changed may be so or so. If the device stopped, it is mounted again."""
         hosts = any(fault.kind in ("eio", "enospc") for fault in self.case.faults)
-        if isinstance(error, UncorrectableError) or not hosts:
+        lost = isinstance(error, UncorrectableError)
+        if not (self.carries(error) if lost else hosts):
             raise Wrong(f"a request was refused: {error}")
         self.say(f"refused: {error}")
         if 0 < self.phase <= len(self.steps):
@@ -138,6 +148,15 @@ class HurtBench(Bench):
             self.survive()
         else:
             self.look("after a refusal", crashed=False)
+
+    def carries(self, error: OSError) -> bool:
+        """Whether it is a request to carry pages elsewhere, and one of them is lost."""
+        if not self.damaging or not 0 < self.phase <= len(self.steps):
+            return False
+        step, page = self.steps[self.phase - 1], self.geometry.page_bytes
+        sources = {lpa for at, size in step.spans(page) for lpa in range(at // page, -(-(at + size) // page))}
+        lpa = getattr(error, "lpa", None)
+        return step.operation in CARRIES and lpa in sources | step.pages(page) and self.read_page(lpa) is None
 
     def mend(self) -> None:
         """The image's disk works again."""
@@ -161,6 +180,11 @@ class HurtBench(Bench):
         """Whether an alarm has said that what was trimmed may be back, though the power never failed."""
         self.listen()
         return self.damaging and any("trimmed pages may be back" in alarm for alarm in self.alarms)
+
+    def may_be_foreign(self) -> bool:
+        """Whether an LPA may read as another: a page that was programmed over another of its own block says a wrong
+        LPA, and pages that several LPAs share may."""
+        return self.scheme.remaps and any(self.hidden_strikes())
 
     def hidden_strikes(self) -> Iterator[int]:
         """Operations that landed on another page of their own block."""
@@ -219,6 +243,11 @@ class HurtBench(Bench):
             self.lost -= set(range(lpa, lpa + n))
 
     def step_in_parts(self, step: Step) -> None:
+        if step.operation in CARRIES:
+            for at, size in step.spans(self.geometry.page_bytes):
+                for lpa in range(at // self.geometry.page_bytes, -(-(at + size) // self.geometry.page_bytes)):
+                    if lpa in self.judge.unsure:
+                        self.judge.settle_on(lpa, self.read_page(lpa))
         super().step_in_parts(step)
         self.judge.unsure -= step.pages(self.geometry.page_bytes)
 
@@ -241,11 +270,13 @@ class HurtBench(Bench):
                 if not self.damaging:
                     raise Wrong(f"{when}: LPA {lpa} cannot be read")
                 self.lost.add(lpa)
-            elif crashed:
+            elif crashed and not self.may_be_foreign():
                 wrong = self.judge.crashed(lpa, found)
                 if wrong and not (self.may_be_older() and self.judge.take_older(lpa, found)):
                     raise Wrong(f"{when}: {wrong}" + ", and no alarm was raised" * self.damaging)
                 self.judge.unsure.discard(lpa)
+            elif self.may_be_foreign():
+                continue
             elif not self.judge.allows(lpa, found) and not (self.may_be_back() and self.judge.take_older(lpa, found)):
                 raise Wrong(f"{when}: LPA {lpa} does not read what was written last")
         self.sound(when)

@@ -99,11 +99,22 @@ class Judge:
                 self._will_change(lpa, begin, bytes(end - begin))
 
     def will_copy(self, source: int, target: int, size: int) -> None:
-        """A copy of ``size`` bytes from ``source`` to ``target`` begins; the two do not overlap."""
+        """A copy of ``size`` bytes from ``source`` to ``target`` begins."""
         data = bytes(self.image[source : source + size])
         for lpa, begin, end in self._pieces(target, size):
             at = lpa * self.page_bytes + begin - target
             self._will_change(lpa, begin, data[at : at + end - begin])
+
+    def will_remap(self, source: int, target: int, size: int, move: bool) -> None:
+        """A remap of ``size`` bytes from ``source`` to ``target`` begins; with ``move`` what is not the target's of the
+        source reads zeros then."""
+        if source == target or not size:
+            return
+        self.will_copy(source, target, size)
+        if move:
+            low = max(source, target + size) if target < source else source
+            high = source + size if target < source else min(source + size, target)
+            self.will_trim_bytes(low, high - low)
 
     def _pieces(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
         """(LPA, first byte, behind the last) of each page's part in a range."""

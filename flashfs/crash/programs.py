@@ -82,6 +82,32 @@ def copy_word(rnd: random.Random, pages: int, page_bytes: int, most: int) -> str
     return f"c{source}.{rnd.randrange(room)}-{target}.{rnd.randrange(room)}+{count}"
 
 
+def with_remaps(rnd: random.Random, program: str, pages: int, page_bytes: int) -> str:
+    """The program of a scheme that remaps: behind one word in three, one that remaps pages, or some of their sectors,
+    to somewhere else, or but a little further; or to the first page, which many come to share."""
+    words = []
+    most = rnd.choice((2, 5, 20))
+    for word in program.split():
+        words.append(word)
+        if pages > 2 and rnd.random() < 0.35:
+            words.append(remap_word(rnd, pages, page_bytes, most))
+    return " ".join(words)
+
+
+def remap_word(rnd: random.Random, pages: int, page_bytes: int, most: int) -> str:
+    kind = rnd.choice("pppme")
+    n = rnd.randint(1, max(1, min(most, pages // 2)))
+    source = rnd.choice((0, rnd.randrange(pages - n + 1), rnd.randrange(pages - n + 1)))
+    target = rnd.randrange(pages - n + 1)
+    if rnd.random() < 0.25:                # over itself
+        target = min(pages - n, max(0, source + rnd.randint(-n, n)))
+    if n == 1 or page_bytes == SECTOR or rnd.random() < 0.8:
+        return f"{kind}{source}-{target}+{n}"
+    room = page_bytes // SECTOR
+    at = rnd.randrange(room)
+    return f"{kind}{source}.{at}-{target}.{rnd.choice((at, rnd.randrange(room)))}+{rnd.randint(1, (n - 1) * room)}"
+
+
 def wide_program(rnd: random.Random, geometry: Geometry, length: int, order: tuple[int, ...] = ()) -> str:
     """A device that was filled, group by group if there is an order, and then long requests, rows of trims that fill
     lists, and what random programs have; often around the borders of groups of LPAs."""
@@ -169,6 +195,8 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
     else:
         length = rnd.choice((12, 24, 40, 90))
         program = random_program(rnd, geometry.lpas, length, geometry.page_bytes if odd else 0)
+    if scheme(ftl).remaps:
+        program = with_remaps(rnd, program, geometry.lpas, geometry.page_bytes)
     if preset == CROWDED:
         program = f"w0+{rnd.choice((256, 300))} {program}"
     plp = rnd.random() < 0.15

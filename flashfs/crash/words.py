@@ -5,6 +5,8 @@
     wL.S+N         N sectors of 512 bytes, from sector S of page L on; wL:B+N: N bytes, from byte B of page L on
     tL ...         trim, in all these forms
     cL-M+N         copy N pages from L on to M on; cL.S-M.S+N sectors, cL:B-M:B+N bytes
+    pL-M+N         remap them, in all these forms; the ranges may overlap.   mL-M+N   and nothing is left at L
+    eL-M+N         write at M what L holds, in all these forms: the same content twice
     R              read everything: it must be what was written last
     f              flush                 i     idle: nothing, but housekeeping may run
     r              clean unmount and mount again
@@ -23,6 +25,7 @@ from flashfs.errors import UsageError
 
 SECTOR = 512
 UNITS = {"": 0, ".": SECTOR, ":": 1}
+CARRIES = ("c", "p", "m", "e")  # words with a source and a target
 
 #: words that spoil something in flash that no power cut could
 SPOILS = ("xc", "xd", "xt", "xb", "xh", "xp")
@@ -30,12 +33,13 @@ BARE = ("f", "i", "r", "R", *SPOILS)
 
 _PLACE = r"(?P<lpa>\d+)(?:(?P<unit>[.:])(?P<at>\d+))?"
 _REQUEST = re.compile(rf"(?P<op>[wt]){_PLACE}(?:\+(?P<n>\d+))?(?:/(?P<apart>\d+))?")
-_COPY = re.compile(rf"(?P<op>c){_PLACE}-(?P<to>\d+)(?:(?P<to_unit>[.:])(?P<to_at>\d+))?\+(?P<n>\d+)")
+_COPY = re.compile(rf"(?P<op>[cpme]){_PLACE}-(?P<to>\d+)(?:(?P<to_unit>[.:])(?P<to_at>\d+))?\+(?P<n>\d+)")
 
 
 class Step(NamedTuple):
     """One word. ``n`` pages from ``lpa`` on; with a ``unit`` of 512 or 1 bytes, so many of those, from the ``at``-th of
-    the page on. A copy goes to the like place in ``to``. ``apart``: ``n`` requests of a page each, so many pages apart.
+    the page on. What is carried goes to the like place in ``to``. ``apart``: ``n`` requests of a page each, so many
+    pages apart.
     """
 
     operation: str
@@ -50,13 +54,13 @@ class Step(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether it is one request of whole pages, or none at all: what (operation, LPA, pages) says."""
-        return not (self.unit or self.apart or self.operation == "c")
+        return not (self.unit or self.apart or self.operation in CARRIES)
 
     def spans(self, page_bytes: int) -> Iterator[tuple[int, int]]:
         """(offset, bytes) of each of its requests, a copy's at its source."""
         if self.apart:
             yield from (((self.lpa + i * self.apart) * page_bytes, page_bytes) for i in range(self.n))
-        elif self.operation in ("w", "t", "c"):
+        elif self.operation in ("w", "t", *CARRIES):
             yield self.lpa * page_bytes + self.at * self.unit, self.n * (self.unit or page_bytes)
 
     def target(self, page_bytes: int) -> int:
@@ -72,14 +76,15 @@ class Step(NamedTuple):
     def end(self, page_bytes: int) -> int:
         """The first byte behind all that it touches."""
         ends = [offset + size for offset, size in self.spans(page_bytes)]
-        if self.operation == "c":
+        if self.operation in CARRIES:
             ends += [self.target(page_bytes) + size for _, size in self.spans(page_bytes)]
         return max(ends, default=0)
 
     def pages(self, page_bytes: int) -> set[int]:
         """The LPAs that it changes, whole or in part."""
-        spans = [(self.target(page_bytes), size) for _, size in self.spans(page_bytes)]
-        spans = spans if self.operation == "c" else list(self.spans(page_bytes))
+        spans = [] if self.operation != "m" and self.operation in CARRIES else list(self.spans(page_bytes))
+        if self.operation in CARRIES:
+            spans += [(self.target(page_bytes), size) for _, size in self.spans(page_bytes)]
         return {lpa for offset, size in spans for lpa in range(offset // page_bytes, -(-(offset + size) // page_bytes))}
 
 
@@ -92,8 +97,8 @@ def parse_program(text: str) -> Iterator[Step]:
         step = _parse(word)
         if step is None:
             raise UsageError(
-                f"program word {word!r}: wL, wL+N, wL+N/S, wL.S+N, wL:B+N, the same with t, cL-M+N, R, f, i, r, "
-                f"{' or '.join(SPOILS)} would do"
+                f"program word {word!r}: wL, wL+N, wL+N/S, wL.S+N, wL:B+N, the same with t, cL-M+N, the same with p, m "
+                f"and e, R, f, i, r, {' or '.join(SPOILS)} would do"
             )
         yield step
 
@@ -107,5 +112,5 @@ def _parse(word: str) -> Step | None:
     number = {name: int(part.get(name, 0)) for name in ("lpa", "at", "to", "to_at", "apart")}
     step = Step(part["op"], n=int(part.get("n", 1)), unit=UNITS[part.get("unit", "")], **number)
     bad_comb = "apart" in part and (step.apart == 0 or step.unit)
-    bad_copy = step.operation == "c" and part.get("unit") != part.get("to_unit")
+    bad_copy = step.operation in CARRIES and part.get("unit") != part.get("to_unit")
     return None if step.n == 0 or bad_comb or bad_copy else step

@@ -52,7 +52,7 @@ cdef enum:
 cdef class PageTable(Mapping):
     """One 4-byte PPA an LPA, in DRAM. Lookup O(1)."""
 
-    def __cinit__(self, Engine ssd):
+    def __cinit__(self, Engine ssd, *_, **__):
         self.ssd = ssd
         self.table = <uint32_t*> malloc(ssd.lpas * sizeof(uint32_t))
         want_huge_pages(self.table, ssd.lpas * sizeof(uint32_t))

@@ -102,11 +102,22 @@ cdef class MetaLog:
         """How much a checkpoint of ``saved_bytes`` takes: pages, blocks, and the log blocks allowed behind it."""
         cdef uint32_t page_bytes = self.ssd.nand.page_bytes
         cdef uint32_t per_block = self.ssd.nand.pages_per_block
+        self.saved_most = saved_bytes
         content = (saved_bytes + page_bytes - 1) // page_bytes
         extents = content // per_block + 2
         self.checkpoint_pages = content + 2 + extents * EXTENT.size // page_bytes + 4 * self.ssd.nand.paired_pages
         self.checkpoint_blocks = (self.checkpoint_pages + per_block - 1) // per_block
         self.log_blocks_most = 0 if self.ssd.nand.blocks < 64 else max(1, self.checkpoint_blocks // 4)
+
+    def fitting(self, needed, more):
+        """Those of the sections ``more`` that a checkpoint of the sections ``needed`` has room for, in their order."""
+        cdef uint64_t taken = sum(len(memoryview(data)) for data in needed.values())
+        found = {}
+        for name, data in more.items():
+            if taken + len(data) <= self.saved_most:
+                taken += len(data)
+                found[name] = data
+        return found
 
     # --- pages
 

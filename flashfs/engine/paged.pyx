@@ -108,7 +108,8 @@ cdef class PagedMapping(Mapping):
             self.rebuilds += 1
             self.exact = False              # what the page named was not counted
             with gil:
-                self.ssd.alarm(f"{self.fault_in(id)}: it is made again; LPAs that no live page names are holes now")
+                self.ssd.alarm(f"{self.fault_in(id)}: it is made again; LPAs that no live page names are holes now"
+                               + (", and trimmed pages may be back" if self.brings_back() else ""))
             take_witnesses(self.ssd, first, n, seen, &nobody)
             for i in range(n):
                 if seen[i].next_seq or nobody != NONE:
@@ -120,6 +121,11 @@ cdef class PagedMapping(Mapping):
             free(seen)
             free(lists)
         return 0
+
+    def brings_back(self):
+        """Whether a page that is made again may name trimmed pages: a late store may call them live. Not so if deaths
+        are only told late, and a trim's, or what hides it, is known in DRAM until the page has it."""
+        return self.ssd.validity.late
 
     cdef str fault_in(self, uint32_t id):
         """What is wrong with a page that could not be read."""

@@ -29,6 +29,7 @@ cdef enum:                   # Engine.stopped: what was being changed, and did n
     IN_TABLE = 5
     IN_CHECKPOINT = 6
     FAILED = 7               # Engine.fail said why
+    IN_REMAP = 8
 
 
 cdef uint32_t list_bits(const uint64_t* words, uint32_t n, uint32_t* out) noexcept nogil
@@ -109,6 +110,9 @@ cdef class Mapping(Explained):
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
     cdef readonly bint fenced              # a crash is recovered from its pages: see fence.pyx
     cdef readonly uint64_t fence_every     # pages programmed between two checkpoints, at most
+    cdef readonly bint remaps              # an LPA can be pointed at another's page: ``remap_run``
+    cdef readonly bint dedups              # a page that the host writes may be there already: ``sift``
+    cdef readonly bint names_sharers       # it knows all who are at a page, each by a number of its own: see settle.pyx
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
     cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil
@@ -130,6 +134,14 @@ cdef class Mapping(Explained):
     cdef int fence_begins(self) except -1
     cdef int reports_kept(self) except -1 nogil
     cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil
+    cdef uint32_t remap_room(self, uint32_t target, uint32_t source, uint32_t n,
+                             bint move) except? 0xFFFFFFFF nogil
+    cdef bint sift(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil
+    cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
+                            uint32_t* old) except -1 nogil
+    cdef int sifted(self) noexcept nogil
+    cdef int remap_run(self, uint32_t target, uint32_t source, uint32_t n, uint64_t seq, bint move,
+                       uint32_t* olds) except -1 nogil
 
 
 cdef class Validity:

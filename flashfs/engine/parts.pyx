@@ -28,6 +28,7 @@ UNFINISHED = (
     "a table of the map was being changed, and that failed",
     "a checkpoint was written, and taking it up failed",
     "the device failed",
+    "pages were being remapped, and that failed",
 )
 
 
@@ -331,6 +332,15 @@ cdef class Recovered(Owner):
         """{section: buffer} for a checkpoint; names take 8 bytes at most."""
         raise NotImplementedError
 
+    def save_clean(self):
+        """{section: buffer} that a clean checkpoint has beside those of ``save``, as far as a checkpoint has room for
+        them: what spares work, and is true only as long as nothing has changed."""
+        return {}
+
+    def load_clean(self, sections):
+        """The inverse, with those of ``save_clean`` that are there. Asked when a clean checkpoint is mounted and
+        everything else is loaded; never by a recovery, which adds to a checkpoint what came behind it."""
+
     cdef int checkpoint_ended(self, bint whole) except -1:
         """It is durable; or else the last one counts on, and all that that stands on is live again."""
         return 0
@@ -509,6 +519,37 @@ cdef class Mapping(Explained):
             if self.locate(lpa) == ppa:
                 return lpa
         return NONE
+
+    cdef uint32_t remap_room(self, uint32_t target, uint32_t source, uint32_t n,
+                             bint move) except? 0xFFFFFFFF nogil:
+        """A mapping that ``remaps``: of ``n`` LPAs from ``target`` on, each of which is to be pointed at the page of
+        the one as far behind ``source``, how many can be, from the first on, by one ``remap_run``; 0 if the first has
+        to be written. All sources are mapped, and in flash. It makes room, so it may clean and sync."""
+        return 0
+
+    cdef int remap_run(self, uint32_t target, uint32_t source, uint32_t n, uint64_t seq, bint move,
+                       uint32_t* olds) except -1 nogil:
+        """Point them there: on record, under ``seq``, when this returns. With ``move`` the sources hold nothing then.
+        ``olds`` as in ``bind``, of the targets. What it stores begins at ``ssd.map_ns``, which is its end then."""
+        with gil:
+            raise NotImplementedError
+
+    cdef bint sift(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil:
+        """A mapping that ``dedups``: the host writes that page, of which ``page`` is the content; or, on a chip that
+        keeps none (NULL), equal ``word`` stand for equal contents. Whether such a page is known: in flash, or of those
+        sifted before. Takes its time from ``t_ns`` on."""
+        return False
+
+    cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
+                            uint32_t* old) except -1 nogil:
+        """The page that ``sift`` was last asked about, and those before it in flash by now: point its LPA at one of
+        the same content, under ``seq``. False if there is none, or the LPA cannot be pointed there; it is to be written
+        then. ``old`` as in ``bind``. Makes room, so it may clean and sync."""
+        return False
+
+    cdef int sifted(self) noexcept nogil:
+        """All pages of a request that were sifted are in flash, or will not be."""
+        return 0
 
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
                    uint32_t behind) except -1 nogil:

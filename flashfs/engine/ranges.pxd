@@ -9,4 +9,6 @@ cdef int64_t write_bytes(Ssd ssd, uint64_t offset, uint64_t size, const uint8_t*
 cdef int64_t trim_bytes(Ssd ssd, uint64_t offset, uint64_t size, int64_t t_ns) except -1 nogil
 cdef int64_t copy_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
                         uint64_t scratch_bytes, int64_t t_ns) except -1 nogil
+cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move, uint8_t* scratch,
+                         uint64_t scratch_bytes, int64_t t_ns) except -1 nogil
 cdef uint64_t seek_mapped(Ssd ssd, uint64_t offset, uint64_t size, bint mapped) except? 0xFFFFFFFFFFFFFFFF nogil

@@ -101,7 +101,71 @@ cdef int64_t copy_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size
                         uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
     """``size`` bytes at ``source`` are at ``target`` too; ranges that overlap are the caller's error. It goes by the
     pages of the target, each of which changes once, wherever the holes and the pages of the source begin. One that is
-    all hole becomes a hole. ``scratch`` holds a page at least."""
+    all hole becomes a hole. ``scratch`` holds a page at least. A scheme that remaps shares what pages it can."""
+    if ssd.mapping.remaps:
+        return remap_bytes(ssd, source, target, size, False, scratch, scratch_bytes, t_ns)
+    return copy_up(ssd, source, target, size, scratch, scratch_bytes, t_ns)
+
+
+cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move, uint8_t* scratch,
+                         uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
+    """The ``size`` bytes at ``target`` read what those at ``source`` did; the ranges may overlap. Where both begin at
+    the same place of a page, whole pages are remapped, and only ragged ends copied; else everything is. Each page of
+    the target changes once. With ``move`` the bytes of the source that are not the target's read zeros then: that is a
+    second change to a page which holds some of both."""
+    cdef uint64_t low, high
+    cdef uint64_t trimmed = ssd.host_trim
+    if size == 0 or source == target:
+        return t_ns
+    if (move and source % ssd.page_bytes == 0 and target % ssd.page_bytes == 0 and size % ssd.page_bytes == 0
+            and max(source, target) - min(source, target) >= size):
+        return remap_whole(ssd, source, target, size, True, t_ns)
+    if source % ssd.page_bytes == target % ssd.page_bytes:
+        t_ns = remap_aligned(ssd, source, target, size, scratch, scratch_bytes, t_ns)
+    else:
+        t_ns = copy_any(ssd, source, target, size, scratch, scratch_bytes, t_ns)
+    if move:  # in a step of its own: a page emptied before it is a target would change twice
+        low = max(source, target + size) if target < source else source
+        high = source + size if target < source else min(source + size, target)
+        t_ns = trim_bytes(ssd, low, high - low, t_ns)
+        ssd.host_trim = trimmed
+    return t_ns
+
+
+cdef inline int64_t remap_whole(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move,
+                                int64_t t_ns) except -1 nogil:
+    return ssd.remap(<uint32_t> (target // ssd.page_bytes), <uint32_t> (source // ssd.page_bytes),
+                     <uint32_t> (size // ssd.page_bytes), move, t_ns)
+
+
+cdef int64_t remap_aligned(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
+                           uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
+    """Both ranges begin at the same place of a page. The end that the other range reaches into comes last."""
+    cdef uint64_t head = 0, whole
+    if target % ssd.page_bytes:
+        head = ragged(ssd, target, size)
+    whole = whole_pages(ssd, size - head)
+    if target < source:
+        t_ns = copy_up(ssd, source, target, head, scratch, scratch_bytes, t_ns)
+        t_ns = remap_whole(ssd, source + head, target + head, whole, False, t_ns)
+        return copy_up(ssd, source + head + whole, target + head + whole, size - head - whole, scratch, scratch_bytes,
+                       t_ns)
+    t_ns = copy_up(ssd, source + head + whole, target + head + whole, size - head - whole, scratch, scratch_bytes, t_ns)
+    t_ns = remap_whole(ssd, source + head, target + head, whole, False, t_ns)
+    return copy_up(ssd, source, target, head, scratch, scratch_bytes, t_ns)
+
+
+cdef int64_t copy_any(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
+                      uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
+    """As ``copy_up``, of ranges that may overlap."""
+    if target < source or target - source >= size:
+        return copy_up(ssd, source, target, size, scratch, scratch_bytes, t_ns)
+    return copy_down(ssd, source, target, size, scratch, scratch_bytes, t_ns)
+
+
+cdef int64_t copy_up(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
+                     uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
+    """From the first byte to the last: the target may lie before the source and reach into it."""
     cdef uint64_t part
     while size:
         if target % ssd.page_bytes or size < ssd.page_bytes:
@@ -115,6 +179,39 @@ cdef int64_t copy_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size
         target += part
         size -= part
     return t_ns
+
+
+cdef int64_t copy_down(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
+                       uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
+    """From the last byte to the first: the target lies behind the source, which reaches into it."""
+    cdef uint64_t part, end
+    cdef bint hole
+    while size:
+        end = target + size
+        part = end % ssd.page_bytes
+        if part or size < ssd.page_bytes:
+            part = min(size, part if part else <uint64_t> ssd.page_bytes)
+            size -= part
+            if (seek_mapped(ssd, source + size, part, True) < part
+                    or ssd.is_mapped(<uint32_t> ((target + size) // ssd.page_bytes))):
+                t_ns = copy_part(ssd, source + size, target + size, part, scratch, t_ns)
+            continue
+        part = ssd.page_bytes
+        hole = is_hole(ssd, source + size - part)
+        while (part + ssd.page_bytes <= min(size, scratch_bytes)
+               and is_hole(ssd, source + size - part - ssd.page_bytes) == hole):
+            part += ssd.page_bytes
+        size -= part
+        if hole:
+            t_ns = trim_bytes(ssd, target + size, part, t_ns)
+        else:
+            t_ns = copy_part(ssd, source + size, target + size, part, scratch, t_ns)
+    return t_ns
+
+
+cdef inline bint is_hole(Ssd ssd, uint64_t offset) except -1 nogil:
+    """Whether a page's worth of bytes from here on is nothing."""
+    return seek_mapped(ssd, offset, ssd.page_bytes, True) == ssd.page_bytes
 
 
 cdef inline uint64_t whole_pages(Ssd ssd, uint64_t size) noexcept nogil:
@@ -200,6 +297,15 @@ def copy_range(Ssd ssd not None, uint64_t source, uint64_t target, uint64_t size
     cdef uint64_t room = scratch.shape[0]
     with nogil:
         t_ns = copy_bytes(ssd, source, target, size, &scratch[0], room, t_ns)
+    return t_ns
+
+
+def remap_range(Ssd ssd not None, uint64_t source, uint64_t target, uint64_t size, bint move=False, int64_t t_ns=0):
+    """Bytes at ``target`` read what those at ``source`` did, which ``move`` leaves empty; the ranges may overlap."""
+    cdef uint8_t[::1] scratch = bytearray(RUN * ssd.page_bytes)
+    cdef uint64_t room = scratch.shape[0]
+    with nogil:
+        t_ns = remap_bytes(ssd, source, target, size, move, &scratch[0], room, t_ns)
     return t_ns
 
 

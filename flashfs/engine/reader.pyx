@@ -214,6 +214,8 @@ cdef class Reader:
             return UNREADABLE
         if oob.kind != KIND_USER or not self.ssd.mapping.accepts(lpa, ppa, oob.lpa):
             return OTHER
+        if oob.lpa != lpa and oob.order != self.ssd.pool.order[ppa // self.pages_per_block]:
+            return OTHER                   # a page that is shared says another LPA; one meant for another block too
         return LOST if oob.flags & FLAG_LOST else HERE
 
     def forget_counts(self):

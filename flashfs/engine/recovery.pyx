@@ -42,6 +42,7 @@ from flashfs.engine.scan cimport HEADED, IN_LOG, SCANNED, TORN_IN, Scanner
 from flashfs.engine.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
+import struct
 from dataclasses import dataclass, field
 
 from flashfs.engine.metalog import LoadedCheckpoint, boot_hints
@@ -124,6 +125,8 @@ class Recovery:
             table.append(("engine", name, about, getattr(self.work, name)))
             if name == "checkpoint":
                 table += self.work.steps_by_pages()
+            elif name == "scan" and self.work.names_sharers():
+                table.append(("mapping", "claims", "read what NVRAM says of LPAs that share a page", self.work.claims))
             elif name == "resolve" and self.work.steps_by_pages():
                 part, name, what, run = self.work.step_by_entries()
                 table.append((part, name, what, self.work.guarded(run)))
@@ -164,6 +167,9 @@ cdef class Worker(Rebuilder):
     def __cinit__(self, Ssd ssd, bint repairs=False):
         self.back = []
 
+    def names_sharers(self):
+        return self.ssd.mapping.names_sharers
+
     def guarded(self, run):
         """A step of a part. What it finds to be impossible is held against the mapping in the step ``fit``."""
         def step():
@@ -199,7 +205,7 @@ cdef class Worker(Rebuilder):
         self.load_base()
         log = self.take_pool(oob.order)
         self.ssd.pool.doubt_open()
-        doubt = self.misfit(False)
+        doubt = self.misfit(False) or self.take_clean()
         if doubt:
             self.stand_on(None)
             return f"checkpoint {identity} is clean, but {doubt}"
@@ -209,6 +215,14 @@ cdef class Worker(Rebuilder):
         self.clean = True
         self.let_go()
         return f"checkpoint {identity} is clean"
+
+    cdef take_clean(self):
+        """What only a clean checkpoint has, and nothing has changed since; what is wrong with it, or None."""
+        try:
+            self.ssd.mapping.load_clean(self.base.sections)
+        except (ValueError, IndexError, struct.error) as error:
+            return error
+        return None
 
     cdef misfit(self, bint whole):
         """What is wrong with the mapping now that it is loaded as far as it is going to be, or None. ``whole``: what it

@@ -68,6 +68,24 @@ cdef class Settler(Scanner):
     cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil
 
     @cython.final
+    cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil
+
+    @cython.final
+    cdef bint belongs(self, uint32_t block, uint32_t page, uint64_t order) except -1 nogil
+
+    @cython.final
+    cdef bint is_since(self, uint32_t ppa) noexcept nogil
+
+    @cython.final
+    cdef int settle_named(self, const Entry* of, uint64_t n) except -1 nogil
+
+    @cython.final
+    cdef bint was_there(self, const Entry* copy, uint32_t base) except -1 nogil
+
+    @cython.final
+    cdef recount(self)
+
+    @cython.final
     cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil
 
     @cython.final

@@ -10,15 +10,38 @@ from libc.stdlib cimport free
 
 from flashfs.engine.entries cimport Entries, Entry, entry_flags, entry_group, entry_seq
 from flashfs.engine.parts cimport KINDS, Owner
-from flashfs.engine.pool cimport FLAG_MOVED, KIND_USER, KIND_VALIDITY, NONE, OOB_ENGINE, Oob
+from flashfs.engine.pool cimport (
+    FLAG_CLEAN,
+    FLAG_MOVED,
+    KIND_USER,
+    KIND_VALIDITY,
+    NONE,
+    OOB_ENGINE,
+    STATE_OPEN,
+    Oob,
+    runs_out,
+)
 from flashfs.engine.records cimport Records
-from flashfs.engine.scan cimport EXCLUDED, ORIGIN, REOPENED, UNFINISHED, Scanner
+from flashfs.engine.scan cimport EXCLUDED, HEADED, ORIGIN, REOPENED, SCANNED, UNFINISHED, Scanner
 from flashfs.engine.ssd cimport Ssd
 from nandimg._nand cimport PAGE_OK
+
+import numpy
+
+from flashfs.errors import CorruptError
 
 cdef enum:
     MOVES_MOST = 1 << 29     # bytes of them in memory
     TRIM_PART = 4096         # LPAs that are unbound at once
+    CLAIMED = FLAG_CLEAN     # of an entry: a record says so, not the page. No page of the user's has that flag
+
+
+cdef packed struct Claimed:  # a record of a mapping that ``names_sharers``
+    uint32_t lpa, ppa
+    uint64_t seq
+    uint32_t source          # that holds nothing since, or NONE
+    uint64_t stamp           # of blocks opened later it does not speak
+    uint32_t[4] other        # the mapping's own
 
 
 cdef class Settler(Scanner):
@@ -110,7 +133,14 @@ cdef class Settler(Scanner):
                 same += 1
             self.settle(at + i, same)
             i += same
-        return self.undo()
+        if self.ssd.mapping.names_sharers:
+            with gil:
+                self.recount()
+        self.undo()
+        if self.ssd.mapping.names_sharers:
+            with gil:
+                self.recount()
+        return 0
 
     @cython.final
     cdef int apply_trims(self) except -1 nogil:
@@ -156,6 +186,8 @@ cdef class Settler(Scanner):
             n -= 1
             if n == 0:
                 return 0
+        if self.of_user and self.ssd.mapping.names_sharers:
+            return self.settle_named(of, n)
         if self.of_user and self.ssd.mapping.shares_pages:
             return self.settle_shared(of, n)
         best = of + n - 1
@@ -255,6 +287,127 @@ cdef class Settler(Scanner):
         """The newest trim of that LPA since the checkpoint. ``Trims.newest`` goes through LPAs in ascending order."""
         self.cut.begin()
         return self.cut.newest(lpa) if self.cut.count() else 0
+
+    # A mapping that ``names_sharers`` has a record, with a sequence number of its own, of each LPA that was pointed at
+    # another's page, and makes a new record of the same number when that page is moved. Such a record is settled as if
+    # the page it names were one of that LPA; so an LPA is where the newest says, whether page or record. Which pages
+    # live cannot be told before all LPAs are settled: it is counted then, and once more when moves have been undone. A
+    # move that was cut before all records had been made anew leaves an LPA at the original, which lives: it is undone.
+
+    def claims(self):
+        """The records of a mapping that ``names_sharers``, as far as they are newer than the checkpoint, join the pages
+        that were found."""
+        found = numpy.ascontiguousarray(self.ssd.mapping.claims())
+        cdef const uint8_t[::1] raw = found.view(numpy.uint8)
+        cdef uint64_t n = len(found), counted
+        if n == 0:
+            return "no entries"
+        if found.dtype.itemsize != sizeof(Claimed):
+            raise ValueError(f"records of {found.dtype.itemsize} bytes: {sizeof(Claimed)} are meant")
+        with nogil:
+            counted = self.take_claims(&raw[0], n)
+        self.cut.sort()
+        return f"{n} entries, {counted} newer than the checkpoint"
+
+    @cython.final
+    cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil:
+        """A record counts if its page is whole, and the one that was meant: its block was not opened since."""
+        cdef const Claimed* one
+        cdef uint64_t i, counted = 0
+        cdef uint32_t block, page
+        cdef Oob oob
+        cdef int status
+        for i in range(n):
+            one = <const Claimed*> at + i
+            if runs_out(one.seq):
+                with gil:
+                    raise CorruptError(f"NVRAM: an entry of LPA {one.lpa} with sequence number {one.seq}")
+            self.seq = max(self.seq, one.seq)
+            if one.ppa == NONE:
+                continue
+            block = one.ppa // self.ssd.pages_per_block
+            page = one.ppa % self.ssd.pages_per_block
+            if one.seq <= self.floor and not self.is_since(one.ppa):
+                continue                   # the checkpoint says it, or what came of it
+            if not self.marks[block] & HEADED or self.ssd.nand.health(block):
+                continue
+            if self.marks[block] & SCANNED and page >= self.whole[block]:
+                status = self.full_read(one.ppa, &oob)
+            else:
+                status = self.spare_read(block, page, &oob)
+            if self.orders[block] > one.stamp and (status != PAGE_OK or oob.order > one.stamp):
+                continue                   # its block was erased since
+            if status != PAGE_OK or oob.kind != KIND_USER or not self.belongs(block, page, oob.order):
+                if page < self.ssd.nand.synced(block):
+                    self.missing(block, page)
+                continue
+            self.entries.add(one.seq | (<uint64_t> oob.group << 48) | (<uint64_t> (oob.flags | CLAIMED) << 56), one.lpa,
+                             one.ppa)
+            if one.source != NONE and one.seq > self.floor:
+                self.cut.add(one.seq, one.source, 1)
+            counted += 1
+        return counted
+
+    @cython.final
+    cdef bint belongs(self, uint32_t block, uint32_t page, uint64_t order) except -1 nogil:
+        """Whether a page that says that order was meant for the block. If the first page says otherwise, one of the two
+        was meant for another: the others of the block say which."""
+        cdef uint32_t other
+        cdef Oob oob
+        if order == self.orders[block]:
+            return True
+        for other in range(1, min(self.ssd.pages_per_block, <uint32_t> 4)):
+            if other != page and self.spare_read(block, other, &oob) == PAGE_OK and oob.order == order:
+                with gil:
+                    self.alarm(f"block {block}: its first page was meant for another block")
+                return True
+        return False
+
+    @cython.final
+    cdef bint is_since(self, uint32_t ppa) noexcept nogil:
+        """Whether that page was programmed after the checkpoint."""
+        cdef uint32_t block = ppa // self.ssd.pages_per_block
+        if not self.based or self.orders[block] > self.base_order:
+            return True
+        return (self.ssd.pool.state[block] == STATE_OPEN
+                and ppa % self.ssd.pages_per_block >= self.ssd.pool.next_page[block])
+
+    @cython.final
+    cdef int settle_named(self, const Entry* of, uint64_t n) except -1 nogil:
+        """As ``settle``, for such a mapping."""
+        cdef const Entry* best = of + n - 1
+        cdef uint32_t before
+        if self.cut.count() and self.cut.newest(best.key) > entry_seq(best):
+            return 0
+        before = self.owner.locate(best.key)
+        if entry_seq(best) <= self.floor and not entry_flags(best) & CLAIMED and not self.was_there(best, before):
+            return 0
+        if before != NONE and (self.is_marked(before, REOPENED) or entry_seq(best) > self.floor):
+            before = NONE
+        if n > 1 and entry_seq(of + n - 2) == entry_seq(best):
+            before = of[n - 2].ppa
+            if self.is_marked(before, EXCLUDED):
+                before = NONE
+        self.owner.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
+        self.winners += 1
+        if entry_flags(best) & FLAG_MOVED and before != NONE and before != best.ppa:
+            self.note_move(best, before)
+        return 0
+
+    @cython.final
+    cdef bint was_there(self, const Entry* copy, uint32_t base) except -1 nogil:
+        """Whether the LPA in the OOB of a page that is older than the checkpoint was at it then, when that has the LPA
+        at ``base``. It may have left it to others. If what the checkpoint names was erased since, something of the
+        LPA is newer, or this is its copy."""
+        if base == NONE:
+            return False
+        return base == copy.ppa or self.is_marked(base, REOPENED) or self.is_of(base, copy.key, entry_seq(copy))
+
+    @cython.final
+    cdef recount(self):
+        """Which pages live is what such a mapping names."""
+        if self.of_user and self.ssd.mapping.names_sharers:
+            self.ssd.validity.recount()
 
     @cython.final
     cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil:
@@ -379,7 +532,14 @@ cdef class Settler(Scanner):
     cdef bint is_there(self, const Move* move) except -1 nogil:
         """Whether the page that was copied can be read still."""
         cdef Oob oob
+        cdef Oob copy
         cdef uint32_t block = move.old // self.ssd.pages_per_block
+        if self.ssd.mapping.names_sharers:  # it may be another LPA's
+            return (self.ssd.nand.health(block) == 0
+                    and self.spare_read(move.new // self.ssd.pages_per_block, move.new % self.ssd.pages_per_block,
+                                        &copy) == PAGE_OK
+                    and self.spare_read(block, move.old % self.ssd.pages_per_block, &oob) == PAGE_OK
+                    and oob.kind == KIND_USER and oob.lpa == copy.lpa and oob.seq == copy.seq)
         return (self.ssd.nand.health(block) == 0
                 and self.spare_read(block, move.old % self.ssd.pages_per_block, &oob) == PAGE_OK
                 and oob.kind == KIND_USER and oob.lpa == move.key and oob.seq == move.seq)
@@ -393,6 +553,10 @@ cdef class Settler(Scanner):
             if not self.is_there(move):
                 return 0
             stamp = self.ssd.read_oobs + OOB_ENGINE
+        if self.of_user and self.ssd.mapping.names_sharers:
+            self.owner.recovered(move.key, move.old, stamp)
+            self.undone += 1
+            return 0
         self.ssd.olds[0] = move.new
         self.ssd.validity.dead(self.ssd.olds, 1)
         if self.of_user and self.ssd.mapping.shares_pages:

@@ -23,7 +23,7 @@ cdef class Ssd(Engine):
     cdef readonly Reader reader
     cdef readonly MetaLog meta
     cdef readonly Mover mover
-    cdef readonly uint64_t host_read, host_write, host_trim, mounts
+    cdef readonly uint64_t host_read, host_write, host_trim, host_remap, mounts
     cdef readonly uint64_t syncs
     cdef readonly uint64_t budget          # bytes of DRAM, of which the cache gets what is left; 0: no budget
     cdef uint64_t refit_at                 # pages written by then: the tables may have grown
@@ -43,12 +43,25 @@ cdef class Ssd(Engine):
     cdef uint32_t* run_ppas                # of a run that is being programmed, for ``Mapping.run_ends``
     cdef int64_t* known                    # of each page of a run, when the map knows its place
     cdef uint8_t* edge                     # one page: the ragged end of a request
+    cdef const uint64_t* words             # of the pages of the next write, which contents are equal; or NULL
+    cdef uint8_t* carried                  # RUN pages: what is copied, once something is
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
+    cdef int64_t write_sifted(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, const uint64_t* words,
+                              int64_t t_ns) except -1 nogil
+    cdef int64_t write_between(self, const uint32_t* lpas, uint32_t first, uint32_t end, const uint8_t* data,
+                               int64_t t_ns) except -1 nogil
     cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
                                 int64_t t_ns) except -1 nogil
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil
+    cdef int64_t remap(self, uint32_t target, uint32_t source, uint32_t n, bint move, int64_t t_ns) except -1 nogil
+    cdef int64_t remap_part(self, uint32_t target, uint32_t source, uint32_t n, bint move,
+                            int64_t t_ns) except -1 nogil
+    cdef int64_t remap_mapped(self, uint32_t target, uint32_t source, uint32_t n, bint move,
+                              uint32_t* done, int64_t t_ns) except -1 nogil
+    cdef int64_t carry_over(self, uint32_t target, uint32_t source, uint32_t n, int64_t t_ns) except -1 nogil
+    cdef bint drain_if_held(self, uint32_t lpa, uint32_t n) except -1 nogil
     cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil
     cdef int flush(self, int64_t t_ns) except -1 nogil
     cdef int drain(self) except -1 nogil

@@ -133,6 +133,7 @@ class Scheme:
     year: int = 0
     manual: str = ""
     ci_cuts: int = CI_CUTS
+    remaps: bool = False  #: an LPA can be pointed at another's page, and remaps copy nothing
     by_superblock: bool = False  #: cleaning may open a block on each die at once, and has to have them in reserve
     features: tuple[Feature, ...] = ()
     nvram: Callable[[Any, dict[str, Any], int | None], dict[str, int]] = field(

@@ -29,6 +29,7 @@ from libc.errno cimport (
     ENXIO,
     EOPNOTSUPP,
     EPERM,
+    EROFS,
     errno,
 )
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
@@ -40,7 +41,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.types cimport dev_t, mode_t, off_t
 
 from flashfs.engine.ssd cimport RUN, Ssd
-from flashfs.engine.ranges cimport copy_bytes, read_bytes, seek_mapped, trim_bytes, write_bytes
+from flashfs.engine.ranges cimport copy_bytes, read_bytes, remap_bytes, seek_mapped, trim_bytes, write_bytes
 from flashfs.engine.views cimport Views
 from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer
 from flashfs.fuse.includes.libfuse cimport *
@@ -82,8 +83,11 @@ cdef extern from *:
     static void add_to(int64_t *count, int64_t n) { __atomic_add_fetch(count, n, __ATOMIC_RELAXED); }
 
     struct flashfs_span { uint64_t source, target, bytes; };
+    struct flashfs_remap { uint64_t source, target, bytes, flags; };
+    #define FLASHFS_REMAP_MOVE 1
     #define FLASHFS_IOC_CHECKPOINT _IO(0xF5, 1)
     #define FLASHFS_IOC_COPY _IOW(0xF5, 2, struct flashfs_span)
+    #define FLASHFS_IOC_REMAP _IOW(0xF5, 3, struct flashfs_remap)
     """
     int wake_signal() nogil
     int wake_install() nogil
@@ -104,7 +108,10 @@ cdef extern from *:
     int pthread_cond_broadcast(pthread_cond_t*) nogil
     struct flashfs_span:
         uint64_t source, target, bytes
-    const unsigned int FLASHFS_IOC_CHECKPOINT, FLASHFS_IOC_COPY
+    struct flashfs_remap:
+        uint64_t source, target, bytes, flags
+    const unsigned int FLASHFS_IOC_CHECKPOINT, FLASHFS_IOC_COPY, FLASHFS_IOC_REMAP
+    const uint64_t FLASHFS_REMAP_MOVE
     const int FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, SEEK_DATA, SEEK_HOLE
     struct pollfd:
         int fd
@@ -131,10 +138,11 @@ cdef enum:
     TRIM = 2
     FLUSH = 3
 NAMES = ("read", "write", "trim", "flush")
-cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "copy", "seek")
+cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "copy", "seek", "remap")
 cdef enum:
     COPY = 4
     SEEK = 5
+    REMAP = 6
 
 # The engine's functions raise, and libfuse's handlers cannot: they are called as if they did not, and -1 says that an
 # exception is waiting. A `try` would take the GIL for each request.
@@ -175,6 +183,16 @@ cdef int64_t do_flush(Session self, uint64_t _, uint64_t __, uint64_t ___, uint8
 cdef int64_t do_copy(Session self, uint64_t source, uint64_t size, uint64_t target, uint8_t* scratch,
                      int64_t t_ns) except -1 nogil:
     return copy_bytes(self.ssd, source, target, size, scratch, REQUEST_BYTES, t_ns)
+
+
+cdef int64_t do_remap(Session self, uint64_t source, uint64_t size, uint64_t target, uint8_t* scratch,
+                      int64_t t_ns) except -1 nogil:
+    return remap_bytes(self.ssd, source, target, size, False, scratch, REQUEST_BYTES, t_ns)
+
+
+cdef int64_t do_move(Session self, uint64_t source, uint64_t size, uint64_t target, uint8_t* scratch,
+                     int64_t t_ns) except -1 nogil:
+    return remap_bytes(self.ssd, source, target, size, True, scratch, REQUEST_BYTES, t_ns)
 
 
 cdef int64_t do_seek(Session self, uint64_t offset, uint64_t size, uint64_t mapped, uint8_t* _,
@@ -434,6 +452,15 @@ cdef class Session:
         if self.recorder is not None:
             self.recorder.note(op, offset, size, data)
 
+    cdef void record_copy(self, uint64_t source, uint64_t target, uint64_t size) noexcept nogil:
+        """A copy is a remap to a device that remaps."""
+        if self.recorder is None:
+            return
+        if self.ssd.mapping.remaps:
+            self.recorder.note_from(_record.REMAP, source, target, size)
+        else:
+            self.recorder.note_from(_record.COPY, source, target, size)
+
     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
                  uint8_t* data, int kind, bint durable=False) noexcept nogil:
         """Do it, count it, answer. ``durable``: with a flush behind it, whose failure is the request's."""
@@ -519,8 +546,7 @@ cdef class Session:
         size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))
         if <uint64_t> abs(source - target) < size:
             return fuse_reply_err(req, EINVAL)
-        if self.recorder is not None:
-            self.recorder.note_copy(source, target, size)
+        self.record_copy(source, target, size)
         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN, durable)
 
     cdef int seek(self, fuse_req_t req, fuse_ino_t ino, off_t offset, int whence) noexcept nogil:
@@ -542,6 +568,7 @@ cdef class Session:
                      uint64_t size) noexcept nogil:
         """ioctl(2): the device's own commands; see flashfs.fuse.commands."""
         cdef flashfs_span span
+        cdef flashfs_remap moved
         cdef int failed = 0
         if ino != DISK:
             return fuse_reply_err(req, ENOTTY)
@@ -554,19 +581,40 @@ cdef class Session:
                     failed = errno_of("checkpoint", 0, error)
             pthread_mutex_unlock(&self.device)
             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
+        if number == FLASHFS_IOC_REMAP and size >= sizeof(moved):
+            memcpy(&moved, data, sizeof(moved))
+            return self.remap(req, &moved)
         if number != FLASHFS_IOC_COPY or size < sizeof(span):
             return fuse_reply_err(req, ENOTTY)
         memcpy(&span, data, sizeof(span))
         if (span.bytes > self.size or span.source > self.size - span.bytes or span.target > self.size - span.bytes
                 or max(span.source, span.target) - min(span.source, span.target) < span.bytes):
             return fuse_reply_err(req, EINVAL)
-        if self.recorder is not None:
-            self.recorder.note_copy(span.source, span.target, span.bytes)
+        self.record_copy(span.source, span.target, span.bytes)
         self.take_device(True)
         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
         pthread_mutex_unlock(&self.device)
         if failed:
             return self.fail(req, COPY, span.source)
+        return fuse_reply_ioctl(req, 0, NULL, 0)
+
+    cdef int remap(self, fuse_req_t req, const flashfs_remap* asked) noexcept nogil:
+        """Ranges may overlap; an unknown flag is refused, for what it means cannot be known."""
+        cdef bint move = (asked.flags & FLASHFS_REMAP_MOVE) != 0
+        cdef bint failed
+        if (asked.flags & ~FLASHFS_REMAP_MOVE or asked.bytes > self.size or asked.source > self.size - asked.bytes
+                or asked.target > self.size - asked.bytes):
+            return fuse_reply_err(req, EINVAL)
+        if not self.writable:  # the kernel lets a file that is open for reading have its ioctls
+            return fuse_reply_err(req, EROFS)
+        if self.recorder is not None:
+            self.recorder.note_from(_record.MOVE if move else _record.REMAP, asked.source, asked.target, asked.bytes)
+        self.take_device(True)
+        failed = (<Quiet> do_move if move else <Quiet> do_remap)(
+            self, asked.source, asked.bytes, asked.target, get_buffer(), self.t_ns()) < 0
+        pthread_mutex_unlock(&self.device)
+        if failed:
+            return self.fail(req, REMAP, asked.source)
         return fuse_reply_ioctl(req, 0, NULL, 0)
 
     # --- names and texts: rare, and with the interpreter
@@ -688,8 +736,13 @@ cdef class Session:
 cdef bint takes_long(const fuse_buf* request) noexcept nogil:
     """Whether the other thread should read what comes next while this one is done."""
     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
+    cdef const fuse_ioctl_in* asked
     if head.opcode == FUSE_READ:
         return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES
+    if head.opcode == FUSE_IOCTL:
+        asked = <const fuse_ioctl_in*> (head + 1)
+        return (asked.in_size >= sizeof(flashfs_span)
+                and (<const flashfs_span*> (asked + 1)).bytes >= LONG_BYTES)  # a remap has them there too
     if head.opcode == FUSE_WRITE and (<const fuse_write_in*> (head + 1)).flags & O_DSYNC:
         return True
     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES

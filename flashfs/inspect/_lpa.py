@@ -17,14 +17,14 @@ def lpa(path: str | Path, lpa: int, trust: bool | str = False) -> dict[str, Any]
         _within("LPA", lpa, view.header.geometry.lpas, path)
         copies = view.copies(lpa)
         live = [copy for copy in copies if copy.live]
-        now = live[0] if live else None
+        now = view.current(lpa) if view.shares else live[0] if live else None
         trims = [row for row in _trims(view) if row["lpa"] <= lpa < row["lpa"] + row["pages"]]
         saved = [row for row in _saved(view) if row["lpa"] == lpa]
         newest = max(saved, key=lambda row: row["seq"]) if saved else None
         out: dict[str, Any] = {
             "lpa": lpa,
             "offset": lpa * view.header.geometry.page_bytes,
-            "reads": _reads(view, now, newest, trims),
+            "reads": _reads(view, now, _since(view, lpa, now), newest, trims),
             "ppa": now.ppa if now else None,
             "block": now.ppa // view.per_block if now else None,
             "page": now.ppa % view.per_block if now else None,
@@ -42,11 +42,19 @@ def lpa(path: str | Path, lpa: int, trust: bool | str = False) -> dict[str, Any]
         return out
 
 
-def _reads(view: View, now: Copy | None, saved: dict[str, Any] | None, trims: list[dict[str, Any]]) -> str:
+def _since(view: View, lpa: int, now: Copy | None) -> int:
+    """The sequence number under which the LPA came to its page: the page's, or that of a remap."""
+    said = view.device.ssd.mapping.explain(lpa) if view.device and view.shares else {}
+    return int(said.get("remap_seq") or (now.spare.seq if now else 0))
+
+
+def _reads(
+    view: View, now: Copy | None, since: int, saved: dict[str, Any] | None, trims: list[dict[str, Any]]
+) -> str:
     """What the host gets, in words."""
     if view.device is None:
         return view.note
-    newest = max([now.spare.seq if now else 0, *(row["seq"] for row in trims)])
+    newest = max([since, *(row["seq"] for row in trims)])
     if saved and saved["counts"] and saved["seq"] > newest:
         return f"NVRAM slot {saved['slot']}: a mount puts it into flash"
     if now is None:
@@ -55,7 +63,9 @@ def _reads(view: View, now: Copy | None, saved: dict[str, Any] | None, trims: li
 
 
 def _copy_row(view: View, copy: Copy, now: Copy | None, trims: list[dict[str, Any]]) -> dict[str, Any]:
-    if copy.live:
+    if copy.live and view.shares and (now is None or now.ppa != copy.ppa):
+        why = "live, but of others: the LPA has left it"
+    elif copy.live:
         why = "live"
     elif copy.status == TORN:
         why = "torn"

@@ -130,6 +130,8 @@ def _why_dead(spare: Spare, now: Copy | None) -> str:
     """Why a whole user page is not live, from the live page of its LPA."""
     if now is None:
         return "its LPA holds nothing: it was trimmed later"
+    if now.spare.lpa != spare.lpa:
+        return f"superseded: its LPA was remapped to PPA {now.ppa}"
     if now.spare.seq > spare.seq:
         return f"superseded by sequence number {now.spare.seq} at PPA {now.ppa}"
     if now.spare.seq < spare.seq:

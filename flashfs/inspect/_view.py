@@ -174,6 +174,11 @@ class View:
                     found.append(Copy(ppa, status, spare, self.live(ppa)))
         return sorted(found, key=lambda copy: (copy.spare.seq, copy.spare.order, copy.ppa))
 
+    @property
+    def shares(self) -> bool:
+        """Whether a page may be that of other LPAs than the one that its OOB names."""
+        return self.device is not None and bool(self.device.ssd.mapping.shares_pages)
+
     def current(self, lpa: int) -> Copy | None:
         """The live page of an LPA: where the mapping says, or, if that was a guess and a wrong one, by a scan."""
         if self.device is None or lpa >= self.header.geometry.lpas:
@@ -182,7 +187,7 @@ class View:
         if ppa is None:
             return None
         status, spare = self.spare(ppa)
-        if spare.lpa == lpa and spare.kind == KIND_USER and self.live(ppa):
+        if self.shares or (spare.lpa == lpa and spare.kind == KIND_USER and self.live(ppa)):
             return Copy(ppa, status, spare, True)
         return next((copy for copy in self.copies(lpa) if copy.live), None)
 

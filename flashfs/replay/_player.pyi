@@ -1,6 +1,7 @@
 from typing import Any, final
 
 import numpy.typing as npt
+from _typeshed import ReadableBuffer
 
 from flashfs._core import Ssd
 
@@ -40,7 +41,9 @@ class Player:
         length: npt.NDArray[Any],
         grain_start: npt.NDArray[Any] | None = None,
         grain: npt.NDArray[Any] | None = None,
+        source: ReadableBuffer | None = None,
     ) -> int: ...
     def sample(self) -> tuple[int, ...]: ...
     @property
     def qd(self) -> int: ...
+    def take(self, batch: Any) -> Any: ...

@@ -10,10 +10,11 @@ from libc.stdlib cimport calloc, free, malloc
 
 from flashfs.engine.ssd cimport Ssd
 from flashfs.engine.pool cimport CAUSE_GC
-from flashfs.engine.ranges cimport read_bytes, trim_bytes, write_bytes
+from flashfs.engine.ranges cimport read_bytes, remap_bytes, trim_bytes, write_bytes
 from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM
 
 from flashfs.errors import UncorrectableError, UsageError
+from flashfs.replay.source import MOVED as MOVED_FLAG
 from flashfs.replay.source import OPERATIONS
 
 cdef extern from *:
@@ -27,13 +28,19 @@ cdef enum:                   # as in flashfs.replay.source
     WRITE = 1
     TRIM = 2
     FLUSH = 3
-    KINDS = 4
+    REMAP = 4
+    KINDS = 5
 
 cdef enum:
     FINE = 7                 # bits: buckets are 1/128 of a power of two wide, so a figure is within 0.4 per cent
     BUCKETS = (64 - FINE) << FINE
     PART = 1 << 20           # bytes that one step moves, where data are moved at all
     GRAIN = 4096             # bytes that a content hash speaks of
+    WORDS = 256              # pages of a write at once, where words stand for their contents
+
+
+cdef uint64_t MOVED = <uint64_t> 1 << 63   # in a column of sources
+assert MOVED == MOVED_FLAG
 
 
 @cython.final
@@ -119,7 +126,7 @@ cdef class Player:
     cdef int64_t* ends                     # of the requests under way: a heap, the first to end on top
     cdef uint8_t* data                     # PART bytes, if the chip keeps data
     cdef uint64_t[KINDS] count
-    cdef Histogram read_ns, write_ns, trim_ns, flush_ns
+    cdef Histogram read_ns, write_ns, trim_ns, flush_ns, remap_ns
     cdef uint64_t content
 
     def __cinit__(self, Ssd ssd not None, uint32_t qd=1, int64_t base_ns=0):
@@ -140,6 +147,7 @@ cdef class Player:
         self.write_ns = Histogram()
         self.trim_ns = Histogram()
         self.flush_ns = Histogram()
+        self.remap_ns = Histogram()
 
     def __dealloc__(self):
         free(self.ends)
@@ -147,8 +155,8 @@ cdef class Player:
 
     @property
     def pages(self):
-        """Pages that the host read, wrote and trimmed, as the device counts them."""
-        return self.ssd.host_read + self.ssd.host_write + self.ssd.host_trim
+        """Pages that the host read, wrote, trimmed and remapped, as the device counts them."""
+        return self.ssd.host_read + self.ssd.host_write + self.ssd.host_trim + self.ssd.host_remap
 
     def requests(self):
         """{operation: n}."""
@@ -156,18 +164,28 @@ cdef class Player:
 
     def histograms(self):
         """{operation: its latencies}."""
-        return dict(zip(OPERATIONS, (self.read_ns, self.write_ns, self.trim_ns, self.flush_ns), strict=True))
+        every = (self.read_ns, self.write_ns, self.trim_ns, self.flush_ns, self.remap_ns)
+        return dict(zip(OPERATIONS, every, strict=True))
+
+    def take(self, batch):
+        """``play`` a flashfs.replay.source.Batch."""
+        return self.play(batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or (None, None)),
+                         source=batch.source)
 
     def play(self, const int64_t[::1] time_ns not None, const uint8_t[::1] op not None,
              const uint64_t[::1] offset not None, const uint64_t[::1] length not None,
-             const int64_t[::1] grain_start=None, const uint64_t[::1] grain=None):
+             const int64_t[::1] grain_start=None, const uint64_t[::1] grain=None,
+             const uint64_t[::1] source=None):
         """These requests, after those before; columns as in flashfs.replay.source.Batch. Returns how many."""
         cdef Py_ssize_t n = op.shape[0], i = 0
         cdef const int64_t* starts = <const int64_t*> NULL
         cdef const uint64_t* grains = <const uint64_t*> NULL
+        cdef const uint64_t* sources = <const uint64_t*> NULL
         if n != time_ns.shape[0] or n != offset.shape[0] or n != length.shape[0]:
             raise ValueError("columns of different lengths")
-        self.refuse(op, offset, length)
+        self.refuse(op, offset, length, source)
+        if source is not None and n:
+            sources = &source[0]
         if grain_start is not None and grain is not None and grain.shape[0]:
             starts = &grain_start[0]
             grains = &grain[0]
@@ -176,6 +194,7 @@ cdef class Player:
                 with nogil:
                     while i < n:
                         self.one(self.base_ns + time_ns[i], op[i], offset[i], length[i],
+                                 0 if sources == NULL else sources[i],
                                  <const uint64_t*> NULL if starts == NULL else grains + starts[i],
                                  0 if starts == NULL else <uint64_t> (starts[i + 1] - starts[i]))
                         i += 1
@@ -183,18 +202,28 @@ cdef class Player:
                 i += 1
         return n
 
-    cdef refuse(self, const uint8_t[::1] op, const uint64_t[::1] offset, const uint64_t[::1] length):
+    cdef refuse(self, const uint8_t[::1] op, const uint64_t[::1] offset, const uint64_t[::1] length,
+                const uint64_t[::1] source):
         """UsageError if one of them is not for this device."""
         cdef uint64_t size = <uint64_t> self.ssd.lpas * self.ssd.page_bytes
         cdef Py_ssize_t i
+        if source is not None and source.shape[0] != op.shape[0]:
+            raise ValueError("columns of different lengths")
         for i in range(op.shape[0]):
             if op[i] >= KINDS:
-                raise UsageError(f"request {i}: operation {op[i]}: 0 to 3 (read, write, trim, flush) would do")
+                raise UsageError(f"request {i}: operation {op[i]}: 0 to 4 (read, write, trim, flush, "
+                                 "remap) would do")
             if offset[i] > size or length[i] > size - offset[i]:
                 raise UsageError(f"request {i}: offset {offset[i]}, length {length[i]}: the device has {size} bytes")
+            if op[i] == REMAP:
+                if source is None:
+                    raise UsageError(f"request {i}: a remap, and there is no column of sources")
+                if source[i] & ~MOVED > size - length[i]:
+                    raise UsageError(f"request {i}: a remap from {source[i] & ~MOVED}, length {length[i]}: the device "
+                                     f"has {size} bytes")
 
-    cdef int one(self, int64_t arrives, uint8_t op, uint64_t offset, uint64_t length, const uint64_t* grains,
-                 uint64_t grains_n) except -1 nogil:
+    cdef int one(self, int64_t arrives, uint8_t op, uint64_t offset, uint64_t length, uint64_t source,
+                 const uint64_t* grains, uint64_t grains_n) except -1 nogil:
         """One request: when it arrives follows from the loop, when it ends from the device."""
         cdef int64_t t_ns = self.ends[0] if self.qd else arrives, end = t_ns
         self.count[op] += 1
@@ -207,6 +236,9 @@ cdef class Player:
         elif op == TRIM:
             end = trim_bytes(self.ssd, offset, length, t_ns)
             self.trim_ns.add(end - t_ns)
+        elif op == REMAP:  # PART bytes are a page at least, as a scratch has to be
+            end = remap_bytes(self.ssd, source & ~MOVED, offset, length, (source & MOVED) != 0, self.data, PART, t_ns)
+            self.remap_ns.add(end - t_ns)
         else:
             self.ssd.flush(t_ns)
             end = max(t_ns, self.ssd.nand.quiet_at())
@@ -247,6 +279,8 @@ cdef class Player:
         """``grains`` say which contents are equal; without them each is another."""
         cdef uint64_t part, first = offset // GRAIN
         cdef int64_t end = t_ns
+        if self.data == NULL and self.ssd.mapping.dedups:
+            return self.write_words(offset, length, grains, grains_n, t_ns)
         if self.data == NULL:
             return write_bytes(self.ssd, offset, length, NULL, t_ns)
         while length:
@@ -256,6 +290,48 @@ cdef class Player:
             offset += part
             length -= part
         return end
+
+    cdef int64_t write_words(self, uint64_t offset, uint64_t length, const uint64_t* grains, uint64_t grains_n,
+                             int64_t t_ns) except -1 nogil:
+        """On a chip that keeps no data: a word for each whole page says which are equal. A page written in part is like
+        no other."""
+        cdef uint64_t part, n, i, first = offset // GRAIN
+        cdef uint64_t page = self.ssd.page_bytes
+        cdef uint64_t[WORDS] words
+        cdef uint32_t[WORDS] lpas
+        cdef int64_t end = t_ns
+        while length:
+            if offset % page or length < page:
+                part = min(length, page - offset % page)
+                end = max(end, write_bytes(self.ssd, offset, part, NULL, t_ns))
+            else:
+                n = min(length // page, <uint64_t> WORDS)
+                part = n * page
+                for i in range(n):
+                    lpas[i] = <uint32_t> (offset // page + i)
+                    words[i] = self.word_of(offset + i * page, page, grains, grains_n, first)
+                self.ssd.words = words
+                try:
+                    end = max(end, self.ssd.write(lpas, <uint32_t> n, NULL, t_ns))
+                finally:
+                    self.ssd.words = NULL
+            offset += part
+            length -= part
+        return end
+
+    cdef uint64_t word_of(self, uint64_t offset, uint64_t size, const uint64_t* grains, uint64_t grains_n,
+                          uint64_t first) noexcept nogil:
+        """One word for what a page holds."""
+        cdef uint64_t at = 0, word = 0, grain
+        while at < size:
+            grain = (offset + at) // GRAIN
+            if grain - first < grains_n:
+                word = mixed(word + grains[grain - first] + (offset + at) % GRAIN)
+            else:
+                self.content += 1
+                word = mixed(word + self.content + (<uint64_t> 1 << 63))
+            at += GRAIN - (offset + at) % GRAIN
+        return word
 
     cdef int fill(self, uint64_t offset, uint64_t size, const uint64_t* grains, uint64_t grains_n,
                   uint64_t first) noexcept nogil:
@@ -278,7 +354,8 @@ cdef class Player:
 
     def sample(self):
         """(virtual ns since the base, pages that the host wrote, and read, programs, those of cleaning, erases, free
-        blocks, hits of the data cache, its look-ups), all since the counters were set to 0."""
+        blocks, hits of the data cache, its look-ups, pages that the host remapped), all since the counters were set to
+        0."""
         cdef uint64_t programs = 0, erases = 0
         cdef int cause
         for cause in range(CAUSES):
@@ -286,7 +363,7 @@ cdef class Player:
             erases += self.ssd.nand.count(OP_ERASE, cause)
         return (self.end_ns - self.base_ns, self.ssd.host_write, self.ssd.host_read, programs,
                 self.ssd.nand.count(OP_PROGRAM, CAUSE_GC), erases, self.ssd.pool.free_n, self.ssd.cache.hits,
-                self.ssd.cache.hits + self.ssd.cache.misses)
+                self.ssd.cache.hits + self.ssd.cache.misses, self.ssd.host_remap)
 
 
 cdef inline uint64_t mixed(uint64_t x) noexcept nogil:

@@ -12,6 +12,8 @@ cdef enum:
     ZERO = 3
     FLUSH = 4
     COPY = 5
+    REMAP = 6
+    MOVE = 7
 
 
 cdef struct Chunk:
@@ -34,7 +36,8 @@ cdef class Recorder:
     # `length` bytes of a write, hashed before the call returns; NULL for everything else, and for a write whose data
     # are not at hand: it is recorded without hashes. A flush has offset 0 and length 0.
     cdef int note(self, int op, uint64_t offset, uint64_t length, const uint8_t* data) noexcept nogil
-    cdef int note_copy(self, uint64_t source, uint64_t offset, uint64_t length) noexcept nogil
+    # A copy, a remap or a move, of `length` bytes from `source` to `offset`.
+    cdef int note_from(self, int op, uint64_t source, uint64_t offset, uint64_t length) noexcept nogil
 
     cdef pthread_mutex_t lock  # never held across a system call other than the one that rings
     cdef Chunk* open
@@ -46,6 +49,7 @@ cdef class Recorder:
     cdef bint stopped
     cdef int bell
 
+    cdef record_from(self, int op, uint64_t source, uint64_t offset, uint64_t length)
     cdef int put(self, int op, uint64_t offset, uint64_t length, const uint8_t* data, uint64_t source) noexcept nogil
     cdef Chunk* room(self, uint64_t now_ns, uint32_t words) noexcept nogil
     cdef void seal(self) noexcept nogil

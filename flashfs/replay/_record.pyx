@@ -46,7 +46,7 @@ cdef enum:
     HASHED = 0x80
     HASHES = 264  # of 1 MiB, the kernel's largest write unless it is told otherwise, and of its ragged ends
 
-OPERATIONS = ("read", "write", "trim", "zero", "flush", "copy")
+OPERATIONS = ("read", "write", "trim", "zero", "flush", "copy", "remap", "move")
 CHUNK_BYTES = sizeof(Chunk) + RECORDS * RECORD_BYTES + WORDS * 8
 CHUNK_RECORDS = RECORDS
 CHUNK_WORDS = WORDS
@@ -141,8 +141,8 @@ cdef class Recorder:
             length -= part
         return lost
 
-    cdef int note_copy(self, uint64_t source, uint64_t offset, uint64_t length) noexcept nogil:
-        return self.put(COPY, offset, length, NULL, source)
+    cdef int note_from(self, int op, uint64_t source, uint64_t offset, uint64_t length) noexcept nogil:
+        return self.put(op, offset, length, NULL, source)
 
     def record(self, int op, uint64_t offset, uint64_t length, data=None):
         """``note`` for servers in Python: True if the request is in the trace. ``data`` is what a write writes."""
@@ -162,10 +162,19 @@ cdef class Recorder:
         return lost == 0
 
     def record_copy(self, uint64_t source, uint64_t offset, uint64_t length):
-        """``note_copy`` for servers in Python: ``length`` bytes from ``source`` to ``offset``, both on this device."""
+        """``note_from`` for servers in Python, of a copy: ``length`` bytes from ``source`` to ``offset``, both on this
+        device."""
+        return self.record_from(COPY, source, offset, length)
+
+    def record_remap(self, uint64_t source, uint64_t offset, uint64_t length, bint move=False):
+        """As ``record_copy``, of a remap."""
+        return self.record_from(MOVE if move else REMAP, source, offset, length)
+
+    cdef record_from(self, int op, uint64_t source, uint64_t offset, uint64_t length):
         if length > self.size_bytes or offset > self.size_bytes - length or source > self.size_bytes - length:
-            raise ValueError(f"copy of {length} bytes from {source} to {offset}: not a request of this device")
-        return self.note_copy(source, offset, length) == 0
+            raise ValueError(f"{OPERATIONS[op]} of {length} bytes from {source} to {offset}: not a request of this "
+                             "device")
+        return self.note_from(op, source, offset, length) == 0
 
     def note_often(self, int op, uint64_t offset, uint64_t length, const uint8_t[::1] data, uint32_t times):
         """``note`` the same request ``times`` times, without the GIL, as a native server would: returns how many were
@@ -189,7 +198,7 @@ cdef class Recorder:
         cdef uint32_t words = 0, i
         cdef Chunk* chunk = NULL
         cdef bint hashed = op == WRITE and data != NULL
-        if op == COPY:
+        if op >= COPY:
             words = 1
         elif hashed:
             words = <uint32_t> grains(offset, length)
@@ -197,7 +206,7 @@ cdef class Recorder:
                 hash_grains(hashes, data, offset, length)
         pthread_mutex_lock(&self.lock)
         now = clock_ns() - self.start_ns  # under the lock, so that times never go back
-        if not self.stopped and READ <= op <= COPY and length <= self.size_bytes and offset <= self.size_bytes - length:
+        if not self.stopped and READ <= op <= MOVE and length <= self.size_bytes and offset <= self.size_bytes - length:
             chunk = self.room(now, words)
         self.noted_n += 1
         if chunk == NULL:
@@ -209,7 +218,7 @@ cdef class Recorder:
         chunk.operation[i] = op | HASHED if hashed else op
         chunk.offset[i] = offset
         chunk.length[i] = length
-        if op == COPY:
+        if op >= COPY:
             chunk.word[chunk.words] = source
         elif words > HASHES:
             hash_grains(chunk.word + chunk.words, data, offset, length)

@@ -40,7 +40,7 @@ SAMPLES = 400  #: of the series at most; then every second one goes
 FIRST_STEP = 1024  #: requests between samples, at first
 SERIES = (
     "virtual_s", "host_write", "host_read", "program", "gc_program", "erase", "free_blocks", "cache_hits",
-    "cache_lookups",
+    "cache_lookups", "host_remap",
 )  # fmt: skip
 NOTHING: dict[str, Any] = {"precondition": None, "before": []}  #: was done before
 REHEARSALS = 2  #: to find a speed: the second one corrects what the end of the first was too long by
@@ -139,7 +139,7 @@ def _rehearsed(setup: Setup, wanted: float, progress: Progress | None) -> tuple[
         base_ns, last_ns = device.quiet_at(), 0
         player = Player(device.ssd, 0, base_ns)
         for batch in source.batches():
-            player.play(batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or ()))
+            player.take(batch)
             last_ns = int(batch.time_ns[-1])
         busiest = max(sum(some) / len(some) for some in device.busy_ns().values() if some)
     if not last_ns or not busiest:
@@ -294,7 +294,7 @@ def _play(player: Player, source: Source, progress: Progress | None) -> Found:
         while at < len(batch):
             part = batch.slice(at, min(len(batch), at + step - since))
             before = time.perf_counter()
-            player.play(part.time_ns, part.op, part.offset, part.length, *(part.hashes or ()))
+            player.take(part)
             found.wall_s += time.perf_counter() - before
             at += len(part)
             since += len(part)

@@ -130,7 +130,7 @@ def play(device: Device, source: Source, progress: Progress | None) -> int:
     player = Player(device.ssd, source.qd or DEPTH, device.quiet_at())
     done = 0
     for batch in source.batches():
-        done += player.play(batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or ()))
+        done += player.take(batch)
         if progress is not None:
             progress(done, None)
     return done

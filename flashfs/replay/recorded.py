@@ -24,7 +24,9 @@ from flashfs.replay._record import OPERATIONS
 from nandimg import checksum
 
 MAGIC = b"FLASHTRC"
-VERSION = 1
+VERSION = 2  #: that is written
+#: how many operations each version knows that can be read; a later one knows those of all before
+KNOWN = {1: OPERATIONS.index("copy") + 1, 2: len(OPERATIONS)}
 GRAIN_BYTES = 4096  # of a hash
 
 FILE_HEADER = struct.Struct("<8sIIQIIQ16s64sI")  # magic .. ftl, then 4 zero bytes; the checksum follows
@@ -38,6 +40,7 @@ CHUNK_BYTES_MAX = 1 << 26  # of a chunk, unpacked: a reader need not believe in 
 RECORD_BYTES = 21
 HASHED = 0x80
 WRITE, COPY = OPERATIONS.index("write"), OPERATIONS.index("copy")
+REMAP, MOVE = OPERATIONS.index("remap"), OPERATIONS.index("move")  # as a copy, and what is behind it, with a source
 TAIL_BYTES = 1 << 16  # read at a time to see whether the rest of a file is nothing
 
 
@@ -89,8 +92,8 @@ class Batch:
 
     ``op`` indexes OPERATIONS; ``offset`` and ``length`` are bytes. The hashes of request i are
     ``hashes[hash_first[i] : hash_first[i + 1]]``: one for each aligned 4 KiB that a write touches, of the bytes that it
-    writes there (all of them, save at ragged ends); none for a write that was recorded without. A copy has one word
-    there, the byte offset that it copies from.
+    writes there (all of them, save at ragged ends); none for a write that was recorded without. A copy, a remap
+    or a move has one word there, the byte offset that it copies from.
     """
 
     time_ns: NDArray[np.uint64]
@@ -175,20 +178,25 @@ class Trace:
         offset, length = _from_planes(raw, 5 * n, n, "<u8"), _from_planes(raw, 13 * n, n, "<u8")
         op = code & np.uint8(0x7F)
         hashed = code >= HASHED
-        if op.max() >= len(OPERATIONS):
-            raise self._damaged(number, f"it has an operation {op.max()}, which version {VERSION} does not know")
+        if op.max() >= KNOWN[self.header.version]:
+            what = f"it has an operation {op.max()}, which version {self.header.version} does not know"
+            raise self._damaged(number, what)
         size = np.uint64(self.header.size)
         if (length > size).any() or (offset > size - length).any() or (hashed & (op != WRITE)).any():
             raise self._damaged(number, "it has a request that this device cannot have had")
         grain = np.uint64(GRAIN_BYTES)
         touched = np.where(length > 0, (offset + length - np.uint64(1)) // grain - offset // grain + np.uint64(1), 0)
         hash_first = np.zeros(n + 1, np.int64)
-        np.cumsum(np.where(hashed, touched, op == COPY), out=hash_first[1:])
+        np.cumsum(np.where(hashed, touched, op >= COPY), out=hash_first[1:])
         if hash_first[-1] != head.words:
             raise self._damaged(number, f"it has {head.words} hashes for {hash_first[-1]} pieces of 4 KiB")
+        words = np.frombuffer(raw, "<u8", head.words, n * RECORD_BYTES)
+        source = words[hash_first[:-1][op >= REMAP]]
+        if (source > size - length[op >= REMAP]).any():
+            raise self._damaged(number, "it has a remap that this device cannot have had")
         return Batch(
             np.uint64(head.first_ns) + np.cumsum(gaps, dtype=np.uint64), op, offset, length, hash_first,
-            np.frombuffer(raw, "<u8", head.words, n * RECORD_BYTES),
+            words,
         )  # fmt: skip
 
     def _break_off(self, at: int) -> tuple[ChunkHeader, bytes] | None:
@@ -215,7 +223,7 @@ def summary(path: str | Path) -> dict[str, Any]:
             mine = batch.op == op
             requests[op] += np.count_nonzero(mine)
             moved[op] += int(batch.length[mine].sum())
-        hashes += len(batch.hashes) - int(np.count_nonzero(batch.op == COPY))
+        hashes += len(batch.hashes) - int(np.count_nonzero(batch.op >= COPY))
     header = trace.header
     return {
         "trace": str(path),
@@ -245,13 +253,13 @@ def _read_header(path: Path, file: BinaryIO) -> Header:
     if len(raw) < FILE_HEADER_BYTES:
         raise TraceError(f"{path}: cut off within its header: {len(raw)} of {FILE_HEADER_BYTES} bytes are there")
     _, version, header_bytes, size, page_bytes, grain, wall_ns, uuid, ftl, _ = FILE_HEADER.unpack_from(raw)
-    if version != VERSION:
-        raise TraceError(f"{path}: a trace of version {version}: this flashfs reads version {VERSION}")
+    if version not in KNOWN:
+        raise TraceError(f"{path}: a trace of version {version}: this flashfs reads versions 1 to {VERSION}")
     if checksum(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
         raise TraceError(f"{path}: damaged: its header fails its checksum")
     if header_bytes != FILE_HEADER_BYTES or grain != GRAIN_BYTES or size >= 1 << 63:
         what = f"a header of {header_bytes} bytes, hashes of {grain}, a device of {size}"
-        raise TraceError(f"{path}: {what}: that is not version {VERSION}")
+        raise TraceError(f"{path}: {what}: that is not version {version}")
     try:
         name = ftl.rstrip(b"\0").decode()
     except UnicodeDecodeError:

@@ -50,7 +50,7 @@ def run(setup: play.Setup, progress: play.Progress | None = None) -> dict[str, A
         for part in _to_each(source, places):
             player = Player(device.ssd, config["qd"] or 0, device.quiet_at())
             for batch in part:
-                player.play(batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or ()))
+                player.take(batch)
                 requests += len(batch)
                 if progress is not None:
                     progress(requests, places[-1])

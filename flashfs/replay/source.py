@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from flashfs.errors import FlashfsError
 
-READ, WRITE, TRIM, FLUSH = range(4)
-OPERATIONS = ("read", "write", "trim", "flush")  #: by their number in ``Batch.op``
+READ, WRITE, TRIM, FLUSH, REMAP = range(5)
+OPERATIONS = ("read", "write", "trim", "flush", "remap")  #: by their number in ``Batch.op``
+MOVED = np.uint64(1 << 63)  #: in ``Batch.source``: the source of that remap holds nothing then
 BATCH = 65_536
 GRAIN = 4096  #: bytes that a content hash speaks of
 SHOWN_CHARACTERS = 80  #: of a line in a complaint
@@ -44,10 +45,11 @@ class Batch:
     """Requests in the order in which the host sent them; every column has the same length."""
 
     time_ns: Int64s  #: since the first request of the source; never falls
-    op: UInt8s  #: READ, WRITE, TRIM or FLUSH
+    op: UInt8s  #: READ, WRITE, TRIM, FLUSH or REMAP
     offset: UInt64s  #: bytes; 0 for a flush
     length: UInt64s  #: bytes, above 0; 0 for a flush
     hashes: Hashes | None = None
+    source: UInt64s | None = None  #: bytes: what a remap makes its range read, MOVED added for a move; None: no remaps
 
     def __len__(self) -> int:
         return len(self.op)
@@ -59,7 +61,8 @@ class Batch:
             start = self.hashes.start[first : last + 1]
             hashes = Hashes(start - start[0], self.hashes.grain[start[0] : start[-1]])
         cut = slice(first, last)
-        return Batch(self.time_ns[cut], self.op[cut], self.offset[cut], self.length[cut], hashes)
+        source = None if self.source is None else self.source[cut]
+        return Batch(self.time_ns[cut], self.op[cut], self.offset[cut], self.length[cut], hashes, source)
 
     @staticmethod
     def join(parts: list[Batch]) -> Batch:
@@ -71,12 +74,18 @@ class Batch:
         if known:
             lengths = np.concatenate([np.diff(one.start) for one in known])
             hashes = Hashes(starts(lengths), np.concatenate([one.grain for one in known]))
+        source = None
+        if any(part.source is not None for part in parts):
+            source = np.concatenate([
+                np.zeros(len(part), np.uint64) if part.source is None else part.source for part in parts
+            ])  # fmt: skip
         return Batch(
             np.concatenate([part.time_ns for part in parts]),
             np.concatenate([part.op for part in parts]),
             np.concatenate([part.offset for part in parts]),
             np.concatenate([part.length for part in parts]),
             hashes,
+            source,
         )
 
     @staticmethod

@@ -8,7 +8,7 @@ import numpy as np
 
 from flashfs.replay.footprint import Distinct, PageSets
 from flashfs.replay.picture import Picture
-from flashfs.replay.source import FLUSH, GRAIN, OPERATIONS, READ, TRIM, WRITE, Batch, Source
+from flashfs.replay.source import FLUSH, GRAIN, MOVED, OPERATIONS, READ, REMAP, TRIM, WRITE, Batch, Source
 from flashfs.replay.traces import Trace
 
 SECTOR = 512
@@ -87,8 +87,10 @@ class Survey:
                 for size, n in enumerate(np.bincount(power[mine]).tolist()):
                     if n:
                         self.sizes.setdefault(size, np.zeros(len(OPERATIONS), np.int64))[op] += n
-            if op in (READ, WRITE):
+            if op in (READ, WRITE, REMAP):
                 self.sets.add(WRITTEN if op == WRITE else TOUCHED, first[mine], count[mine])
+            if op == REMAP and batch.source is not None:
+                self._sources((batch.source[mine] & ~MOVED).astype(np.int64), length[mine])
         self._alignment(batch, offset, length)
         if len(batch):
             self.end_bytes = max(self.end_bytes, int((offset + length).max()))
@@ -96,6 +98,12 @@ class Survey:
             writes = np.repeat(batch.op == WRITE, np.diff(batch.hashes.start))
             self.written.add(batch.hashes.grain[writes])
         self.picture.add(batch)
+
+    def _sources(self, source: np.ndarray, length: np.ndarray) -> None:
+        """What remaps share is touched too."""
+        first = source // self.page_bytes
+        self.sets.add(TOUCHED, first, (source + length - 1) // self.page_bytes - first + 1)
+        self.end_bytes = max(self.end_bytes, int((source + length).max()))
 
     def _times(self, time_ns: np.ndarray) -> None:
         if not len(time_ns):

@@ -9,6 +9,7 @@ import pytest
 
 from flashfs import cli
 from flashfs.cli import show, units
+from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
 from nandimg import inspect
@@ -167,6 +168,30 @@ def test_fsck_names_what_is_broken(
     assert "block 3: BVC 4, 5 live" in out
     code, out, _ = run(capsys, "fsck", path, "--json")
     assert (code, json.loads(out)["ok"]) == (1, False)
+
+
+def test_remap(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "chip"
+    run(capsys, "create", path, "--preset", "small-64m")
+    with Device.open(path, ftl="slimftl") as device:
+        device.write(0, b"x" * 4096 + b"y" * 4096)
+    code, out, err = run(capsys, "remap", path, "1M", "0", "6k")
+    assert (code, err) == (0, "")
+    assert out == f"{path}: 6 KiB remapped from 0 to 1M: 0 pages remapped, 2 copied by slimftl\n"
+    found = json.loads(run(capsys, "remap", path, "1M", "1M", "8k", "--json", "--move")[1])
+    assert found == {
+        "target": 1 << 20, "source": 1 << 20, "length": 8192, "move": True, "ftl": "slimftl", "pages": 0,
+        "remapped": 0, "copied": 0,
+    }  # fmt: skip
+    with Device.open(path) as device:
+        assert device.read(1 << 20, 8192) == b"x" * 4096 + b"y" * 2048 + bytes(2048)
+    for words, said, fails in (
+        (("3q", "0", "4k"), "TARGET 3q", 2), (("0", "1T", "4k"), "the device has", 2), (("0", "0", "0"), "LENGTH 0", 2),
+    ):  # fmt: skip
+        code, _, err = run(capsys, "remap", path, *words)
+        assert (code, said in err) == (fails, True)
+    assert run(capsys, "remap", tmp_path, "0", "4k", "4k")[0] == 2
+    assert run(capsys, "remap", tmp_path / "none", "0", "4k", "4k")[0] == 1
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:

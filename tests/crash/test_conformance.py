@@ -24,7 +24,7 @@ from flashfs import cli
 from flashfs.check import CHECKS, Check, Outcome, Setting, Skipped, power, run, suite, upkeep
 from flashfs.crash import Case, run_case
 from flashfs.device import Device
-from flashfs.engine import recovery
+from flashfs.engine import ranges, recovery
 from flashfs.engine.defaults import Greedy, PageBitmap, PageTable, Streams
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES, Option, Scheme
@@ -49,6 +49,7 @@ DONE = {
     "accounting": {"requests": 3_000, "host_pages": 10_000, "operations": 10_000, "causes": 4},
     "dram": {"structures": 6, "over_1_mb": 1, "measured": 1 << 20},
     "clean": {"mounts": 48, "checkpoint_pages": 100},
+    "remaps": {"requests": 480, "remapped": 500, "moved": 30, "kills": 4},
     "maps": {"lpas": 50_000, "holes": 1_000, "mounts": 14},
     "idempotent": {"images": 20, "recoveries": 300, "cuts": 100},
     "readonly": {"mounts": 24, "clean": 8, "crashed": 16},
@@ -248,6 +249,25 @@ def stats_with(change: Callable[[dict[str, Any]], Any]) -> bugs.Plant:
     return plant
 
 
+def remaps_upwards(patch: pytest.MonkeyPatch) -> None:
+    """A remap that goes from the first byte on, whatever it overwrites of its source."""
+    whole = ranges.remap_range
+
+    def planted(ssd: Any, source: int, target: int, size: int, move: bool = False, t_ns: int = 0) -> int:
+        end, page = t_ns, ssd.nand.page_bytes
+        for at in range(0, size, page):
+            end = whole(ssd, source + at, target + at, min(page, size - at), move, t_ns)
+        return end
+
+    patch.setattr(ranges, "remap_range", planted)
+
+
+def moves_nothing_away(patch: pytest.MonkeyPatch) -> None:
+    """A move that leaves its source as it was."""
+    whole = ranges.remap_range
+    patch.setattr(ranges, "remap_range", lambda ssd, source, target, size, *_: whole(ssd, source, target, size))
+
+
 def writing_when_read_only(patch: pytest.MonkeyPatch) -> None:
     """A read-only mount that recovers like any other, and leaves the outcome in the image."""
     opened, whole = nandimg.open_image, recovery.Recovery
@@ -289,6 +309,9 @@ BUGS = {
     "another name": Bug("names", scheme_with(name="other"), "name: other"),
     "a breach that was swallowed": Bug("rules", mapping_of(Rogue), "program of block"),
     "ragged ends that stay": Bug("content", no_ragged_ends, "not what was written last"),
+    "a remap from the wrong end": Bug("remaps", remaps_upwards, "not what was written last"),
+    "a move that is none": Bug("remaps", moves_nothing_away, "not what was written last"),
+    "a remap that copies": Bug("remaps", scheme_with(remaps=True), "pages were remapped, and"),
     "a recovery that scans nothing": Bug("durability", bugs.skip_step("scan"), "it may hold"),
     "a trim that is overlooked": Bug("durability", bugs.lost_newest_trim, "it may hold"),
     "a failing block that is kept": Bug("failing", mapping_of(Relabelling), "is not retired"),

@@ -22,6 +22,7 @@ from flashfs.crash import Case
 from flashfs.crash.bench import Bench, Wrong
 from flashfs.crash.cases import Failure
 from flashfs.crash.programs import CROWDED, TINY, fits, presets_for
+from flashfs.crash.words import parse_program
 from flashfs.ftl import SCHEMES, scheme
 from nandimg import Cut
 from nandimg._faults import SHAPES
@@ -138,9 +139,27 @@ class Power(RuleBasedStateMachine):
         self.do("R", lambda: bench.must_be_newest("between requests"))
 
 
+class Remapping(Power):
+    """One that remaps, too."""
+
+    @rule(source=st.integers(0, 299), to=st.integers(0, 299), n=st.integers(1, 12), move=st.booleans())
+    def remap(self, source: int, to: int, n: int, move: bool) -> None:
+        assert self.bench is not None
+        bench, pages = self.bench, self.bench.geometry.lpas
+        source, to = source % pages, to % pages
+        word = f"{'m' if move else 'p'}{source}-{to}+{min(n, pages - max(source, to))}"
+        (step,) = parse_program(word)
+        self.do(word, lambda: bench.step_in_parts(step))
+
+    @rule(source=st.integers(0, 5), to=st.integers(0, 5))
+    def share(self, source: int, to: int) -> None:
+        """A few pages again and again: many LPAs come to one."""
+        self.remap(source, to, 1, False)
+
+
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 def test_machine(ftl: str) -> None:
-    machine = type(f"Power_{ftl}", (Power,), {"ftl": ftl})
+    machine = type(f"Power_{ftl}", (Remapping if scheme(ftl).remaps else Power,), {"ftl": ftl})
     run_state_machine_as_test(
         machine,
         settings=settings(

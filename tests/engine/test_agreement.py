@@ -20,7 +20,7 @@ from nandimg import Geometry
 
 PAGE = 512
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=100, dies=2, oob_bytes=64, lpas=1_000)
-FTLS = tuple(SCHEMES)
+FTLS = tuple(ftl for ftl in SCHEMES if ftl != "remapssd")  # it counts the live pages, and so cannot disagree
 
 
 def made(path: Path, ftl: str) -> bytes:

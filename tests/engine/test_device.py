@@ -252,7 +252,7 @@ def test_the_face_says_what_it_is(ftl: str, path: Path) -> None:
         device.read(0, PAGE)
         device.flush()
         stats = device.stats()
-        assert stats["host"] == {"read": 1, "write": 3, "trim": 0}
+        assert stats["host"] == {"read": 1, "write": 3, "trim": 0, "remap": 0}
         assert stats["waf"] == pytest.approx(stats["nand"]["program"] / 3, abs=1e-3)
         assert stats["nand"]["by_cause"]["program"]["host"] == 3
         assert stats["dram"]["total"] == sum(n for name, n in stats["dram"].items() if name != "total")

@@ -69,6 +69,7 @@ def counts(ftl: str, folder: Path, options: dict[str, str] | None = None) -> dic
         work(device, rnd, 700)
         device.flush()
         stats = device.stats()
+        assert stats["host"].pop("remap") == 0  # the work has none
         lives[life] = {
             "host": stats["host"],
             "nand": stats["nand"]["by_cause"],

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -134,9 +135,12 @@ def flushes(rig: Rig) -> None:
 
 
 def copies(rig: Rig) -> None:
+    """Of pages that are in the write buffer, so that a device that remaps them has something to program too."""
+    rig.write(301, 3)
     for x in range(24):
         rig._may(x, rig.now[300 + x])
     rig.device.copy(300 * PAGE, 0, 24 * PAGE)
+    rig.flush()
 
 
 def reads(rig: Rig) -> None:
@@ -177,6 +181,37 @@ VARIANTS: dict[str, Callable[[], Rig]] = {
     "dftl-tight": lambda: Rig("dftl", {"buffer": "8", "cmt_bytes": "300"}),
 }
 VARIANTS |= {name: partial(Rig, name, {"buffer": "8"}) for name in SCHEMES if name not in VARIANTS}
+
+
+def sheds(rig: Rig) -> None:
+    """Remaps, and writes by the buffer: NVRAM has so little room that cleaning, in the middle of a drain, writes pages
+    out for LPAs of their own."""
+    rnd = random.Random(3)
+    for _ in range(700):
+        target, source = rnd.randrange(HALF), rnd.randrange(HALF)
+        if rnd.random() < 0.5:
+            rig._may(target, rig.now.get(source, bytes(PAGE)))
+            rig.device.remap(target * PAGE, source * PAGE, PAGE)
+        else:
+            rig.write(target)
+    rig.flush()
+
+
+VARIANTS_THAT_SHED = {"buffer": "8", "segment": "64", "nvram": "400", "watermark": "100"}
+
+
+def test_pages_that_are_written_out_within_an_append() -> None:
+    """A page of the host's whose program fails behind that is in the buffer still."""
+    VARIANTS["remapssd-crowded"] = partial(Rig, "remapssd", VARIANTS_THAT_SHED)
+    try:
+        with rigged("remapssd-crowded") as rig:
+            prepare(rig)
+            sheds(rig)
+            assert rig.device.ssd.cleaning.entries.shed_n > 3
+            go_on(rig)
+        run_all("remapssd-crowded", sheds, 3)
+    finally:
+        del VARIANTS["remapssd-crowded"]
 
 
 def strike(rig: Rig, request: Callable[[Rig], None], n: int, code: int, sticky: bool) -> bool:

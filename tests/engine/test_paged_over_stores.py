@@ -16,7 +16,7 @@ from rig import Rig
 from test_flash_bitmap import PAGE, VALIDITY, Load
 from test_late_validity import store
 
-from flashfs.crash import campaign, tiers
+from flashfs.crash import Case, campaign, run_case, tiers
 from flashfs.device import Device
 from flashfs.engine.cached_map import CachedMap
 from flashfs.engine.cmt import ENTRY_BYTES
@@ -30,6 +30,7 @@ from flashfs.ftl.common import streams_for
 from flashfs.ftl.demand_paged import require_room
 from flashfs.ftl.leaftl.mapping import LearnedMap
 from nandimg import PRESETS, Geometry
+from nandimg._tears import spoil
 
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
 #: power is cut on chips like the smallest, with room for pages of the map and of the bitmap beside the host's
@@ -191,6 +192,45 @@ def test_power_cuts(ftl: str, tier: str) -> None:
     result = campaign.run(ftl, tier, 0, CUTS[tier])
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
     assert result.cuts >= CUTS[tier]
+
+
+@pytest.mark.parametrize("ftl", ["dftl", "dftl-late"], indirect=True)
+def test_what_was_trimmed_may_be_back_only_if_an_alarm_says_so(ftl: str, tmp_path: Path) -> None:
+    """A translation page that cannot be read is made again from pages that live. Of a late store, those are also pages
+    that were trimmed, and it has not noticed: they are back."""
+    chip = replace(CHIP, blocks=60, dies=1, lpas=500)
+    rig = Rig(tmp_path / "chip", ftl, chip, options=options_of(ftl))
+    for lpa in range(200):
+        rig.device.write(lpa * PAGE, bytes([lpa]) * PAGE)
+    rig.device.close()
+    rig.open()
+    assert rig.device.read(3 * PAGE, PAGE) == bytes([3]) * PAGE
+    rig.device.trim(3 * PAGE, PAGE)
+    rig.device.flush()
+    for lpa in range(128, 200):  # the trimmed entry goes to its page
+        rig.device.read(lpa * PAGE, PAGE)
+    assert rig.device.ssd.mapping.explain(3)["where"] == "in flash"
+    block, page = divmod(rig.device.ssd.mapping.explain(3)["at"], chip.pages_per_block)
+    spoil(rig.device.ssd.nand, block, page)
+    back = rig.device.read(3 * PAGE, PAGE) == bytes([3]) * PAGE
+    assert back or rig.device.read(3 * PAGE, PAGE) == bytes(PAGE)
+    said = [alarm for alarm in rig.device.ssd.alarms if "made again" in alarm]
+    assert len(said) == 1
+    assert ("trimmed pages may be back" in said[0]) == back == (ftl == "dftl-late")
+
+
+#: the misdirected page is the translation page, and the case reads it at the end
+TRIMMED = """ftl=dftl-late preset=tiny-24d opt.buffer=0 opt.wear_spread=2 opt.map_dies=1 opt.cleaning=aside
+    opt.battery=0 opt.protected=0 dram=33180 fault=silent=23 fault=misdirect=102 program='f w33 w41 f w79
+    t77+3 f t24+2 w99+1 w118 t100+3 r t113+1 r w49+4 f w41 t113+2 f w80 w13+1 i w83 w115 f w8 f w8+2 w57 w48
+    w106+1 w37 i w42 w99 f w41 f w34+4 w83+2 w83+3 w95 w96+1 f w83 w68 w83 w43 w99 w96 w99 f i w55 w41 i f
+    w92 w84 w99 f r w7 w102 w16 w87 w1 t85+2 w93+4 w99+1 w99 w99 w35 w13 f w91 t99+2 w96 w83 t0+3 f w99 w29
+    w38 i t40+1 t79+1 w48 w10 w62'"""
+
+
+@pytest.mark.parametrize("ftl", ["dftl-late"], indirect=True)
+def test_the_case_in_which_a_trimmed_page_was_back(ftl: str) -> None:
+    assert run_case(Case.parse(" ".join(TRIMMED.split()))).failure is None
 
 
 @pytest.mark.parametrize("kind", ["leaftl-flash", "leaftl-late"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -19,8 +21,19 @@ GEOMETRY = Geometry(
 )  # fmt: skip
 OFFSETS = st.integers(0, SIZE) | st.integers(0, PAGES).map(lambda page: page * PAGE)
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from(["write", "trim", "copy", "read", "flush"]), OFFSETS, OFFSETS, OFFSETS), max_size=30
+    st.tuples(
+        st.sampled_from(["write", "trim", "copy", "remap", "move", "read", "flush"]), OFFSETS, OFFSETS, OFFSETS
+    ),
+    max_size=30,
 )
+
+
+def moved(model: bytearray, target: int, source: int, length: int, empty: bool) -> None:
+    """What a remap makes of the bytes of a device."""
+    data = model[source : source + length]
+    if empty and length:
+        model[source : source + length] = bytes(length)
+    model[target : target + length] = data
 
 
 def mapped(device: Device) -> list[bool]:
@@ -52,6 +65,11 @@ def test_any_request(operations: list[tuple[str, int, int, int]], ftl: str, buff
                 device.copy(offset, other, length)
                 first, end = other // PAGE, -(-(other + length) // PAGE)
                 model[other : other + length] = model[offset : offset + length]
+            elif what in ("remap", "move"):
+                length = min(length, SIZE - other)
+                device.remap(other, offset, length, move=what == "move")
+                first, end = other // PAGE, -(-(other + length) // PAGE) + 2 * (what == "move")  # ends of the source
+                moved(model, other, offset, length, what == "move")
             elif what == "flush":
                 device.flush()
             assert device.ssd.host_write - changed <= max(0, end - first)  # no page twice: a cut between would tear it
@@ -72,6 +90,39 @@ def test_a_copy_changes_a_page_once() -> None:
         device.copy(40 * PAGE, 16 * PAGE, 2 * PAGE + 7)  # nothing but hole
         assert not device.ssd.mapped(16)
         assert device.stats()["nand"]["by_cause"]["program"]["host"] == before + 1
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("move", [False, True])
+@pytest.mark.parametrize(("target", "source", "length"), [(3, 1, 9), (1, 3, 9), (20, 4, 8), (4, 4, 8), (0, 1, 63)])
+def test_a_remap_of_whole_pages(ftl: str, move: bool, target: int, source: int, length: int) -> None:
+    """Holes become holes, ranges may overlap, and what becomes of the source later does not show in the target."""
+    with Device.memory(GEOMETRY, ftl) as device:
+        model = bytearray(random.Random(length).randbytes(SIZE))
+        device.write(0, model)
+        for page in (5, 8, 9, 30):
+            device.trim(page * PAGE, PAGE)
+            model[page * PAGE : (page + 1) * PAGE] = bytes(PAGE)
+        holes = [not device.ssd.mapped(lpa) for lpa in range(PAGES)]
+        device.remap(target * PAGE, source * PAGE, length * PAGE, move=move)
+        moved(model, target * PAGE, source * PAGE, length * PAGE, move and target != source)
+        assert device.read(0, SIZE) == model
+        assert device.stats()["host"]["remap"] == (length if target != source else 0)
+        for at in range(length):
+            assert device.ssd.mapped(target + at) is not holes[source + at]
+        device.write(source * PAGE, b"x" * PAGE)
+        model[source * PAGE : (source + 1) * PAGE] = b"x" * PAGE
+        assert device.read(0, SIZE) == model
+        device.flush()
+        assert device.problems() == []
+
+
+def test_a_remap_that_is_refused() -> None:
+    with Device.memory(GEOMETRY) as device:
+        for target, source, length in ((0, SIZE - 1, 2), (SIZE, 0, 1), (-1, 0, 1), (0, 0, SIZE + 1)):
+            with pytest.raises(UsageError, match=f"the device has {SIZE} bytes"):
+                device.remap(target, source, length)
+        device.remap(SIZE, 0, 0)
 
 
 def test_extents() -> None:

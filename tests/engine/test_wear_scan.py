@@ -20,7 +20,7 @@ SPREAD = 8
 SLACK = 12  #: erases beyond it: a block in use may lag 4 more, and each waits for the scan and its turn
 NEVER = 1 << 20
 HASHED = ("hpftl", "slimftl")
-BY_SUPERBLOCK = ("learnedftl",)  #: the least worn superblock is opened, whichever of its blocks is most worn
+BY_SUPERBLOCK = ("learnedftl", "remapssd")  #: the least worn superblock is opened, whichever of its blocks is most worn
 
 
 def worn(ftl: str, batches: int = 1_500, **options: Any) -> Device:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import TIMEOUT_S, flashfs, kill
 
-from flashfs.fuse import SERVERS, mounts
+from flashfs.fuse import SERVERS, commands, mounts
 from flashfs.replay._record import OPERATIONS, xxh3_64
 from flashfs.replay.recorded import read, summary
 from nandimg import image
@@ -94,11 +94,14 @@ def test_trims_and_copies(chip: Path, mountpoint: Path, tmp_path: Path) -> None:
         for mode in (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE):
             assert ctypes.CDLL(None).fallocate(fd, mode, ctypes.c_long(3 * PAGE), ctypes.c_long(5 * PAGE)) == 0
         assert os.copy_file_range(fd, fd, 2 * PAGE, 7 * PAGE, 11 * PAGE) == 2 * PAGE
+        commands.remap(fd, PAGE, 3 * PAGE, 9 * PAGE)
+        commands.remap(fd, 7, 90, 8, move=True)
         assert os.lseek(fd, 0, os.SEEK_HOLE) == 0  # asks for no data
     flashfs("umount", mountpoint)
     copy = ("copy", 11 * PAGE, 2 * PAGE, [7 * PAGE])
+    remaps = [("remap", 3 * PAGE, 9 * PAGE, [PAGE]), ("move", 90, 8, [7])]
     trimmed = [(name, 3 * PAGE, 5 * PAGE, []) for name in ("trim", "zero")]
-    assert found(trace) == [*trimmed, copy, ("flush", 0, 0, [])]
+    assert found(trace) == [*trimmed, copy, *remaps, ("flush", 0, 0, [])]
 
 
 def test_in_real_time_too(chip: Path, mountpoint: Path, tmp_path: Path) -> None:

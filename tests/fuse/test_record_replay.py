@@ -55,7 +55,7 @@ def test_a_database_recorded_and_replayed(stand: Stands, need_loop: None, tmp_pa
     one.detach()
     seen = one.stats()["host"]
     one.unmount()
-    assert min(seen.values()) > 0
+    assert min(seen[name] for name in ("read", "write", "trim")) > 0
     geometry = inspect(one.image).geometry
     for name in SCHEMES:
         made = replay(Setup(str(trace), name, geometry=geometry))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -13,9 +14,11 @@ import pytest
 from conftest import refused
 from stand import PAGE, ZERO, Stand, extents, fallocate, punch, same
 
-from flashfs import inspect
+from flashfs import cli, inspect
+from flashfs.device import Device
+from flashfs.errors import FlashfsError
 from flashfs.ftl import SCHEMES
-from flashfs.fuse import commands
+from flashfs.fuse import commands, remapping
 
 pytestmark = pytest.mark.mount
 MIB = 1 << 20
@@ -159,6 +162,56 @@ def test_the_command_copy(one: Stand) -> None:
     assert inspect.problems(one.image, True) == []
 
 
+def test_the_command_remap(one: Stand) -> None:
+    """Whole pages, ragged ends, unequal alignment, ranges that overlap either way, a move: as in memory, and after a
+    flush for good."""
+    data = bytearray(random.Random(3).randbytes(2 * MIB) + bytes(SIZE - 2 * MIB))
+    with one.disk.open("r+b", buffering=0) as disk:
+        fd = disk.fileno()
+        os.pwrite(fd, data[: 2 * MIB], 0)
+        for source, target, length, move in (
+            (0, 4 * MIB, MIB, False), (77, 9 * MIB + 5, 10_000, False), (PAGE + 7, 6 * MIB + 7, 5 * PAGE, False),
+            (0, 3 * PAGE, MIB, False), (5 * PAGE, PAGE, MIB, True), (100, 5000, 70_000, True), (9000, 8, 70_000, True),
+            (4 * MIB, SIZE - MIB, MIB, True), (0, 0, MIB, True),
+        ):  # fmt: skip
+            commands.remap(fd, source, target, length, move)
+            moving = bytes(data[source : source + length])
+            if move:
+                data[source : source + length] = bytes(length)
+            data[target : target + length] = moving
+        same(one.disk.read_bytes(), data)
+        for source, target, length in ((SIZE, 0, 1), (0, SIZE - 1, 2), (0, 1 << 63, 1), (0, 0, 1 << 63)):
+            answer = refused(lambda s=source, t=target, n=length: commands.remap(fd, s, t, n))  # type: ignore[misc]
+            assert answer == errno.EINVAL, (source, target, length)
+        unknown = commands.REMAPPED.pack(0, PAGE, PAGE, 2)
+        assert refused(lambda: fcntl.ioctl(fd, commands.REMAP, unknown)) == errno.EINVAL
+        os.fsync(fd)
+    one.kill()
+    one.mount()
+    same(one.disk.read_bytes(), data)
+    one.unmount()
+    assert inspect.problems(one.image, True) == []
+
+
+def test_remap_on_the_command_line(one: Stand, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the mount, and on the image once it is free."""
+    with one.disk.open("r+b", buffering=0) as disk:
+        os.pwrite(disk.fileno(), b"a" * PAGE + b"b" * PAGE, 0)
+    assert cli.run(["remap", str(one.home), "1M", "0", "8k", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["target"], found["source"], found["length"], found["move"]) == (MIB, 0, 2 * PAGE, False)
+    assert (found["pages"], found["remapped"] + found["copied"]) == (2, 2)
+    assert cli.run(["remap", str(one.image), "1M", "0", "8k"]) == 1  # it is in use
+    assert "in use" in capsys.readouterr().err
+    one.unmount()
+    assert cli.run(["remap", str(one.image), "2M", "1M", "4k", "--move"]) == 0
+    assert "4 KiB moved from 1M to 2M" in capsys.readouterr().out
+    with Device.open(one.image) as device:
+        assert device.read(0, 2 * PAGE) == b"a" * PAGE + b"b" * PAGE
+        assert device.read(MIB, 2 * PAGE) == bytes(PAGE) + b"b" * PAGE
+        assert device.read(2 * MIB, PAGE) == b"a" * PAGE
+
+
 def test_what_pyfuse3_answers(stand: Callable[..., Stand]) -> None:
     """It has no handler for any of these: as README.md says, each call fails by this number and nothing happens."""
     one = stand(SIZE // MIB, "pagemap", "pyfuse3")
@@ -169,6 +222,9 @@ def test_what_pyfuse3_answers(stand: Callable[..., Stand]) -> None:
         assert refused(lambda: fallocate(fd, ZERO, 0, PAGE)) == errno.EOPNOTSUPP
         assert refused(lambda: commands.checkpoint(fd)) == errno.ENOTTY
         assert refused(lambda: commands.copy(fd, 0, MIB, PAGE)) == errno.ENOTTY
+        assert refused(lambda: commands.remap(fd, 0, MIB, PAGE)) == errno.ENOTTY
+        with pytest.raises(FlashfsError, match="served by pyfuse3, which has no remap"):
+            remapping.remap(one.home, MIB, 0, PAGE)
         assert os.copy_file_range(fd, fd, PAGE, 0, MIB) == PAGE  # the kernel does it by reading and writing
         assert os.lseek(fd, 0, os.SEEK_DATA) == 0  # and holds everything for data
         assert os.lseek(fd, 0, os.SEEK_HOLE) == SIZE

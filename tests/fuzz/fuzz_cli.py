@@ -166,11 +166,12 @@ class CommandLines:
         """One command line."""
         command = rnd.choice(
             ("create", "create", "dump", "dump", "dump", "fsck", "fsck", "mount", "umount", "up", "down", "ftls",
-             "presets", "crash", "replay", "top", "", "nonesuch")
+             "presets", "crash", "replay", "top", "remap", "", "nonesuch")
         )  # fmt: skip
         out = {
             "create": self.create, "dump": self.dump, "fsck": self.fsck, "mount": self.mount, "up": self.up,
             "crash": self.crash, "replay": self.replay, "top": self.top,
+            "remap": self.remap,
         }.get(command, self.other)(rnd, command)  # fmt: skip
         for _ in range(rnd.choice((0, 0, 0, 1, 2))):
             out.insert(rnd.randrange(len(out) + 1), rnd.choice(WORDS))
@@ -201,6 +202,10 @@ class CommandLines:
         out = ["top", rnd.choice((self.place(rnd), self.path(rnd)))]
         out += ["--interval", rnd.choice((*NUMBERS, "nan", "inf", "0.1"))] * (rnd.random() < 0.4)
         return out + ["--once"] * (rnd.random() < 0.5) + ["--json"] * (rnd.random() < 0.5)
+
+    def remap(self, rnd: Random, _: str) -> list[str]:
+        out = ["remap", self.path(rnd), *(rnd.choice((*SIZES, *NUMBERS)) for _ in range(rnd.choice((2, 3, 3, 3, 4))))]
+        return out + ["--move"] * (rnd.random() < 0.3) + ["--json"] * (rnd.random() < 0.5)
 
     def fsck(self, rnd: Random, _: str) -> list[str]:
         return ["fsck", self.path(rnd)] + ["--data"] * (rnd.random() < 0.5) + ["--json"] * (rnd.random() < 0.5)
@@ -267,4 +272,4 @@ class CommandLines:
 
 
 def cli_names() -> list[str]:
-    return ["create", "mount", "umount", "up", "down", "top", "dump", "fsck", "ftls", "presets", "crash"]
+    return ["create", "mount", "umount", "up", "down", "top", "dump", "fsck", "ftls", "presets", "crash", "remap"]

@@ -29,7 +29,7 @@ def test_senseless_command_lines(lines: CommandLines, seed: int) -> None:
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(command=st.sampled_from(["create", "dump", "fsck", "ftls", "presets", "top", "umount", "down"]),
+@given(command=st.sampled_from(["create", "dump", "fsck", "ftls", "presets", "top", "umount", "down", "remap"]),
        words=st.lists(st.one_of(st.sampled_from(WORDS), st.text(st.characters(exclude_characters="\0"), max_size=9)),
                       max_size=4))  # fmt: skip
 def test_any_words(

@@ -21,7 +21,7 @@ from fuzz_requests import session
 from hypothesis import given, settings
 
 from flashfs.ftl import SCHEMES
-from flashfs.fuse import mounts
+from flashfs.fuse import commands, mounts
 from nandimg import PRESETS, create
 
 
@@ -117,6 +117,31 @@ class Calls:
             at = self.rnd.randrange(self.size - 100)
             assert view[at : at + 100] == self.model[at : at + 100]
 
+    def remap(self) -> None:
+        """By the device's own command, and by copies; beyond the end both are refused or cut."""
+        (source, length), target = self.span(), self.rnd.randrange(self.size + 600)
+        move = self.rnd.random() < 0.3
+        if max(source, target) + length > self.size:
+            refused(lambda: commands.remap(self.fd, source, target, length, move), errno.EINVAL)
+            return
+        commands.remap(self.fd, source, target, length, move)
+        moved = self.model[source : source + length]
+        if move:
+            self.model[source : source + length] = bytes(length)
+        self.model[target : target + length] = moved
+
+    def copy(self) -> None:
+        (source, length), target = self.span(), self.rnd.randrange(self.size + 600)
+        room = max(0, min(length, self.size - source))
+        if target >= self.size and length and room:
+            refused(lambda: os.copy_file_range(self.fd, self.fd, length, source, target), errno.ENOSPC)
+        elif abs(source - target) < room:
+            refused(lambda: os.copy_file_range(self.fd, self.fd, length, source, target), errno.EINVAL)
+        elif target < self.size:
+            done = os.copy_file_range(self.fd, self.fd, length, source, target)
+            assert done == max(0, min(room, self.size - target))
+            self.model[target : target + done] = self.model[source : source + done]
+
     def send(self) -> None:
         reader, writer = os.pipe()
         try:
@@ -170,7 +195,7 @@ def test_system_calls_on_a_mount(disk: Path) -> None:
     calls = Calls(disk, 7)
     kinds = [calls.pwrite] * 8 + [calls.pread] * 6 + [
         calls.vectors, calls.append, calls.truncate, calls.fallocate, calls.map, calls.send, calls.seek, calls.names,
-        calls.names, calls.sync, calls.reopen,
+        calls.names, calls.sync, calls.reopen, calls.remap, calls.copy,
     ]  # fmt: skip
     try:
         for _ in range(1500):

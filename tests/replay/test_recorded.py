@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,11 @@ from flashfs.replay.recorded import ChunkHeader, Header, TraceError, read, summa
 from flashfs.replay.recording import Recording, check
 from nandimg import checksum
 
-READ, WRITE, TRIM, ZERO, FLUSH, COPY = range(len(OPERATIONS))
+READ, WRITE, TRIM, ZERO, FLUSH, COPY, REMAP, MOVE = range(len(OPERATIONS))
 FILE_HEADER_BYTES, CHUNK_HEADER_BYTES = 128, 48
 SIZE = 1 << 40
 PAGE = 4096
-HEADER = Header(1, SIZE, PAGE, PAGE, 1_700_000_000_000_000_000, UUID(int=5), "pagemap")
+HEADER = Header(2, SIZE, PAGE, PAGE, 1_700_000_000_000_000_000, UUID(int=5), "pagemap")
 
 Request = tuple[int, int, int, list[int]]  # operation, offset, length, hashes
 
@@ -75,7 +76,7 @@ lengths = st.one_of(st.integers(0, 20_000), st.sampled_from([PAGE, 8 * PAGE, 1 <
 plain = st.tuples(st.sampled_from([READ, TRIM, ZERO]), numbers, lengths, st.none())
 writes = st.tuples(st.just(WRITE), numbers, st.binary(max_size=3 * PAGE), st.booleans())
 flushes = st.just((FLUSH, 0, 0, None))
-copies = st.tuples(st.just(COPY), numbers, lengths, numbers)
+copies = st.tuples(st.sampled_from([COPY, REMAP, MOVE]), numbers, lengths, numbers)
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,6 +91,9 @@ def test_what_is_noted_is_read(tmp_path_factory: pytest.TempPathFactory, given: 
                 expected.append((op, offset, len(what), hashes(offset, what) if more and what else []))
             elif op == COPY:
                 assert recorder.record_copy(more, offset, what)
+                expected.append((op, offset, what, [more]))
+            elif op in (REMAP, MOVE):
+                assert recorder.record_remap(more, offset, what, op == MOVE)
                 expected.append((op, offset, what, [more]))
             else:
                 assert recorder.record(op, offset, what)
@@ -331,7 +335,9 @@ ONE = [(0, 0, 0, 512)]
 @pytest.mark.parametrize(
     ("chunk", "said"),
     [
-        (forged([(0, 6, 0, 0)], []), "operation 6, which version 1 does not know"),
+        (forged([(0, 8, 0, 0)], []), "operation 8, which version 2 does not know"),
+        (forged([(0, 6, 0, 512)], [SIZE - 511]), "a remap that this device cannot have had"),
+        (forged([(0, 7, 0, 512)], [2**64 - 1]), "a remap that this device cannot have had"),
         (forged([(0, 0, SIZE, 1)], []), "cannot have had"),
         (forged([(0, 0, 2**64 - 1, 2)], []), "cannot have had"),
         (forged([(0, 0x80, 0, 512)], [1]), "cannot have had"),
@@ -354,6 +360,16 @@ def test_forged_chunks_are_refused(tmp_path: Path, chunk: bytes, said: str) -> N
         requests(tmp_path / "t")
 
 
+def test_a_trace_of_version_1(tmp_path: Path) -> None:
+    """It is read as ever, and has no remaps."""
+    old = replace(HEADER, version=1)
+    (tmp_path / "t").write_bytes(old.packed() + forged([(0, 5, 4096, 512)], [77]))
+    assert requests(tmp_path / "t") == [(COPY, 4096, 512, [77])]
+    (tmp_path / "t").write_bytes(old.packed() + forged([(0, 6, 4096, 512)], [77]))
+    with pytest.raises(TraceError, match="operation 6, which version 1 does not know"):
+        requests(tmp_path / "t")
+
+
 def header(**changes: Any) -> bytes:
     """A file's header with right checksum."""
     fields = list(recorded.FILE_HEADER.unpack_from(HEADER.packed()))
@@ -369,10 +385,10 @@ def header(**changes: Any) -> bytes:
     [
         (b"", "no recorded trace"),
         (b"NANDIMG\0" + bytes(200), "no recorded trace"),
-        (header(version=2), "a trace of version 2: this flashfs reads version 1"),
-        (header(header_bytes=500), "that is not version 1"),
-        (header(grain=512), "that is not version 1"),
-        (header(size=1 << 63), "that is not version 1"),
+        (header(version=3), "a trace of version 3: this flashfs reads versions 1 to 2"),
+        (header(header_bytes=500), "that is not version 2"),
+        (header(grain=512), "that is not version 2"),
+        (header(size=1 << 63), "that is not version 2"),
         (header(ftl=b"\xff"), "no UTF-8"),
     ],
 )

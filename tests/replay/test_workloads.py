@@ -36,7 +36,8 @@ def fingerprint(workload: Workload) -> str:
     """Of every column of every request."""
     batch = whole(workload)
     out = hashlib.sha256()
-    for column in (batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or ())):
+    for column in (batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or ()),
+                   *(() if batch.source is None else (batch.source,))):  # fmt: skip
         out.update(column.astype(f"<{column.dtype.kind}{column.dtype.itemsize}").tobytes())
     return out.hexdigest()[:16]
 
@@ -63,6 +64,12 @@ OF_PROGRAMS = {  # on a device of 64 MiB
     "lsm:ops=20k": "64ca0220229a1416",
     "lsm:ops=20k,order=seq,sync=1": "bfbe790f7f70d591",
     "lsm:ops=20k,get=0.5,update=0.5,dist=zipf:0.99,loaded=1,value=1k": "92d76057e7fcbe91",
+    "wal:ops=20k": "18b8994b3ea057bb",
+    "wal:ops=20k,frames=6,run=3,sync=checkpoint,dist=zipf:0.9,loaded=1,remap=0": "e0f9a8742a1745e9",
+    "lfs:ops=20k": "1d1745f54f037c3d",
+    "lfs:ops=20k,remap=0,policy=cost-benefit,logs=1,nodes=0": "fd9439b3710ce52f",
+    "lfs:ops=20k,discard=0,hot=0.1": "117fdc976fec37a1",
+    "wal:ops=5k,remap=0,contents=zipf:N=0.9,a=0.2": "0310340b931df4df",
     "uniform:ops=20k,contents=zipf:N=0.9,a=0.2": "cbc10dc4fcebc163",
 }
 FOR_EVER = [(DEVICE, *one) for one in GOLDEN.items()] + [(64 << 20, *one) for one in OF_PROGRAMS.items()]

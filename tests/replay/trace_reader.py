@@ -29,7 +29,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[tuple[int, int, int, int, lis
     raw = path.read_bytes()
     assert raw[:8] == b"FLASHTRC"
     version, header_bytes = struct.unpack_from("<II", raw, 8)
-    assert (version, header_bytes) == (1, 128)
+    assert (version, header_bytes) in ((1, 128), (2, 128))
     assert crc32c(raw[:124]) == struct.unpack_from("<I", raw, 124)[0]
     size, page_bytes, grain, wall_ns = struct.unpack_from("<QIIQ", raw, 16)
     name = raw[56:120].rstrip(b"\0").decode()
@@ -58,7 +58,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[tuple[int, int, int, int, lis
             mine = 0
             if operation == 0x81 and length:
                 mine = (offset + length - 1) // grain - offset // grain + 1
-            elif operation == 5:
+            elif 5 <= operation <= (5 if version == 1 else 7):
                 mine = 1
             requests.append((time, operation & 0x7F, offset, length, words[:mine]))
             del words[:mine]

@@ -87,6 +87,29 @@ def newer(sections: dict[str, bytes], per_page: int) -> dict[int, int]:
     return found
 
 
+def modelled(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
+    """The PPA of each LPA that one of learnedftl's models knows."""
+    per_page, dies = image.page_bytes // 4, image.header["geometry"]["dies"]
+    span = min(per_page, 512)
+    firsts = [page + at for page in range(0, reader.up(image.lpas, per_page), per_page)
+              for at in range(0, per_page, span)]  # fmt: skip
+    each = 52 + reader.up(span, 8) // 8
+    raw, found = sections["models"], {}
+    assert len(raw) == each * len(firsts)
+    for number, first in enumerate(firsts):
+        one = raw[number * each : (number + 1) * each]
+        base, = struct.unpack_from("<I", one)
+        pieces = [piece for piece in struct.iter_unpack("<Hhh", one[4:52]) if piece[0] != 0xFFFF]
+        assert [off for off, _, _ in pieces] == sorted({off for off, _, _ in pieces})
+        bits = int.from_bytes(one[52:], "little")
+        for x in (x for x in range(8 * (each - 52)) if bits >> x & 1):
+            off, slope, rise = [piece for piece in pieces if piece[0] <= x][-1]
+            row, die = divmod(base + rise + (slope * (x - off) + 2048) // 4096, dies)
+            offset, page = divmod(row, image.pages_per_block)
+            found[first + x] = (offset * dies + die) * image.pages_per_block + page
+    return found
+
+
 def entry_map(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
     """The PPA of each LPA that is mapped."""
     if "gtd" in sections:

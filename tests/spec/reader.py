@@ -10,10 +10,13 @@ import json
 import math
 import struct
 import uuid
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from pathlib import Path
 from typing import Any
+
+import reader_remap
 
 NONE = 0xFFFFFFFF
 GEOMETRY = (
@@ -84,6 +87,7 @@ class Page:
     lpa: int
     order: int
     stream: int
+    group: int
 
     @property
     def own(self) -> bytes:
@@ -235,7 +239,7 @@ class Image:
             data = bytes(self.page_bytes)
         return Page(
             ppa, status, oob, data, int.from_bytes(oob[:6], "little"), oob[6], oob[7],
-            int.from_bytes(oob[8:12], "little"), int.from_bytes(oob[12:18], "little"), oob[18],
+            int.from_bytes(oob[8:12], "little"), int.from_bytes(oob[12:18], "little"), oob[18], oob[19],
         )  # fmt: skip
 
     def _status(self, block: int, page: int, ppa: int, record: bytes, data: bytes) -> str:
@@ -325,9 +329,21 @@ class Image:
     def current(self) -> dict[int, Page]:
         """LPA -> its page, for those that hold anything in flash; translation page n is LPA ``lpas + n``."""
         clean = self.clean_checkpoint()
+        if clean and self.shares:
+            return self.mapped(clean.sections)
         if clean:
             return {self.key(page): page for page in self._live(clean, set())}
         return Crash(self).resolve()
+
+    @property
+    def shares(self) -> bool:
+        """Whether several LPAs may be at a page, and which are not in its OOB [10]."""
+        return bool(self.header["ftl"] == "remapssd")
+
+    def mapped(self, sections: dict[str, bytes], void: Set[int] = frozenset()) -> dict[int, Page]:
+        """LPA -> its page, by the section `map`, but for those in void blocks."""
+        found = pagemap_ppas(self, sections["map"])
+        return {lpa: self.page(ppa) for lpa, ppa in found.items() if ppa // self.pages_per_block not in void}
 
     def key(self, page: Page) -> int:
         return page.lpa + (self.lpas if page.kind == TRANSLATION else 0)
@@ -407,11 +423,17 @@ class Crash:
                 self.trims += [record for record in records if record[2] > self.seq]
         self.void: set[int] = set()  # 4
         self.found: dict[int, list[Page]] = {}
+        self.scanned_from: dict[int, int] = {}
+        self.emptied: list[tuple[int, int, int]] = []  # trims, as entries tell of them
+        self.groups: dict[int, bool] = {}  # of each, whether its last page was found
         for block, head in enumerate(self.heads):
             self._scan(block, head)
+        if image.shares:
+            self._share()
         for pages in self.found.values():
             pages.sort(key=cmp_to_key(newer))
-        self.base_pages = {image.key(page): page for page in image._live(self.base, self.void)}
+        if not image.shares:
+            self.base_pages = {image.key(page): page for page in image._live(self.base, self.void)}
         known = translation_ppas(image, self.base.sections) if self.base else {}
         self.found = {key: pages for key, pages in self.found.items() if key < image.lpas or key - image.lpas in known}
 
@@ -437,15 +459,45 @@ class Crash:
             first = next_page
         else:
             return
+        self.scanned_from[block] = first
         for page in self.image.programmed(block, first):
             if page.status == "whole" and page.kind == USER and page.lpa < self.image.lpas:
                 self.found.setdefault(page.lpa, []).append(page)
+                self.groups[page.group] = self.groups.get(page.group, False) or bool(page.flags & LAST)
             elif page.status == "whole" and page.kind == TRANSLATION and self.base and page.seq <= self.seq:
                 self.found.setdefault(self.image.key(page), []).append(page)
 
+    def _share(self) -> None:
+        """What the entries in NVRAM have to say, and which pages their LPA had left at the base [13]."""
+        base = self.image.mapped(self.base.sections) if self.base else {}
+        for lpa, pages in self.found.items():
+            at = base.get(lpa)
+            self.found[lpa] = [
+                page
+                for page in pages
+                if page.seq > self.seq
+                or (at and ((at.lpa, at.seq) == (lpa, page.seq) or at.ppa == page.ppa or self._block(at) in self.void))
+            ]
+        self.base_pages = self.image.mapped(self.base.sections, self.void) if self.base else {}
+        for entry in reader_remap.entries(self.image):
+            block, place = divmod(entry.ppa, self.image.pages_per_block)
+            if entry.lpa >= self.image.lpas or block >= self.image.blocks:
+                continue
+            page, head = self.image.page(entry.ppa), self.heads[block]
+            if head is None or page.status != "whole" or page.kind != USER or page.order != head.order:
+                continue
+            since = place >= self.scanned_from.get(block, self.image.pages_per_block)
+            if page.order > entry.stamp or not (entry.seq > self.seq or since):
+                continue
+            said, pages = replace(page, lpa=entry.lpa, seq=entry.seq), self.found.setdefault(entry.lpa, [])
+            if said not in pages:
+                pages.append(said)
+            if entry.source is not None and entry.seq > self.seq:
+                self.emptied.append((entry.source, 1, entry.seq))
+
     def trimmed(self, lpa: int) -> int:
         """The newest trim of an LPA since the base."""
-        return max((seq for first, n, seq in self.trims if first <= lpa < first + n), default=0)
+        return max((seq for first, n, seq in self.trims + self.emptied if first <= lpa < first + n), default=0)
 
     def resolve(self) -> dict[int, Page]:
         left_out: set[int] = set()
@@ -486,9 +538,21 @@ class Crash:
             elif page.seq <= self.seq and lpa in self.base_pages and not self.trimmed(lpa):
                 originals[lpa] = self.base_pages[lpa]
         still_live = {self._block(page) for page in winners.values()}
+        unfinished = self._unfinished_group(winners, originals, still_live)
         for lpa, page in originals.items():
-            if self._block(page) in still_live:
+            if self._block(page) in still_live or (unfinished and winners[lpa].group == unfinished):
                 winners[lpa] = page
+
+    def _unfinished_group(self, winners: dict[int, Page], originals: dict[int, Page], still_live: set[int]) -> int:
+        """The number of the newest move of several blocks, if that is to be undone; else 0."""
+        newest = max(self.groups, default=0)
+        mine = {lpa: page for lpa, page in originals.items() if winners[lpa].group == newest}
+        if newest == 0 or (self.groups[newest] and not any(self._block(page) in still_live for page in mine.values())):
+            return 0
+        return newest if all(self._is_there(page) for page in mine.values()) else 0
+
+    def _is_there(self, page: Page) -> bool:
+        return self.image.health(self._block(page)) == 0 and page.status == "whole"
 
     def _conflicts(self, winners: dict[int, Page]) -> set[int]:
         if self.image.header["ftl"] != "slimftl":

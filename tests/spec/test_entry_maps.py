@@ -46,6 +46,12 @@ def test_a_clean_image_says_where_each_page_is(tmp_path: Path, ftl: str, seed: i
         where = block_map.locations(device.ssd).tolist()
         assert said == {lpa: ppa for lpa, ppa in enumerate(where) if ppa < GEOMETRY.pages}
         assert {image.page(ppa).lpa for ppa in said.values()} == set(said)
+        if ftl == "learnedftl":
+            known = entry_maps.modelled(image, checkpoint.sections)
+            assert len(known) > 100
+            assert known.items() <= said.items()
+            models = device.ssd.mapping.models
+            assert known == {lpa: ppa for lpa in said if (ppa := models.where(lpa)) is not None}
         if ftl in ("muftl", "ibftl"):
             own = {at for kind, at in device.ssd.owned_pages() if kind == entry_maps.VALIDITY}
             per_block = GEOMETRY.pages_per_block

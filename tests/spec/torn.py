@@ -11,6 +11,7 @@ from typing import Any
 import reader
 
 from flashfs.crash.cases import Case, parse_program
+from flashfs.crash.words import Step
 from flashfs.device import ENGINE_OOB, Device, build_ssd
 from flashfs.engine import ranges, recovery
 from flashfs.ftl import scheme
@@ -46,7 +47,7 @@ def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
                 ssd = ssd or mount()
                 while steps:
                     step = steps.pop(0)
-                    ssd = _step(ssd, mount, step.operation, step.lpa, step.n, geometry.page_bytes)
+                    ssd = _step(ssd, mount, step, geometry.page_bytes)
             except PowerCut:
                 left -= 1
                 if left == 0:
@@ -57,8 +58,17 @@ def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
         image.close()
 
 
-def _step(ssd: Any, mount: Any, operation: str, lpa: int, n: int, page: int) -> Any:
-    if operation == "w":  # the sequence number tells one version from another
+def _step(ssd: Any, mount: Any, step: Step, page: int) -> Any:
+    operation, lpa, n = step.operation, step.lpa, step.n
+    if operation in ("p", "m"):
+        for offset, size in step.spans(page):
+            ranges.remap_range(ssd, offset, step.target(page), size, operation == "m")
+    elif operation == "e":
+        for offset, size in step.spans(page):
+            held = bytearray(size)
+            ranges.read_range(ssd, offset, held)
+            ranges.write_range(ssd, step.target(page), bytes(held))
+    elif operation == "w":  # the sequence number tells one version from another
         data = b"".join(struct.pack("<QQ", x, ssd.seq) * (page // 16) for x in range(lpa, lpa + n))
         ranges.write_range(ssd, lpa * page, data)
     elif operation == "t":

@@ -165,6 +165,11 @@ cdef class GeckoMap(FencedMap):
             self.cmt.put(slot, ppa + i)
         return self.drop_strays(lpas, 0, n, olds) if self.strays else 0
 
+    def brings_back(self):
+        """What a trim unmaps dies at once; older pages are told of when the translation page is written, and until
+        then the cache says that the LPA is a hole."""
+        return False
+
     # --- what the base asks of the cache
 
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:

@@ -66,16 +66,17 @@ def _mapping(ssd: Any, options: dict[str, Any], groups: Groups | None) -> Learne
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     dies, place = ssd.nand.dies, options["place"]
-    if place == "streams" or not _fits(ssd, options, 2 * dies):
+    fits = place != "streams" and _fits(ssd, options, 2 * dies)
+    slots, most = _slots(ssd, options) if fits and place == "groups" else 0, _slots_most(ssd)
+    order = add_streams(ssd, slots, most) if most else -1
+    if not fits:
         return built(ssd, options, "learnedftl", _mapping(ssd, options, None))
-    slots = _slots(ssd, options) if place == "groups" else 0
     groups = _groups(ssd, options, slots) if slots else None
     mapping = _mapping(ssd, options, groups)
     require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), "learnedftl")
     placement = superblocks_for(ssd, options, "learnedftl")
     cleaning = SuperblockGreedy(ssd)
     if groups is not None:
-        order = add_streams(ssd, slots)
         placement = GroupSuperblocks(ssd, dies, dies, 1)
         placement.join(mapping, cleaning, order)
         ssd.carry(max(groups.group_lpas, groups.superblock_pages))
@@ -104,6 +105,13 @@ def _slots(ssd: Any, options: dict[str, Any]) -> int:
     return slots
 
 
+def _slots_most(ssd: Any) -> int:
+    """Slots that the chip may have room for whatever the options are: beside them there are two superblocks, one for
+    groups that are put in order and one for what is moved otherwise."""
+    dies, spare = int(ssd.nand.dies), int(ssd.nand.blocks) - -(-int(ssd.lpas) // int(ssd.nand.pages_per_block))
+    return min(SLOTS_MOST, max(0, spare // dies - 2)) if dies > 1 else 0
+
+
 def _group_pages(ssd: Any, options: dict[str, Any]) -> int:
     """Translation pages of a group: as many as a superblock has room for the pages of, or fewer if that was asked; but
     one at least."""
@@ -123,7 +131,8 @@ def _fits(ssd: Any, options: dict[str, Any], blocks: int) -> bool:
 
 
 def _known(device: Any, where: Any) -> Models:
-    """The models of a device at work; behind a mount, when there are none, what training from the map would give."""
+    """The models of a device at work, or those that a clean checkpoint had; behind a recovery, when there are none,
+    what training from the map would give."""
     mapping = device.ssd.mapping
     if mapping.models.exact_n:
         return mapping.models
@@ -134,8 +143,8 @@ def _known(device: Any, where: Any) -> Models:
 
 
 def _models(device: Any) -> list[dict[str, Any]]:
-    """The models: of which LPAs, for how many they are exact, and how many lines they have. They begin empty at each
-    mount; of an image that is not at work they are what training from the map gives."""
+    """The models: of which LPAs, for how many they are exact, and how many lines they have. Of an image that was not
+    unmounted they are what training from the map gives."""
     models = _known(device, block_map.locations(device.ssd))
     return [
         {"page": page, "first_lpa": model["first_lpa"], "exact": model["exact"], "pieces": len(model["pieces"])}
@@ -225,13 +234,14 @@ SCHEME = Scheme(
             "writes by a model": lambda ssd: ssd.mapping.writes_modelled,
             "models trained": lambda ssd: ssd.mapping.models.taken,
             "groups put in order": lambda ssd: ssd.mapping.groups_ordered,
-            "models of runs": lambda ssd: ssd.mapping.models.runs},
+            "models of runs": lambda ssd: ssd.mapping.models.runs,
+            "pages that were read and trained": lambda ssd: ssd.mapping.pages_retrained},
     damage_events={**DAMAGE_EVENTS, "models that were wrong": lambda ssd: ssd.mapping.mispredictions},
     tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "lend_share": (5, 50), "open": (1, 2),
            "group_budget": (100, 10_000),
            "group": (0, 1, 2), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
-            "group_share": (5, 50)},
+            "group_share": (5, 50), "place": PLACES, "open": (0, 1, 2), "group": (0, 1)},
     chips=("tiny-112",),  # five translation pages
     year=2024,
     by_superblock=True,

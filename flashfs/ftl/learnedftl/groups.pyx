@@ -2,11 +2,15 @@
 share superblocks. What is counted here says whose a superblock is, who has borrowed of it, and which group is to be
 cleaned.
 
-Nothing of it is in flash. Behind a mount no superblock is anybody's, and no group has changed.
+A clean checkpoint has it (``save``). Behind a recovery no superblock is anybody's, and no group has changed.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
+
+import struct
+
+import numpy
 
 from flashfs.engine.pool cimport NONE
 
@@ -140,6 +144,39 @@ cdef class Groups:
 
     def forget_counts(self):
         self.opened = self.borrowed_n = self.settled = 0
+
+    def save(self):
+        """u32 groups, u32 LPAs of one, u32 superblocks, u32 0, u64 credit; then of each superblock u32 owner and u32
+        pages lent; of each group u32 pages changed; and of each group u8, whether it is due."""
+        return b"".join((
+            struct.pack("<4IQ", self.n, self.group_lpas, self.superblocks, 0, self.credit),
+            (<const uint8_t*> self.owner)[:4 * self.superblocks],
+            (<const uint8_t*> self.lent)[:4 * self.superblocks],
+            (<const uint8_t*> self.changed)[:4 * self.n],
+            self.due[:self.n],
+        ))
+
+    def load(self, saved):
+        """The inverse; ValueError says what cannot be. Nothing is known of groups that were of another size."""
+        cdef uint32_t i
+        self.reset()
+        if len(saved) < 24:
+            raise ValueError(f"owners section of {len(saved)} bytes")
+        n, lpas, superblocks, _, credit = struct.unpack_from("<4IQ", saved)
+        if (n, lpas, superblocks) != (self.n, self.group_lpas, self.superblocks):
+            return
+        if len(saved) != 24 + 8 * superblocks + 5 * n:
+            raise ValueError(f"owners section of {len(saved)} bytes: {24 + 8 * superblocks + 5 * n} are needed")
+        words = numpy.frombuffer(saved, "<u4", 2 * superblocks + n, 24).tolist()
+        if any(owner != NONE and owner >= n for owner in words[:superblocks]):
+            raise ValueError("owners section: a superblock of a group that there is not")
+        for i in range(self.superblocks):
+            self.owner[i] = words[i]
+            self.lent[i] = words[superblocks + i]
+        for i in range(self.n):
+            self.changed[i] = words[2 * superblocks + i]
+            self.due[i] = saved[24 + 8 * superblocks + 4 * n + i] == 1
+        self.credit = min(credit, 200 * lpas)
 
     def sizes(self):
         """Bytes of the lists."""

@@ -11,6 +11,8 @@ cdef class LearnedMap(TpMap):
     cdef readonly uint64_t reads_cached, reads_modelled, reads_doubled
     cdef readonly uint64_t writes_modelled  # entries that were cached for a write without a read of their page
     cdef readonly uint64_t mispredictions  # pages that a model was sure of and that said they were another LPA's
+    cdef readonly uint64_t lpas_restored   # bits that a clean checkpoint had at the mount
+    cdef readonly uint64_t pages_retrained  # translation pages whose models were trained when they were first read
     cdef uint32_t* now                     # the entries of a page that models are trained from
     cdef bint moving                       # cleaning has moved pages, and is not through with their entries
     cdef bint always                       # every write-back trains, not only cleaning's

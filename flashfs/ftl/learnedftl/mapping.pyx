@@ -12,7 +12,8 @@ are set where all that is known of a page goes to flash (``cleaned``), where a p
 it is cleaned (placement.pyx), its pages move together, sorted by LPA, to consecutive VPPNs, and its models are trained
 (``order_group``).
 
-Nothing of it is in a checkpoint: behind every mount the models begin empty, so no crash can leave a bit that is stale.
+A clean checkpoint has the models, their filters, and whose superblocks are; a recovery takes none of that, and begins
+with none: what was written since the checkpoint would make bits stale. Pages that are read train models again.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -169,8 +170,23 @@ cdef class LearnedMap(TpMap):
         self.models.forget_page(page)
         return EntryPages.rebuild(self, page)
 
+    def save_clean(self):
+        """Behind damage nobody believes models, and a checkpoint has none."""
+        if self.strays:
+            return {}
+        return {"models": self.models.save(), **({} if self.groups is None else {"owners": self.groups.save()})}
+
+    def load_clean(self, sections):
+        """The options may be others than those of the device that was unmounted."""
+        if "models" in sections and not self.strays:
+            self.models.load(sections["models"], self.ssd.lpas, self.ssd.nand.blocks * self.ssd.nand.pages_per_block)
+        if "owners" in sections and self.groups is not None:
+            self.groups.load(bytes(sections["owners"]))
+        self.lpas_restored = self.models.exact_n
+
     def reset(self):
         self.models.forget_all()
+        self.lpas_restored = 0
         self.moving = False
         if self.groups is not None:
             self.groups.reset()
@@ -189,7 +205,8 @@ cdef class LearnedMap(TpMap):
         return 0
 
     cdef int learn_loaded(self, uint32_t page) except -1 nogil:
-        """A translation page whose models nobody has trained since the mount was read for the host. What is dirty in
+        """A translation page whose models nobody has trained since the mount was read for the host: behind a recovery
+        they are empty, and this is how they come back. What is dirty in
         the cache is newer; what is pending may still turn out to be another LPA's, and gets no bit."""
         cdef uint32_t first = page * self.per_page, n = self.entries_of(page)
         cdef uint64_t at
@@ -204,6 +221,7 @@ cdef class LearnedMap(TpMap):
             self.now[self.pending.lpa[at] - first] = NONE
             at += 1
         self.models.train(page, self.now, n)
+        self.pages_retrained += 1
         return 0
 
     cdef int moves_end(self) except -1 nogil:
@@ -293,6 +311,8 @@ cdef class LearnedMap(TpMap):
             "models_of_runs": self.models.runs,
             "models_extended": self.models.extended,
             "lpas_modelled": self.models.exact_n,
+            "lpas_restored": self.lpas_restored,
+            "pages_retrained": self.pages_retrained,
             "groups": 0 if self.groups is None else self.groups.n,
             "groups_looked_at": self.groups_looked_at,
             "groups_ordered": self.groups_ordered,
@@ -305,7 +325,7 @@ cdef class LearnedMap(TpMap):
     def forget_counts(self):
         self.reads_cached = self.reads_modelled = self.reads_doubled = 0
         self.writes_modelled = self.mispredictions = 0
-        self.groups_looked_at = self.groups_ordered = self.group_moves = 0
+        self.groups_looked_at = self.groups_ordered = self.group_moves = self.pages_retrained = 0
         if self.groups is not None:
             self.groups.forget_counts()
         self.models.forget_counts()

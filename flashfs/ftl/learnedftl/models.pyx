@@ -8,10 +8,15 @@ piece is three fields of two bytes: the LPA it begins at, its slope in 1/4096, a
 model's base. Everything is in integers, so the same pages give the same model on any machine.
 
 A bit is set only where the model gives exactly the page that the LPA has, and cleared by whoever changes that.
+
+``save`` packs models and filters as a controller would, 116 bytes for 512 LPAs. They are true of the moment at which
+they were saved, and so are only ever loaded from a checkpoint that nothing came behind.
 """
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
+
+import struct
 
 from flashfs.engine.pool cimport NONE
 from nandimg._vppn cimport ppa_of, vppn_of
@@ -25,6 +30,7 @@ cdef enum:
     FAR = 1 << 20            # VPPNs: no line of a piece goes so far
     RISE_MOST = 32767
     MODEL_BYTES = 4 + 6 * PIECES  # as a controller packs it, without its filter
+    NO_PIECE = 0xFFFF        # in place of the LPA that a piece begins at
 
 
 cdef inline int64_t rounded(int64_t a, int64_t b) noexcept nogil:
@@ -314,6 +320,80 @@ cdef class Models:
             self.set_bit(model, x + i)
         self.runs += 1
         return 0
+
+    # --- checkpoints
+
+    def save(self):
+        """All models and filters, in the order of LPAs: u32 base, then of each of eight pieces u16 LPA that it begins
+        at, from the model's first on, i16 slope, i16 rise; then the filter."""
+        cdef uint64_t i, n = <uint64_t> self.pages * self.models_a_page
+        cdef uint32_t filters = (self.span + 7) // 8, p
+        cdef const Model* model
+        out = bytearray()
+        for i in range(n):
+            model = self.models + i
+            out += struct.pack("<I", model.base if model.pieces else 0)
+            for p in range(<uint32_t> PIECES):
+                if p < model.pieces:
+                    out += struct.pack("<Hhh", model.piece[p].off, model.piece[p].slope, model.piece[p].rise)
+                else:
+                    out += struct.pack("<Hhh", NO_PIECE, 0, 0)
+            out += (<const uint8_t*> model.exact)[:filters]
+        return bytes(out)
+
+    def load(self, saved, uint32_t lpas, uint32_t chip_pages):
+        """The inverse, for a device of so many LPAs and a chip of so many pages; ValueError says what cannot be. Nobody
+        has trained these since, so a page that is read may still make a better model."""
+        try:
+            self.unpack(bytes(saved), lpas, chip_pages)
+        except ValueError:
+            self.forget_all()
+            raise
+
+    cdef unpack(self, saved, uint32_t lpas, uint32_t chip_pages):
+        cdef uint64_t i, n = <uint64_t> self.pages * self.models_a_page, at = 0
+        cdef uint32_t filters = (self.span + 7) // 8
+        cdef const uint8_t[::1] raw = saved
+        self.forget_all()
+        if <uint64_t> raw.shape[0] != n * (MODEL_BYTES + filters):
+            raise ValueError(f"models section of {len(saved)} bytes: {n * (MODEL_BYTES + filters)} are needed")
+        for i in range(n):
+            self.unpack_one(self.models + i, saved[at:at + MODEL_BYTES])
+            memcpy(self.models[i].exact, &raw[at + MODEL_BYTES], filters)
+            at += MODEL_BYTES + filters
+            first = i // self.models_a_page * self.per_page + i % self.models_a_page * self.span
+            end = min(first + self.span, i // self.models_a_page * self.per_page + self.per_page, lpas)
+            if not self.count_bits(self.models + i, max(end, first) - first, chip_pages):
+                raise ValueError(f"models section: model {i} knows a page that is not there")
+
+    cdef unpack_one(self, Model* model, saved):
+        cdef uint32_t p
+        cdef int off, slope, rise
+        model.base, = struct.unpack_from("<I", saved)
+        for p in range(<uint32_t> PIECES):
+            off, slope, rise = struct.unpack_from("<Hhh", saved, 4 + 6 * p)
+            if off == NO_PIECE:
+                break
+            if <uint32_t> off >= self.span or (p and off <= model.piece[p - 1].off):
+                raise ValueError(f"models section: a piece that begins at {off}")
+            model.piece[p].off = <uint16_t> off
+            model.piece[p].slope = <int16_t> slope
+            model.piece[p].rise = <int16_t> rise
+            model.pieces += 1
+
+    cdef bint count_bits(self, Model* model, uint32_t n, uint32_t chip_pages) noexcept nogil:
+        """Take the bits of a model that was loaded into the counts; False if there is one beyond its ``n`` LPAs, or
+        whose page is not on the chip."""
+        cdef uint32_t x
+        cdef int64_t vppn
+        for x in range(<uint32_t> SPAN):
+            if has_bit(model, x):
+                vppn = said(model, x) if x < n else -1
+                if vppn < 0 or vppn >= chip_pages:
+                    return False
+                model.exact_n += 1
+                self.exact_n += 1
+        return True
 
     # --- for tests and people
 

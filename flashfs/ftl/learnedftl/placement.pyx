@@ -28,19 +28,21 @@ SLOTS_MOST = 16
 _SLOT_NAMES = "group"
 
 
-def add_streams(ssd, slots):
-    """The streams of the slots beyond the first, which is the host's, and that of groups that are put in order; the
-    last of them."""
-    for slot in range(1, slots):
-        ssd.pool.add_stream(f"{_SLOT_NAMES}{slot}", CAUSE_HOST, ssd.nand.dies)
-    return ssd.pool.add_stream("ordered", CAUSE_GC, ssd.nand.dies)
+def add_streams(ssd, slots, most):
+    """The stream of groups that are put in order, and behind it those of the slots beyond the first, which is the
+    host's; returns the former. There are as many as for ``most`` slots, those that are not used with no block open:
+    pages and checkpoints name streams by numbers, and another mount may have other options."""
+    order = ssd.pool.add_stream("ordered", CAUSE_GC, ssd.nand.dies if slots else 0)
+    for slot in range(1, most):
+        ssd.pool.add_stream(f"{_SLOT_NAMES}{slot}", CAUSE_HOST, ssd.nand.dies if slot < slots else 0)
+    return order
 
 
 cdef class GroupSuperblocks(Superblocks):
     """Superblocks for the groups of a LearnedMap, ``slots`` of them open for the host."""
 
     def join(self, LearnedMap map not None, SuperblockGreedy cleaner not None, int order_stream):
-        """Placement leans on the mapping, which knows the groups, and on cleaning. The slots' streams are those before
+        """Placement leans on the mapping, which knows the groups, and on cleaning. The slots' streams are those behind
         ``order_stream``, as ``add_streams`` made them."""
         cdef uint32_t i
         self.map = map
@@ -55,7 +57,7 @@ cdef class GroupSuperblocks(Superblocks):
             raise MemoryError
         self.slot_stream[0] = STREAM_HOST
         for i in range(1, self.slots):
-            self.slot_stream[i] = order_stream - <int> self.slots + <int> i
+            self.slot_stream[i] = order_stream + <int> i
         self.forget()
 
     def __dealloc__(self):
@@ -69,8 +71,14 @@ cdef class GroupSuperblocks(Superblocks):
         self.seen_free = self.seen_pending = self.seen_opened = NONE
 
     def attach(self):
+        """A superblock that was open at an unmount goes on as its group's; behind a recovery, as that of the next group
+        that writes."""
+        cdef uint32_t slot
         super().attach()
         self.forget()
+        for slot in range(self.slots):
+            if self.turn_to(self.slot_stream[slot]):
+                self.slot_owner[slot] = self.groups.owner[self.offset[self.slot_stream[slot]]]
 
     # --- where the host's pages go
 

@@ -16,8 +16,11 @@ cdef extern from "<linux/fuse.h>" nogil:
         FUSE_FSYNC
         FUSE_FALLOCATE
         FUSE_COPY_FILE_RANGE
+        FUSE_IOCTL
     struct fuse_in_header:
         uint32_t len, opcode
+    struct fuse_ioctl_in:
+        uint32_t in_size
     struct fuse_read_in:
         uint32_t size
     struct fuse_write_in:

@@ -26,7 +26,7 @@ SLIVER = 0.02  #: of the highest bar: parts below it are not told apart
 UNSEEN = 0.25  #: of a sliver: less than that cannot be seen
 WINDOWS = 60  #: in which cleaning over time is counted
 CDF = "cdf:"  #: in front of a column of counts: how they are distributed
-OPERATIONS = ("read", "write", "trim", "flush")
+OPERATIONS = ("read", "write", "trim", "flush", "remap")
 #: what every FTL has beside its map: validity, and the engine's own
 NO_MAPPING = frozenset({"pvb", "bvc", "victim_lists", "blocks", "write_buffer", "trim_log", "gc_buffer"})
 

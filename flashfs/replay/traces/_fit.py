@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flashfs.replay.footprint import expand, merged
-from flashfs.replay.source import FLUSH, GRAIN, TRIM, Int64s, TraceError
+from flashfs.replay.source import FLUSH, GRAIN, REMAP, TRIM, Int64s, TraceError
 from flashfs.replay.traces._format import Lot
 
 MODES = ("clip", "wrap", "scale", "pack")
@@ -71,6 +71,8 @@ class Unit:
 
     def add(self, lot: Lot, shift: int) -> None:
         self.end = max(self.end, int((lot.offset + lot.length).max()))
+        if lot.source is not None:
+            self.end = max(self.end, int((lot.source + lot.length)[lot.op == REMAP].max(initial=0)))
         self.touched.append(runs_of(lot, shift))
         self.held += len(self.touched[-1])
         if self.held > HELD_MAX:
@@ -83,9 +85,13 @@ class Unit:
 
 
 def runs_of(lot: Lot, shift: int) -> Int64s:
-    """The grains of 2^shift bytes that reads and writes touch, each once, rising."""
+    """The grains of 2^shift bytes that reads, writes and remaps touch, each once, rising."""
     data = (lot.op != TRIM) & (lot.op != FLUSH)
     first, end = lot.offset[data], lot.offset[data] + lot.length[data]
+    if lot.source is not None:
+        remaps = lot.op == REMAP
+        first = np.concatenate([first, lot.source[remaps]])
+        end = np.concatenate([end, lot.source[remaps] + lot.length[remaps]])
     return expand(*merged(first >> shift, ((end - 1) >> shift) + 1)) if len(first) else np.empty(0, np.int64)
 
 
@@ -106,14 +112,21 @@ class Fit:
             nowhere = np.zeros(len(lot.op), bool)
             if self.mode == "wrap":
                 lot.offset %= self.device
+                if lot.source is not None:
+                    lot.source %= self.device
             elif self.mode == "scale" and self.extent.end > self.device:
                 self._scale(lot)
         if self.mode in ("wrap", "scale"):
             long = data & (lot.length > self.device)
-            self._move_back(lot)
+            self._move_back(lot.offset, lot.length)
+            if lot.source is not None:
+                self._move_back(lot.source, lot.length)
             return [(TOO_LONG, long)]
         # A sum beyond 64 bits cannot be: what was read ends before 2^63
-        return [(NOWHERE, nowhere), (BEYOND, data & ~nowhere & (lot.offset + lot.length > self.device))]
+        beyond = lot.offset + lot.length > self.device
+        if lot.source is not None:
+            beyond |= (lot.op == REMAP) & (lot.source + lot.length > self.device)
+        return [(NOWHERE, nowhere), (BEYOND, data & ~nowhere & beyond)]
 
     def _scale(self, lot: Lot) -> None:
         """Whole 4 KiB are scaled, by doubles: exact enough up to 2^53 of them, and the same on every machine."""
@@ -125,13 +138,16 @@ class Fit:
             end = np.floor(((lot.offset[trim] + lot.length[trim]) // GRAIN) * ratio).astype(np.int64)
             lot.length[trim] = np.maximum((end - page[trim]) * GRAIN, GRAIN)
         lot.offset[:] = page * GRAIN + within
+        if lot.source is not None:
+            page = np.floor((lot.source // GRAIN) * ratio).astype(np.int64)
+            lot.source[:] = page * GRAIN + lot.source % GRAIN
 
-    def _move_back(self, lot: Lot) -> None:
-        """Requests over the end are moved before it, by whole 4 KiB where there is room for that."""
-        last = self.device - lot.length
-        over = np.flatnonzero(lot.offset > last)
-        moved = last[over] - (last[over] - lot.offset[over]) % GRAIN
-        lot.offset[over] = np.where(moved >= 0, moved, last[over])
+    def _move_back(self, offset: Int64s, length: Int64s) -> None:
+        """What lies over the end is moved before it, by whole 4 KiB where there is room for that."""
+        last = self.device - length
+        over = np.flatnonzero(offset > last)
+        moved = last[over] - (last[over] - offset[over]) % GRAIN
+        offset[over] = np.where(moved >= 0, moved, last[over])
 
     def _pack(self, lot: Lot) -> np.ndarray:
         """Rank by rank. Which trims nothing is left of."""
@@ -139,6 +155,8 @@ class Fit:
         nowhere = np.zeros(len(lot.op), bool)
         end = self._packed(lot.offset + lot.length) if trim.any() else None
         lot.offset[:] = self._packed(lot.offset)
+        if lot.source is not None:
+            lot.source[:] = np.where(lot.op == REMAP, self._packed(lot.source), 0)
         if end is not None:
             lot.length[trim] = (end - lot.offset)[trim]
             nowhere = trim & (lot.length <= 0)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from flashfs.replay.source import FLUSH, Hashes, Int64s, Tally, UInt8s, UInt64s
+from flashfs.replay.source import FLUSH, REMAP, TRIM, Hashes, Int64s, Tally, UInt8s, UInt64s
 from flashfs.replay.traces._content import Content
 from flashfs.replay.traces._evidence import Reading
 
@@ -31,12 +32,14 @@ class Lot:
 
     line: Int64s  #: where each stands, from 1
     time: Int64s  #: in the format's ticks, from any beginning
-    op: UInt8s  #: READ, WRITE, TRIM or FLUSH
+    op: UInt8s  #: READ, WRITE, TRIM, FLUSH or REMAP
     offset: Int64s  #: bytes
     length: Int64s  #: bytes
     hash: UInt64s | None = None  #: of each request's content; 0: not known
     hashes: Hashes | None = None  #: or of each 4 KiB of it
     unit: Int64s | None = None  #: the number of the disk, file or volume, in the order of their first requests; None: 0
+    source: Int64s | None = None  #: bytes: what remaps read; None: there are none
+    moved: npt.NDArray[np.bool_] | None = None  #: with ``source``: which remaps leave nothing there
 
     def take(self, which: np.ndarray) -> Lot:
         """Those where ``which``, an array of bool, is true."""
@@ -50,7 +53,9 @@ class Lot:
         one = None if self.hash is None else self.hash[which]
         unit = None if self.unit is None else self.unit[which]
         line, time, op = self.line[which], self.time[which], self.op[which]
-        return Lot(line, time, op, self.offset[which], self.length[which], one, hashes, unit)
+        source = None if self.source is None else self.source[which]
+        moved = None if self.moved is None else self.moved[which]
+        return Lot(line, time, op, self.offset[which], self.length[which], one, hashes, unit, source, moved)
 
 
 @dataclass(slots=True)
@@ -127,7 +132,7 @@ def sound(lot: Lot, told: Tally, texts: Callable[[int], str | bytes]) -> Lot:
     )  # fmt: skip
     if whole.all():
         return lot
-    trim = lot.op == 2
+    trim = (lot.op == TRIM) | (lot.op == REMAP)  # of any length
     far = lot.offset > np.iinfo(np.int64).max - np.maximum(lot.length, 0)
     left = ~flush
     for reason, where in (

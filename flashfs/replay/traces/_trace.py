@@ -10,7 +10,20 @@ from typing import Any
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import BATCH, FLUSH, GRAIN, Batch, Hashes, Source, TraceError, UInt64s, rebatch, starts
+from flashfs.replay.source import (
+    BATCH,
+    FLUSH,
+    GRAIN,
+    MOVED,
+    REMAP,
+    Batch,
+    Hashes,
+    Source,
+    TraceError,
+    UInt64s,
+    rebatch,
+    starts,
+)
 from flashfs.replay.source import grains as grains_of
 from flashfs.replay.traces import _fit
 from flashfs.replay.traces._content import HEAD_BYTES, Content
@@ -168,6 +181,9 @@ class Trace(Source):
             if shift:
                 lot.offset += np.where(lot.op == FLUSH, 0, shift)
                 before = lot.offset < 0
+                if lot.source is not None:
+                    lot.source += np.where(lot.op == REMAP, shift, 0)
+                    before |= lot.source < 0
                 if before.any():
                     self._tell(telling, lot, _fit.BEFORE, before)
                     lot = lot.take(~before)
@@ -193,7 +209,11 @@ class Trace(Source):
         hashes = lot.hashes
         if lot.hash is not None:
             hashes = spread(lot.hash, offset, length)
-        return Batch(time_ns, lot.op, offset, length, hashes)
+        source = None
+        if lot.source is not None:
+            source = lot.source.view(np.uint64)
+            source = source if lot.moved is None else source | np.where(lot.moved, MOVED, np.uint64(0))
+        return Batch(time_ns, lot.op, offset, length, hashes, source)
 
     def _fit(self) -> Fit | None:
         if self.device_bytes is None:

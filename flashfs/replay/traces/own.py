@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from flashfs.replay import recorded
-from flashfs.replay.source import FLUSH, OPERATIONS, READ, TRIM, WRITE, Hashes, TraceError, starts
+from flashfs.replay.source import FLUSH, OPERATIONS, READ, REMAP, TRIM, WRITE, Hashes, TraceError, starts
 from flashfs.replay.traces._content import Content
 from flashfs.replay.traces._format import CUT_STREAM, Choice, Format, Lot, Telling, sound
 
-OPS = {"read": READ, "write": WRITE, "trim": TRIM, "zero": TRIM, "flush": FLUSH, "copy": WRITE}
+OPS = {"read": READ, "write": WRITE, "trim": TRIM, "zero": TRIM, "flush": FLUSH, "copy": WRITE, "remap": REMAP,
+       "move": REMAP}
 OP = np.array([OPS[name] for name in recorded.OPERATIONS], np.uint8)
 DROPPED = "dropped when the recorder fell behind"
 
@@ -63,8 +64,15 @@ def copies_apart(batch: recorded.Batch, line: int) -> Lot:
         reads = np.flatnonzero(copies) + np.arange(int(copies.sum()))
         op[reads] = READ
         offset[reads] = batch.hashes[batch.hash_first[:-1][copies]].astype(np.int64)
-    grain = batch.hashes[np.repeat(~copies, words)]
-    known = np.where(copies, 0, words)[row]
+    remaps = batch.op >= recorded.REMAP
+    source = moved = None
+    if remaps.any():
+        source = np.zeros(len(batch), np.int64)
+        source[remaps] = batch.hashes[batch.hash_first[:-1][remaps]].astype(np.int64)
+        source, moved = source[row], (batch.op == recorded.MOVE)[row]
+    placed = copies | remaps  # their word is a place
+    grain = batch.hashes[np.repeat(~placed, words)]
+    known = np.where(placed, 0, words)[row]
     return Lot(
         line=row + line,
         time=batch.time_ns[row].astype(np.int64),
@@ -72,4 +80,6 @@ def copies_apart(batch: recorded.Batch, line: int) -> Lot:
         offset=offset,
         length=batch.length[row].astype(np.int64),
         hashes=Hashes(starts(known), grain),
+        source=source,
+        moved=moved,
     )

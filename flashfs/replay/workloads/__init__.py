@@ -16,28 +16,34 @@ from flashfs.errors import UsageError
 from flashfs.replay.source import (
     BATCH,
     FLUSH,
+    GRAIN,
+    MOVED,
     READ,
+    REMAP,
     TRIM,
     WRITE,
     Batch,
     Int64s,
     Source,
     UInt8s,
+    UInt64s,
     rebatch,
 )  # fmt: skip
 from flashfs.replay.workloads import _random
-from flashfs.replay.workloads._contents import contents
+from flashfs.replay.workloads._contents import Carried, contents
 from flashfs.replay.workloads._fileset import Fileset
 from flashfs.replay.workloads._grammar import COMMON, Law, Parameter, count, parse
+from flashfs.replay.workloads._lfs import Lfs
 from flashfs.replay.workloads._lsm import Lsm
 from flashfs.replay.workloads._patterns import PATTERNS, Kind, Pattern, Span
 from flashfs.replay.workloads._programs import Program
 from flashfs.replay.workloads._random import Alias, Stream, ln
+from flashfs.replay.workloads._wal import Wal
 
 __all__ = ["COMMON", "PATTERNS", "WORKLOADS", "Parameter", "Workload", "count", "is_workload", "written"]
 
 #: all that a text may begin with: patterns of addresses, and programs that know their operations too
-WORKLOADS: dict[str, type[Kind]] = {**PATTERNS, **{one.name: one for one in (Fileset, Lsm)}}
+WORKLOADS: dict[str, type[Kind]] = {**PATTERNS, **{one.name: one for one in (Fileset, Lsm, Wal, Lfs)}}
 
 BLOCK = 8_192  #: requests that are made together, because columns of 64 KiB stay in the cache; it changes none of them
 VERSION = 1  #: of what a text means: in the hash, and raised when the same text gives other requests
@@ -150,6 +156,11 @@ class Making:
         self.of = of
         self.kind = of.kind(of.span)
         self.contents = contents(values, of.device_bytes)
+        self.carried: Carried | None = None
+        if self.contents is not None and isinstance(self.kind, Program) and self.kind.sources:
+            if of.at() % GRAIN:
+                raise UsageError(f"workload {of.name}: contents from byte {of.at()} on: a multiple of {GRAIN} would do")
+            self.carried = Carried(self.contents, of.device_bytes)
         self.arrivals = Arrivals(values)
         if isinstance(self.kind, Pattern):
             self.ops = Stream(seed, _random.OP)
@@ -159,9 +170,13 @@ class Making:
             self.bounds = np.cumsum([values["write"], values["trim"], values["flush"]])
 
     def block(self, n: int) -> Batch:
+        source = None
         if isinstance(self.kind, Program):
-            op, where, length = self.kind.take(n)
+            op, where, length, come_from = self.kind.take(n)
             flushes = True
+            if self.kind.sources:
+                come_from = np.where(come_from >= 0, come_from + self.of.at(), come_from)
+                source = self._sources(op, come_from, self.kind.moves)
         else:
             assert isinstance(self.kind, Pattern)
             op, length = self._ops(n), self._lengths(n)
@@ -173,8 +188,18 @@ class Making:
         if flushes:
             offset = np.where(op == FLUSH, np.uint64(0), offset)
         size = length.view(np.uint64)
-        hashes = None if self.contents is None else self.contents.of(op, offset, size)
-        return Batch(self.arrivals.take(n), op, offset, size, hashes)
+        hashes = None
+        if self.carried is not None:
+            hashes = self.carried.of(op, offset, size, come_from)
+        elif self.contents is not None:
+            hashes = self.contents.of(op, offset, size)
+        return Batch(self.arrivals.take(n), op, offset, size, hashes, source)
+
+    @staticmethod
+    def _sources(op: UInt8s, come_from: Int64s, moves: bool) -> UInt64s:
+        """The column of a batch."""
+        remaps = op == REMAP
+        return np.where(remaps, come_from, 0).astype(np.uint64) | np.where(remaps & moves, MOVED, np.uint64(0))
 
     def _ops(self, n: int) -> UInt8s:
         """A single kind draws no random number."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import GRAIN, WRITE, Hashes, UInt8s, UInt64s, grains, starts
+from flashfs.replay.source import GRAIN, REMAP, WRITE, Hashes, Int64s, UInt8s, UInt64s, grains, starts
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Law
 from flashfs.replay.workloads._random import Stream, mixed_up, zipf
@@ -23,6 +23,33 @@ def contents(values: dict[str, Any], device_bytes: int) -> Contents | None:
     if isinstance(values["contents"], Law):
         return Drawn(values, device_bytes)
     return None if values["dup"] is None else Repeated(values)
+
+
+class Carried:
+    """Contents of a program that brings some from place to place: what it writes there is what it has read."""
+
+    def __init__(self, of: Contents, device_bytes: int) -> None:
+        self._fresh = of
+        self._held = np.zeros(device_bytes // GRAIN, np.uint64)  # of each 4 KiB; 0: not known
+
+    def of(self, op: UInt8s, offset: UInt64s, length: UInt64s, source: Int64s) -> Hashes:
+        """Of a block; ``source`` in bytes where a request brings something from, or below 0. Whole 4 KiB."""
+        hashes = self._fresh.of(op, offset, length)
+        which = np.flatnonzero((op == WRITE) | (op == REMAP))
+        first, n = (offset[which] // np.uint64(GRAIN)).tolist(), (length[which] // np.uint64(GRAIN)).tolist()
+        at, begin = source[which].tolist(), hashes.start[which].tolist()
+        held, grain = self._held, hashes.grain
+        for i in range(len(which)):
+            low, high, into = first[i], first[i] + n[i], slice(begin[i], begin[i] + n[i])
+            if at[i] < 0:
+                held[low:high] = grain[into]
+                continue
+            brought = held[at[i] // GRAIN : at[i] // GRAIN + n[i]].copy()
+            if op[which[i]] == WRITE:
+                grain[into] = np.where(brought == 0, grain[into], brought)
+                brought = grain[into]
+            held[low:high] = brought
+        return hashes
 
 
 class Repeated:

@@ -19,7 +19,7 @@ from flashfs.replay.source import FLUSH, GRAIN, READ, TRIM, WRITE
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Parameter, Unreadable, count, flag, number, share, size, word
 from flashfs.replay.workloads._patterns import Span
-from flashfs.replay.workloads._programs import Columns, Dice, Gammas, Program, Run, Space, requests_of
+from flashfs.replay.workloads._programs import NO_SOURCE, Columns, Dice, Gammas, Program, Run, Space, requests_of
 
 PIECE = 2048  #: requests that are handed on together
 FULL = 0.7  #: of the span that files take, if nobody says how many there are
@@ -330,4 +330,5 @@ def _pages(runs: list[Run]) -> int:
 
 def columns(requests: list[Request]) -> Columns:
     op, offset, length = zip(*requests, strict=True)
-    return np.array(op, np.uint8), np.array(offset, np.int64), np.array(length, np.int64)
+    none = np.full(len(op), NO_SOURCE, np.int64)
+    return np.array(op, np.uint8), np.array(offset, np.int64), np.array(length, np.int64), none

@@ -18,7 +18,7 @@ from flashfs.replay.source import FLUSH, GRAIN, READ, TRIM, WRITE, Int64s
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Parameter, Unreadable, count, flag, number, share, size, word
 from flashfs.replay.workloads._patterns import Span
-from flashfs.replay.workloads._programs import Columns, Program, Run, Space, requests_of
+from flashfs.replay.workloads._programs import NO_SOURCE, Columns, Program, Run, Space, requests_of
 from flashfs.replay.workloads._random import Shuffle, Stream, zipf
 
 HEADER = 24  #: bytes of an entry beside its value: the key, a sequence number, lengths
@@ -31,7 +31,7 @@ GETS = 65_536  #: gets of a turn that has no puts
 Planned = list[tuple[int, int, int]]  #: operation, offset, length
 
 
-def _dist(text: str) -> float:
+def dist(text: str) -> float:
     """The exponent; 0 is uniform."""
     if text == "uniform":
         return 0.0
@@ -70,7 +70,7 @@ class Lsm(Program):
         Parameter("keys", count, None, "different keys; default: as many as fill half of the span"),
         Parameter("value", size, 400, "bytes of a value; an entry has 24 more"),
         Parameter("order", word("random", "seq"), "random", "of keys that are put: by dist, or one after the other"),
-        Parameter("dist", _dist, 0.0, "which keys: uniform, or zipf:0.99, scattered"),
+        Parameter("dist", dist, 0.0, "which keys: uniform, or zipf:0.99, scattered"),
         Parameter("get", share, 0.0, "share of the operations that are gets"),
         Parameter("update", share, 0.0, "share that are gets and then puts of the same key; the rest puts"),
         Parameter("loaded", flag, False, "1: the tree has all keys at the beginning"),
@@ -305,4 +305,4 @@ def evenly(some: Planned, others: Planned) -> Planned:
 def columns(plan: Planned) -> Columns:
     """As arrays; none is fine."""
     table = np.array(plan, np.int64).reshape(-1, 3)
-    return table[:, 0].astype(np.uint8), table[:, 1].copy(), table[:, 2].copy()
+    return table[:, 0].astype(np.uint8), table[:, 1].copy(), table[:, 2].copy(), np.full(len(table), NO_SOURCE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from flashfs.replay.workloads._random import Doubles, Stream, ln
 OPS = 100_000  #: requests, unless somebody says how many
 REFILL = 4096  #: numbers drawn together
 
-Columns = tuple[UInt8s, Int64s, Int64s]  #: operations, offsets and lengths in bytes; a flush has no length
+#: operations, offsets and lengths in bytes, and where from; a flush has no length
+Columns = tuple[UInt8s, Int64s, Int64s, Int64s]
+NO_SOURCE = -1  #: where from, of what is no remap, and no write of what was read elsewhere
 Run = tuple[int, int]  #: (the first page, how many)
 
 
@@ -26,6 +28,8 @@ class Program(Kind):
     """One pass: ``requests`` goes on for ever, in pieces of any length; ``take`` cuts it."""
 
     shared = SHARED
+    sources: ClassVar[bool] = False  #: it remaps, or writes what it has read elsewhere
+    moves = False  #: its remaps leave nothing behind
 
     def __init__(self, span: Span) -> None:
         super().__init__(span)
@@ -56,13 +60,25 @@ class Program(Kind):
 
     def take(self, n: int) -> Columns:
         """The next ``n`` requests."""
-        have = sum(len(op) for op, _, _ in self._held)
+        have = sum(len(op) for op, *_ in self._held)
         while have < n:
             self._held.append(next(self._pieces))
             have += len(self._held[-1][0])
-        op, offset, length = (np.concatenate(column) for column in zip(*self._held, strict=True))
-        self._held = [(op[n:], offset[n:], length[n:])]
-        return op[:n].copy(), offset[:n].copy(), length[:n].copy()
+        op, offset, length, source = joined(self._held)
+        self._held = [(op[n:], offset[n:], length[n:], source[n:])]
+        return op[:n].copy(), offset[:n].copy(), length[:n].copy(), source[:n].copy()
+
+
+def rows(op: int, offset: Int64s, length: Int64s, source: Int64s | None = None) -> Columns:
+    """Requests of one kind; none is fine."""
+    kinds = np.full(len(offset), op, np.uint8)
+    return kinds, offset, length, np.full(len(offset), NO_SOURCE, np.int64) if source is None else source
+
+
+def joined(parts: list[Columns]) -> Columns:
+    """One after the other."""
+    op, offset, length, source = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return op, offset, length, source
 
 
 class Space:

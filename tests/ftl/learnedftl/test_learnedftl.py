@@ -131,20 +131,165 @@ def test_a_write_asks_the_model_where_the_page_was() -> None:
     assert device.problems() == []
 
 
-def test_models_begin_empty_and_are_trained_as_pages_are_read(tmp_path: Path) -> None:
+def scattered(path: Path, options: dict[str, str], chip: Geometry = SMALL) -> list[int]:
+    """An image on which every page was written in order, and some then alone, closed as the caller likes; those that
+    were written alone."""
+    nandimg.create(path, chip)
+    return random.Random(6).sample(range(chip.lpas), chip.lpas // 10)
+
+
+def read_all_of(device: Device, lpas: list[int]) -> tuple[int, int, int]:
+    before = figures(device)
+    for lpa in lpas:
+        assert read(device, lpa)[0] == page_of(lpa)
+    return reads_since(device, before)
+
+
+def test_models_outlast_a_clean_unmount(tmp_path: Path) -> None:
+    """And with them that reads are single: nothing is trained again first. What changes from then on clears bits as
+    ever."""
     path = tmp_path / "img"
-    nandimg.create(path, SMALL)
     options = {"buffer": "0", "cmt_bytes": str(24 * UNIT_TAKES)}
+    alone = scattered(path, options)
     with Device.open(path, ftl="learnedftl", options=options) as device:
         write(device, 0, SMALL.lpas)
-        assert figures(device)["lpas_modelled"] == SMALL.lpas
+        for lpa in alone:
+            write(device, lpa)
+        known = [device.ssd.mapping.models.where(lpa) for lpa in range(SMALL.lpas)]
+        lines = [device.ssd.mapping.models.of_page(page) for page in range(24)]
+        exact = figures(device)["lpas_modelled"]
+        assert exact > 0.8 * SMALL.lpas
+    for _ in range(2):
+        with Device.open(path, options=options) as device:
+            assert figures(device)["lpas_modelled"] == figures(device)["lpas_restored"] == exact
+            assert [device.ssd.mapping.models.where(lpa) for lpa in range(SMALL.lpas)] == known
+            assert [device.ssd.mapping.models.of_page(page) for page in range(24)] == lines
+            assert device.ssd.mapping.stale() == device.problems() == []
     with Device.open(path, options=options) as device:
-        assert figures(device)["lpas_modelled"] == 0
-        before = figures(device)
-        for lpa in range(0, 10 * PER_PAGE, 10):
+        lpas = [lpa for lpa in range(0, SMALL.lpas, 7) if known[lpa] is not None]
+        cached, modelled, doubled = read_all_of(device, lpas)
+        assert (cached + modelled, doubled) == (len(lpas), 0)
+        write(device, lpas[0], 3)
+        device.trim(lpas[1] * PAGE, PAGE)
+        assert device.ssd.mapping.models.where(lpas[1]) is None
+        assert device.ssd.mapping.stale() == device.problems() == []
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_behind_a_cut_pages_that_are_read_train_models_again(tmp_path: Path, checkpoint: bool) -> None:
+    """A recovery takes no models, though the checkpoint that it stands on is a clean one and has them: pages were
+    written since. A double read of each translation page, and the share of modelled reads is what it was."""
+    path = tmp_path / "img"
+    options = {"buffer": "0", "cmt_bytes": str(24 * UNIT_TAKES)}
+    alone = scattered(path, options)
+    with Device.open(path, ftl="learnedftl", options=options) as device:
+        write(device, 0, SMALL.lpas)
+    device = Device.open(path, options=options)
+    for lpa in alone:
+        write(device, lpa)
+    if checkpoint:
+        device.checkpoint()
+    once = list(range(0, SMALL.lpas, 7))
+    before = read_all_of(device, once)
+    device.close(clean=False)
+    with Device.open(path, options=options) as device:
+        assert not device.recovery.clean
+        assert figures(device)["lpas_restored"] == figures(device)["lpas_modelled"] == 0
+        for lpa in (*range(0, SMALL.lpas, PER_PAGE), *range(64, SMALL.lpas, PER_PAGE)):
             assert read(device, lpa)[0] == page_of(lpa)
-        assert reads_since(device, before)[2] == 10
-        assert device.ssd.mapping.stale() == []
+        assert figures(device)["pages_retrained"] >= 10  # the others were written back, and trained then
+        after = read_all_of(device, once)
+        assert device.ssd.mapping.stale() == device.problems() == []
+        assert after[1] > 0.9 * before[1] > 0.5 * len(once)
+        exact = figures(device)["lpas_modelled"]
+    with Device.open(path, options=options) as device:
+        assert figures(device)["lpas_restored"] == exact
+
+
+def test_groups_outlast_a_clean_unmount(tmp_path: Path) -> None:
+    """Whose the superblocks are, what has changed, and which group goes on filling what was open. With groups of
+    another size nothing is known of them; with none, or another cache, the models still are."""
+    path, rnd = tmp_path / "img", random.Random(8)
+    options = {"buffer": "0", "wear_spread": str(1 << 20), "cmt_bytes": str(24 * UNIT_TAKES)}
+    nandimg.create(path, GROUPED)
+
+    def told(device: Device) -> tuple[Any, ...]:
+        groups = device.ssd.mapping.groups
+        return groups.table(), groups.groups(), groups.credit
+
+    with Device.open(path, ftl="learnedftl", options=options) as device:
+        write(device, 0, GROUPED.lpas)
+        for _ in range(5_000):
+            write(device, rnd.randrange(GROUPED.lpas))
+        before, exact = told(device), figures(device)["lpas_modelled"]
+        assert sum(entry["group"] is not None for entry in before[0]) > 4
+        assert sum(entry["changed"] for entry in before[1]) > 100
+    with Device.open(path, options=options) as device:
+        assert told(device) == before
+        for _ in range(5_000):
+            write(device, rnd.randrange(GROUPED.lpas))
+        assert device.ssd.mapping.stale() == device.problems() == []
+    for other in ({"group": "1"}, {"place": "superblocks"}, {"place": "streams"}):
+        with Device.open(path, options={**options, **other}) as device:
+            exact = exact if "place" in other else figures(device)["lpas_modelled"]
+            assert figures(device)["lpas_restored"] == figures(device)["lpas_modelled"] > 0
+            if "group" in other:
+                assert all(entry["group"] is None for entry in told(device)[0])
+            assert read(device, 0, GROUPED.lpas)[0] == b"".join(page_of(lpa) for lpa in range(GROUPED.lpas))
+            assert device.ssd.mapping.stale() == device.problems() == []
+    device = Device.open(path, options=options)
+    write(device, 0)
+    device.close(clean=False)
+    with Device.open(path, options=options) as device:
+        assert all(entry["group"] is None for entry in told(device)[0])
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_other_options_at_each_mount(tmp_path: Path, clean: bool) -> None:
+    """Where pages go may change from mount to mount, whatever streams the last one had blocks open of."""
+    path, rnd = tmp_path / "img", random.Random(9)
+    nandimg.create(path, GROUPED)
+    options = {"buffer": "0", "wear_spread": str(1 << 20), "cmt_bytes": str(24 * UNIT_TAKES)}
+    with Device.open(path, ftl="learnedftl", options=options) as device:
+        write(device, 0, GROUPED.lpas)
+    others = ({"open": "1"}, {"place": "streams"}, {}, {"place": "superblocks"}, {"group": "1", "open": "4"},
+              {"gc_reserve": "9"}, {"place": "streams", "map_dies": "0"}, {"open": "2"})  # fmt: skip
+    for other in others * 2:
+        device = Device.open(path, options={**options, **other})
+        for _ in range(600):
+            write(device, rnd.randrange(GROUPED.lpas))
+        assert read(device, 0, GROUPED.lpas)[0] == b"".join(page_of(lpa) for lpa in range(GROUPED.lpas))
+        assert device.ssd.mapping.stale() == device.problems() == []
+        device.close(clean=clean)
+
+
+def test_models_that_cannot_be_make_a_recovery() -> None:
+    """A checkpoint whose models name no page of the chip, or LPAs that there are not, is not mounted as a clean one
+    (the tests of recovery have the rest); nor are groups that there are not."""
+    device = grouped()
+    write(device, 0, GROUPED.lpas)
+    mapping = device.ssd.mapping
+    sections = mapping.save_clean()
+    mapping.load_clean(sections)
+    assert mapping.stale() == []
+    each = 52 + PER_PAGE // 8
+    whole, last = bytearray(sections["models"]), 23 * each
+    for at, raw, why in (
+        (0, b"\xff\xff\xff\x7f", "a page that is not there"),  # the base
+        (4, b"\x80\x00", "begins at 128"),
+        (last + 52 + 8, b"\xff", "a page that is not there"),  # LPA 3,008 of 3,000
+    ):
+        wrong = whole[:]
+        wrong[at : at + len(raw)] = raw
+        with pytest.raises(ValueError, match=why):
+            mapping.load_clean({"models": bytes(wrong)})
+        assert figures(device)["lpas_modelled"] == 0
+        assert mapping.check() == []
+    with pytest.raises(ValueError, match="are needed"):
+        mapping.load_clean({"models": bytes(whole[:-1])})
+    for owners in (b"", sections["owners"][:-1], sections["owners"][:24] + b"\x0c\0\0\0" + sections["owners"][28:]):
+        with pytest.raises(ValueError, match="owners section"):
+            mapping.load_clean({"owners": owners})
 
 
 def test_trained_by_cleaning_alone() -> None:
@@ -262,7 +407,7 @@ def test_a_group_that_is_in_order_is_only_looked_at() -> None:
 
 
 def test_what_is_drawn_of_a_model_are_the_pages_that_it_knows() -> None:
-    """Behind a mount, when no model was trained yet, what the map gives is drawn."""
+    """Behind a recovery, when no model was trained yet, what the map gives is drawn."""
     device = grouped()
     write(device, 0, GROUPED.lpas)
     for lpa in random.Random(4).sample(range(GROUPED.lpas), 300):

@@ -1,0 +1,187 @@
+"""Remap-SSD's line in the registry; the scheme itself is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flashfs.engine import block_map
+from flashfs.errors import BindError
+from flashfs.ftl import Option, Scheme, charts
+from flashfs.ftl.common import STRIPE, spare_for, streams_for, superblocks_for
+from flashfs.ftl.remapssd.counts import ReferenceCounts
+from flashfs.ftl.remapssd.mapping import RemapTable
+from flashfs.ftl.remapssd.placement import EntryRoom, RemapGreedy, RemapSuperblocks
+from flashfs.ftl.remapssd.prints import Prints
+from flashfs.ftl.remapssd.rmm import REGION, Rmm
+
+NO_PAGE = 2**32 - 1
+RMM_BYTES = 10  #: of NVRAM for each LPA: what 80 MB are to the paper's 32 GiB
+LEAST_SEGMENTS = 24
+FRONT_BYTES = 64  #: before the segments
+ENTRY_BYTES = {"remap": 16, "command": 24}
+RESERVE_SHARE = 20  #: one segment in so many is for pages that move
+
+
+def _rmm_bytes(geometry: Any, options: dict[str, Any]) -> int:
+    """What was asked for, or the paper's share; in whole segments."""
+    segment = int(options["segment"])
+    wanted = options["nvram"] or max(RMM_BYTES * geometry.lpas, LEAST_SEGMENTS * segment)
+    return max(4, wanted // segment) * segment
+
+
+def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
+    """A global log is kept by superblock all the same, so it gets what segments leave unused beside; and a rival that
+    has no limit, an entry for each LPA, twice."""
+    segment = int(options["segment"])
+    if segment % 8:
+        raise BindError(f"option segment={segment}: a multiple of 8 would do")
+    slack = 4 * segment * (geometry.blocks // geometry.dies + 1)
+    least = {
+        "remap": _rmm_bytes(geometry, options),
+        "nlog": _rmm_bytes(geometry, options) + slack,
+        "opt": 2 * ENTRY_BYTES[options["atomic"]] * geometry.lpas + slack,
+    }
+    return {} if options["rival"] == "none" else {REGION: FRONT_BYTES + least[options["rival"]]}
+
+
+def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    segments = (ssd.nand.region(REGION) or (0, 0))[1] // options["segment"]
+    try:
+        entry, rival = ENTRY_BYTES[options["atomic"]], options["rival"]
+        log = _rmm_bytes(ssd.nand.geometry, options) // entry if rival == "nlog" else 0
+        rmm = Rmm(ssd, options["segment"], entry, max(6, segments // RESERVE_SHARE), log_entries=log,
+                  free_lookup=rival == "opt")  # fmt: skip
+    except ValueError as error:
+        raise BindError(f"remapssd: {error}") from None
+    prints = None
+    if options["dedup"] == "on":
+        if ssd.buffer.in_nvram:
+            raise BindError("remapssd: dedup=on does without a write buffer, so --plp would protect nothing")
+        if options["rival"] == "none":
+            raise BindError("remapssd: rival=none does not remap, so dedup=on would find nothing to do")
+        prints = Prints(ssd.nand.blocks * ssd.nand.pages_per_block, 1000 * options["hash_us"])
+    verifies = options["verify"] == "on"
+    mapping = RemapTable(ssd, rmm, options["watermark"], options["references"], prints=prints, verifies=verifies,
+                         remaps=options["rival"] != "none")  # fmt: skip
+    room = EntryRoom(ssd, mapping)
+    stripe = options["stripe"]
+    if _by_superblock(ssd, options):
+        return mapping, mapping.counts, superblocks_for(ssd, options, "remapssd", stripe), RemapSuperblocks(ssd, room)
+    return mapping, mapping.counts, streams_for(ssd, options, "remapssd"), RemapGreedy(ssd, room)
+
+
+def _by_superblock(ssd: Any, options: dict[str, Any]) -> bool:
+    """Whether the chip has room for superblocks: one open for the host, one for cleaning, one in reserve."""
+    dies = int(ssd.nand.dies)
+    try:
+        spare_for(ssd, options, "remapssd", 2 * dies, dies)
+    except BindError:
+        return False
+    return dies > 1
+
+
+def _map(device: Any) -> dict[str, Any]:
+    """How full the page table is, how many pages several LPAs share, and what NVRAM holds of them."""
+    mapping = device.ssd.mapping
+    table = np.frombuffer(mapping.save()["map"], dtype="<u4")
+    mapped = int(np.count_nonzero(table != NO_PAGE))
+    references = mapping.counts.histogram()
+    pages = sum(references[1:])
+    return {
+        "entries": len(table),
+        "mapped": mapped,
+        "pages": pages,
+        "shared_pages": sum(references[2:]),
+        "lpas_a_page": round(mapped / pages, 4) if pages else 0,
+        "most_references": max((n for n, count in enumerate(references) if count and n), default=0),
+        "remapped": mapping.rmm.valid_n,
+        "rmm_entries": mapping.rmm.used_n,
+        "rmm_capacity": mapping.rmm.capacity(),
+        "segments_free": mapping.rmm.free_n,
+        "segments": mapping.rmm.segments,
+    }
+
+
+def _references(device: Any) -> list[dict[str, Any]]:
+    """How many pages have how many references."""
+    return [{"references": n, "pages": count} for n, count in enumerate(device.ssd.mapping.counts.histogram()) if n]
+
+
+def _segments(device: Any, superblock: int | None) -> dict[str, Any]:
+    """The entries of a superblock, valid or not, as they lie in NVRAM."""
+    rmm = device.ssd.mapping.rmm
+    groups = rmm.groups_of()
+    if superblock is None:
+        superblock = max(groups, key=lambda group: group["entries"], default={"superblock": 0})["superblock"]
+    return {"superblock": superblock, "entries": rmm.entries_of(superblock)}
+
+
+def _sharers(device: Any, ppa: int | None) -> dict[str, Any]:
+    """Who is at a page: the LPA that its OOB names, if it is there still, and those that entries brought."""
+    mapping = device.ssd.mapping
+    if ppa is None:
+        ppa = mapping.most_shared()
+    return {"ppa": ppa, "references": mapping.counts.count_of(ppa), "lpas": mapping.sharers(ppa),
+            "by_entries": mapping.rmm.entries_at(ppa)}  # fmt: skip
+
+
+def _charts(device: Any) -> list[dict[str, Any]]:
+    where = block_map.locations(device.ssd)
+    return [charts.facts(_map(device)), charts.picture(device, where)]
+
+
+SCHEME = Scheme(
+    name="remapssd",
+    title="Remap-SSD",
+    paper="Zhou et al., Remap-SSD: Safely and Efficiently Exploiting SSD Address Remapping to Eliminate Duplicate "
+    "Writes, FAST 2021",
+    about="several LPAs may be at one page; entries in NVRAM, by superblock, say which beside the one in its OOB",
+    replaces=("mapping", "validity", "placement", "cleaning"),
+    scheme_oob=0,
+    saved_bytes=lambda geometry: 4 * geometry.lpas,
+    sections=lambda geometry, options, dram: {"mapping": 4 * geometry.lpas, **ReferenceCounts.section_bytes(geometry)},
+    build=_build,
+    options=(
+        STRIPE,
+        Option("segment", 1024, "bytes of a segment of NVRAM, of which a superblock takes one at a time", low=64,
+               high=1 << 16, fixed=True),
+        Option("nvram", 0, f"bytes of NVRAM for entries; 0: {RMM_BYTES} for each logical page", high=1 << 40,
+               fixed=True),
+        Option("atomic", "remap", "what a crash leaves whole: each LPA that is remapped, or a command's part of up to "
+               "256 (entries of 24 bytes instead of 16)", choices=("remap", "command"), fixed=True),
+        Option("rival", "remap", "what the paper compares with: nlog, a log in NVRAM, which cleaning reads from end "
+               "to end; opt, entries without limit that are found at once; none: nothing is remapped",
+               choices=("remap", "none", "nlog", "opt"), fixed=True, before="remap"),
+        Option("watermark", 95, "per cent of the entries that may be valid; beyond, pages are written", low=1,
+               high=100),
+        Option("dedup", "off", "whether a page that is written is compared with those in flash by its fingerprint, "
+               "and remapped to the like of it; the write buffer is not used then", choices=("off", "on")),
+        Option("verify", "on", "whether the page of the same fingerprint is read and compared first",
+               choices=("on", "off")),
+        Option("hash_us", 32, "virtual time that a page's fingerprint takes", high=1 << 20),
+        Option("references", 15, "LPAs that may be at one page", low=1, high=15),
+    ),
+    nvram=_nvram,
+    views={"map": _map, "references": _references, "rmm": lambda device: device.ssd.mapping.rmm.groups_of()},
+    numbered={"segments": ("superblock", _segments), "sharers": ("ppa", _sharers)},
+    charts=_charts,
+    events={
+        "pages remapped": lambda ssd: ssd.mapping.done,
+        "remaps refused, counter full": lambda ssd: ssd.mapping.refused_count,
+        "remaps refused, NVRAM full": lambda ssd: ssd.mapping.refused_full,
+        "groups compacted": lambda ssd: ssd.mapping.rmm.compacted_n,
+        "entries carried": lambda ssd: ssd.mapping.rmm.carried_n,
+        "pages found in flash": lambda ssd: ssd.mapping.same_found,
+        "pages shed": lambda ssd: ssd.cleaning.entries.shed_n,
+    },
+    tight={"segment": (96, 128, 128), "nvram": (2_048, 3_072), "references": (2, 3, 15), "watermark": (50, 95),
+           "atomic": ("remap", "command"), "dedup": ("on", "off")},
+    varied={"watermark": (60, 95), "references": (3, 15), "dedup": ("on", "off")},
+    chips=("tiny-112",),  # several hundred pages, on which programs are long
+    year=2021,
+    remaps=True,
+    by_superblock=True,
+    manual="docs/ftl/remapssd.md",
+)  # fmt: skip

@@ -1,0 +1,23 @@
+# Reference counts as a validity store; see counts.pyx.
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.parts cimport Validity
+from flashfs.ftl.remapssd.prints cimport Prints
+
+cdef enum:
+    COUNT_MOST = 15          # references that four bits can count
+
+
+cdef class ReferenceCounts(Validity):
+    cdef uint8_t* nibbles                  # two pages a byte, the lower page in the low half
+    cdef Prints prints                     # of what is deduplicated, or None
+    cdef const uint32_t* table             # the mapping's, of ``lpas`` PPAs
+    cdef uint32_t pages_per_block, lpas, shift
+    cdef uint64_t pages_n
+    cdef readonly uint64_t over_n          # references that four bits cannot count
+    cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
+    cdef uint32_t get(self, uint32_t ppa) noexcept nogil
+    cdef int put(self, uint32_t ppa, uint32_t count) noexcept nogil
+    cdef uint32_t drop(self, uint32_t ppa) noexcept nogil
+    cdef int carry(self, uint32_t old, uint32_t new) noexcept nogil
+    cdef uint64_t extra(self) noexcept nogil

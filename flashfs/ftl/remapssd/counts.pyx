@@ -1,0 +1,206 @@
+"""The RC table of Remap-SSD (section 4.4): how many LPAs are at each page, four bits a page. A page that nobody is at
+is dead.
+
+A count is what the page table says, counted the other way round. So no checkpoint has it: a mount counts (section 4.5,
+"as the latest L2P mapping table has been recovered, the RC-table is also acquired"), and so does each half of a
+recovery.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from flashfs.engine.parts cimport Engine, Validity
+from flashfs.engine.pool cimport NONE
+from flashfs.engine.victims cimport gained, lost_one
+
+cdef extern from "huge.h" nogil:
+    void want_huge_pages(void* at, size_t bytes)
+
+cdef extern from *:
+    int lowest_bit "__builtin_ctzll"(unsigned long long) nogil
+    void prefetch "__builtin_prefetch"(const void*, int) nogil
+
+cdef enum:
+    AHEAD = 12
+
+
+cdef class ReferenceCounts(Validity):
+    """``live_run`` and ``dead`` are about pages that get their first LPA and lose their last; the mapping counts what
+    lies between."""
+
+    def __cinit__(self, Engine ssd, *_, **__):
+        self.pages_per_block = ssd.nand.pages_per_block
+        self.shift = 0 if self.pages_per_block & (self.pages_per_block - 1) else lowest_bit(self.pages_per_block)
+        self.pages_n = <uint64_t> ssd.nand.blocks * self.pages_per_block
+        self.nibbles = <uint8_t*> calloc(self.pages_n // 2 + 1, 1)
+        if self.nibbles == NULL:
+            raise MemoryError
+        want_huge_pages(self.nibbles, self.pages_n // 2)
+
+    def __dealloc__(self):
+        free(self.nibbles)
+
+    cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil:
+        return ppa >> self.shift if self.shift else ppa // self.pages_per_block
+
+    cdef uint32_t get(self, uint32_t ppa) noexcept nogil:
+        """How many LPAs are at that page."""
+        return self.nibbles[ppa >> 1] >> (4 * (ppa & 1)) & COUNT_MOST
+
+    cdef int put(self, uint32_t ppa, uint32_t count) noexcept nogil:
+        """The page has had one LPA at least, and has so many from now on, one at least."""
+        cdef int shift = 4 * (ppa & 1)
+        self.nibbles[ppa >> 1] = <uint8_t> (self.nibbles[ppa >> 1] & ~(COUNT_MOST << shift) | count << shift)
+        return 0
+
+    cdef int carry(self, uint32_t old, uint32_t new) noexcept nogil:
+        """All who are at ``old`` are at ``new``, where nobody was; ``old`` is to be reported dead."""
+        if self.prints is not None:
+            self.prints.move(old, new)
+        if self.get(new) == 0:
+            gained(self.victims, self.block_of(new), 1)
+        return self.put(new, max(<uint32_t> 1, self.get(old)))
+
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
+        cdef uint32_t i, fresh = 0
+        for i in range(ppa, ppa + n):
+            if self.get(i) == 0:
+                self.put(i, 1)
+                fresh += 1
+        return gained(self.victims, self.block_of(ppa), fresh) if fresh else 0
+
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            if i + AHEAD < n and ppas[i + AHEAD] != NONE:
+                prefetch(self.nibbles + (ppas[i + AHEAD] >> 1), 1)
+                prefetch(self.victims.valid + self.block_of(ppas[i + AHEAD]), 1)
+            if ppas[i] == NONE or self.get(ppas[i]) == 0:
+                continue
+            self.put(ppas[i], 0)
+            if self.prints is not None:
+                self.prints.drop(ppas[i])
+            lost_one(self.victims, self.block_of(ppas[i]))
+        return 0
+
+    cdef bint is_live(self, uint32_t ppa) except -1 nogil:
+        return self.get(ppa) != 0
+
+    cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
+        cdef uint32_t page, first = block * self.pages_per_block
+        memset(words, 0, (self.pages_per_block + 63) // 64 * 8)
+        for page in range(self.pages_per_block):
+            words[page >> 6] |= <uint64_t> (self.get(first + page) != 0) << (page & 63)
+        return 0
+
+    cdef int forget(self, uint32_t block) except -1 nogil:
+        cdef uint32_t page
+        for page in range(block * self.pages_per_block, (block + 1) * self.pages_per_block):
+            self.put(page, 0)
+        return self.victims.set_count(block, 0)
+
+    cdef uint32_t drop(self, uint32_t ppa) noexcept nogil:
+        """One LPA leaves that page, and the table says so by now. Returns how many are left, and counts them, unless
+        there is none: then the page is to be reported dead. Of a page that is being written this may be the only LPA,
+        which comes again in the same run: it is not counted yet."""
+        cdef uint32_t n = self.get(ppa), lpa
+        if n == 0:
+            return 0
+        if n == COUNT_MOST and self.over_n:  # there may be more than can be counted
+            n = 1
+            for lpa in range(self.lpas):
+                n += self.table[lpa] == ppa
+            self.over_n -= n > COUNT_MOST
+        if n > 1:
+            self.put(ppa, min(<uint32_t> COUNT_MOST, n - 1))
+        return n - 1
+
+    cdef uint64_t extra(self) noexcept nogil:
+        """References beyond the first of each page."""
+        cdef uint64_t i, n = self.over_n
+        cdef uint8_t low, high
+        for i in range(self.pages_n // 2 + 1):
+            low = self.nibbles[i] & COUNT_MOST
+            high = self.nibbles[i] >> 4
+            n += low - (low != 0) + high - (high != 0)
+        return n
+
+    def recount(self):
+        """Count what the page table names. No device puts more LPAs at a page than can be counted; but where the only
+        checkpoint is lost, and with it what was trimmed, there may be more (``over_n``)."""
+        cdef uint32_t lpa, ppa
+        cdef uint32_t[::1] live = memoryview(bytearray(4 * self.ssd.nand.blocks)).cast("I")
+        memset(self.nibbles, 0, self.pages_n // 2 + 1)
+        self.over_n = 0
+        with nogil:
+            for lpa in range(self.lpas):
+                if lpa + AHEAD < self.lpas and self.table[lpa + AHEAD] < self.pages_n:
+                    prefetch(self.nibbles + (self.table[lpa + AHEAD] >> 1), 1)
+                ppa = self.table[lpa]
+                if ppa >= self.pages_n:
+                    continue
+                if self.get(ppa) == 0:
+                    live[self.block_of(ppa)] += 1
+                if self.get(ppa) < COUNT_MOST:
+                    self.put(ppa, self.get(ppa) + 1)
+                else:
+                    self.over_n += 1
+            for ppa in range(self.ssd.nand.blocks):
+                self.victims.set_count(ppa, live[ppa])
+
+    @staticmethod
+    def section_bytes(geometry):
+        """{section: bytes} of a checkpoint: none."""
+        return {}
+
+    def save(self):
+        return {}
+
+    def load(self, sections):
+        self.victims.clear()
+        self.recount()
+
+    def reset(self):
+        memset(self.nibbles, 0, self.pages_n // 2 + 1)
+        self.over_n = 0
+        self.victims.clear()
+
+    def tables(self):
+        return {"rc_table": ((self.pages_n + 1) // 2, self.pages_n // 2 + 1)}
+
+    def count_of(self, uint32_t ppa):
+        """How many LPAs are at that page."""
+        if ppa >= self.pages_n:
+            raise ValueError(f"PPA {ppa}: the chip has {self.pages_n} pages")
+        return self.get(ppa)
+
+    def histogram(self):
+        """Of each number of references, how many pages have it."""
+        cdef uint64_t[16] n
+        cdef uint64_t ppa
+        memset(n, 0, sizeof(n))
+        with nogil:
+            for ppa in range(self.pages_n):
+                n[self.get(<uint32_t> ppa)] += 1
+        return [n[i] for i in range(16)]
+
+    def check(self):
+        """Each page has as many references as LPAs are at it, each block as many live pages as have one."""
+        cdef uint32_t lpa, block, page, live
+        cdef uint64_t ppa
+        counted = bytearray(self.pages_n)
+        cdef uint8_t[::1] n = counted
+        problems = []
+        for lpa in range(self.lpas):
+            if self.table[lpa] < self.pages_n:
+                n[self.table[lpa]] = min(255, n[self.table[lpa]] + 1)
+        for ppa in range(self.pages_n):
+            if min(n[ppa], <uint8_t> COUNT_MOST) != self.get(<uint32_t> ppa):
+                problems.append(f"PPA {ppa}: {self.get(<uint32_t> ppa)} references counted, {n[ppa]} LPAs are there")
+        for block in range(self.ssd.nand.blocks):
+            live = 0
+            for page in range(self.pages_per_block):
+                live += self.get(block * self.pages_per_block + page) != 0
+            if live != self.victims.valid[block]:
+                problems.append(f"block {block}: BVC {self.victims.valid[block]} but {live} pages with references")
+        return problems

@@ -1,0 +1,31 @@
+# The page table of Remap-SSD; see mapping.pyx.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.defaults cimport PageTable
+from flashfs.ftl.remapssd.counts cimport ReferenceCounts
+from flashfs.ftl.remapssd.prints cimport Prints
+from flashfs.ftl.remapssd.rmm cimport Rmm
+
+
+cdef class RemapTable(PageTable):
+    cdef readonly Rmm rmm
+    cdef readonly ReferenceCounts counts
+    cdef bint doubted                      # pages or trims are missing: it is to be looked who is where
+    cdef bint attached                     # the device is at work: references and entries are kept up
+    cdef uint32_t watermark                # per cent of the entries that may be valid
+    cdef uint32_t count_limit              # references that a page may have
+    cdef uint32_t* new_of                  # of each page of a superblock, where it was copied to, or NONE
+    cdef uint32_t charged                  # the superblock whose entries this move has read, or NONE
+    cdef readonly Prints prints            # None: nothing is deduplicated
+    cdef bint verifies                     # a page of the same fingerprint is read and compared
+    cdef uint8_t* page                     # what was read
+    cdef uint8_t* oob
+    cdef readonly uint64_t same_found, same_reads, same_wrong  # pages not written; reads to compare; that differed
+    cdef readonly uint64_t done, refused_full, refused_count, same, reserved
+    cdef uint32_t leave(self, uint32_t lpa) noexcept nogil
+    cdef bint is_same(self, uint32_t ppa, const uint8_t* page, int64_t* t_ns) except -1 nogil
+    cdef bint take_reference(self, uint32_t ppa) noexcept nogil
+    cdef uint64_t entries_most(self) noexcept nogil
+    cdef uint64_t segments_needed(self, uint32_t source, uint32_t n) noexcept nogil
+    cdef uint32_t carry_entries(self, const uint32_t* olds, const uint32_t* news, uint32_t first,
+                                uint32_t n) except? 0xFFFFFFFE nogil

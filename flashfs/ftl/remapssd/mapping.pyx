@@ -1,0 +1,407 @@
+"""A page table of which several entries may name one page (Remap-SSD, FAST'21).
+
+What brings an LPA to a page is either a write, which the page's OOB tells, or a remap, which an entry in NVRAM tells
+(rmm.pyx); the LR bitmap says which. Both carry a sequence number from one source, so a recovery lets the highest count,
+whichever it is; an entry only if the page that it names is whole and the one that was meant.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memset
+
+from flashfs.engine.defaults cimport PageTable
+from flashfs.engine.parts cimport FOREIGN, IN_REMAP, LIVE, Engine
+from flashfs.engine.pool cimport (
+    CAUSE_GC,
+    CAUSE_HOST,
+    CAUSE_MAP,
+    CAUSE_RECOVERY,
+    FLAG_LOST,
+    KIND_USER,
+    NONE,
+    oob_kind,
+    oob_lpa,
+)
+from flashfs.ftl.remapssd.counts cimport COUNT_MOST, ReferenceCounts
+from flashfs.ftl.remapssd.prints cimport Prints
+from flashfs.ftl.remapssd.rmm cimport Claim, Rmm
+from nandimg._nand cimport PAGE_OK
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void*, int) nogil
+
+cdef enum:
+    AHEAD = 12
+
+
+cdef class RemapTable(PageTable):
+    """``watermark``: per cent of the entries in NVRAM beyond which no more is remapped; ``count_limit``: references
+    that a page may have, 15 at most. ``done`` LPAs were remapped, ``same`` were there already; of those that were
+    written instead, ``refused_full`` found NVRAM full and ``refused_count`` the page's counter."""
+
+    def __cinit__(self, Engine ssd, Rmm rmm=None, uint32_t watermark=95, uint32_t count_limit=COUNT_MOST, *,
+                  Prints prints=None, bint verifies=True, bint remaps=True):
+        if rmm is None:
+            raise ValueError("a page table that remaps needs NVRAM")
+        self.rmm = rmm
+        self.rmm.table = self.table
+        self.counts = ReferenceCounts(ssd)
+        self.counts.table = self.table
+        self.counts.lpas = ssd.lpas
+        self.watermark = watermark
+        self.count_limit = min(count_limit, <uint32_t> COUNT_MOST)
+        self.shares_pages = self.names_sharers = True
+        self.remaps = remaps
+        self.charged = NONE
+        self.prints = self.counts.prints = prints
+        self.dedups = prints is not None
+        self.verifies = verifies
+        self.new_of = <uint32_t*> malloc(rmm.pages * 4)
+        self.oob = <uint8_t*> malloc(ssd.nand.oob_bytes)
+        self.page = <uint8_t*> malloc(ssd.nand.page_bytes)
+        if not (self.new_of and self.oob and self.page):
+            raise MemoryError
+        memset(self.new_of, 0xFF, rmm.pages * 4)
+
+    def __dealloc__(self):
+        free(self.new_of)
+        free(self.oob)
+        free(self.page)
+
+    # --- references
+
+    cdef uint32_t leave(self, uint32_t lpa) noexcept nogil:
+        """The LPA is where it was no more, and nowhere. Returns that page, if nobody is there now, else NONE."""
+        cdef uint32_t ppa = self.table[lpa]
+        if ppa == NONE:
+            return NONE
+        self.rmm.leave(lpa, ppa)
+        self.table[lpa] = NONE
+        return NONE if self.counts.drop(ppa) else ppa
+
+    cdef bint take_reference(self, uint32_t ppa) noexcept nogil:
+        cdef uint32_t n = self.counts.get(ppa)
+        if n >= self.count_limit:
+            return False
+        self.counts.put(ppa, n + 1)
+        return True
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
+        cdef uint32_t i
+        for i in range(min(n, <uint32_t> AHEAD)):
+            prefetch(self.table + lpas[i], 1)
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(self.table + lpas[i + AHEAD], 1)
+                prefetch(self.rmm.lr + (lpas[i + AHEAD] >> 6), 1)
+            olds[i] = self.leave(lpas[i])
+            self.table[lpas[i]] = ppa + i
+        if self.dedups:
+            self.prints.bind(lpas, n, ppa)
+        return 0
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        cdef uint32_t i, shared = 0
+        if not self.attached:
+            return PageTable.unbind(self, lpa, n, olds)
+        for i in range(n):
+            if self.table[lpa + i] == NONE:
+                olds[i] = NONE
+                continue
+            olds[i] = self.leave(lpa + i)
+            shared += olds[i] == NONE
+        return <int> shared
+
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        cdef uint32_t i, at
+        cdef bint entries = False
+        for i in range(n):
+            self.counts.carry(olds[i], news[i])
+            if not self.rmm.is_remapped(lpas[i]) and self.table[lpas[i]] == olds[i]:
+                self.table[lpas[i]] = news[i]
+                entries |= self.counts.get(news[i]) > 1
+            else:
+                entries = True
+        at = 0
+        while entries and at < n:
+            at = self.carry_entries(olds, news, at, n)
+        return 0
+
+    cdef uint32_t carry_entries(self, const uint32_t* olds, const uint32_t* news, uint32_t first,
+                                uint32_t n) except? 0xFFFFFFFE nogil:
+        """Those of the pages from number ``first`` on that are of its superblock, unless they came before. Returns the
+        number of the first page after it that is of another superblock, ``n`` if there is none."""
+        cdef uint32_t i, superblock = <uint32_t> (olds[first] // self.rmm.pages), behind = n
+        for i in range(first):
+            if olds[i] // self.rmm.pages == superblock:
+                break
+        else:
+            for i in range(first, n):
+                if olds[i] // self.rmm.pages == superblock:
+                    self.new_of[olds[i] % self.rmm.pages] = news[i]
+            if self.charged != superblock:
+                self.charged = superblock
+                self.rmm.charge_lookup(superblock, CAUSE_GC, self.ssd.now_ns)
+            self.ssd.map_ns = self.ssd.now_ns
+            self.rmm.carry(superblock, self.new_of, self.table, CAUSE_GC)
+            for i in range(first, n):
+                if olds[i] // self.rmm.pages == superblock:
+                    self.new_of[olds[i] % self.rmm.pages] = NONE
+        for i in range(first + 1, n):
+            if olds[i] // self.rmm.pages != superblock:
+                behind = i
+                break
+        return behind
+
+    cdef int moves_end(self) except -1 nogil:
+        self.charged = NONE
+        return 0
+
+    # --- who is at a page
+
+    cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
+        return said == lpa or self.rmm.is_remapped(lpa)
+
+    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
+        return self.counts.get(ppa) > (lpa < self.ssd.lpas and self.table[lpa] == ppa)
+
+    cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            if i + AHEAD < n and lpas[i + AHEAD] < self.ssd.lpas:
+                prefetch(self.table + lpas[i + AHEAD], 1)
+            answers[i] = LIVE if lpas[i] < self.ssd.lpas and self.has(lpas[i], ppas[i]) else FOREIGN
+        return 0
+
+    cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """A page that its LPA has left must have all who are there from entries: one that another was to be programmed
+        over names a wrong LPA, and whoever had it is there without one."""
+        cdef uint32_t n
+        if self.table[lpa] == ppa:
+            return True
+        n = self.counts.get(ppa)
+        return n != 0 and (n == self.rmm.brought(ppa) or not self.attached or self.counts.over_n != 0)
+
+    # --- the primitive
+
+    cdef uint64_t entries_most(self) noexcept nogil:
+        """Valid entries beyond which no more is remapped."""
+        cdef uint64_t room = self.rmm.segments * self.rmm.slots
+        return (min(room, self.rmm.log_entries) if self.rmm.log_entries else room) * self.watermark // 100
+
+    cdef uint64_t segments_needed(self, uint32_t source, uint32_t n) noexcept nogil:
+        """Segments that the entries of so many sources may begin: one each time the superblock changes, and when one is
+        full."""
+        cdef uint64_t superblock, last = <uint64_t> -1, needed = self.rmm.segments_for(n)
+        cdef uint32_t i
+        for i in range(n):
+            superblock = self.table[source + i] // self.rmm.pages
+            needed += superblock != last
+            last = superblock
+        return needed
+
+    cdef uint32_t remap_room(self, uint32_t target, uint32_t source, uint32_t n,
+                             bint move) except? 0xFFFFFFFF nogil:
+        cdef uint32_t i
+        cdef uint64_t most = self.entries_most()
+        self.reserved = 0
+        if self.rmm.valid_n >= most:
+            n = 0
+        n = <uint32_t> min(<uint64_t> n, most - min(most, self.rmm.valid_n))
+        while n and not self.rmm.gain(self.rmm.reserve + self.segments_needed(source, n)):
+            n //= 2
+        if n == 0:
+            self.refused_full += 1
+            return 0
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(self.counts.nibbles + (self.table[source + i + AHEAD] >> 1), 1)
+            if self.table[target + i] != self.table[source + i] and not self.take_reference(self.table[source + i]):
+                n = i
+                break
+        self.refused_count += n == 0
+        return n
+
+    cdef int remap_run(self, uint32_t target, uint32_t source, uint32_t n, uint64_t seq, bint move,
+                       uint32_t* olds) except -1 nogil:
+        cdef Claim claim
+        cdef uint32_t i, ppa
+        claim.seq = seq
+        claim.first = target
+        claim.n = n
+        for i in range(n):
+            ppa = self.table[source + i]
+            olds[i] = NONE
+            claim.lpa = target + i
+            claim.ppa = ppa
+            claim.source = source + i if move else NONE
+            if self.table[target + i] == ppa:
+                self.same += 1
+                if self.rmm.entry_bytes == 24:  # a command has an entry for each LPA
+                    self.rmm.leave(target + i, ppa)
+                    self.rmm.append(&claim, CAUSE_MAP)
+            else:
+                olds[i] = self.leave(target + i)
+                self.table[target + i] = ppa
+                self.rmm.append(&claim, CAUSE_MAP)
+                self.done += 1
+            if move:
+                self.leave(source + i)     # the target is there: it does not die
+        return 0
+
+    # --- deduplication
+
+    cdef bint sift(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil:
+        return self.prints.add(lpa, page, self.ssd.nand.page_bytes, word, t_ns)
+
+    cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
+                            uint32_t* old) except -1 nogil:
+        cdef uint32_t ppa = self.prints.find(self.prints.pending + 2 * (self.prints.pending_n - 1))
+        cdef Claim claim
+        cdef int before
+        if ppa == NONE:
+            return False
+        if self.table[lpa] != ppa:         # what refuses it comes first: then nothing has to be compared
+            if self.counts.get(ppa) >= self.count_limit:
+                self.refused_count += 1
+                return False
+            if (self.rmm.valid_n >= self.entries_most()
+                    or not self.rmm.gain(self.rmm.reserve + 2)):
+                self.refused_full += 1
+                return False
+        if not self.is_same(ppa, page, t_ns):
+            return False
+        if self.table[lpa] != ppa:
+            claim.seq = seq
+            claim.lpa = claim.first = lpa
+            claim.n = 1
+            claim.ppa = ppa
+            claim.source = NONE
+            self.ssd.map_ns = t_ns[0]
+            before = self.ssd.stopped
+            self.ssd.stopped = IN_REMAP
+            self.take_reference(ppa)
+            old[0] = self.leave(lpa)
+            self.table[lpa] = ppa
+            self.rmm.append(&claim, CAUSE_MAP)
+            self.ssd.stopped = before
+            t_ns[0] = max(t_ns[0], self.ssd.map_ns)
+        self.prints.pending_n -= 1
+        self.same_found += 1
+        return True
+
+    cdef bint is_same(self, uint32_t ppa, const uint8_t* page, int64_t* t_ns) except -1 nogil:
+        """Whether the page there holds just that: it is read and compared, unless nobody asked for that, or nothing is
+        kept to be compared."""
+        cdef uint8_t status
+        if page == NULL or not self.verifies:
+            return True
+        self.same_reads += 1
+        t_ns[0] = self.ssd.nand.read(ppa // self.ssd.nand.pages_per_block, ppa % self.ssd.nand.pages_per_block, 1,
+                                     self.page, self.oob, &status, CAUSE_HOST, t_ns[0])
+        if (status == PAGE_OK and oob_kind(self.oob) == KIND_USER and not self.oob[7] & FLAG_LOST
+                and memcmp(self.page, page, self.ssd.nand.page_bytes) == 0):
+            return True
+        self.same_wrong += 1
+        self.prints.drop(ppa)
+        return False
+
+    cdef int sifted(self) noexcept nogil:
+        return self.prints.begin()
+
+    # --- a mount
+
+    cdef int64_t pages_named(self) except -2 nogil:
+        return PageTable.pages_named(self) - <int64_t> self.counts.extra()
+
+    def claims(self):
+        """As of Rmm."""
+        return self.rmm.claims()
+
+    def opens(self):
+        self.counts.recount()
+        self.rmm.attach(not self.ssd.frozen)
+        if self.prints is not None:
+            self.prints.clear()
+        if self.doubted:
+            self.drop_strays()
+        self.attached = True
+
+    def distrust(self):
+        self.doubted = True
+
+    def drop_strays(self):
+        """Behind damage: an LPA may be at a page that does not name it, and no entry brought it there, since what said
+        that it had left is lost. It holds nothing: whoever is to share that page next would read another's."""
+        cdef uint32_t lpa, ppa, n = 0
+        cdef uint8_t status
+        cdef uint8_t[::1] oob = bytearray(self.ssd.nand.oob_bytes)
+        for lpa in range(self.ssd.lpas):
+            ppa = self.table[lpa]
+            if ppa == NONE or self.rmm.is_remapped(lpa):
+                continue
+            self.ssd.nand.read_spare(ppa // self.ssd.nand.pages_per_block, ppa % self.ssd.nand.pages_per_block, 1,
+                                     &oob[0], &status, CAUSE_RECOVERY, self.ssd.now_ns)
+            if status == PAGE_OK and oob_lpa(&oob[0]) != lpa:
+                self.table[lpa] = NONE
+                n += 1
+        self.doubted = False
+        if n:
+            self.ssd.alarm(f"{n} LPAs are at pages of others, and nothing says since when: they are holes now")
+            self.counts.recount()
+
+    def load(self, sections):
+        self.attached = False
+        PageTable.load(self, sections)
+
+    def reset(self):
+        self.attached = False
+        PageTable.reset(self)
+
+    # --- for people
+
+    def tables(self):
+        prints = {"fingerprints": self.prints.sizes()} if self.prints is not None else {}
+        return {**PageTable.tables(self), **self.rmm.tables(), **prints}
+
+    def figures(self):
+        same = {"dedup_found": self.same_found, "dedup_reads": self.same_reads, "dedup_differed": self.same_wrong,
+                "dedup_known": self.prints.held} if self.prints is not None else {}
+        return {**same, "remap_done": self.done, "remap_same": self.same, "remap_refused_full": self.refused_full,
+                "remap_refused_count": self.refused_count, "rmm_valid": self.rmm.valid_n,
+                "rmm_entries": self.rmm.used_n, "rmm_free": self.rmm.free_n, "rmm_compacted": self.rmm.compacted_n,
+                "rmm_carried": self.rmm.carried_n, "rmm_syncs": self.rmm.forced_syncs,
+                "rmm_reclaimed": self.rmm.reclaimed_n,
+                "rmm_largest_group": self.rmm.largest_group * self.rmm.segment_bytes}
+
+    def forget_counts(self):
+        self.same_found = self.same_reads = self.same_wrong = 0
+        self.done = self.same = self.refused_full = self.refused_count = 0
+        self.rmm.forget_counts()
+
+    def check(self):
+        return self.rmm.check() if self.attached else []
+
+    def explain(self, uint32_t lpa):
+        said = PageTable.explain(self, lpa)
+        if said["ppa"] is not None:
+            said["remapped"] = bool(self.rmm.is_remapped(lpa))
+            said["references"] = self.counts.get(self.table[lpa])
+            if said["remapped"]:           # of several that say so the newest counts
+                rows = self.rmm.entries_of(<uint32_t> (self.table[lpa] // self.rmm.pages))
+                mine = [row["seq"] for row in rows if row.get("valid") and row["lpa"] == lpa]
+                said["remap_seq"] = max(mine, default=0)
+        return said
+
+    def sharers(self, uint32_t ppa):
+        """The LPAs that are at that page."""
+        cdef uint32_t lpa
+        return [lpa for lpa in range(self.ssd.lpas) if self.table[lpa] == ppa]
+
+    def most_shared(self):
+        """A page that most LPAs are at."""
+        cdef uint64_t ppa, best = 0
+        for ppa in range(self.counts.pages_n):
+            if self.counts.get(<uint32_t> ppa) > self.counts.get(<uint32_t> best):
+                best = ppa
+        return best

@@ -1,0 +1,27 @@
+# Cleaning of Remap-SSD; see placement.pyx.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.defaults cimport Greedy
+from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.superblocks cimport SuperblockGreedy
+from flashfs.ftl.remapssd.mapping cimport RemapTable
+
+
+cdef class EntryRoom:
+    cdef Ssd ssd
+    cdef RemapTable mapping
+    cdef uint8_t* page
+    cdef readonly uint64_t shed_n
+    cdef int64_t begin(self, uint32_t superblock) except -1 nogil
+    cdef int64_t begin_block(self) except -1 nogil
+    cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil
+    cdef bint read_out(self, uint32_t lpa, int64_t* t_ns) except -1 nogil
+    cdef int write_out(self, uint32_t lpa, int64_t t_ns) except -1 nogil
+
+
+cdef class RemapGreedy(Greedy):
+    cdef readonly EntryRoom entries
+
+
+cdef class RemapSuperblocks(SuperblockGreedy):
+    cdef readonly EntryRoom entries

@@ -1,0 +1,19 @@
+from typing import Any
+
+from flashfs.engine.defaults import Greedy
+from flashfs.engine.superblocks import SuperblockGreedy
+
+class EntryRoom:
+    def __init__(self, ssd: Any, mapping: Any) -> None: ...
+    @property
+    def shed_n(self) -> int: ...
+
+class RemapGreedy(Greedy):
+    def __init__(self, ssd: Any, room: EntryRoom | None = None, **__) -> None: ...
+    @property
+    def entries(self) -> EntryRoom: ...
+
+class RemapSuperblocks(SuperblockGreedy):
+    def __init__(self, ssd: Any, room: EntryRoom | None = None, **__) -> None: ...
+    @property
+    def entries(self) -> EntryRoom: ...

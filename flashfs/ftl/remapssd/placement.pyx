@@ -1,0 +1,150 @@
+"""Cleaning by superblocks whose entries in NVRAM move along (Remap-SSD, section 4.4): room for those comes first."""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from flashfs.engine.defaults cimport Greedy
+from flashfs.engine.parts cimport Engine
+from flashfs.engine.pool cimport CAUSE_GC, KIND_USER, NONE, STREAM_GC
+from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.superblocks cimport SuperblockGreedy
+from flashfs.ftl.remapssd.mapping cimport RemapTable
+
+from flashfs.errors import DeviceFullError, UncorrectableError
+
+cdef enum:
+    TO_SPARE = 4             # segments beside those that the entries fill: a move may end in several superblocks
+
+
+cdef class EntryRoom:
+    """What is to be done before pages of a superblock move. ``shed_n`` pages were written out for an LPA of their own,
+    since NVRAM could not take the entries of all who share them."""
+
+    def __cinit__(self, Ssd ssd not None, RemapTable mapping not None):
+        self.ssd = ssd
+        self.mapping = mapping
+        self.page = <uint8_t*> malloc(ssd.nand.page_bytes)
+        if self.page == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.page)
+
+    cdef int64_t begin(self, uint32_t superblock) except -1 nogil:
+        """Read the entries of that superblock, with room for as many; returns when that is done. DeviceFullError if
+        there is no room, and nothing has moved."""
+        cdef uint64_t valid = self.mapping.rmm.groups[superblock].valid, lost = 0
+        cdef int64_t end
+        if self.mapping.rmm.groups[superblock].segments == 0:
+            return self.ssd.now_ns
+        self.ssd.map_ns = self.ssd.now_ns
+        while valid and not self.mapping.rmm.gain(self.mapping.rmm.segments_for(valid) + TO_SPARE):
+            if not self.shed(superblock, &lost):
+                with gil:
+                    raise DeviceFullError(f"NVRAM has no room for the entries of superblock {superblock}, and what they "
+                                          "are about cannot be read")
+            valid = self.mapping.rmm.groups[superblock].valid
+        end = self.mapping.rmm.charge_lookup(superblock, CAUSE_GC, max(self.ssd.now_ns, self.ssd.map_ns))
+        self.mapping.charged = superblock
+        return end
+
+    cdef int64_t begin_block(self) except -1 nogil:
+        """The same, for the block that cleaning takes next if it takes one by itself. To make room may write pages out,
+        and then that may be another one."""
+        cdef uint32_t block = self.ssd.victims.fewest(), before = NONE
+        cdef int64_t end = self.ssd.now_ns
+        while block != NONE and block != before:
+            end = max(end, self.begin(block // self.ssd.nand.dies))
+            before = block
+            block = self.ssd.victims.fewest()
+        return end
+
+    cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil:
+        """Give an LPA that an entry brought to a page of this superblock a page of its own; False if there is none. It
+        is written under a new number, which says no more than that its content is what it was. ``lost``: valid entries
+        to pass over, about pages that cannot be read."""
+        cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, lost[0])
+        cdef int64_t end
+        while lpa != NONE and not self.read_out(lpa, &end):
+            lost[0] += 1
+            lpa = self.mapping.rmm.nth_valid(superblock, lost[0])
+        if lpa == NONE:
+            return False
+        self.write_out(lpa, end)
+        self.shed_n += 1
+        return True
+
+    cdef bint read_out(self, uint32_t lpa, int64_t* t_ns) except -1 nogil:
+        """The content of that LPA into ``page``; False if it cannot be read."""
+        with gil:
+            try:
+                t_ns[0] = self.ssd.reader.read(&lpa, 1, self.page if self.ssd.nand.keeps_data else NULL,
+                                               self.ssd.now_ns)
+            except UncorrectableError:
+                return False
+        return True
+
+    cdef int write_out(self, uint32_t lpa, int64_t t_ns) except -1 nogil:
+        """Append ``page``. The host may be in the middle of an append itself, which is making room: what that has noted
+        stays, and a page of it that waits for its fingerprint is not this one."""
+        cdef uint32_t appended = self.ssd.appended
+        cdef int64_t known = self.ssd.known[0]
+        cdef bint dedups = self.mapping.dedups
+        cdef uint64_t seq
+        self.ssd.seq += 1
+        seq = self.ssd.seq
+        self.mapping.dedups = False
+        try:
+            self.ssd.append(STREAM_GC, KIND_USER, &lpa, &seq, 1, self.page if self.ssd.nand.keeps_data else NULL,
+                            CAUSE_GC, t_ns, NULL)
+        finally:
+            self.ssd.appended = appended
+            self.ssd.known[0] = known
+            self.mapping.dedups = dedups
+        return 0
+
+
+cdef class RemapGreedy(Greedy):
+    """Blocks by themselves, where a chip is too small for superblocks."""
+
+    def __cinit__(self, Engine ssd, EntryRoom room=None, **__):
+        if room is None:
+            raise ValueError("cleaning of a device that remaps needs room for entries")
+        self.entries = room
+
+    cdef int clean(self) except -1 nogil:
+        cdef int64_t before = self.ssd.now_ns
+        self.ssd.now_ns = self.entries.begin_block()
+        try:
+            return Greedy.clean(self)
+        finally:
+            self.ssd.now_ns = before
+
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
+        self.entries.begin(block // self.ssd.nand.dies)
+        return Greedy.evacuate(self, block, cause)
+
+
+cdef class RemapSuperblocks(SuperblockGreedy):
+    """Superblocks, as the paper has it."""
+
+    def __cinit__(self, Engine ssd, EntryRoom room=None, **__):
+        if room is None:
+            raise ValueError("cleaning of a device that remaps needs room for entries")
+        self.entries = room
+
+    cdef int clean(self) except -1 nogil:
+        if self.fewest() == NONE:          # no superblock is to be had: a block by itself
+            self.entries.begin_block()
+        return SuperblockGreedy.clean(self)
+
+    cdef int empty(self, uint32_t offset) except -1 nogil:
+        cdef int64_t before = self.ssd.now_ns
+        self.ssd.now_ns = self.entries.begin(offset)
+        try:
+            return SuperblockGreedy.empty(self, offset)
+        finally:
+            self.ssd.now_ns = before
+
+    cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
+        self.entries.begin(block // self.ssd.nand.dies)
+        return SuperblockGreedy.evacuate(self, block, cause)

@@ -1,0 +1,75 @@
+# The remapping metadata in NVRAM; see rmm.pyx.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.parts cimport Engine
+
+cdef struct Claim:           # an entry: an LPA, and the page that it was pointed at
+    uint64_t seq
+    uint32_t lpa, ppa
+    uint32_t source                        # that holds nothing since, or NONE
+    uint32_t first, n                      # the command that it is part of, if that is atomic; else n is 0
+
+cdef struct Group:           # the segments of a superblock
+    uint32_t first, last                   # NONE: it has none
+    uint32_t segments, used, valid         # of it; entries in them; those that say where their LPA is
+    uint32_t number                        # of its next segment
+    uint64_t stamp, high                   # of its last segment
+
+
+cdef class Rmm:
+    cdef Engine ssd
+    cdef const uint32_t* table             # the mapping's
+    cdef uint64_t* lr                      # LR bitmap: a bit an LPA
+    cdef uint64_t front_at, at, begin      # where the region lies; its segments; those in memory
+    cdef uint64_t retired_seq              # no entry of a segment that waits is newer
+    cdef uint64_t proved_at, proved_sync   # those given up before so many syncs: it is stored that they are whole; when
+    cdef readonly uint64_t segments, superblocks, pages
+    cdef readonly uint32_t segment_bytes, entry_bytes, slots, reserve
+    cdef readonly uint64_t log_entries     # a global log has room for so many; 0: there is none
+    cdef readonly bint free_lookup         # entries are found without a look at others
+    cdef readonly uint64_t reclaimed_n     # times that the whole log was read, and its valid entries written
+    cdef uint8_t* brought_to               # of each page of a superblock, LPAs that valid entries brought there
+    cdef uint32_t counted                  # that superblock, or NONE
+    cdef uint64_t counted_at, changes      # ... as it was after so many changes of all that there have been
+    cdef Group* groups
+    cdef uint32_t* next_of                 # of each segment, the next of its group
+    cdef uint32_t* fill                    # ... its entries
+    cdef uint8_t* dirty                    # ... it is free, and not all zeros
+    cdef uint32_t* ring                    # free segments, the one that is free for longest first
+    cdef uint32_t* listed                  # room for the segments of a group
+    cdef uint32_t* retired                 # segments that wait for a sync, ...
+    cdef uint64_t* retired_at              # ... and how many there had been when each was given up
+    cdef uint64_t ring_at, retired_from, gave_up_at
+    cdef readonly uint64_t free_n, retired_n, used_n, valid_n
+    cdef readonly uint64_t taken_n, compacted_n, carried_n, forced_syncs, largest_group, torn_n
+    cdef const uint8_t* segment_at(self, uint32_t segment) noexcept nogil
+    cdef bint head(self, uint32_t segment, uint64_t* stamp, uint64_t* high, uint32_t* superblock, uint32_t* number,
+                   uint32_t* behind) noexcept nogil
+    cdef bint entry(self, uint32_t segment, uint32_t slot, uint64_t high, uint32_t superblock,
+                    Claim* claim) noexcept nogil
+    cdef bint is_written(self, uint32_t segment, uint32_t slot) noexcept nogil
+    cdef int pass_through(self, uint32_t superblock, bint counting) noexcept nogil
+    cdef bint matches(self, const Claim* claim, uint64_t stamp) noexcept nogil
+    cdef bint holds(self, const Claim* claim, uint64_t stamp) noexcept nogil
+    cdef bint is_remapped(self, uint32_t lpa) noexcept nogil
+    cdef uint32_t nth_valid(self, uint32_t superblock, uint64_t n) noexcept nogil
+    cdef uint32_t brought(self, uint32_t ppa) noexcept nogil
+    cdef int leave(self, uint32_t lpa, uint32_t ppa) noexcept nogil
+    cdef int append(self, const Claim* claim, int cause) except -1 nogil
+    cdef int take(self, const Claim* claim, int cause) except -1 nogil
+    cdef uint32_t chain(self, uint32_t superblock, uint64_t high, int cause) except? 0xFFFFFFFE nogil
+    cdef int give_up(self, uint32_t superblock) noexcept nogil
+    cdef int retire(self, uint32_t segment) noexcept nogil
+    cdef int harvest(self) except -1 nogil
+    cdef bint gain(self, uint64_t wanted) except -1 nogil
+    cdef uint32_t worst(self) noexcept nogil
+    cdef bint has_room_in_log(self) except -1 nogil
+    cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) noexcept nogil
+    cdef int compact(self, uint32_t superblock) except -1 nogil
+    cdef bint prove_whole(self) except -1 nogil
+    cdef uint64_t segments_for(self, uint64_t claims) noexcept nogil
+    cdef int name_all(self, uint32_t superblock) noexcept nogil
+    cdef uint64_t list_group(self, uint32_t superblock) noexcept nogil
+    cdef int carry(self, uint32_t superblock, const uint32_t* new_of, uint32_t* table, int cause) except -1 nogil
+    cdef bint is_dirty(self, uint32_t segment) noexcept nogil
+    cdef int64_t charge_group(self, uint32_t superblock, int cause, int64_t t_ns) noexcept nogil

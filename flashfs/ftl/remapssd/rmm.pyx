@@ -1,0 +1,739 @@
+"""The remapping metadata (RMM) of Remap-SSD in NVRAM (sections 4.2 to 4.4): for each LPA that was pointed at a page of
+another, an entry that says so, in a segment of the superblock in which that page is.
+
+A segment, ``segment_bytes`` of the region, is a head and entries behind it, appended. Words are of 64 bits, bit 0 the
+lowest. An entry is two words (table 2 of the paper), or three where commands are atomic:
+
+    word 0   0       torn bit: 1
+             1..21   page within the superblock: PPA - superblock * dies * pages of a block
+             22..63  sequence number of the remap, its lowest 42 bits
+    word 1   0       torn bit: 1
+             1..31   LPA
+             32      flag: the source holds nothing since
+             33..63  source, if the flag is set; else all ones
+    word 2   0       torn bit: 1
+             1..31   first LPA of the command
+             32..62  its LPAs, less one
+             63      1
+
+In front of the segments are 64 bytes, of which the first word says up to which sequence number commands are whole;
+that is of use only where they are atomic.
+
+    head
+    word 0   0       torn bit: 1
+             1..48   stamp: the order of the block that was opened last when the segment was taken
+             49..54  bits 42 to 47 of the sequence numbers of its entries
+    word 1   0       torn bit: 1
+             1..20   superblock
+             21..39  number among those of its group with the same stamp, and on from one stamp to the next
+             40..63  the next segment of the group, plus one; 0: it is the last
+
+What the paper leaves open. *Which page.* A block may have been erased and written again since an entry was made, and
+other pages lie there. A block's pages say when it was opened; an entry is about such a page only if that was not after
+the stamp of its segment. So an entry about a block that was opened later begins a new segment. *When a segment may be
+used again.* What took the place of its entries, or made them needless, has to be durable first: not before the next
+sync of the image. *Torn heads.* A head is stored behind zeroed entries, and is the first to be zeroed.
+
+*When a command is whole.* A crash
+may leave some of its entries; they count if there is one for each LPA. Later, entries that are invalid go. So before a
+segment is given back, with entries up to some number, the number is stored in front of the segments, and made durable.
+
+An LPA that the LR bitmap names is where one entry says; that entry is valid, and all others are not. Of two that say
+the same of one LPA the one with the higher sequence number counts.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from flashfs.engine.parts cimport Engine
+from flashfs.engine.pool cimport CAUSE_MAP, CAUSE_RECOVERY, NONE
+from flashfs.engine.ssd cimport Ssd
+
+import numpy
+
+cdef enum:
+    FRONT_BYTES = 64         # of the region, before the segments
+    SEQ_BITS = 42
+    PAGE_BITS = 21
+    LPA_BITS = 31
+    NUMBER_BITS = 19
+    SUPERBLOCK_BITS = 20
+    ORDER_BITS = 48
+    SEGMENTS_MOST = (1 << 24) - 2
+
+cdef uint64_t LPA_MASK = (<uint64_t> 1 << LPA_BITS) - 1
+cdef uint64_t[128] ZEROS
+
+REGION = "rmm"
+LPAS_MOST = 0x7FFFFFFE  # 31 bits, and all ones for none
+CLAIM = numpy.dtype([("lpa", "<u4"), ("ppa", "<u4"), ("seq", "<u8"), ("source", "<u4"), ("stamp", "<u8"),
+                     ("first", "<u4"), ("n", "<u4"), ("segment", "<u4"), ("slot", "<u4")])
+
+
+cdef class Rmm:
+    """Over the region ``rmm`` of the chip's NVRAM; without one there is no room for an entry. ``table`` (the page
+    table) is set by the mapping. Before ``attach``
+    there are only the bytes in NVRAM: a recovery asks for ``claims``."""
+
+    def __cinit__(self, Engine ssd not None, uint32_t segment_bytes, uint32_t entry_bytes, uint32_t reserve, *,
+                  uint64_t log_entries=0, bint free_lookup=False):
+        cdef uint32_t i
+        found = ssd.nand.region(REGION)
+        if found is None:                  # then nothing is remapped
+            found = 0, FRONT_BYTES
+        elif found[1] < FRONT_BYTES + 2 * segment_bytes:
+            raise ValueError(f"NVRAM region {REGION}: two segments of {segment_bytes} bytes would do")
+        self.ssd = ssd
+        self.front_at = found[0]
+        self.at = found[0] + FRONT_BYTES
+        self.segment_bytes = segment_bytes
+        self.entry_bytes = entry_bytes
+        self.log_entries = log_entries
+        self.free_lookup = free_lookup
+        self.slots = segment_bytes // entry_bytes - 1
+        self.segments = min(<uint64_t> SEGMENTS_MOST, <uint64_t> ((found[1] - FRONT_BYTES) // segment_bytes))
+        self.superblocks = ssd.nand.blocks // ssd.nand.dies
+        self.pages = <uint64_t> ssd.nand.dies * ssd.nand.pages_per_block
+        if self.superblocks >> SUPERBLOCK_BITS or self.pages >> PAGE_BITS or ssd.lpas > LPAS_MOST:
+            raise ValueError("an entry has room for 2^20 superblocks, 2^21 pages of one, and 2^31 - 2 LPAs")
+        self.reserve = min(reserve, <uint32_t> (self.segments // 2))
+        self.groups = <Group*> calloc(self.superblocks, sizeof(Group))
+        self.next_of = <uint32_t*> malloc(self.segments * 4 + 4)
+        self.fill = <uint32_t*> calloc(self.segments + 1, 4)
+        self.dirty = <uint8_t*> calloc(self.segments + 1, 1)
+        self.ring = <uint32_t*> malloc(self.segments * 4 + 4)
+        self.retired = <uint32_t*> malloc(self.segments * 4 + 4)
+        self.listed = <uint32_t*> malloc(self.segments * 4 + 4)
+        self.retired_at = <uint64_t*> malloc(self.segments * 8 + 8)
+        self.lr = <uint64_t*> calloc(ssd.lpas // 64 + 1, 8)
+        self.brought_to = <uint8_t*> malloc(self.pages)
+        self.counted = NONE
+        if not (self.brought_to and self.groups and self.next_of and self.fill and self.dirty and self.ring
+                and self.listed and self.retired and self.retired_at and self.lr):
+            raise MemoryError
+        self.forget()
+        for i in range(self.segments):
+            self.ring[i] = i
+        self.free_n = self.segments
+
+    def __dealloc__(self):
+        free(self.groups)
+        free(self.next_of)
+        free(self.fill)
+        free(self.dirty)
+        free(self.ring)
+        free(self.listed)
+        free(self.retired)
+        free(self.retired_at)
+        free(self.lr)
+        free(self.brought_to)
+
+    def forget(self):
+        """No group has a segment, no LPA was remapped."""
+        cdef uint64_t i
+        for i in range(self.superblocks):
+            memset(self.groups + i, 0, sizeof(Group))
+            self.groups[i].first = self.groups[i].last = NONE
+        memset(self.lr, 0, (self.ssd.lpas // 64 + 1) * 8)
+        self.counted = NONE
+        self.free_n = self.retired_n = self.used_n = self.valid_n = 0
+        self.ring_at = self.retired_from = self.gave_up_at = self.proved_at = self.proved_sync = 0
+
+    # --- the bytes
+
+    cdef const uint8_t* segment_at(self, uint32_t segment) noexcept nogil:
+        return <const uint8_t*> self.begin + <uint64_t> segment * self.segment_bytes
+
+    cdef bint head(self, uint32_t segment, uint64_t* stamp, uint64_t* high, uint32_t* superblock, uint32_t* number,
+                   uint32_t* behind) noexcept nogil:
+        """What a segment's head says; False if it is in no group."""
+        cdef const uint64_t* words = <const uint64_t*> self.segment_at(segment)
+        if not words[0] & words[1] & 1:
+            return False
+        stamp[0] = words[0] >> 1 & ((<uint64_t> 1 << ORDER_BITS) - 1)
+        high[0] = words[0] >> 49 & 63
+        superblock[0] = <uint32_t> (words[1] >> 1) & ((1 << SUPERBLOCK_BITS) - 1)
+        number[0] = <uint32_t> (words[1] >> 21) & ((1 << NUMBER_BITS) - 1)
+        behind[0] = <uint32_t> (words[1] >> 40) - 1
+        return superblock[0] < self.superblocks
+
+    cdef bint is_written(self, uint32_t segment, uint32_t slot) noexcept nogil:
+        """Whether anything was stored there."""
+        cdef const uint64_t* words = <const uint64_t*> (self.segment_at(segment) + (slot + 1) * self.entry_bytes)
+        return (words[0] | words[1]) != 0
+
+    cdef bint entry(self, uint32_t segment, uint32_t slot, uint64_t high, uint32_t superblock,
+                    Claim* claim) noexcept nogil:
+        """The entry in that slot, of a segment whose head says ``high`` and ``superblock``; False if it is torn, or
+        there is none."""
+        cdef const uint64_t* words = <const uint64_t*> (self.segment_at(segment) + (slot + 1) * self.entry_bytes)
+        if not words[0] & words[1] & 1 or (self.entry_bytes == 24 and not words[2] & 1):
+            return False
+        claim.ppa = <uint32_t> (superblock * self.pages + (words[0] >> 1 & ((1 << PAGE_BITS) - 1)))
+        claim.seq = words[0] >> 22 | high << SEQ_BITS
+        claim.lpa = <uint32_t> (words[1] >> 1 & LPA_MASK)
+        claim.source = <uint32_t> (words[1] >> 33) if words[1] >> 32 & 1 else NONE
+        claim.n = 0
+        if self.entry_bytes == 24:
+            claim.first = <uint32_t> (words[2] >> 1 & LPA_MASK)
+            claim.n = <uint32_t> (words[2] >> 32 & LPA_MASK) + 1
+        return claim.lpa < self.ssd.lpas and claim.ppa < <uint64_t> self.superblocks * self.pages
+
+    cdef int take(self, const Claim* claim, int cause) except -1 nogil:
+        """Store an entry in its superblock's group. The caller has seen to it that there are segments."""
+        cdef uint32_t superblock = <uint32_t> (claim.ppa // self.pages)
+        cdef Group* group = self.groups + superblock
+        cdef uint64_t high = claim.seq >> SEQ_BITS
+        cdef uint64_t[3] words
+        if (group.last == NONE or self.fill[group.last] == self.slots or group.high != high
+                or self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] > group.stamp):
+            self.chain(superblock, high, cause)
+        words[0] = 1 | (claim.ppa - superblock * self.pages) << 1 | claim.seq << 22
+        words[1] = 1 | <uint64_t> claim.lpa << 1
+        if claim.source != NONE:
+            words[1] |= <uint64_t> 1 << 32 | <uint64_t> claim.source << 33
+        else:
+            words[1] |= LPA_MASK << 33
+        words[2] = 1 | <uint64_t> claim.first << 1 | <uint64_t> (claim.n - 1) << 32 | <uint64_t> 1 << 63
+        self.ssd.map_ns = self.ssd.nand.nvram_store(
+            self.at + <uint64_t> group.last * self.segment_bytes + (self.fill[group.last] + 1) * self.entry_bytes,
+            words, self.entry_bytes, cause, self.ssd.map_ns)
+        self.changes += 1
+        self.fill[group.last] += 1
+        group.used += 1
+        self.used_n += 1
+        return 0
+
+    cdef int append(self, const Claim* claim, int cause) except -1 nogil:
+        """As ``take``; the LPA is where it says from now on."""
+        self.take(claim, cause)
+        self.lr[claim.lpa >> 6] |= <uint64_t> 1 << (claim.lpa & 63)
+        self.groups[claim.ppa // self.pages].valid += 1
+        self.valid_n += 1
+        self.taken_n += 1
+        return 0
+
+    cdef uint32_t chain(self, uint32_t superblock, uint64_t high, int cause) except? 0xFFFFFFFE nogil:
+        """A fresh segment for that group."""
+        cdef Group* group = self.groups + superblock
+        cdef uint32_t segment
+        cdef uint64_t done = 0, n, at
+        cdef uint64_t[2] words
+        if self.free_n == 0:
+            with gil:
+                raise RuntimeError(f"NVRAM: no segment is free for an entry of superblock {superblock}")
+        segment = self.ring[self.ring_at]
+        self.ring_at = (self.ring_at + 1) % self.segments
+        self.free_n -= 1
+        at = self.at + <uint64_t> segment * self.segment_bytes
+        while self.dirty[segment] and done < self.segment_bytes:
+            n = min(self.segment_bytes - done, <uint64_t> sizeof(ZEROS))
+            self.ssd.map_ns = self.ssd.nand.nvram_store(at + done, ZEROS, n, cause, self.ssd.map_ns)
+            done += n
+        if self.ssd.pool.last_order != group.stamp or group.last == NONE:
+            group.number = 0
+        words[0] = 1 | self.ssd.pool.last_order << 1 | high << 49
+        words[1] = 1 | <uint64_t> superblock << 1 | <uint64_t> group.number << 21
+        self.dirty[segment] = 1
+        self.ssd.map_ns = self.ssd.nand.nvram_store(at, words, 16, cause, self.ssd.map_ns)
+        if group.last != NONE:
+            self.next_of[group.last] = segment
+            words[1] = (<const uint64_t*> self.segment_at(group.last))[1] & ((<uint64_t> 1 << 40) - 1)
+            words[1] |= <uint64_t> (segment + 1) << 40
+            self.ssd.map_ns = self.ssd.nand.nvram_store(
+                self.at + <uint64_t> group.last * self.segment_bytes + 8, words + 1, 8, cause, self.ssd.map_ns)
+        else:
+            group.first = segment
+        group.last = segment
+        group.stamp = self.ssd.pool.last_order
+        group.high = high
+        group.number = (group.number + 1) & ((1 << NUMBER_BITS) - 1)
+        group.segments += 1
+        self.largest_group = max(self.largest_group, <uint64_t> group.segments)
+        self.next_of[segment] = NONE
+        self.fill[segment] = 0
+        return segment
+
+    # --- which entries count
+
+    cdef bint is_remapped(self, uint32_t lpa) noexcept nogil:
+        """Whether the LPA is where it is because it was remapped (LR bitmap)."""
+        return self.lr[lpa >> 6] >> (lpa & 63) & 1
+
+    cdef bint holds(self, const Claim* claim, uint64_t stamp) noexcept nogil:
+        """Whether an entry of a segment with that stamp says where its LPA is: of several, the newest must be asked
+        first."""
+        return self.is_remapped(claim.lpa) and self.matches(claim, stamp)
+
+    cdef bint matches(self, const Claim* claim, uint64_t stamp) noexcept nogil:
+        """The same, of an LPA that was remapped."""
+        return (self.table[claim.lpa] == claim.ppa
+                and self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] <= stamp)
+
+    cdef uint32_t nth_valid(self, uint32_t superblock, uint64_t n) noexcept nogil:
+        """An LPA that an entry brought to a page of that superblock, passing over ``n`` such entries; or NONE."""
+        cdef uint32_t segment = self.groups[superblock].first, slot, number, behind, of
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        while segment != NONE:
+            if self.head(segment, &stamp, &high, &of, &number, &behind):
+                for slot in range(self.fill[segment]):
+                    if self.entry(segment, slot, high, superblock, &claim) and self.holds(&claim, stamp):
+                        if n == 0:
+                            return claim.lpa
+                        n -= 1
+            segment = self.next_of[segment]
+        return NONE
+
+    cdef uint32_t brought(self, uint32_t ppa) noexcept nogil:
+        """How many LPAs valid entries brought to that page. The superblock's are counted once, until some entry is made
+        or becomes invalid."""
+        cdef uint32_t superblock = <uint32_t> (ppa // self.pages)
+        if self.groups[superblock].valid == 0:
+            return 0
+        if self.counted != superblock or self.counted_at != self.changes:
+            memset(self.brought_to, 0, self.pages)
+            self.pass_through(superblock, True)   # an LPA that is found loses its bit, so it is counted once
+            self.pass_through(superblock, False)
+            self.counted = superblock
+            self.counted_at = self.changes
+        return self.brought_to[ppa - superblock * self.pages]
+
+    cdef int pass_through(self, uint32_t superblock, bint counting) noexcept nogil:
+        """Count each LPA for its page, and take its bit in the LR bitmap; or give those bits back."""
+        cdef uint32_t segment = self.groups[superblock].first, slot, number, behind, of
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        while segment != NONE:
+            if self.head(segment, &stamp, &high, &of, &number, &behind):
+                for slot in range(self.fill[segment]):
+                    if not self.entry(segment, slot, high, superblock, &claim):
+                        continue
+                    if counting and self.holds(&claim, stamp):
+                        self.brought_to[claim.ppa - superblock * self.pages] += 1
+                        self.lr[claim.lpa >> 6] &= ~(<uint64_t> 1 << (claim.lpa & 63))
+                    elif not counting and self.matches(&claim, stamp):
+                        self.lr[claim.lpa >> 6] |= <uint64_t> 1 << (claim.lpa & 63)
+            segment = self.next_of[segment]
+        return 0
+
+    cdef int leave(self, uint32_t lpa, uint32_t ppa) noexcept nogil:
+        """The LPA leaves that page: the entry that brought it there, if one did, is invalid."""
+        cdef Group* group
+        if not self.is_remapped(lpa):
+            return 0
+        self.changes += 1
+        self.lr[lpa >> 6] &= ~(<uint64_t> 1 << (lpa & 63))
+        group = self.groups + ppa // self.pages
+        group.valid -= 1
+        self.valid_n -= 1
+        if group.valid == 0:
+            self.give_up(ppa // self.pages)
+        return 0
+
+    # --- segments come and go
+
+    cdef int give_up(self, uint32_t superblock) noexcept nogil:
+        """No entry of the group counts any more: its segments are free once a sync has made durable why."""
+        cdef Group* group = self.groups + superblock
+        cdef uint32_t segment = group.first, behind
+        while segment != NONE:
+            behind = self.next_of[segment]
+            self.retire(segment)
+            segment = behind
+        self.used_n -= group.used
+        group.first = group.last = NONE
+        group.segments = group.used = group.valid = 0
+        return 0
+
+    cdef int retire(self, uint32_t segment) noexcept nogil:
+        cdef uint64_t place = (self.retired_from + self.retired_n) % self.segments
+        self.retired[place] = segment
+        self.retired_at[place] = self.ssd.image_syncs
+        self.retired_seq = (<Ssd> self.ssd).seq
+        self.retired_n += 1
+        return 0
+
+    cdef int harvest(self) except -1 nogil:
+        """Segments that were given up before the last sync are free."""
+        cdef uint32_t segment
+        cdef uint64_t before = self.ssd.image_syncs
+        cdef uint64_t[2] none
+        none[0] = none[1] = 0
+        if self.entry_bytes == 24 and self.retired_n:
+            if not self.prove_whole():
+                return 0
+            before = self.proved_at
+        while self.retired_n and self.retired_at[self.retired_from] < before:
+            segment = self.retired[self.retired_from]
+            self.ssd.map_ns = self.ssd.nand.nvram_store(self.at + <uint64_t> segment * self.segment_bytes, none, 16,
+                                                        CAUSE_MAP, self.ssd.map_ns)
+            self.retired_from = (self.retired_from + 1) % self.segments
+            self.retired_n -= 1
+            self.ring[(self.ring_at + self.free_n) % self.segments] = segment
+            self.free_n += 1
+        return 0
+
+    cdef bint prove_whole(self) except -1 nogil:
+        """Whether it is durable that the commands of which the oldest segment to be given back had entries are whole.
+        If not, that is stored, and the next sync does."""
+        if self.retired_at[self.retired_from] < self.proved_at:
+            return self.proved_sync < self.ssd.image_syncs
+        if self.retired_at[self.retired_from] < self.ssd.image_syncs:
+            self.ssd.map_ns = self.ssd.nand.nvram_store(self.front_at, &self.retired_seq, 8, CAUSE_MAP,
+                                                        self.ssd.map_ns)
+            self.proved_at = self.proved_sync = self.ssd.image_syncs
+        return False
+
+    cdef uint64_t segments_for(self, uint64_t claims) noexcept nogil:
+        return (claims + self.slots - 1) // self.slots
+
+    cdef bint gain(self, uint64_t wanted) except -1 nogil:
+        """Have so many segments free, if that can be: by a sync, by compacting the groups with most invalid entries
+        (active NVRAM GC). Whether there are."""
+        cdef uint32_t superblock
+        self.harvest()
+        if self.log_entries and not self.has_room_in_log():
+            return False
+        while self.free_n < wanted:
+            if self.free_n + self.retired_n >= wanted:
+                self.forced_syncs += 1
+                self.ssd.barrier()
+                self.harvest()
+                continue
+            if self.used_n - self.valid_n < self.gave_up_at:
+                return False               # nothing has changed much since that gained nothing
+            superblock = self.worst()
+            if superblock == NONE:
+                if self.retired_n:         # then what it needs for itself may be there
+                    self.forced_syncs += 1
+                    self.ssd.barrier()
+                    self.harvest()
+                    continue
+                self.gave_up_at = self.used_n - self.valid_n + self.slots
+                return False
+            self.compact(superblock)
+        self.gave_up_at = 0
+        return True
+
+    cdef bint has_room_in_log(self) except -1 nogil:
+        """Of a global log: whether it takes another request's entries; if it seems full, it is read from end to end,
+        and what is valid in it written anew."""
+        cdef uint32_t i
+        if self.used_n + self.slots <= self.log_entries:
+            return True
+        if self.valid_n + 2 * self.slots > self.log_entries:
+            return False
+        self.reclaimed_n += 1
+        self.ssd.map_ns = self.charge_lookup(0, CAUSE_MAP, self.ssd.map_ns)
+        for i in range(<uint32_t> self.superblocks):
+            if (self.groups[i].used > self.groups[i].valid
+                    and self.segments_for(self.groups[i].valid) <= self.free_n):
+                self.compact(i)
+        return self.used_n + self.slots <= self.log_entries
+
+    cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) noexcept nogil:
+        """What it costs to find the entries of a superblock: to read its group, or the whole of a global log, or
+        nothing; the virtual end."""
+        if self.free_lookup:
+            return t_ns
+        if self.log_entries:
+            return self.ssd.nand.charge_load(self.at, self.used_n * self.entry_bytes, cause, t_ns)
+        return self.charge_group(superblock, cause, t_ns)
+
+    cdef uint32_t worst(self) noexcept nogil:
+        """The group with most invalid entries, of those that give back a segment and can be written anew; or NONE."""
+        cdef uint32_t i, best = NONE
+        cdef Group* group
+        for i in range(<uint32_t> self.superblocks):
+            group = self.groups + i
+            if (group.segments > self.segments_for(group.valid) and self.segments_for(group.valid) <= self.free_n
+                    and (best == NONE or group.used - group.valid > self.groups[best].used - self.groups[best].valid)):
+                best = i
+        return best
+
+    cdef int compact(self, uint32_t superblock) except -1 nogil:
+        """Write the group's valid entries to fresh segments."""
+        cdef Group* group = self.groups + superblock
+        cdef uint32_t old_used = group.used
+        cdef uint64_t i, n = self.list_group(superblock)
+        cdef uint32_t segment, slot, number, behind, of
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        if not self.log_entries:
+            self.ssd.map_ns = self.charge_lookup(superblock, CAUSE_MAP, self.ssd.map_ns)
+        group.first = group.last = NONE
+        group.segments = group.used = 0
+        self.used_n -= old_used
+        self.compacted_n += 1
+        for i in range(n, 0, -1):          # the newest first: of two that say the same of an LPA it is the one
+            segment = self.listed[i - 1]
+            if not self.head(segment, &stamp, &high, &of, &number, &behind):
+                continue
+            for slot in range(self.fill[segment], 0, -1):
+                if self.entry(segment, slot - 1, high, superblock, &claim) and self.holds(&claim, stamp):
+                    self.take(&claim, CAUSE_MAP)
+                    self.lr[claim.lpa >> 6] &= ~(<uint64_t> 1 << (claim.lpa & 63))
+                    self.carried_n += 1
+        for i in range(n):
+            self.retire(self.listed[i])
+        self.name_all(superblock)
+        return 0
+
+    cdef int name_all(self, uint32_t superblock) noexcept nogil:
+        """Every entry of the group is valid."""
+        cdef uint32_t segment = self.groups[superblock].first, slot, number, behind, of
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        while segment != NONE:
+            self.head(segment, &stamp, &high, &of, &number, &behind)
+            for slot in range(self.fill[segment]):
+                if self.entry(segment, slot, high, superblock, &claim):
+                    self.lr[claim.lpa >> 6] |= <uint64_t> 1 << (claim.lpa & 63)
+            segment = self.next_of[segment]
+        return 0
+
+    cdef uint64_t list_group(self, uint32_t superblock) noexcept nogil:
+        """The group's segments into ``listed``, the oldest first; how many there are."""
+        cdef uint32_t segment = self.groups[superblock].first
+        cdef uint64_t n = 0
+        while segment != NONE:
+            self.listed[n] = segment
+            n += 1
+            segment = self.next_of[segment]
+        return n
+
+    cdef int carry(self, uint32_t superblock, const uint32_t* new_of, uint32_t* table, int cause) except -1 nogil:
+        """Pages of that superblock were copied: ``new_of`` says where to, by their numbers in it, NONE for the others.
+        Each LPA that an entry brought to such a page is at its copy, and an entry says so, under the same number."""
+        cdef uint64_t i, n = self.list_group(superblock)
+        cdef uint32_t segment, slot, number, behind, of, old
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        for i in range(n, 0, -1):
+            segment = self.listed[i - 1]
+            if not self.head(segment, &stamp, &high, &of, &number, &behind):
+                continue
+            for slot in range(self.fill[segment], 0, -1):
+                if not self.entry(segment, slot - 1, high, superblock, &claim):
+                    continue
+                old = claim.ppa
+                if new_of[old - superblock * self.pages] == NONE or not self.holds(&claim, stamp):
+                    continue
+                claim.ppa = new_of[old - superblock * self.pages]
+                self.take(&claim, cause)
+                table[claim.lpa] = claim.ppa
+                self.groups[superblock].valid -= 1
+                self.groups[claim.ppa // self.pages].valid += 1
+                self.carried_n += 1
+        if self.groups[superblock].valid == 0:
+            self.give_up(superblock)
+        return 0
+
+    cdef int64_t charge_group(self, uint32_t superblock, int cause, int64_t t_ns) noexcept nogil:
+        """What it costs to read all entries of a group; the virtual end."""
+        cdef uint32_t segment = self.groups[superblock].first
+        while segment != NONE:
+            t_ns = self.ssd.nand.charge_load(self.at + <uint64_t> segment * self.segment_bytes,
+                                             (self.fill[segment] + 1) * self.entry_bytes, cause, t_ns)
+            segment = self.next_of[segment]
+        return t_ns
+
+    # --- a mount
+
+    def claims(self):
+        """All whole entries in NVRAM, an array of CLAIM, in the order of superblocks, stamps and numbers. Those of a
+        command that was to be atomic and is not whole name no page: their numbers are taken, all the same."""
+        cdef uint32_t segment, slot, superblock, number, behind
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        rows = []
+        if self.segments == 0:
+            return numpy.empty(0, CLAIM)
+        self.begin = <uint64_t> self.ssd.nand.nvram_at(self.at, self.segments * self.segment_bytes)
+        self.ssd.now_ns = self.ssd.nand.charge_load(self.at, self.segments * self.segment_bytes, CAUSE_RECOVERY,
+                                                    self.ssd.now_ns)
+        self.torn_n = 0
+        for segment in range(self.segments):
+            if not self.head(segment, &stamp, &high, &superblock, &number, &behind):
+                continue
+            for slot in range(self.slots):
+                if not self.is_written(segment, slot):
+                    break
+                if not self.entry(segment, slot, high, superblock, &claim):
+                    self.torn_n += 1
+                    continue
+                rows.append((claim.lpa, claim.ppa, claim.seq, claim.source, stamp, claim.first, claim.n, segment, slot,
+                             superblock, number))
+        rows.sort(key=lambda row: (row[9], row[4], row[10], row[8]))
+        found = numpy.array([row[:9] for row in rows], CLAIM)
+        if self.entry_bytes == 24:
+            found["ppa"][~self._whole_commands(found)] = NONE
+        return found
+
+    def _whole_commands(self, found):
+        """Which entries are of a command of which there is an entry for every LPA, or was."""
+        have = {}
+        whole = (<const uint64_t*> self.ssd.nand.nvram_at(self.front_at, 8))[0]
+        for row in found:
+            have.setdefault((int(row["seq"]), int(row["first"]), int(row["n"])), set()).add(int(row["lpa"]))
+        return numpy.array([int(row["seq"]) <= whole
+                            or len(have[int(row["seq"]), int(row["first"]), int(row["n"])]) == int(row["n"])
+                            for row in found], bool)
+
+    def attach(self, bint store=True):
+        """Take up what is there, behind a load or a recovery: the page table is final. ``store``: something may be
+        stored from now on."""
+        cdef uint32_t segment, slot, superblock, number, behind
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        cdef Group* group
+        self.forget()
+        if self.segments == 0:
+            return
+        self.begin = <uint64_t> self.ssd.nand.nvram_at(self.at, self.segments * self.segment_bytes)
+        headed = []
+        for segment in range(self.segments):
+            self.next_of[segment] = NONE
+            self.fill[segment] = 0
+            if self.head(segment, &stamp, &high, &superblock, &number, &behind):
+                headed.append((superblock, stamp, number, segment))
+                continue
+            self.dirty[segment] = self.is_dirty(segment)
+            self.ring[self.free_n] = segment
+            self.free_n += 1
+        for superblock, stamp, number, segment in sorted(headed):
+            self.head(segment, &stamp, &high, &superblock, &number, &behind)
+            group = self.groups + superblock
+            self.dirty[segment] = 1
+            if group.last != NONE:
+                self.next_of[group.last] = segment
+            else:
+                group.first = segment
+            group.last = segment
+            group.segments += 1
+            group.stamp = stamp
+            group.high = high
+            group.number = (number + 1) & ((1 << NUMBER_BITS) - 1)
+            while self.fill[segment] < self.slots and self.is_written(segment, self.fill[segment]):
+                slot = self.fill[segment]
+                self.fill[segment] += 1
+                if (not self.entry(segment, slot, high, superblock, &claim) or self.table[claim.lpa] != claim.ppa
+                        or self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] > stamp
+                        or self.is_remapped(claim.lpa)):
+                    continue
+                self.lr[claim.lpa >> 6] |= <uint64_t> 1 << (claim.lpa & 63)
+                group.valid += 1
+                self.valid_n += 1
+            group.used += self.fill[segment]
+            self.used_n += self.fill[segment]
+            self.largest_group = max(self.largest_group, <uint64_t> group.segments)
+        for superblock in range(<uint32_t> self.superblocks):
+            if self.groups[superblock].segments and self.groups[superblock].valid == 0 and store:
+                self.give_up(superblock)
+
+    cdef bint is_dirty(self, uint32_t segment) noexcept nogil:
+        cdef const uint64_t* words = <const uint64_t*> self.segment_at(segment)
+        cdef uint32_t i
+        for i in range(self.segment_bytes // 8):
+            if words[i]:
+                return True
+        return False
+
+    def forget_counts(self):
+        self.reclaimed_n = 0
+        self.taken_n = self.compacted_n = self.carried_n = self.forced_syncs = self.largest_group = 0
+
+    # --- for people and checks
+
+    def capacity(self):
+        """Entries that there is room for."""
+        return self.log_entries or self.segments * self.slots
+
+    def tables(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}: the bitmap of segments in use with what it
+        takes to find them, and the LR bitmap."""
+        state = self.superblocks * 24 + self.segments * 8 + (self.segments + 7) // 8
+        state += self.pages
+        held = self.superblocks * sizeof(Group) + self.segments * 33 + self.pages
+        return {"rmm_groups": (state, held), "lr_bitmap": ((self.ssd.lpas + 7) // 8, (self.ssd.lpas // 64 + 1) * 8)}
+
+    def groups_of(self):
+        """Of each superblock that has segments: how many, how many entries, and how many of those are valid."""
+        return [{"superblock": i, "segments": self.groups[i].segments, "entries": self.groups[i].used,
+                 "valid": self.groups[i].valid, "bytes": self.groups[i].segments * self.segment_bytes}
+                for i in range(self.superblocks) if self.groups[i].segments]
+
+    def check(self):
+        """The LR bitmap names as many LPAs as there are valid entries, each where the entry says; the counts are
+        right; and every segment is free, waiting, or in one group."""
+        cdef uint32_t lpa, segment, slot, number, behind, of, i
+        cdef uint64_t stamp, high, segments = 0, valid = 0
+        cdef Claim claim
+        problems = []
+        proved = set()
+        for i in range(<uint32_t> self.superblocks):
+            mine = set()
+            used = 0
+            segment = self.groups[i].first
+            while segment != NONE:
+                segments += 1
+                used += self.fill[segment]
+                if not self.head(segment, &stamp, &high, &of, &number, &behind) or of != i:
+                    problems.append(f"NVRAM segment {segment}: its head does not say superblock {i}")
+                    break
+                for slot in range(self.fill[segment]):
+                    if self.entry(segment, slot, high, i, &claim) and self.holds(&claim, stamp):
+                        mine.add(claim.lpa)
+                segment = self.next_of[segment]
+            valid += len(mine)
+            proved |= mine
+            if len(mine) != self.groups[i].valid or used != self.groups[i].used:
+                problems.append(f"superblock {i}: {self.groups[i].valid} of {self.groups[i].used} entries counted as "
+                                f"valid, {len(mine)} of {used} are")
+        for lpa in range(self.ssd.lpas):
+            if self.is_remapped(lpa) and lpa not in proved:
+                problems.append(f"LPA {lpa}: it counts as remapped, and no entry says so")
+        if valid != self.valid_n:
+            problems.append(f"{self.valid_n} entries counted as valid, {valid} are")
+        if segments + self.free_n + self.retired_n != self.segments:
+            problems.append(f"{segments} segments in groups, {self.free_n} free and {self.retired_n} waiting, of "
+                            f"{self.segments}")
+        return problems
+
+    def entries_of(self, uint32_t superblock):
+        """Every entry in the group of that superblock, the oldest first: LPA, PPA, sequence number, the source that
+        holds nothing since or None, segment, slot, and whether it says where the LPA is."""
+        cdef uint32_t segment, slot, number, behind, of
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        if superblock >= self.superblocks:
+            raise ValueError(f"superblock {superblock}: the chip has {self.superblocks}")
+        rows = []
+        segment = self.groups[superblock].first
+        while segment != NONE:
+            if self.head(segment, &stamp, &high, &of, &number, &behind):
+                for slot in range(self.fill[segment]):
+                    whole = self.entry(segment, slot, high, superblock, &claim)
+                    row = {"segment": segment, "slot": slot}
+                    rows.append({**row, "lpa": claim.lpa, "ppa": claim.ppa, "seq": claim.seq,
+                                 "source": None if claim.source == NONE else claim.source,
+                                 "valid": bool(self.holds(&claim, stamp))} if whole else {**row, "torn": True})
+            segment = self.next_of[segment]
+        return rows
+
+    def entries_at(self, uint32_t ppa):
+        """LPAs that valid entries brought to that page."""
+        cdef uint32_t superblock = <uint32_t> (ppa // self.pages), segment, slot, number, behind, of
+        cdef uint64_t stamp, high
+        cdef Claim claim
+        found = set()
+        segment = self.groups[superblock].first
+        while segment != NONE:
+            if self.head(segment, &stamp, &high, &of, &number, &behind):
+                for slot in range(self.fill[segment]):
+                    if (self.entry(segment, slot, high, superblock, &claim) and claim.ppa == ppa
+                            and self.holds(&claim, stamp)):
+                        found.add(claim.lpa)
+            segment = self.next_of[segment]
+        return sorted(found)

@@ -1,0 +1,81 @@
+"""A remap asked for by a person: on a mount by its `disk`, on an image that is not mounted by opening it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from flashfs.device import Device
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.ftl import is_registered, scheme
+from flashfs.fuse import commands, mounts
+
+
+def remap(
+    where: Path, target: int, source: int, length: int, *, move: bool = False, ftl: str | None = None,
+    trust: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The ``length`` bytes at ``target`` read what those at ``source`` do; durable when this returns.
+
+    ``where`` is a mount point or an image. Returns what was asked, and how many pages of the target were ``remapped``
+    and how many ``copied``; on a mount, remaps of others meanwhile are counted too. UsageError for what leaves the
+    device, or for what is neither.
+    """
+    place = mounts.absolute(where)
+    mount = mounts.at(place)
+    if mount is not None and mount.fs_type == mounts.FS_TYPE:
+        page_bytes, before, after, name = _on_mount(place, target, source, length, move)
+    elif mount is not None or place.is_dir():
+        raise UsageError(f"{where}: no flashfs mount, and no image: one of the two would do")
+    else:
+        with Device.open(where, ftl=ftl, trust=trust) as device:
+            before = device.stats()
+            device.remap(target, source, length, move=move)
+            device.flush()
+            page_bytes, after, name = device.page_bytes, device.stats(), device.ftl
+    pages = -(-(target + length) // page_bytes) - target // page_bytes if length and target != source else 0
+    done = _remapped(after, name) - _remapped(before, name)
+    asked = {"target": target, "source": source, "length": length, "move": move}
+    return {**asked, "ftl": name, "pages": pages, "remapped": done, "copied": pages - done}
+
+
+def _on_mount(
+    place: Path, target: int, source: int, length: int, move: bool
+) -> tuple[int, dict[str, Any], dict[str, Any], str]:
+    """(bytes of a page, statistics before, statistics after, name of the FTL)."""
+    config = _text(place, "config.json")
+    before = _text(place, "stats.json")
+    fd = os.open(place / "disk", os.O_RDWR)
+    try:
+        size = os.fstat(fd).st_size
+        if max(target, source) + length > size:
+            at = max(target, source)
+            raise UsageError(f"offset {at}, length {length}: the device has {size} bytes")
+        try:
+            commands.remap(fd, source, target, length, move)
+        except OSError as error:
+            if error.errno != errno.ENOTTY:
+                raise
+            raise FlashfsError(
+                f"{place}: served by {config['server']}, which has no remap: `flashfs mount --server native` would do"
+            ) from None
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return config["geometry"]["page_bytes"], before, _text(place, "stats.json"), config["ftl"]
+
+
+def _text(place: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((place / name).read_text())
+    return found
+
+
+def _remapped(stats: dict[str, Any], ftl: str) -> int:
+    """Pages that were asked to be remapped and were not copied, of statistics."""
+    if not (is_registered(ftl) and scheme(ftl).remaps):
+        return 0
+    refused = sum(n for name, n in stats["scheme"].items() if name.startswith("remap_refused"))
+    return int(stats["host"]["remap"] - refused)

@@ -1,0 +1,116 @@
+"""In-line deduplication: pages with a content that is in flash already are not written."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pytest
+from typer.testing import CliRunner
+
+from flashfs.cli import app
+from flashfs.device import Device
+from flashfs.errors import BindError
+from nandimg import PRESETS
+
+GEOMETRY = PRESETS["small-64m"].geometry
+PAGE = GEOMETRY.page_bytes
+
+
+def deduplicating(**options: str) -> Device:
+    return Device.memory(GEOMETRY, "remapssd", {"dedup": "on", **options})
+
+
+def found(device: Device) -> int:
+    return int(device.stats()["scheme"]["dedup_found"])
+
+
+def test_the_same_content_is_written_once() -> None:
+    device, data = deduplicating(), os.urandom(16 * PAGE)
+    for i in range(10):
+        device.write(i * len(data), data)
+    stats = device.stats()
+    assert found(device) == 9 * 16
+    assert stats["nand"]["by_cause"]["program"]["host"] == 16
+    assert stats["scheme"]["dedup_reads"] == 9 * 16
+    assert stats["waf"] < 0.5
+    for i in range(10):
+        assert device.read(i * len(data), len(data)) == data
+    assert device.problems() == []
+
+
+def test_what_one_changes_the_others_keep() -> None:
+    device, data, other = deduplicating(), os.urandom(PAGE), os.urandom(PAGE)
+    for lpa in range(3):
+        device.write(lpa * PAGE, data)
+    device.write(0, other)
+    device.trim(PAGE, PAGE)
+    assert [device.read(lpa * PAGE, PAGE) for lpa in range(3)] == [other, bytes(PAGE), data]
+    device.write(3 * PAGE, data)  # it is known for as long as anybody has it
+    assert found(device) == 3
+    assert device.problems() == []
+
+
+def test_equal_pages_of_one_request() -> None:
+    device, data = deduplicating(), os.urandom(PAGE)
+    device.write(0, data * 12)
+    assert found(device) == 11
+    assert device.read(0, 12 * PAGE) == data * 12
+
+
+def test_a_page_that_is_full_is_written_once_more_and_found_there() -> None:
+    device, data = deduplicating(references="4"), os.urandom(PAGE)
+    for lpa in range(12):
+        device.write(lpa * PAGE, data)
+    stats = device.stats()
+    assert stats["nand"]["by_cause"]["program"]["host"] == 3
+    assert found(device) == 9
+    assert stats["scheme"]["dedup_reads"] == 9  # nothing is compared with a page that nobody may join
+
+
+def test_contents_are_right_while_it_cleans() -> None:
+    device, rnd = deduplicating(), random.Random(1)
+    contents = [rnd.randbytes(PAGE) for _ in range(500)]
+    held = {}
+    for _ in range(30_000):
+        lpa = rnd.randrange(GEOMETRY.lpas)
+        held[lpa] = rnd.choice(contents) if rnd.random() < 0.5 else rnd.randbytes(PAGE)
+        device.write(lpa * PAGE, held[lpa])
+    assert found(device) > 10_000
+    assert device.stats()["scheme"]["rmm_carried"] > 0
+    for lpa, data in held.items():
+        assert device.read(lpa * PAGE, PAGE) == data
+    assert device.problems() == []
+
+
+def test_nothing_is_compared_unless_asked() -> None:
+    device, data = deduplicating(verify="off"), os.urandom(PAGE)
+    device.write(0, data)
+    device.write(PAGE, data)
+    assert found(device) == 1
+    assert device.stats()["scheme"]["dedup_reads"] == 0
+
+
+def test_a_fingerprint_takes_its_time() -> None:
+    slow, fast = deduplicating(hash_us="100000"), deduplicating(hash_us="0")
+    for device in (slow, fast):
+        device.write(0, os.urandom(8 * PAGE))
+    assert slow.end_ns - fast.end_ns >= 700_000_000
+
+
+def test_a_protected_write_buffer_is_refused() -> None:
+    with pytest.raises(BindError, match="--plp would protect nothing"):
+        Device.memory(GEOMETRY, "remapssd", {"dedup": "on"}, plp=True)
+
+
+def test_a_replay_goes_by_content_hashes() -> None:
+    """On a chip that keeps no data. Without repeats every page is written."""
+    wafs = []
+    for dup in ("0.6", "0"):
+        command = ["replay", f"uniform:ops=20k,write=1,dup={dup}", "--ftl", "remapssd", "--opt", "dedup=on", "--size",
+                   "256M", "--json"]  # fmt: skip
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.output
+        wafs.append(json.loads(done.stdout)[0]["waf"])
+    assert wafs[0] < 0.55 < 0.95 < wafs[1]
