@@ -10,7 +10,6 @@ import ctypes
 import json
 import logging
 import os
-import select
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import FlashfsError, UsageError, one_line
 from flashfs.fuse import make_server, mounts
+from flashfs.waiting import readable
 
 if TYPE_CHECKING:
     import trio
@@ -448,7 +448,7 @@ class _Daemon:
         """Wait; False if it still runs after ``timeout_s``."""
         if self._descriptor is None:
             return True
-        return bool(select.select([self._descriptor], [], [], timeout_s)[0])
+        return bool(readable(self._descriptor, timeout_s=timeout_s))
 
     def last_words(self) -> str:
         """Why it ended otherwise than well; "" if it ended well."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import termios
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 
+from flashfs.waiting import readable
 from flashfs.watch._figures import figures
 from flashfs.watch._look import Look, look
 from flashfs.watch._picture import HISTORY, Picture
@@ -99,7 +99,7 @@ def _terminal() -> Iterator[Callable[[float], bool]]:
     handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: None)
 
     def wait(seconds: float) -> bool:
-        ready, _, _ = select.select([reader] if keys is None else [reader, keys], [], [], seconds)
+        ready = readable(*([reader] if keys is None else [reader, keys]), timeout_s=seconds)
         if reader in ready:
             os.read(reader, 4096)
         if keys is None or keys not in ready:

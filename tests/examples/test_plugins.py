@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 
 from flashfs.ftl import SCHEMES
 from flashfs.fuse import mounts
+from flashfs.waiting import readable
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
@@ -157,7 +157,7 @@ def take_away(path: Path) -> None:
         pid = json.loads((path / "config.json").read_text())["pid"]
         descriptor = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
-        select.select([descriptor], [], [], TIMEOUT_S)
+        readable(descriptor, timeout_s=TIMEOUT_S)
         os.close(descriptor)
     subprocess.run(["fusermount3", "-u", "-z", str(path)], check=False, capture_output=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 from stand import Stand
 
 from flashfs.fuse import SERVERS, loop, mounts
+from flashfs.waiting import readable
 from nandimg import image
 
 HERE = Path(__file__).parent
@@ -148,7 +148,7 @@ def kill(path: Path) -> None:
     pid = pid_of(path)
     descriptor = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    select.select([descriptor], [], [], TIMEOUT_S)
+    readable(descriptor, timeout_s=TIMEOUT_S)
     os.close(descriptor)
 
 

@@ -7,7 +7,6 @@ import ctypes
 import errno
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from typing import Any
 from flashfs.crash.kill.filesystems import FILE_SYSTEMS, FileSystem, chip
 from flashfs.errors import FlashfsError
 from flashfs.fuse import daemon, loop, mounts
+from flashfs.waiting import readable
 from nandimg import image
 
 PAGE = 4096
@@ -58,7 +58,7 @@ class Stand:
         """SIGKILL the daemon, and take away the corpse."""
         descriptor = os.pidfd_open(self.pid)
         os.kill(self.pid, signal.SIGKILL)
-        assert select.select([descriptor], [], [], PATIENCE_S)[0]
+        assert readable(descriptor, timeout_s=PATIENCE_S)
         os.close(descriptor)
         self.umount_files()
         self.detach()

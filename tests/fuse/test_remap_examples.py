@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from stand import MIB, PAGE, Stand, same
 from flashfs import inspect
 from flashfs.ftl import SCHEMES, scheme
 from flashfs.fuse import mounts
+from flashfs.waiting import readable
 
 pytestmark = pytest.mark.mount
 FTLS = ["pagemap", *(name for name in SCHEMES if scheme(name).remaps)]
@@ -177,7 +177,7 @@ def test_flushed_commits_outlive_the_device(one: Stand) -> None:
             sqlite.database.close()
         with suppress(OSError):  # a file of a device that is gone
             sqlite.let_go(clean=False)
-        assert select.select([daemon], [], [], 60)[0]
+        assert readable(daemon, timeout_s=60)
         os.close(daemon)
         mounts.clear_corpse(one.home)
         assert inspect.problems(one.image, True) == []

@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import random
-import select
 import signal
 import struct
 import subprocess
@@ -24,6 +23,7 @@ from conftest import TIMEOUT_S, flashfs, kill
 
 from flashfs.ftl import SCHEMES
 from flashfs.fuse import SERVERS, mounts
+from flashfs.waiting import readable
 
 pytestmark = pytest.mark.mount
 TOP = [sys.executable, "-m", "flashfs.cli", "top"]
@@ -169,7 +169,7 @@ class Terminal:
         """Read on until ``text`` was printed."""
         end = time.monotonic() + timeout_s
         while text not in self.seen:
-            ready, _, _ = select.select([self.keys], [], [], max(0.0, end - time.monotonic()))
+            ready = readable(self.keys, timeout_s=max(0.0, end - time.monotonic()))
             assert ready, f"{text!r} did not come: {self.seen[-2000:]!r}"
             self.seen += self.decoder.decode(os.read(self.keys, 65536))
 
@@ -178,7 +178,7 @@ class Terminal:
         end = time.monotonic() + timeout_s
         while True:
             assert time.monotonic() < end, f"it goes on: {self.seen[-2000:]!r}"
-            ready, _, _ = select.select([self.keys], [], [], 0.1)
+            ready = readable(self.keys, timeout_s=0.1)
             if ready:
                 self.seen += self.decoder.decode(os.read(self.keys, 65536))
             elif self.process.poll() is not None:

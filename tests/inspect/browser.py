@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import select
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from flashfs.waiting import readable
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 TIMEOUT_S = 60.0
@@ -95,7 +96,7 @@ class Browser:
     def _next(self) -> dict[str, Any]:
         end = time.monotonic() + TIMEOUT_S
         while b"\0" not in self._held:
-            ready, _, _ = select.select([self._reader], [], [], max(0.0, end - time.monotonic()))
+            ready = readable(self._reader, timeout_s=max(0.0, end - time.monotonic()))
             got = os.read(self._reader, 1 << 20) if ready else b""
             if not got:
                 raise TimeoutError(f"the browser says nothing (its exit code: {self._process.poll()})")

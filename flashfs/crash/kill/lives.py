@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flashfs.errors import FlashfsError
 from flashfs.fuse import daemon
+from flashfs.waiting import readable
 from nandimg import Cut
 from nandimg._faults import SHAPES
 
@@ -49,7 +49,7 @@ class Life:
 
     def over(self, timeout_s: float = 0.0) -> bool:
         """True once it is dead."""
-        return self.reaped or bool(select.select([self._descriptor], [], [], timeout_s)[0])
+        return self.reaped or bool(readable(self._descriptor, timeout_s=timeout_s))
 
     def kill(self) -> None:
         """SIGKILL, and its end. Lost if it had ended before, of itself."""
