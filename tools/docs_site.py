@@ -31,6 +31,7 @@ FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 AS_THEY_ARE = (".md", ".svg", ".png", ".ipynb")
 NAMED = re.compile(r"^```(\w+) file=(\S+)$", re.M)  #: a block that is the file of that name
 API_PAGE = "docs/python-api.md"
+WIDE = ".md-grid { max-width: 82rem; }\n"  #: room for lines of 120 characters
 REFERENCE = "\n\n## Reference\n\n"
 #: `replay` is a package too, so its function has another name here
 API = (
@@ -68,6 +69,7 @@ def on_files(files: Files, config: Any) -> Files:
             target = Path(posixpath.normpath(page.parent / link))
             if target.is_file() and target not in pages and target.is_relative_to(ROOT):
                 linked.add(target)
+    out.append(File.generated(config, "assets/wide.css", content=WIDE))
     for target in sorted(linked):
         file = added(config, target)
         file.inclusion = InclusionLevel.NOT_IN_NAV
