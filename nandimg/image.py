@@ -253,13 +253,18 @@ class Image:
         self.chip.close()
 
 
-def open_image(path: str | Path, readonly: bool = False) -> Image:
+def open_image(path: str | Path, readonly: bool = False, *, held: bool = False) -> Image:
     """Open and lock an image (shared when read-only). ImageError names the file and the field at fault. Of its features
-    only those of the chip are asked about: whoever runs a scheme on it asks about the others (refuse_unknown)."""
+    only those of the chip are asked about: whoever runs a scheme on it asks about the others (refuse_unknown).
+
+    ``held``: this process has the lock, and nothing changes in the file while the image is open: read-only alone."""
+    if held and not readonly:
+        raise ValueError("an image that is held already may be opened read-only alone")
     path = Path(path)
     fd = _open_fd(path, readonly)
     try:
-        _lock(fd, path, fcntl.LOCK_SH if readonly else fcntl.LOCK_EX)
+        if not held:
+            _lock(fd, path, fcntl.LOCK_SH if readonly else fcntl.LOCK_EX)
         header, counts = read_header(fd, path)
         others = [feature.name for feature in header.features if not feature.name.startswith("nandimg.")]
         header.refuse_unknown(path, (*FEATURES, *others), readonly=readonly)
