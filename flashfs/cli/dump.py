@@ -59,12 +59,13 @@ def command(
 
 
 def mounted(path: Path) -> Any:
-    """The control of what is mounted at ``path``; None for a file, which is an image."""
+    """The control of what is mounted at ``path``; None for what is no directory: an image, or nothing."""
     from flashfs.fuse import controlling, mounts
 
-    if path.is_file():
+    place = mounts.absolute(path)
+    if mounts.at(place) is None and not place.is_dir():
         return None
-    return controlling.Control(mounts.absolute(path))
+    return controlling.Control(place)
 
 
 def write_html(image: Path, mount: Any, file: Path, force: bool, trust: bool | str, as_json: bool) -> None:

@@ -14,8 +14,9 @@ from flashfs.inspect import opened
 def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str, Any]:
     """``Device.smart`` of a mount or an image, with ``image``, ``ftl``, ``page_bytes`` and ``endurance``. An image is
     only looked at: a crashed one is recovered in memory. UsageError for what is neither, and a blank one."""
-    if not where.is_file():
-        folder = mounts.find(mounts.absolute(where))
+    place = mounts.absolute(where)
+    if mounts.at(place) is not None or place.is_dir():
+        folder = mounts.find(place)
         smart, config = (json.loads((folder / name).read_text()) for name in ("smart.json", "config.json"))
         return _whole(smart, config)
     with opened(where, trust or ftl or False) as view:
