@@ -1,4 +1,4 @@
-"""Finds the compiled modules, and what is installed beside them; everything else about the project is in pyproject.toml.
+"""Finds the compiled modules, and what is installed beside them; all else about the project is in pyproject.toml.
 
 Variables of the environment:
     FLASHFS_ONLY     paths of .pyx files: build these alone
@@ -75,9 +75,9 @@ def sources() -> list[Path]:
 
 
 class Build(build_ext):
-    """Each module is translated and compiled in turn, with one line that says so; nothing is printed, or done, for those
-    that are up to date. While one thread compiles another translates. Cython is asked only when something is built: a
-    source archive is made without."""
+    """Each module is translated and compiled in turn, with one line that says so; nothing is printed, or done, for
+    those that are up to date. While one thread compiles another translates. Cython is asked only when something is
+    built: a source archive is made without."""
 
     def run(self) -> None:
         self.translating = Lock()  # Cython is not made for several threads

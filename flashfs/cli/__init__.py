@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from flashfs import __version__
 from flashfs.cli import (
     check,
     crash,
@@ -45,12 +46,28 @@ BadUsage: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="flashfs",
-    help="An SSD that you can mount: a NAND chip in a sparse file, and a flash translation layer chosen by name.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def say_version(asked: bool) -> None:
+    """What --version does."""
+    if asked:
+        show.line(f"flashfs {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Print the version, and leave.")
+    ] = False,
+) -> None:
+    """An SSD that you can mount: a NAND chip in a sparse file, and a flash translation layer chosen by name."""
+
+
 # A command's file has one function called `command`; a line here adds it.
 for module in (create, mount, umount, up, down, top, dump, fsck, remap, upgrade, replay, sweep, plot, reproduce,
                recovery_model, ftls, presets, check, new_ftl):

@@ -18,6 +18,7 @@ import tarfile
 import venv
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ import pytest
 import flashfs
 
 ROOT = Path(__file__).parents[2]
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+LONG_S = 3000  # of compiling everything on a busy machine
 VERSION = flashfs.__version__
 #: kept in the repository, and of no use outside of it
 LEFT_OUT = re.compile(r"^\.(ci|gitignore)")
@@ -65,31 +68,54 @@ def archive(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / f"flashfs-{VERSION}.tar.gz"
 
 
-@pytest.fixture(scope="module")
-def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, of modules that are compiled already."""
+@dataclass(frozen=True)
+class Wheel:
+    """``fresh``: compiled from the source archive, and to be installed with what it needs."""
+
+    path: Path
+    fresh: bool
+
+
+FROM_NOTHING = pytest.param("from nothing", marks=[pytest.mark.package, pytest.mark.timeout(LONG_S)])
+
+
+@pytest.fixture(scope="module", params=["compiled already", FROM_NOTHING])
+def wheel(request: pytest.FixtureRequest, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    out = tmp_path_factory.mktemp("wheel")
+    fresh = request.param == "from nothing"
+    if not fresh:
+        take_compiled(checkout)
+    how = [] if fresh else ["--wheel", "--no-isolation"]
+    said = run(sys.executable, "-m", "build", *how, "--outdir", out, cwd=checkout, timeout=LONG_S)
+    compiled = re.findall(r"^\[\d+/\d+\] ", said, re.M)
+    assert bool(compiled) == fresh, said[-2000:]
+    return Wheel(next(out.glob("*.whl")), fresh)
+
+
+def take_compiled(checkout: Path) -> None:
+    """Let the build find what `make setup` compiled."""
     for source in [*(checkout / "nandimg").rglob("*.pyx"), *(checkout / "flashfs").rglob("*.pyx")]:
-        place = source.relative_to(checkout).with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
-        newest = max(path.stat().st_mtime for path in (BUILT / place, ROOT / place) if path.exists())
+        place = source.relative_to(checkout).with_suffix(SUFFIX)
         target = checkout / BUILT.relative_to(ROOT) / place
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / place, target)
+        newest = max(path.stat().st_mtime for path in (BUILT / place, ROOT / place) if path.exists())
         os.utime(target, (newest, newest))
-    out = tmp_path_factory.mktemp("wheel")
-    said = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, cwd=checkout)
-    assert not re.search(r"^\[\d+/\d+\] ", said, re.M), "it compiled what make setup had compiled"
-    return next(out.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prefix with the wheel, and the libraries of this interpreter."""
+def installed(wheel: Wheel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prefix with the wheel, and the libraries of this interpreter or its own ones."""
     prefix = tmp_path_factory.mktemp("prefix")
     venv.create(prefix, with_pip=False)
-    site = next(prefix.glob("lib/python*/site-packages"))
-    (site / "libraries.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")) + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(prefix / "bin/python"), "--disable-pip-version-check"]
-    run(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel, cwd=prefix)
+    if wheel.fresh:
+        run(*pip, "install", "--quiet", wheel.path, cwd=prefix, timeout=LONG_S)
+        run(*pip, "check", cwd=prefix)
+    else:
+        site = next(prefix.glob("lib/python*/site-packages"))
+        (site / "libraries.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")) + "\n")
+        run(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel.path, cwd=prefix)
     return prefix
 
 
@@ -103,13 +129,13 @@ def test_the_archive_has_what_the_checkout_has(archive: Path) -> None:
     assert not [name for name in found if name.startswith((".venv", "build/", "dist/"))]
 
 
-def test_the_wheel_has_what_users_need(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as file:
+def test_the_wheel_has_what_users_need(wheel: Wheel) -> None:
+    with zipfile.ZipFile(wheel.path) as file:
         found = set(file.namelist())
     data = f"flashfs-{VERSION}.data/data"
     wanted = {f"{data}/share/doc/flashfs/examples/{path.name}" for path in (ROOT / "examples").glob("*.py")}
     for path in [*(ROOT / "flashfs").rglob("*.pyx"), *(ROOT / "nandimg").rglob("*.pyx")]:
-        wanted.add(str(path.relative_to(ROOT).with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))))
+        wanted.add(str(path.relative_to(ROOT).with_suffix(SUFFIX)))
     for pattern in ("*.py", "*.pyi", "*.pxd", "*.in", "py.typed", "report.*"):
         wanted |= {str(path.relative_to(ROOT)) for path in (ROOT / "flashfs").rglob(pattern)}
     wanted |= {str(path.relative_to(ROOT)) for path in (ROOT / "nandimg").rglob("*.h")}
@@ -117,11 +143,11 @@ def test_the_wheel_has_what_users_need(wheel: Path) -> None:
     assert not [name for name in found if name.endswith((".pyx", ".c", ".cpp")) or name.startswith("tests")]
 
 
-def test_the_wheel_is_stripped(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as file:
+def test_the_wheel_is_stripped(wheel: Wheel) -> None:
+    with zipfile.ZipFile(wheel.path) as file:
         modules = [info for info in file.infolist() if info.filename.endswith(".so")]
         stale = (ROOT / "setup.py").stat().st_mtime
-        if min((ROOT / info.filename).stat().st_mtime for info in modules) < stale:
+        if not wheel.fresh and min((ROOT / info.filename).stat().st_mtime for info in modules) < stale:
             pytest.skip("modules from before a change of setup.py: make clean setup")
         assert [info.filename for info in modules if b".debug_info" in file.read(info)] == []
 
