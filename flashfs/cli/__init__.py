@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -22,6 +22,7 @@ from flashfs.cli import (
     fsck,
     ftls,
     mount,
+    mount_helper,
     new_ftl,
     plot,
     presets,
@@ -37,7 +38,7 @@ from flashfs.cli import (
     up,
     upgrade,
 )
-from flashfs.errors import one_line
+from flashfs.errors import UsageError, one_line
 
 INTERRUPTED = 130  #: the exit code
 
@@ -78,12 +79,32 @@ app.add_typer(trace.app, name="trace")
 
 def main() -> None:
     """What the console script calls."""
+    if mount_helper.is_asked(sys.argv[1:], [command.name for command in app.registered_commands]):
+        mount_main()
     try:
         from flashfs.ftl import search_here
     except Exception as error:  # a scheme of the checkout that is not compiled, or wrong
         sys.exit(fail(*one_line(error)))
     search_here()
     sys.exit(run(sys.argv[1:]))
+
+
+def mount_main() -> NoReturn:
+    """What mount(8) calls. It is root's more often than not: no FTL is looked for in the present folder."""
+    sys.exit(helped(mount_helper.mount))
+
+
+def umount_main() -> NoReturn:
+    """What umount(8) calls."""
+    sys.exit(helped(mount_helper.unmount))
+
+
+def helped(helper: Callable[[Sequence[str], Callable[[Sequence[str]], int]], int]) -> int:
+    """mount(8)'s exit code."""
+    try:
+        return helper(sys.argv[1:], run)
+    except UsageError as error:
+        return fail(*one_line(error)) and mount_helper.CODES[error.exit_code]
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -191,3 +191,41 @@ def test_the_installed_command_mounts(installed: Path, tmp_path: Path, mountpoin
     with (mountpoint / "disk").open("rb", buffering=0) as disk:
         assert disk.read(8192) == b"x" * 8192
     run(command, "umount", mountpoint, cwd=tmp_path)
+
+
+#: In a namespace of its own, in which /sbin has the helpers too, if it gets any; whatever happens, nothing stays.
+FSTAB = """
+set -eu
+mount --make-rprivate /
+mount -t overlay sbin -o "lowerdir=$1:$(realpath /sbin)" "$(realpath /sbin)" || { echo "no overlay"; exit 0; }
+trap 'umount -i -l "$3" 2>/dev/null || true' EXIT
+mount -t fuse.flashfs "$2" "$3" -o ftl=slimftl,noatime,nofail,x-systemd.automount,sync=none,opt=wear_spread=50
+findmnt -n -o FSTYPE "$3"
+cat "$3/config.json"
+if [ -x "$1/umount.fuse.flashfs" ]; then umount "$3"; else flashfs umount "$3" >/dev/null; fi
+echo unmounted
+"""
+
+
+@pytest.mark.mount
+@pytest.mark.parametrize("names", [("mount.fuse.flashfs", "umount.fuse.flashfs"), ()], ids=["ours", "libfuse's"])
+def test_mount_8_mounts(installed: Path, tmp_path: Path, mountpoint: Path, names: tuple[str, ...]) -> None:
+    """By our helpers, and by libfuse's mount.fuse, which calls flashfs as /bin/sh finds it."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs root, and unshare")
+    helpers = tmp_path / "helpers"
+    helpers.mkdir()
+    for name in names or ("flashfs",):
+        (helpers / name).symlink_to(installed / "bin" / name)
+    image = tmp_path / "ssd.img"
+    run(installed / "bin/flashfs", "create", image, "--preset", "small-64m", cwd=tmp_path)
+    path = f"PATH={installed / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin"
+    words = ["env", path, "unshare", "--mount", "bash", "-c", FSTAB, "bash", helpers, image, mountpoint]
+    said = run(*words, cwd=tmp_path)
+    if said == "no overlay\n":
+        pytest.skip("needs overlayfs, which this kernel does not have")
+    assert said.startswith("fuse.flashfs\n{")
+    config = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    assert (config["ftl"], config["sync"]) == ("slimftl", "none")
+    assert said.endswith("unmounted\n")
+    assert "sound" in run(installed / "bin/flashfs", "fsck", image, cwd=tmp_path)
