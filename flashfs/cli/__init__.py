@@ -12,7 +12,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from flashfs import __version__
 from flashfs.cli import (
     check,
     crash,
@@ -56,6 +55,8 @@ app = typer.Typer(
 def say_version(asked: bool) -> None:
     """What --version does."""
     if asked:
+        from flashfs import __version__
+
         show.line(f"flashfs {__version__}")
         raise typer.Exit
 
@@ -77,9 +78,15 @@ app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")
 
 
+def names() -> set[str]:
+    """Of the commands, and of those that have commands of their own."""
+    named = [one.name for one in app.registered_commands] + [one.name for one in app.registered_groups]
+    return {name for name in named if name is not None}
+
+
 def main() -> None:
     """What the console script calls."""
-    if mount_helper.is_asked(sys.argv[1:], [command.name for command in app.registered_commands]):
+    if mount_helper.is_asked(sys.argv[1:], names()):
         mount_main()
     try:
         from flashfs.ftl import search_here

@@ -8,7 +8,7 @@ libfuse's ``/sbin/mount.fuse`` calls ``flashfs IMAGE MOUNTPOINT -o OPTIONS``. um
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, redirect_stdout
 
 from flashfs.errors import UsageError
@@ -28,7 +28,7 @@ CODES = {0: 0, 1: 32, 2: 1, 130: 8}
 WITH_ARGUMENT = {"-o", "-t", "-N", "--options", "--types", "--namespace"}
 
 
-def is_asked(arguments: Sequence[str], commands: Sequence[str]) -> bool:
+def is_asked(arguments: Sequence[str], commands: Collection[str]) -> bool:
     """Whether libfuse's mount.fuse calls us: IMAGE MOUNTPOINT -o OPTIONS, and no command."""
     return len(arguments) == 4 and arguments[2] == "-o" and arguments[0] not in commands
 
