@@ -138,6 +138,7 @@ class Device:
             return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly,
                              repair=repair, trust=trust)
         except BaseException:
+            image.give_back()
             image.close()
             raise
 
@@ -318,6 +319,14 @@ class Device:
                 self.leave()
         finally:
             self._image.close()
+
+    def give_back(self) -> bool:
+        """Close, and if the image was bound by this open, leave it as blank as it was: for a mount that came to
+        nothing. False, and still open, if it was not."""
+        if not self._image.give_back():
+            return False
+        self._image.close()
+        return True
 
     def leave(self) -> None:
         """Flush, and leave a checkpoint that is clean, if there is anything new; the image may then be opened again."""

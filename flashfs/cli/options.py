@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,6 +69,12 @@ Record = Annotated[
         "4 KiB written.",
     ),
 ]
+
+
+def given(context: typer.Context) -> dict[str, Any]:
+    """The options and arguments that were typed, by name: not those that have their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name: context.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def request(

@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashfs.engine.block_map import joined
+from flashfs.fuse import mounts
+from flashfs.fuse.answers import errno_of
 from flashfs.fuse.control import Control
+from flashfs.fuse.host_disk import HostDisk
 
 if TYPE_CHECKING:
     from flashfs.device import Device
@@ -64,6 +67,8 @@ class Tree:
         self.device = device
         self._traffic = traffic
         self._started_s = time.monotonic()
+        self._host_disk = HostDisk(device.path)
+        self._disk = mountpoint / "disk"
         self._uid, self._gid = os.getuid(), os.getgid()
         self._time_ns = time.time_ns()
         # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
@@ -75,7 +80,7 @@ class Tree:
         self._root_mode = stat.S_IFDIR | (0o755 if shared else 0o700)
         self._sources: dict[str, Callable[[], dict[str, Any]]] = {
             "stats.json": self._stats,
-            "smart.json": device.smart,
+            "smart.json": lambda: {**device.smart(), "host_disk": self._host_disk.line()},
             "config.json": lambda: {**device.config(), **self._mount},
             "map.json": device.block_map,
         }
@@ -93,6 +98,16 @@ class Tree:
     def entries(self) -> Iterator[tuple[bytes, int]]:
         """(name, inode number) of everything in the root directory, always in the same order."""
         yield from self._inodes.items()
+
+    def errno_of(self, operation: str, offset: int, error: BaseException) -> int:
+        """The errno that the host sees for what ended a request of `disk`. smart.json says it too if the disk below the
+        image was to blame, and the log says it in words."""
+        why = self._host_disk.line() if self._host_disk.note(error) else None
+        return errno_of(operation, offset, error, why)
+
+    def is_used(self) -> bool:
+        """True if a loop device lies on `disk`: it must not be emptied by a slip."""
+        return bool(mounts.loops_of(self._disk))
 
     def is_text(self, inode: int) -> bool:
         """True for the files beside `disk`."""
