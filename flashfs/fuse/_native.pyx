@@ -35,7 +35,7 @@ from libc.errno cimport (
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from posix.fcntl cimport F_GETFL, F_SETFL, O_ACCMODE, O_DSYNC, O_NONBLOCK, O_RDONLY, O_TRUNC, fcntl
+from posix.fcntl cimport F_GETFL, F_SETFL, O_ACCMODE, O_DSYNC, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, fcntl
 from posix.stat cimport struct_stat
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.types cimport dev_t, mode_t, off_t
@@ -498,7 +498,7 @@ cdef class Session:
                    bint durable) noexcept nogil:
         """``durable``: the file was opened so, or this one write asks for it. No FSYNC follows either."""
         if ino != DISK:
-            return fuse_reply_err(req, EBADF)
+            return self.write_mark(req, ino, data, size)
         if size and offset >= self.size:
             return fuse_reply_err(req, ENOSPC)
         size = min(size, self.size - offset) if size else 0
@@ -627,6 +627,18 @@ cdef class Session:
             part = text[offset:offset + size]
             return fuse_reply_buf(req, <const char*> part, len(part))
 
+    cdef int write_mark(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size) noexcept nogil:
+        cdef int failed = 0
+        with gil:
+            try:
+                if self.tree.is_mark(ino):
+                    self.tree.mark(data[:size])
+                else:
+                    failed = EBADF
+            except Exception as error:
+                failed = errno_of("mark", 0, error)
+        return fuse_reply_err(req, failed) if failed else fuse_reply_write(req, size)
+
     cdef int open(self, fuse_req_t req, fuse_ino_t ino, int flags) noexcept nogil:
         """With direct I/O: every request of the host is a request of the device; and a cached text would be cut at the
         size that some earlier one had."""
@@ -646,7 +658,9 @@ cdef class Session:
         pthread_mutex_lock(&self.device)  # a text is made of what the device says
         with gil:
             try:
-                if not self.tree.is_text(ino):
+                if self.tree.is_mark(ino):
+                    failed = 0 if flags & O_ACCMODE == O_WRONLY else EACCES
+                elif not self.tree.is_text(ino):
                     failed = EISDIR if ino == ROOT else ENOENT
                 elif flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC:
                     failed = EACCES
@@ -699,9 +713,16 @@ cdef class Session:
         """Times are accepted and forgotten. An SSD has one size and one owner."""
         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
             return fuse_reply_err(req, EPERM)
-        if what & FUSE_SET_ATTR_SIZE and (ino != DISK or <uint64_t> attr.st_size != self.size):
+        if what & FUSE_SET_ATTR_SIZE and not self.may_be_so_long(ino, <uint64_t> attr.st_size):
             return fuse_reply_err(req, EPERM)
         return self.attributes(req, ino)
+
+    cdef bint may_be_so_long(self, fuse_ino_t ino, uint64_t size) noexcept nogil:
+        """The size that it has: `disk` its own, the file of marks none."""
+        if ino == DISK:
+            return size == self.size
+        with gil:
+            return size == 0 and self.tree.is_mark(ino)
 
     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
         cdef char* at = <char*> get_buffer()

@@ -28,6 +28,7 @@ from flashfs.replay._record import OPERATIONS
 
 if TYPE_CHECKING:
     from flashfs.device import Device
+    from flashfs.fuse.tape import Tape
     from flashfs.replay.recording import Recording
 
 # Each task of pyfuse3 keeps a buffer of 1 MiB. One works while nothing blocks; the others answer for the texts while a
@@ -36,6 +37,7 @@ TASKS_MAX = 8
 REQUESTS_UNDER_WAY_MAX = 64
 REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it was told to ask for more
 OP_READ, OP_WRITE, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "write", "flush"))  # as traces count them
+MARK = 0  # the handle of the file of marks
 DURABLE = DISK + 1  # the handle of `disk` where it was opened with O_SYNC or O_DSYNC; texts have the next ones
 FOREVER_S = 86400.0  # names and the size of `disk` never change
 
@@ -63,7 +65,7 @@ class Handlers(pyfuse3.Operations):
     supports_dot_lookup = True
     enable_writeback_cache = False  # a write that was acknowledged has reached the device
 
-    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | None = None) -> None:
+    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | Tape | None = None) -> None:
         super().__init__()
         self._traffic = traffic
         self._record: Callable[..., Any] | None = recorder.record if recorder else None
@@ -126,7 +128,7 @@ class Handlers(pyfuse3.Operations):
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         """A flush follows if the file was opened for that. pyfuse3 does not say what a single write asks for."""
         if fh != DISK and fh != DURABLE:
-            raise FUSEError(errno.EBADF)
+            return self._mark(fh, buf)
         if off + len(buf) > self._size:
             if not buf:
                 return 0
@@ -152,6 +154,15 @@ class Handlers(pyfuse3.Operations):
         if fh == DURABLE:
             await self._flush()
         return written
+
+    def _mark(self, fh: FileHandleT, buf: bytes) -> int:
+        if fh != MARK:
+            raise FUSEError(errno.EBADF)
+        try:
+            self._tree.mark(bytes(buf))
+        except Exception as error:
+            raise failed("mark", 0, error) from None
+        return len(buf)
 
     async def fsync(self, fh: FileHandleT, datasync: bool) -> None:
         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
@@ -183,6 +194,10 @@ class Handlers(pyfuse3.Operations):
                 raise FUSEError(errno.EPERM)
             durable = flags & os.O_DSYNC  # as O_SYNC has it too
             return FileInfo(fh=FileHandleT(DURABLE if durable else DISK), direct_io=True, keep_cache=False)
+        if self._tree.is_mark(inode):
+            if flags & os.O_ACCMODE != os.O_WRONLY:
+                raise FUSEError(errno.EACCES)
+            return FileInfo(fh=FileHandleT(MARK), direct_io=True, keep_cache=False)
         if not self._tree.is_text(inode):
             raise FUSEError(errno.EISDIR if inode == ROOT else errno.ENOENT)
         if writes or flags & os.O_TRUNC:
@@ -226,7 +241,8 @@ class Handlers(pyfuse3.Operations):
         """Times are accepted and forgotten. An SSD has one size and one owner."""
         if fields.update_mode or fields.update_uid or fields.update_gid:
             raise FUSEError(errno.EPERM)
-        if fields.update_size and (inode != DISK or attr.st_size != self._size):
+        size = self._size if inode == DISK else 0 if self._tree.is_mark(inode) else None
+        if fields.update_size and attr.st_size != size:
             raise FUSEError(errno.EPERM)
         return await self.getattr(inode, ctx)
 
@@ -261,7 +277,7 @@ class Handlers(pyfuse3.Operations):
 class RealtimeHandlers(Handlers):
     """The same, each reply kept back until its virtual end. Others are read and done meanwhile."""
 
-    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | None = None) -> None:
+    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | Tape | None = None) -> None:
         super().__init__(device, tree, traffic, recorder)
         self._zero_ns = time.monotonic_ns() - device.quiet_at()
 
@@ -319,7 +335,7 @@ class Pyfuse3Server:
 
     def __init__(
         self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-        recorder: Recording | None = None,
+        recorder: Recording | Tape | None = None,
     ) -> None:  # fmt: skip
         self._device = device
         self._realtime = realtime

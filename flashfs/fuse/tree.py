@@ -2,7 +2,7 @@
 
 `disk` is the block file. `stats.json`, `smart.json`, `config.json` and `map.json` are texts, made when one is opened: a
 reader sees one moment of the device however long it reads, and the next open sees a newer one. docs/watching.md says
-what is in them.
+what is in them. A mount that makes a tape has a file `mark` as well, which is only written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from flashfs.engine.block_map import joined
 
 if TYPE_CHECKING:
     from flashfs.device import Device
+    from flashfs.fuse.tape import Tape
     from flashfs.replay.recording import Recording
 
 ROOT = 1  # what FUSE calls the root of every mount
@@ -58,7 +59,7 @@ class Tree:
 
     def __init__(
         self, device: Device, mountpoint: Path, server: str, *, shared: bool, traffic: Callable[[], dict[str, Any]],
-        recorder: Recording | None = None,
+        recorder: Recording | Tape | None = None,
     ) -> None:  # fmt: skip
         self.device = device
         self._traffic = traffic
@@ -79,7 +80,9 @@ class Tree:
             "map.json": device.block_map,
         }
         self._text_sizes: dict[int, int] = {}
-        self._names = ["disk", *self._sources]
+        self._take_mark: Callable[[bytes], None] | None = getattr(recorder, "mark", None)
+        self._mark_mode = stat.S_IFREG | (0o222 if shared else 0o200)
+        self._names = ["disk", *self._sources, *(["mark"] if self._take_mark else [])]
         self._inodes = {name.encode(): DISK + index for index, name in enumerate(self._names)}
 
     def inode(self, name: bytes) -> int | None:
@@ -92,7 +95,16 @@ class Tree:
 
     def is_text(self, inode: int) -> bool:
         """True for the files beside `disk`."""
-        return DISK < inode < DISK + len(self._names)
+        return DISK < inode <= DISK + len(self._sources)
+
+    def is_mark(self, inode: int) -> bool:
+        """True for the file that marks are written to, if there is one."""
+        return self._take_mark is not None and inode == DISK + len(self._sources) + 1
+
+    def mark(self, data: bytes) -> None:
+        """What was written to that file; an OSError says why it is no mark."""
+        assert self._take_mark is not None
+        self._take_mark(data)
 
     def text(self, inode: int) -> bytes:
         """The JSON of a text, made now."""
@@ -117,6 +129,8 @@ class Tree:
             return self._attr(inode, self._root_mode, 0, links=2)
         if self.is_text(inode):
             return self._attr(inode, self._text_mode, self._text_sizes.get(inode, 0))
+        if self.is_mark(inode):
+            return self._attr(inode, self._mark_mode, 0)
         return None
 
     def _attr(self, inode: int, mode: int, size: int, links: int = 1) -> Attr:

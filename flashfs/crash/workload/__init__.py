@@ -1,0 +1,179 @@
+"""Crash states of a user's own workload: recorded once, cut at any place, mounted again, and judged by his own checker.
+
+`record` runs the workload on a device whose requests go on a tape, with contents; `states` gives a prefix of the tape
+to a device that begins as the recorded one did, and takes its power; `stand` recovers what is left and mounts it, and
+the user's checker looks at the files. docs/crash-workload.md.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from flashfs.crash.campaign import KEPT, Result
+from flashfs.crash.kill.lives import adopting
+from flashfs.crash.workload import commands, stand
+from flashfs.crash.workload.record import record, variables
+from flashfs.crash.workload.settings import FILE_SYSTEMS, Folder, Settings, check_machine
+from flashfs.crash.workload.states import DEFAULT_PLACES, Place, Replay, Tape, choose
+from flashfs.fuse import mounts
+from nandimg import Geometry, image
+
+__all__ = [
+    "DEFAULT_PLACES",
+    "FILE_SYSTEMS",
+    "Job",
+    "Settings",
+    "WorkloadFailure",
+    "WorkloadResult",
+    "check_machine",
+    "run",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do. ``workload`` None: with the recording that is in ``folder``; ``folder`` None: one that is removed if
+    nothing fails. ``places`` are the words of --at, ``cuts`` how many of them at most."""
+
+    check: str
+    workload: str | None = None
+    setup: str | None = None
+    folder: Path | None = None
+    places: tuple[str, ...] = DEFAULT_PLACES
+    cuts: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFailure:
+    """A cut whose state the checker does not like, or that cannot be mounted; and the command that makes it again."""
+
+    cut: str
+    mark: str
+    why: str
+    output: list[str]
+    replay: str
+
+    def __str__(self) -> str:
+        passed = f"last mark {self.mark!r}" if self.mark else "no mark passed"
+        return "\n".join([f"{self.cut} ({passed}): {self.why}", *(f"  | {line}" for line in self.output),
+                          f"    {self.replay}"])  # fmt: skip
+
+
+@dataclass(slots=True)
+class WorkloadResult(Result):
+    """``flushes``, ``marks`` and ``operations`` (of the flash) are the workload's, ``recording`` is where it is kept,
+    if it is."""
+
+    fs: str = ""
+    flushes: int = 0
+    marks: int = 0
+    operations: int = 0
+    recording: str | None = None
+    in_memory: ClassVar[bool] = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "ftl": self.ftl,
+            "tier": self.tier,
+            "fs": self.fs,
+            "cuts": self.cuts,
+            "flushes": self.flushes,
+            "marks": self.marks,
+            "operations": self.operations,
+            "failures": [asdict(loss) for loss in self.failures if isinstance(loss, WorkloadFailure)],
+            "failed": self.failed,
+            "recording": self.recording,
+            "seconds": round(self.seconds, 2),
+            "seed": self.seed,
+        }
+
+
+def run(
+    job: Job, settings: Settings, geometry: Geometry | None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> WorkloadResult:  # fmt: skip
+    """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are a new recording's. ``progress``
+    hears how many cuts of how many are done. FlashfsError if the workload or the checker fails without a cut."""
+    started = time.perf_counter()
+    folder = Folder((job.folder or Path(tempfile.mkdtemp(prefix="flashfs-workload-"))).absolute())
+    done = False
+    try:
+        with adopting():
+            if job.workload is not None:
+                assert geometry is not None
+                check_machine(settings)
+                folder.make()
+                record(folder, geometry, settings, job.workload, job.check, job.setup)
+            settings, span = folder.load()
+            check_machine(settings)
+            folder.make_mountpoints()
+            result = cut(job, folder, settings, Replay(folder, settings, Tape(folder, span)), progress)
+        done = not result.failures
+    finally:
+        if job.folder is None and (done or not folder.about.exists()):
+            shutil.rmtree(folder.path)
+            kept = None
+        else:
+            tidy(folder)
+            kept = str(folder.path)
+    result.recording = kept
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def tidy(folder: Folder) -> None:
+    """Leave the recording alone in its folder, and a single cut's image; and what is mounted, if that could not be
+    taken away."""
+    for one in (folder.state, folder.marks):
+        one.unlink(missing_ok=True)
+    for mountpoint in (folder.device, folder.root):
+        if mountpoint.is_dir() and mounts.at(mountpoint) is None:
+            mountpoint.rmdir()
+
+
+def cut(
+    job: Job, folder: Folder, settings: Settings, replay: Replay, progress: Callable[[int, int], None]
+) -> WorkloadResult:
+    """Each place in turn."""
+    replay.measure()
+    places = choose(replay, list(job.places), job.cuts, job.seed)
+    first, last = replay.operations
+    result = WorkloadResult(
+        image.inspect(folder.base).ftl, "workload", job.seed, fs=settings.fs, flushes=len(replay.tape.flushes),
+        marks=len(replay.tape.marked), operations=last - first + 1,
+    )  # fmt: skip
+    for place in places:
+        marks = replay.make(place)
+        if len(places) == 1:
+            stand.copy(folder.state, folder.crashed)
+        why, output = judge(job, folder, settings, place, marks)
+        if why is not None:
+            words = ["flashfs", "crash", "--recording", str(folder.path), "--check", job.check, "--at", str(place)]
+            loss = WorkloadFailure(str(place), marks[-1] if marks else "", why, output, shlex.join(words))
+            result.failed += 1
+            if len(result.failures) < KEPT:
+                result.failures.append(loss)
+        result.cases = result.cuts = result.cuts + 1
+        progress(result.cuts, len(places))
+    return result
+
+
+def judge(
+    job: Job, folder: Folder, settings: Settings, place: Place, marks: list[str]
+) -> tuple[str | None, list[str]]:
+    """(what is wrong, or None; the last lines of the checker). A device that does not recover and a file system that
+    cannot be mounted are wrong too."""
+    try:
+        with stand.attached(folder, settings) as device, stand.files(device, folder, settings) as root:
+            ended = commands.run(job.check, root, variables(folder, str(place), marks))
+    except stand.Unusable as error:
+        return str(error), []
+    return (None, []) if ended.code == 0 else (f"--check {ended}", ended.lines)
