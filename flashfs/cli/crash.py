@@ -128,8 +128,8 @@ def command(
     own = {"--check": check, "--setup": setup, "--at": at, "--mount-options": mount_options, "--preset": preset,
            "--size": size, "--opt": opt, "--dram": dram, "--plp": plp}  # fmt: skip
     if workload is not None or recording is not None:
-        if every or kill or tier != DEFAULT_TIERS:
-            raise UsageError("--workload, --recording: a mode of its own, without --tier, --every and --kill")
+        if every or kill or tier != DEFAULT_TIERS or state is not None or start:
+            raise UsageError("--workload, --recording: they go without --tier, --every, --kill, --state and --from")
         from flashfs.cli import crash_workload
 
         chosen = {"--ftl": ftl, "--fs": fs, **own}

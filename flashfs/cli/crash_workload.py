@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flashfs.crash.workload import WorkloadResult
 
 #: what a recording has settled
-SETTLED = ("--ftl", "--fs", "--setup", "--mount-options", "--preset", "--size", "--opt", "--dram", "--plp")
+SETTLED = ("--fs", "--setup", "--mount-options", "--preset", "--size", "--opt", "--dram", "--plp")
 
 Bar = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
 
@@ -45,8 +45,7 @@ def run(
     )  # fmt: skip
     geometry = None
     if workload is not None:
-        own.check_machine(settings)
-        size = given["--size"] or (None if given["--preset"] else own.FILE_SYSTEMS[fs][0])
+        size = given["--size"] or (None if given["--preset"] else own.default_size(fs))
         geometry = shape.geometry_of(given["--preset"], size, None)
     with bar(f"workload on {fs}", None) as move:
         return own.run(job, settings, geometry, lambda done, of: move(done, f"of {of}"))

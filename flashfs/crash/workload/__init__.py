@@ -17,22 +17,24 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from flashfs.crash.campaign import KEPT, Result
+from flashfs.crash.kill import warm_up
 from flashfs.crash.kill.lives import adopting
 from flashfs.crash.workload import commands, stand
 from flashfs.crash.workload.record import record, variables
-from flashfs.crash.workload.settings import FILE_SYSTEMS, Folder, Settings, check_machine
+from flashfs.crash.workload.settings import Folder, Settings, check_machine, default_size
 from flashfs.crash.workload.states import DEFAULT_PLACES, Place, Replay, Tape, choose
-from flashfs.fuse import mounts
+from flashfs.device import check_trust
+from flashfs.errors import UsageError
+from flashfs.shape import DEFAULT_FTL
 from nandimg import Geometry, image
 
 __all__ = [
     "DEFAULT_PLACES",
-    "FILE_SYSTEMS",
     "Job",
     "Settings",
     "WorkloadFailure",
     "WorkloadResult",
-    "check_machine",
+    "default_size",
     "run",
 ]
 
@@ -100,49 +102,50 @@ def run(
     job: Job, settings: Settings, geometry: Geometry | None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> WorkloadResult:  # fmt: skip
-    """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are a new recording's. ``progress``
-    hears how many cuts of how many are done. FlashfsError if the workload or the checker fails without a cut."""
+    """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are a new recording's; of an old one,
+    ``settings.ftl`` names the FTL that may be imported. ``progress`` hears how many cuts of how many are done.
+    FlashfsError if the workload or the checker fails without a cut."""
     started = time.perf_counter()
+    if job.workload is None:
+        assert job.folder is not None
+        settings = recorded(Folder(job.folder), settings)
+    check_machine(settings)
+    warm_up(settings.ftl or DEFAULT_FTL)
     folder = Folder((job.folder or Path(tempfile.mkdtemp(prefix="flashfs-workload-"))).absolute())
-    done = False
-    try:
-        with adopting():
+    if job.workload is not None:
+        folder.make()
+    sound = False
+    with folder.held(), adopting():
+        try:
             if job.workload is not None:
                 assert geometry is not None
-                check_machine(settings)
-                folder.make()
                 record(folder, geometry, settings, job.workload, job.check, job.setup)
-            settings, span = folder.load()
-            check_machine(settings)
-            folder.make_mountpoints()
-            result = cut(job, folder, settings, Replay(folder, settings, Tape(folder, span)), progress)
-        done = not result.failures
-    finally:
-        if job.folder is None and (done or not folder.about.exists()):
-            shutil.rmtree(folder.path)
-            kept = None
-        else:
-            tidy(folder)
-            kept = str(folder.path)
-    result.recording = kept
+            result = cut(job, folder, settings, progress)
+            sound = not result.failures
+        finally:
+            folder.tidy()
+            gone = job.folder is None and (sound or not folder.about.exists()) and not folder.has_mounts()
+            if gone:
+                shutil.rmtree(folder.path)
+    result.recording = None if gone else str(folder.path)
     result.seconds = time.perf_counter() - started
     return result
 
 
-def tidy(folder: Folder) -> None:
-    """Leave the recording alone in its folder, and a single cut's image; and what is mounted, if that could not be
-    taken away."""
-    for one in (folder.state, folder.marks):
-        one.unlink(missing_ok=True)
-    for mountpoint in (folder.device, folder.root):
-        if mountpoint.is_dir() and mounts.at(mountpoint) is None:
-            mountpoint.rmdir()
+def recorded(folder: Folder, given: Settings) -> Settings:
+    """Those of the recording. One that came from elsewhere must not choose what is imported: UntrustedError, unless the
+    FTL is registered or the one that the user names."""
+    found, _ = folder.load()
+    if found.ftl is not None and given.ftl is None:
+        check_trust(folder.about, found.ftl)
+    if given.ftl not in (None, found.ftl or DEFAULT_FTL):
+        raise UsageError(f"--ftl {given.ftl}: the recording is of {found.ftl or DEFAULT_FTL}")
+    return found
 
 
-def cut(
-    job: Job, folder: Folder, settings: Settings, replay: Replay, progress: Callable[[int, int], None]
-) -> WorkloadResult:
+def cut(job: Job, folder: Folder, settings: Settings, progress: Callable[[int, int], None]) -> WorkloadResult:
     """Each place in turn."""
+    replay = Replay(folder, settings, Tape(folder, folder.load()[1]))
     replay.measure()
     places = choose(replay, list(job.places), job.cuts, job.seed)
     first, last = replay.operations
@@ -156,7 +159,9 @@ def cut(
             stand.copy(folder.state, folder.crashed)
         why, output = judge(job, folder, settings, place, marks)
         if why is not None:
-            words = ["flashfs", "crash", "--recording", str(folder.path), "--check", job.check, "--at", str(place)]
+            named = ["--ftl", settings.ftl] if settings.ftl and ":" in settings.ftl else []
+            words = ["flashfs", "crash", "--recording", str(folder.path), *named, "--check", job.check]
+            words += ["--at", str(place)]
             loss = WorkloadFailure(str(place), marks[-1] if marks else "", why, output, shlex.join(words))
             result.failed += 1
             if len(result.failures) < KEPT:

@@ -33,7 +33,8 @@ def run(command: str, root: Path, variables: Mapping[str, str]) -> Ended:
     It has a session of its own; what it leaves running there is killed, for the file system is unmounted next.
     """
     words = command.replace("{}", shlex.quote(str(root)))
-    environment = {**os.environ, "FLASHFS_MOUNT": str(root), **variables}
+    outer = {name: value for name, value in os.environ.items() if name != "FLASHFS_MARK_FILE"}
+    environment = {**outer, "FLASHFS_MOUNT": str(root), **variables}
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             words, shell=True, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,

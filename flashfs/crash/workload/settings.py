@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,17 +82,37 @@ class Folder:
     def make(self) -> None:
         """The folder and its mount points; UsageError if there is anything in it."""
         try:
-            self.path.mkdir(exist_ok=True)
+            self.path.mkdir(exist_ok=True, mode=0o700)
             if any(self.path.iterdir()):
                 raise UsageError(f"--recording {self.path}: not empty; without --workload its recording is used again")
         except (FileNotFoundError, FileExistsError, NotADirectoryError):
             raise UsageError(f"--recording {self.path}: a folder that is empty or can be made would do") from None
         self.path.chmod(0o711)  # a workload may change its user
-        self.make_mountpoints()
 
-    def make_mountpoints(self) -> None:
-        for one in (self.device, self.root):
-            one.mkdir(exist_ok=True)
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One run at a time works in a folder; FlashfsError if another one does."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise FlashfsError(f"--recording {self.path}: another run works with it") from None
+        finally:
+            os.close(descriptor)
+
+    def tidy(self) -> None:
+        """Leave the recording and a single cut's image alone; nothing of a recording that was not finished; and what
+        could not be unmounted."""
+        for one in (self.state, self.marks, *(() if self.about.exists() else (self.base, self.tape))):
+            one.unlink(missing_ok=True)
+        for mountpoint in (self.device, self.root):
+            if mountpoint.is_dir() and mounts.at(mountpoint) is None:
+                mountpoint.rmdir()
+
+    def has_mounts(self) -> bool:
+        """Whether something could not be unmounted."""
+        return any(mounts.at(mountpoint) is not None for mountpoint in (self.device, self.root))
 
     def save(self, settings: Settings, workload: str, span: tuple[int, int]) -> None:
         """``span``: the bytes of the tape at which the workload began and ended."""
@@ -107,10 +131,16 @@ class Folder:
             raise UsageError(f"--recording {self.path}: no recording; --workload COMMAND makes one there") from None
 
 
+def default_size(fs: str) -> str:
+    """Of the device, if nobody says; UsageError for a file system that is not known here."""
+    if fs not in FILE_SYSTEMS:
+        raise UsageError(f"--fs {fs}: crash --workload knows {', '.join(FILE_SYSTEMS)}")
+    return FILE_SYSTEMS[fs][0]
+
+
 def check_machine(settings: Settings) -> None:
     """Raise unless this machine has all that the mode needs; the error names what is missing."""
-    if settings.fs not in FILE_SYSTEMS:
-        raise UsageError(f"--fs {settings.fs}: crash --workload knows {', '.join(FILE_SYSTEMS)}")
+    default_size(settings.fs)
     loop.need_root("crash --workload")
     loop.check_file_system(settings.fs)
     for program, package in (("fusermount3", "fuse3"), ("losetup", "mount"), ("cp", "coreutils")):

@@ -30,8 +30,10 @@ def attached(folder: Folder, settings: Settings, *, tape: Path | None = None) ->
     """A loop device on the image ``folder.state``, which is recovered if it has to be; unmounted with a checkpoint."""
     request = daemon.Request(
         folder.state, folder.device, settings.ftl, options=settings.options, dram=settings.dram, plp=settings.plp,
-        sync="none", trust=True, allow_other=True, tape=tape,
+        sync="none", allow_other=True, tape=tape,
     )  # fmt: skip
+    for mountpoint in (folder.device, folder.root):
+        mountpoint.mkdir(exist_ok=True)
     with ExitStack() as undo:  # in reverse order, each whatever the others did
         try:
             life = mount(request, None)

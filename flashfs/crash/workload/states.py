@@ -129,7 +129,7 @@ class Replay:
         settings = self.settings
         return Device.open(
             self.folder.state, ftl=settings.ftl, options=settings.options, dram=settings.dram, plp=settings.plp,
-            sync="none", trust=True, front=lambda chip: FaultyNand(chip, (cut,)),
+            sync="none", front=lambda chip: FaultyNand(chip, (cut,)),
         )  # fmt: skip
 
     def _play(self, device: Device, stop: int, note: Callable[[int, Device], None]) -> None:
@@ -161,8 +161,9 @@ def operations(device: Device) -> int:
 
 
 def choose(replay: Replay, words: list[str], cuts: int | None, seed: int) -> list[Place]:
-    """The places that ``words`` name, in the order of the tape, operations last; of more than ``cuts`` so many, drawn by
-    the seed. UsageError for a place that the recording does not have. ``replay`` has been measured."""
+    """The places that ``words`` name, in the order of the tape, operations last; of more than ``cuts``, so many, drawn
+    by the seed. UsageError for a place that the recording does not have, and for none at all. ``replay`` has been
+    measured."""
     rnd = random.Random(f"workload {seed}")
     taped = replay.tape
     first, last = replay.operations
@@ -180,6 +181,8 @@ def choose(replay: Replay, words: list[str], cuts: int | None, seed: int) -> lis
         taped.stop(place)
         if place.kind == "operation" and not first <= place.n <= last:
             raise UsageError(f"--at {place}: the workload's are operations {first} to {last}")
+    if not places:
+        raise UsageError(f"--at {','.join(words)}: the workload has none of these, so there is nothing to cut")
     if cuts is not None and len(places) > cuts:
         places = rnd.sample(places, cuts)
     return sorted(places, key=lambda place: (taped.stop(place) or len(taped.records), place.n))
