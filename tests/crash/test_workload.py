@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from flashfs import cli
 from flashfs.crash.workload.settings import Folder, Settings
@@ -189,6 +190,7 @@ def test_places(tmp_path: Path) -> None:
         (["--workload", "true"], "without --check"),
         (["--workload", "true", "--check", "true", "--kill"], "they go without --tier"),
         (["--workload", "true", "--check", "true", "--fs", "vfat"], "--fs vfat"),
+        (["--workload", "true", "--check", "true", "--at", "sometimes"], "flush:N, mark:N"),
         (["--recording", "nowhere", "--check", "true"], "no recording"),
         (["--recording", "nowhere", "--check", "true", "--size", "64M"], "--size: settled by the recording"),
     ],
@@ -205,6 +207,15 @@ def test_a_recording_does_not_choose_what_is_imported(tmp_path: Path, capsys: py
     assert "somebodys.module:Ftl, which nobody registered" in capsys.readouterr().err
     assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true", "--ftl", "dftl"]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["recording.json"]
+
+
+def test_the_page_names_each_option() -> None:
+    page = (ROOT / "docs" / "crash-workload.md").read_text()
+    own = get_command(cli.crash.app).params
+    names = [one.opts[0] for one in own if getattr(one, "rich_help_panel", None) == cli.crash.OWN]
+    assert len(names) == 11
+    for name in (*names, "examples/spool.py", "examples/sqlite_commits.py"):
+        assert name in page, name
 
 
 # --- mounts
@@ -330,20 +341,33 @@ def test_sqlite_loses_what_it_did_not_promise(
         ("echo of what it did; exit 3", "true", "--workload ended with 3: of what it did"),
         ("true", "echo no; exit 1", "--check, before any cut, ended with 1: no"),
         ("kill -9 $$", "true", "--workload ended by signal 9"),
+        ("true", "true", "none of these, so there is nothing to cut"),
         ("sleep 1000 > {}/kept & true", 'test "$FLASHFS_CUT" = none', ""),  # and is not left running
     ],
 )
 def test_failures_without_a_cut_leave_nothing(
     need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], work: str, check: str, said: str
 ) -> None:
-    folder = tmp_path / "kept"
-    code = cli.run(["crash", "--workload", work, "--check", check, "--at", "end", "--recording", str(folder)])
-    assert code == 1
-    assert said in capsys.readouterr().err
+    code = cli.run(["crash", "--workload", work, "--check", check, "--at", "marks" if work == check else "end"])
+    said_then = capsys.readouterr()
+    assert code == (2 if work == check else 1)
+    assert said in said_then.err and (said or "--check ended with 1" in said_then.out)
     assert nothing_mounted(tmp_path)
-    assert {path.name for path in folder.iterdir()} == (
-        set() if said else {"base.nand", "tape", "recording.json", "crashed.nand"}
-    )
+    kept = [path.name for folder in tmp_path.iterdir() for path in folder.iterdir()]
+    assert sorted(kept) == ([] if said else ["base.nand", "crashed.nand", "recording.json", "tape"])
+
+
+@pytest.mark.mount
+def test_a_folder_is_kept_if_it_is_named_and_holds_nothing_that_is_not_whole(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--check", "true", "--at", "end", "--recording", str(tmp_path / "kept")]
+    assert cli.run(["crash", "--workload", "exit 3", *words]) == 1
+    assert capsys.readouterr().err == "flashfs: --workload ended with 3\n"
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert crash(capsys, "--workload", "echo 1 > {}/one", *words)[0] == 0
+    words[1] = "! test -e {}/one"  # of the same recording: what was not synced is not there
+    assert crash(capsys, *words)[0] == 0
 
 
 @pytest.mark.mount

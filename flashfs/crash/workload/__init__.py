@@ -22,7 +22,7 @@ from flashfs.crash.kill.lives import adopting
 from flashfs.crash.workload import commands, stand
 from flashfs.crash.workload.record import record, variables
 from flashfs.crash.workload.settings import Folder, Settings, check_machine, default_size
-from flashfs.crash.workload.states import DEFAULT_PLACES, Place, Replay, Tape, choose
+from flashfs.crash.workload.states import DEFAULT_PLACES, PLACES, Place, Replay, Tape, choose
 from flashfs.device import check_trust
 from flashfs.errors import UsageError
 from flashfs.shape import DEFAULT_FTL
@@ -106,6 +106,9 @@ def run(
     ``settings.ftl`` names the FTL that may be imported. ``progress`` hears how many cuts of how many are done.
     FlashfsError if the workload or the checker fails without a cut."""
     started = time.perf_counter()
+    for word in job.places:
+        if word not in PLACES:
+            Place.parse(word)  # before the workload runs, which may take long
     if job.workload is None:
         assert job.folder is not None
         settings = recorded(Folder(job.folder), settings)
@@ -114,17 +117,17 @@ def run(
     folder = Folder((job.folder or Path(tempfile.mkdtemp(prefix="flashfs-workload-"))).absolute())
     if job.workload is not None:
         folder.make()
-    sound = False
+    lost = False
     with folder.held(), adopting():
         try:
             if job.workload is not None:
                 assert geometry is not None
                 record(folder, geometry, settings, job.workload, job.check, job.setup)
             result = cut(job, folder, settings, progress)
-            sound = not result.failures
+            lost = bool(result.failures)
         finally:
             folder.tidy()
-            gone = job.folder is None and (sound or not folder.about.exists()) and not folder.has_mounts()
+            gone = job.folder is None and not lost and not folder.has_mounts()
             if gone:
                 shutil.rmtree(folder.path)
     result.recording = None if gone else str(folder.path)

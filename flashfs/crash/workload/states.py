@@ -185,4 +185,4 @@ def choose(replay: Replay, words: list[str], cuts: int | None, seed: int) -> lis
         raise UsageError(f"--at {','.join(words)}: the workload has none of these, so there is nothing to cut")
     if cuts is not None and len(places) > cuts:
         places = rnd.sample(places, cuts)
-    return sorted(places, key=lambda place: (taped.stop(place) or len(taped.records), place.n))
+    return sorted(places, key=lambda place: (taped.stop(place) or len(taped.records), place.kind == "end", place.n))
