@@ -163,6 +163,18 @@ def test_every_operation_leaves_old_or_new(tmp_path: Path) -> None:
     assert len(seen) > 1
 
 
+def test_a_workload_that_asked_for_nothing(tmp_path: Path) -> None:
+    folder, replay = recorded(tmp_path, Settings())
+    begin = replay.tape.records[replay.tape.begin].at
+    idle = Replay(folder, Settings(), Tape(folder, (begin, begin)))
+    idle.measure()
+    first, last = idle.operations
+    assert first > last
+    assert choose(idle, ["flushes", "marks", "end", "operations"], None, 1) == [Place("end")]
+    assert idle.make(Place("end")) == []
+    assert pages_of(folder) == [100, 0, 0, 0, 0]  # page 1, from before, was not flushed either
+
+
 def test_places(tmp_path: Path) -> None:
     _, replay = recorded(tmp_path, Settings())
     replay.measure()

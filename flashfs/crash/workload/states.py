@@ -6,6 +6,7 @@ is gone; what was flushed is not; between the two, as much is there as the devic
 
 from __future__ import annotations
 
+import bisect
 import random
 import re
 from collections.abc import Callable
@@ -57,9 +58,8 @@ class Tape:
 
     def __init__(self, folder: Folder, span: tuple[int, int]) -> None:
         self.records = list(tape.read(folder.tape))
-        inside = [i for i, record in enumerate(self.records) if span[0] <= record.at < span[1]]
-        self.begin = inside[0] if inside else len(self.records)
-        self.end = inside[-1] + 1 if inside else self.begin
+        self.begin, self.end = (bisect.bisect_left(self.records, at, key=lambda record: record.at) for at in span)
+        inside = range(self.begin, self.end)
         self.flushes = [i for i in inside if self.records[i].operation == "flush"]
         self.marked = [i for i in inside if self.records[i].operation == "mark"]
 
@@ -180,7 +180,8 @@ def choose(replay: Replay, words: list[str], cuts: int | None, seed: int) -> lis
     for place in places:
         taped.stop(place)
         if place.kind == "operation" and not first <= place.n <= last:
-            raise UsageError(f"--at {place}: the workload's are operations {first} to {last}")
+            there = f"the workload's are operations {first} to {last}" if first <= last else "the workload caused none"
+            raise UsageError(f"--at {place}: {there}")
     if not places:
         raise UsageError(f"--at {','.join(words)}: the workload has none of these, so there is nothing to cut")
     if cuts is not None and len(places) > cuts:
