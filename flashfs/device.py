@@ -19,6 +19,7 @@ from flashfs.engine.metalog import life_of, newest_slot
 from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
+from flashfs.ftl.given import name_of
 from flashfs.shape import DEFAULT_FTL
 from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER
@@ -117,11 +118,12 @@ class Device:
 
     @classmethod
     def open(
-        cls, path: str | Path, *, ftl: str | None = None, options: dict[str, str] | None = None,
+        cls, path: str | Path, *, ftl: str | type | None = None, options: dict[str, Any] | None = None,
         dram: int | None = None, sync: str = "flush", plp: bool = False, readonly: bool = False,
         repair: bool = False, front: Front | None = None, trust: bool = False, held: bool = False,
     ) -> Device:  # fmt: skip
         """Open an image, recovering whatever state it is in; a blank one is bound to ``ftl`` (pagemap) and formatted.
+        ``ftl`` is a name, or the class of an FTL in Python.
 
         ``dram`` is a budget in bytes. ``sync="none"`` gives up what a flush promises about the host's death.
         ``readonly`` changes nothing in the file, not even by recovering. ``front`` makes what stands in front of the
@@ -144,17 +146,19 @@ class Device:
 
     @classmethod
     def memory(
-        cls, geometry: Geometry, ftl: str = DEFAULT_FTL, options: dict[str, Any] | None = None, *,
+        cls, geometry: Geometry, ftl: str | type = DEFAULT_FTL, options: dict[str, Any] | None = None, *,
         backend: str = "file", plp: bool = False, dram: int | None = None,
     ) -> Device:  # fmt: skip
-        """A device that lives and dies with this process."""
+        """A device that lives and dies with this process; ``ftl`` is a name, or the class of an FTL in Python."""
         return cls.start(nandimg.memory_image(geometry, backend), ftl, options or {}, plp=plp, dram=dram)
 
     @classmethod
     def start(
-        cls, image: Image, ftl: str | None, given: dict[str, Any], front: Front | None = None, **settings: Any
+        cls, image: Image, ftl: str | type | None, given: dict[str, Any], front: Front | None = None, **settings: Any
     ) -> Device:
         """Bind if the image is blank, then build, format or recover."""
+        if isinstance(ftl, type):
+            ftl = name_of(ftl, stored=image.path is not None)
         fresh = not image.header.ftl
         if fresh:
             cls._bind(image, ftl or DEFAULT_FTL, given, settings)
