@@ -12,7 +12,8 @@ CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 MUTANTS_STATE ?= mutants.jsonl
 
-.PHONY: setup system test package-test man demo lint campaign soak bench comparison coverage mutants reproduce site clean
+.PHONY: setup system test package-test man demo lint campaign soak bench comparison coverage mutants reproduce site \
+	clean
 .DELETE_ON_ERROR:
 
 ## setup: system packages (when root), .venv, the package with its compiled modules in place

@@ -16,7 +16,7 @@ import posixpath
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -48,14 +48,27 @@ OF_FTLS = ("Ftl", "Saves", "Stamps", "Guesses", "Validates", "Places", "Cleans",
 
 
 def on_config(config: Any) -> Any:
-    """The pages of the schemes, which nobody lists by name."""
+    """The pages of a folder, where the navigation has FOLDER/*: those that it names nowhere, in the order of names."""
+    named = set(named_pages(config.nav))
     for part in config.nav:
         for pages in part.values():
-            if isinstance(pages, list) and "docs/ftl/*" in pages:
-                at = pages.index("docs/ftl/*")
-                found = sorted((ROOT / "docs/ftl").glob("*.md"))
-                pages[at : at + 1] = [{one.stem: f"docs/ftl/{one.name}"} for one in found if one.stem != "README"]
+            for at, page in reversed(list(enumerate(pages)) if isinstance(pages, list) else []):
+                if isinstance(page, str) and page.endswith("/*"):
+                    pages[at : at + 1] = [one for one in pages_of(page[:-2]) if one not in named]
     return config
+
+
+def named_pages(nav: Any) -> Iterator[str]:
+    """Each page that a part of the navigation names."""
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for part in nav.values() if isinstance(nav, dict) else nav:
+            yield from named_pages(part)
+
+
+def pages_of(folder: str) -> list[str]:
+    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / folder).glob("*.md"))]
 
 
 def on_files(files: Files, config: Any) -> Files:
