@@ -9,6 +9,7 @@ import typer
 
 from flashfs.cli import options, show, units
 from flashfs.errors import UsageError
+from flashfs.plain import meant
 
 # What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
 VIEWS: dict[str, tuple[str, str]] = {
@@ -55,7 +56,8 @@ def command(
     own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
     numbered = {name: unit for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
     if view not in VIEWS and view not in own and view not in numbered:
-        raise UsageError(f"dump {view}: there is {', '.join([*VIEWS, *own, *numbered])}")
+        there = [*VIEWS, *own, *numbered]
+        raise UsageError(f"dump {view}{meant(view, there)}: there is {', '.join(there)}")
     function, unit = VIEWS.get(view, ("scheme", ""))
     if unit and address is None:
         raise UsageError(f"dump {view} needs a number: flashfs dump {image} {view} {unit}")
