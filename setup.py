@@ -9,6 +9,7 @@ from setuptools import Extension, setup
 
 TRACED = os.environ.get("FLASHFS_TRACE") == "1"  # line tracing for coverage of the compiled modules
 ONLY = os.environ.get("FLASHFS_ONLY", "").split()  # paths of .pyx files: build these alone
+OPTIONAL = "# pkg-config, or left out: "
 BARE = os.environ.get("FLASHFS_BARE") == "1"  # an editable install would compile everything again: `make setup` builds
 
 def pkg_config(what: str, library: str) -> list[str]:
@@ -24,6 +25,13 @@ def needs(source: Path) -> str | None:
         if line.startswith("# pkg-config: "):
             return line.removeprefix("# pkg-config: ").strip()
     return None
+
+
+def is_wanted(source: Path) -> bool:
+    """Not where a library is missing that the module is about, which it says in ``# pkg-config, or left out: NAME``."""
+    first = source.read_text().partition("\n")[0]
+    library = first.removeprefix(OPTIONAL).strip() if first.startswith(OPTIONAL) else None
+    return library is None or subprocess.run(["pkg-config", "--exists", library]).returncode == 0
 
 
 def extension(source: Path) -> Extension:
@@ -47,7 +55,7 @@ def sources() -> list[Path]:
     if BARE:
         return []
     found = [source for package in ("nandimg", "flashfs") for source in sorted(Path(package).rglob("*.pyx"))]
-    return [source for source in found if not ONLY or str(source) in ONLY]
+    return [source for source in found if (not ONLY or str(source) in ONLY) and is_wanted(source)]
 
 
 setup(
