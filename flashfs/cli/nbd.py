@@ -27,7 +27,9 @@ def command(
         Path | None, typer.Option(metavar="PATH", help="The Unix socket to listen at. Default: IMAGE.sock.")
     ] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Listen at this TCP port of localhost instead.")] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing in IMAGE, not even to recover.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Change nothing in IMAGE, not even by recovering it.")
+    ] = False,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay; Ctrl-C or SIGTERM ends it with a checkpoint.")
     ] = False,

@@ -8,8 +8,13 @@
 #define FLASHFS_EMBED_H
 
 #include <Python.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define NBDKIT_API_VERSION 2
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
@@ -19,6 +24,9 @@
 #pragma weak nbdkit_error
 #pragma weak nbdkit_set_error
 #pragma weak nbdkit_add_extent
+
+#define MOST_DESCRIPTORS 65536
+#define AGAIN_US 100000
 
 static char *given_python, *given_request;
 static PyThreadState *main_thread;  /* the interpreter is there, and nobody has it */
@@ -84,10 +92,70 @@ static int call(const char *name, const char *argument)
     return result;
 }
 
+/* nbdkit that is asked to end waits until each client has left by itself. So their connections are closed for what they
+ * would still ask: what they have asked for is answered. */
+static struct sigaction of_nbdkit[NSIG];
+static sem_t asked_to_end;
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    const struct sigaction *first = &of_nbdkit[number];
+
+    if (first->sa_flags & SA_SIGINFO)
+        first->sa_sigaction(number, info, context);
+    else if (first->sa_handler != SIG_DFL && first->sa_handler != SIG_IGN)
+        first->sa_handler(number);
+    sem_post(&asked_to_end);
+}
+
+static void *hang_up(void *unused)
+{
+    const long most = sysconf(_SC_OPEN_MAX);
+    struct sockaddr_storage peer;
+    int fd;
+
+    while (sem_wait(&asked_to_end) != 0)
+        ;
+    for (;;) {  /* one may have been accepted just before */
+        for (fd = 3; fd < most && fd < MOST_DESCRIPTORS; fd++) {
+            socklen_t size = sizeof peer;
+            if (getpeername(fd, (struct sockaddr *) &peer, &size) == 0)
+                shutdown(fd, SHUT_RD);
+        }
+        usleep(AGAIN_US);
+    }
+    return unused;
+}
+
+static int watch_signals(void)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    struct sigaction ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigset_t all, before;
+    pthread_t thread;
+    size_t i;
+    int failed;
+
+    sem_init(&asked_to_end, 0, 0);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  /* signals are for nbdkit's threads */
+    failed = pthread_create(&thread, NULL, hang_up, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        nbdkit_error("no thread: %s", strerror(failed));
+        return -1;
+    }
+    for (i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        sigaction(numbers[i], NULL, &of_nbdkit[numbers[i]]);
+        sigaction(numbers[i], &ours, NULL);
+    }
+    return 0;
+}
+
 /* The socket listens, and nobody is answered yet. The image is opened here, so that no taken port leaves a recovery. */
 static int on_start(void)
 {
-    if (begin_python() < 0)
+    if (watch_signals() < 0 || begin_python() < 0)
         return -1;
     if (call("start", given_request) < 0)
         return -1;

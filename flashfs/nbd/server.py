@@ -58,7 +58,7 @@ class Server:
     """nbdkit, running. ``served`` is what it said of itself."""
 
     def __init__(self, process: subprocess.Popen[bytes], words: IO[str], served: Served, request: Request) -> None:
-        self._process = process
+        self.process = process
         self._words = words
         self._request = request
         self.served = served
@@ -66,17 +66,18 @@ class Server:
     def stop(self) -> None:
         """Ask it to end; ``wait`` says how it did."""
         with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+            self.process.send_signal(signal.SIGTERM)
 
     def let_go(self) -> None:
-        """It goes on without this process."""
+        """It goes on without this process, which shall not be warned of that."""
         self._words.close()
+        self.process.returncode = 0
 
     def wait(self) -> None:
         """Returns when the image is checkpointed and nbdkit has ended; raises what kept it from that."""
         with self._words:
             messages = [json.loads(line) for line in self._words]
-        code = self._process.wait()
+        code = self.process.wait()
         for message in messages:
             if "error" in message:
                 raise NotServed(message["error"], message["exit_code"])
