@@ -155,7 +155,7 @@ def test_a_tcp_port(export: Serve) -> None:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
         probe.listen()
-        with pytest.raises(FlashfsError, match=f"^--port {port} is taken: another one would do$"):
+        with pytest.raises(FlashfsError, match=rf"^--port {port} is taken: another one would do$"):
             export(port=port)
     one = export(port=port)
     assert one.info()["export-size"] == SIZE
@@ -168,7 +168,7 @@ def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest
     path = one.request.socket
     other = tmp_path / "other.sock"
     assert path is not None
-    with pytest.raises(FlashfsError, match=f"^--socket {path} is taken"):
+    with pytest.raises(FlashfsError, match=rf"^--socket {path} is taken"):
         server.start(Request(chip, path))
     with pytest.raises(FlashfsError, match=f"in use by process {one.pid}"):
         server.start(Request(chip, other))
@@ -181,7 +181,7 @@ def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest
         server.start(Request(chip, tmp_path / ("x" * 107)))
     with pytest.raises(FlashfsError, match="and no socket"):
         server.start(Request(chip, chip))
-    with pytest.raises(FlashfsError, match="--log .* no directory"):
+    with pytest.raises(FlashfsError, match=r"--log .* no directory"):
         server.start(Request(chip, other, log=tmp_path / "none" / "log"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(FlashfsError, match="install nbdkit-plugin-dev"):
@@ -193,7 +193,7 @@ def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest
 
 def test_a_power_cut(export: Serve, chip: Path, tmp_path: Path) -> None:
     """--fault works as under a mount: here the power goes before anything is served, and once a client writes."""
-    with pytest.raises(FlashfsError, match="^power cut at flash operation 1 "):
+    with pytest.raises(FlashfsError, match=r"^power cut at flash operation 1 "):
         export(ftl="pagemap", faults=("cut=1",))
     log = tmp_path / "log"
     one = export(faults=("cut=300",), log=log)
