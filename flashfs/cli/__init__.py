@@ -30,6 +30,7 @@ from flashfs.cli import (
     replay,
     reproduce,
     show,
+    status,
     sweep,
     top,
     trace,
@@ -53,7 +54,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # A command's file has one function called `command`; a line here adds it.
-for module in (create, clone, mount, umount, up, down, top, dump, fsck, remap, upgrade, replay, sweep, plot,
+for module in (create, clone, mount, umount, up, down, status, top, dump, fsck, remap, upgrade, replay, sweep, plot,
                reproduce, recovery_model, ftls, presets, check, new_ftl):
     app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay

@@ -94,7 +94,8 @@ def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatc
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
-    for command in ("create", "mount", "umount", "up", "down", "top", "dump", "fsck", "ftls", "presets"):
+    for command in ("create", "clone", "mount", "umount", "up", "down", "status", "top",
+                    "dump", "fsck", "ftls", "presets"):
         assert command in out
 
 
