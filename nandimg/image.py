@@ -288,12 +288,17 @@ def require_known(header: Header, path: Path, size: int, *, readonly: bool) -> N
         raise ImageError(f"{path}: size is {size} bytes: its geometry needs {header.layout.end}; it was truncated")
 
 
-def open_image(path: str | Path, readonly: bool = False) -> Image:
-    """Open and lock an image (shared when read-only). ImageError names the file and the field at fault."""
+def open_image(path: str | Path, readonly: bool = False, *, held: bool = False) -> Image:
+    """Open and lock an image (shared when read-only). ImageError names the file and the field at fault.
+
+    ``held``: this process has the lock, and nothing changes in the file while the image is open: read-only alone."""
+    if held and not readonly:
+        raise ValueError("an image that is held already may be opened read-only alone")
     path = Path(path)
     fd = _open_fd(path, readonly)
     try:
-        _lock(fd, path, fcntl.LOCK_SH if readonly else fcntl.LOCK_EX)
+        if not held:
+            _lock(fd, path, fcntl.LOCK_SH if readonly else fcntl.LOCK_EX)
         header, counts = read_header(fd, path)
         require_known(header, path, os.fstat(fd).st_size, readonly=readonly)
         if not readonly:

@@ -15,6 +15,9 @@ from flashfs.fuse.daemon import Request
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")]
 Mountpoint = Annotated[Path, typer.Argument(metavar="MOUNTPOINT", help="An empty directory.")]
+Mounted = Annotated[
+    Path, typer.Argument(metavar="MOUNTPOINT", help="What `flashfs mount` made, or `flashfs up` put on top.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show the steps of the recovery, with their cost.")]
 

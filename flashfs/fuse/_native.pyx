@@ -496,10 +496,10 @@ cdef class Session:
         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
 
     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size, uint64_t offset,
-                   bint durable) noexcept nogil:
+                   uint64_t handle, bint durable) noexcept nogil:
         """``durable``: the file was opened so, or this one write asks for it. No FSYNC follows either."""
         if ino != DISK:
-            return fuse_reply_err(req, EBADF)
+            return self.obey(req, ino, data, size, handle)
         if size and offset >= self.size:
             return fuse_reply_err(req, ENOSPC)
         size = min(size, self.size - offset) if size else 0
@@ -628,6 +628,21 @@ cdef class Session:
             part = text[offset:offset + size]
             return fuse_reply_buf(req, <const char*> part, len(part))
 
+    cdef int obey(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size, uint64_t handle) noexcept nogil:
+        """A command; its answer is what is read by this handle from now on."""
+        cdef int failed = EBADF
+        self.take_device(True)
+        with gil:
+            try:
+                if self.tree.takes_commands(ino) and handle in self.texts:
+                    answer, done = self.tree.obey(<bytes> data[:size])
+                    self.texts[handle] = answer
+                    failed = 0 if done else EINVAL
+            except Exception as error:
+                failed = errno_of("control", 0, error)
+        pthread_mutex_unlock(&self.device)
+        return fuse_reply_err(req, failed) if failed else fuse_reply_write(req, size)
+
     cdef int open(self, fuse_req_t req, fuse_ino_t ino, int flags) noexcept nogil:
         """With direct I/O: every request of the host is a request of the device; and a cached text would be cut at the
         size that some earlier one had."""
@@ -647,7 +662,7 @@ cdef class Session:
             try:
                 if not self.tree.is_text(ino):
                     failed = EISDIR if ino == ROOT else ENOENT
-                elif flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC:
+                elif (flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC) and not self.tree.takes_commands(ino):
                     failed = EACCES
                 else:
                     text = self.tree.text(ino)
@@ -700,11 +715,18 @@ cdef class Session:
         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
             return fuse_reply_err(req, EPERM)
         if what & FUSE_SET_ATTR_SIZE:
-            if ino != DISK or <uint64_t> attr.st_size > self.size:
+            if not self.may_be_cut(ino, <uint64_t> attr.st_size):
                 return fuse_reply_err(req, EPERM)
-            if <uint64_t> attr.st_size < self.size:
+            if ino == DISK and <uint64_t> attr.st_size < self.size:
                 return self.cut(req, attr.st_size, durable)
         return self.attributes(req, ino)
+
+    cdef bint may_be_cut(self, fuse_ino_t ino, uint64_t size) noexcept nogil:
+        """A shell that redirects into `control` cuts it first: that means nothing."""
+        if ino == DISK:
+            return size <= self.size
+        with gil:
+            return self.tree.takes_commands(ino)
 
     cdef int cut(self, fuse_req_t req, uint64_t size, bint durable) noexcept nogil:
         """Truncation: what lies behind ``size`` is trimmed, and the size is what it was."""
@@ -880,7 +902,7 @@ cdef void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fus
 
 cdef void on_write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t offset,
                    fuse_file_info* info) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset, (info.flags & O_DSYNC) != 0)
+    (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset, info.fh, (info.flags & O_DSYNC) != 0)
 
 
 cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept nogil:

@@ -48,6 +48,23 @@ def at(mountpoint: Path) -> Mount | None:
     return next((mount for mount in reversed(table()) if mount.mountpoint == mountpoint), None)
 
 
+def find(mountpoint: Path) -> Path:
+    """The directory that has the texts: ``mountpoint`` itself, or, where `flashfs up` put a file system, that of the
+    device below it. UsageError if neither is a flashfs mount."""
+    mount = at(mountpoint)
+    if mount is not None and mount.source.startswith("/dev/loop"):
+        backing = Path("/sys/block", Path(mount.source).name, "loop/backing_file")
+        try:
+            below = Path(backing.read_text().rstrip("\n")).parent
+        except FileNotFoundError:
+            below = mountpoint
+        mountpoint, mount = below, at(below)
+    if mount is None or mount.fs_type != FS_TYPE:
+        what = f"{mount.fs_type} of {mount.source} is" if mount else "nothing is"
+        raise UsageError(f"{mountpoint} is no flashfs mount: {what} mounted there")
+    return mountpoint
+
+
 def absolute(mountpoint: Path) -> Path:
     """The path as the mount table has it. Only its parent is resolved: a corpse cannot be looked into."""
     path = Path(os.path.abspath(mountpoint))  # noqa: PTH100 - Path.resolve() asks the mountpoint itself

@@ -82,6 +82,7 @@ class Handlers(pyfuse3.Operations):
         self._lock = trio.Lock()
         self.turns: Turns | None = None  # known once mounted
         self._texts: dict[int, bytes] = {}
+        self._commanding: set[int] = set()  # of them, those of `control`
         self._text_handle = DURABLE
 
     def init(self) -> None:
@@ -128,7 +129,7 @@ class Handlers(pyfuse3.Operations):
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         """A flush follows if the file was opened for that. pyfuse3 does not say what a single write asks for."""
         if fh != DISK and fh != DURABLE:
-            raise FUSEError(errno.EBADF)
+            return await self._obey(fh, buf)
         if off + len(buf) > self._size:
             if not buf:
                 return 0
@@ -154,6 +155,16 @@ class Handlers(pyfuse3.Operations):
         if fh == DURABLE:
             await self._flush()
         return written
+
+    async def _obey(self, fh: FileHandleT, buf: bytes) -> int:
+        """A command to `control`; its answer is what is read by this handle from now on."""
+        if fh not in self._commanding:
+            raise FUSEError(errno.EBADF)
+        async with self._alone():
+            self._texts[fh], done = self._tree.obey(bytes(buf))
+        if not done:
+            raise FUSEError(errno.EINVAL)
+        return len(buf)
 
     async def fsync(self, fh: FileHandleT, datasync: bool) -> None:
         """A flush, whatever ``datasync`` says: a loop device sends one kind, a database the other."""
@@ -191,7 +202,8 @@ class Handlers(pyfuse3.Operations):
             return FileInfo(fh=FileHandleT(DURABLE if durable else DISK), direct_io=True, keep_cache=False)
         if not self._tree.is_text(inode):
             raise FUSEError(errno.EISDIR if inode == ROOT else errno.ENOENT)
-        if writes or flags & os.O_TRUNC:
+        commands = self._tree.takes_commands(inode)
+        if (writes or flags & os.O_TRUNC) and not commands:
             raise FUSEError(errno.EACCES)
         self._text_handle += 1
         handle = self._text_handle
@@ -200,6 +212,8 @@ class Handlers(pyfuse3.Operations):
                 self._texts[handle] = self._tree.text(inode)
         except Exception as error:
             raise FUSEError(errno_of("open", 0, error)) from None
+        if commands:
+            self._commanding.add(handle)
         # Direct I/O also because a cached text would be cut at the size that some earlier one had.
         return FileInfo(fh=FileHandleT(handle), direct_io=True, keep_cache=False)
 
@@ -208,6 +222,7 @@ class Handlers(pyfuse3.Operations):
 
     async def release(self, fh: FileHandleT) -> None:
         self._texts.pop(fh, None)
+        self._commanding.discard(fh)
 
     async def lookup(self, parent_inode: InodeT, name: FileNameT, ctx: RequestContext) -> pyfuse3.EntryAttributes:
         inode = self._tree.inode(name) if parent_inode == ROOT else None
@@ -232,7 +247,7 @@ class Handlers(pyfuse3.Operations):
         """Times are accepted and forgotten. An SSD has one size and one owner; to be cut empties what is cut off."""
         if fields.update_mode or fields.update_uid or fields.update_gid:
             raise FUSEError(errno.EPERM)
-        if fields.update_size:
+        if fields.update_size and not self._tree.takes_commands(inode):
             if inode != DISK or not 0 <= attr.st_size <= self._size:
                 raise FUSEError(errno.EPERM)
             if attr.st_size < self._size:

@@ -2,7 +2,7 @@
 
 `disk` is the block file. `stats.json`, `smart.json`, `config.json` and `map.json` are texts, made when one is opened: a
 reader sees one moment of the device however long it reads, and the next open sees a newer one. docs/watching.md says
-what is in them.
+what is in them. `control` is such a text too, and can be written to (flashfs/fuse/control.py).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from flashfs.engine.block_map import joined
 from flashfs.fuse import mounts
 from flashfs.fuse.answers import errno_of
+from flashfs.fuse.control import Control
 from flashfs.fuse.host_disk import HostDisk
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Tree:
             "config.json": lambda: {**device.config(), **self._mount},
             "map.json": device.block_map,
         }
+        self._control = Control(device)
+        self._sources["control"] = self._control.state
+        self._control_mode = stat.S_IFREG | (0o660 if shared else 0o600)
         self._text_sizes: dict[int, int] = {}
         self._names = ["disk", *self._sources]
         self._inodes = {name.encode(): DISK + index for index, name in enumerate(self._names)}
@@ -115,6 +119,14 @@ class Tree:
         self._text_sizes[inode] = len(made)
         return made
 
+    def takes_commands(self, inode: int) -> bool:
+        """True for `control`."""
+        return inode == DISK + len(self._sources)
+
+    def obey(self, command: bytes) -> tuple[bytes, bool]:
+        """(the answer to what was written to `control`, whether it was done)."""
+        return self._control.obey(command)
+
     def _stats(self) -> dict[str, Any]:
         uptime_s = round(time.monotonic() - self._started_s, 6)
         made = {**self.device.stats(), "server": {**self._traffic(), "uptime_s": uptime_s}}
@@ -131,7 +143,8 @@ class Tree:
         if inode == ROOT:
             return self._attr(inode, self._root_mode, 0, links=2)
         if self.is_text(inode):
-            return self._attr(inode, self._text_mode, self._text_sizes.get(inode, 0))
+            mode = self._control_mode if self.takes_commands(inode) else self._text_mode
+            return self._attr(inode, mode, self._text_sizes.get(inode, 0))
         return None
 
     def _attr(self, inode: int, mode: int, size: int, links: int = 1) -> Attr:
