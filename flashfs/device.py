@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,8 @@ class Device:
             return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly,
                              repair=repair, trust=trust)
         except BaseException:
-            image.give_back()
+            with suppress(OSError):  # what went wrong before is the news
+                image.give_back()
             image.close()
             raise
 

@@ -751,7 +751,13 @@ cdef class Session:
             self.moved[TRIM] += self.size - size
         pthread_mutex_unlock(&self.device)
         add_to(&self.under_way, -1)
-        return self.fail(req, TRIM, size) if end < 0 else fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
+        if end < 0:
+            return self.fail(req, TRIM, size)
+        # The kernel forgets what it has of the rest only if the size changes. It may wait for a read that is under way:
+        # the other thread is there to answer that.
+        if not self.realtime:
+            fuse_lowlevel_notify_inval_inode(self.session, DISK, size, 0)
+        return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
 
     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
         cdef char* at = <char*> get_buffer()

@@ -274,6 +274,9 @@ class Handlers(pyfuse3.Operations):
             async with self._alone():
                 self._device.trim(size, length)
             traffic.trim_bytes += length
+            if self.turns:  # the kernel forgets what it has of the rest only if the size changes
+                with self.turns.away():
+                    await trio.to_thread.run_sync(pyfuse3.invalidate_inode, InodeT(DISK))
         except Exception as error:
             raise self._failed("trim", size, error) from None
         finally:

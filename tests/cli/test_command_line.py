@@ -94,7 +94,8 @@ def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatc
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
-    for command in ("create", "mount", "umount", "up", "down", "top", "dump", "fsck", "ftls", "presets"):
+    for command in ("create", "clone", "mount", "umount", "up", "down", "status", "top",
+                    "dump", "fsck", "ftls", "presets"):
         assert command in out
 
 
@@ -205,3 +206,12 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     for text in ("title", "x[bold]", "sizes.pages", "1,234,567", "0.25", "rows", "user", "torn", "yes"):
         assert text in out
+
+
+def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image, copy = str(tmp_path / "a.img"), str(tmp_path / "b.img")
+    assert run(capsys, "create", image, "--preset", "small-64m")[0] == 0
+    code, out, _ = run(capsys, "clone", image, copy)
+    assert (code, out.startswith(f"{copy}: a copy of {image} with UUID ")) == (0, True)
+    code, _, err = run(capsys, "clone", image, copy)
+    assert (code, err) == (1, f"flashfs: {copy}: exists already; another name would do\n")

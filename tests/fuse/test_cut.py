@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import random
 import subprocess
@@ -86,6 +87,26 @@ def test_truncate_to_a_ragged_size(one: Stand) -> None:
         os.close(fd)
     assert one.stats()["server"]["requests"]["flush"] == after["requests"]["flush"] + 1
     check(one, (b"old!" * (MIB // 4), 0))
+
+
+def test_what_the_kernel_had_of_it_is_gone(one: Stand) -> None:
+    fd = os.open(one.disk, os.O_RDWR)
+    try:
+        with mmap.mmap(fd, SIZE, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ) as view:
+            assert view[2 * MIB : 2 * MIB + 4] == b"old!"
+            os.ftruncate(fd, MIB)
+            assert view[2 * MIB : 2 * MIB + 4] == bytes(4)
+    finally:
+        os.close(fd)
+    check(one, (b"old!" * (MIB // 4), 0))
+
+
+@pytest.mark.parametrize("server", list(SERVERS))
+def test_in_real_time(stand: Callable[..., Stand], server: str) -> None:
+    one = stand(16, "pagemap", server, realtime=True)
+    with one.disk.open("wb") as disk:
+        disk.write(b"new!" * 1024)
+    check(one, (b"new!" * 1024, 0))
 
 
 def test_not_under_a_loop_device(one: Stand, need_loop: None) -> None:

@@ -37,7 +37,7 @@ def names(path: Path) -> list[str]:
 
 def test_directory(serve: Serve) -> None:
     served = serve()
-    assert names(served.path) == ["config.json", "disk", "map.json", "smart.json", "stats.json"]
+    assert names(served.path) == ["config.json", "control", "disk", "map.json", "smart.json", "stats.json"]
     disk = served.disk.stat()
     assert (stat.S_IMODE(disk.st_mode), disk.st_size, disk.st_blocks) == (0o600, ROOM, ROOM // 512)
     assert stat.S_IMODE((served.path / "stats.json").stat().st_mode) == 0o400
@@ -60,7 +60,7 @@ def test_names_are_what_they_are(serve: Serve) -> None:
     assert refused(disk.rmdir) == errno.ENOTDIR
     os.truncate(disk, ROOM)  # it has that size
     os.close(os.open(disk, os.O_RDWR | os.O_CREAT))  # it is there
-    assert names(served.path) == ["config.json", "disk", "map.json", "smart.json", "stats.json"]
+    assert names(served.path) == ["config.json", "control", "disk", "map.json", "smart.json", "stats.json"]
 
 
 def test_texts_are_made_at_each_open(serve: Serve) -> None:

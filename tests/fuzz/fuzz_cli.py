@@ -272,4 +272,5 @@ class CommandLines:
 
 
 def cli_names() -> list[str]:
-    return ["create", "mount", "umount", "up", "down", "top", "dump", "fsck", "ftls", "presets", "crash", "remap"]
+    return ["create", "clone", "mount", "umount", "up", "down", "status", "top", "dump", "fsck", "ftls", "presets",
+            "crash", "remap"]

@@ -137,10 +137,16 @@ class Session:
         inode, appending = self.value("inode"), os.O_RDWR | os.O_APPEND
         flags = self.rnd.choice((0, 1, 2, os.O_SYNC, os.O_TRUNC, appending, 2**31 - 1))
         answer = await self.ask("open", self.handlers.open, inode, flags, None)
+        if answer is not None and inode == DISK and flags & os.O_TRUNC:
+            self.cut(0)
         if answer is not None and answer.fh not in DISKS:
             self.handles.append(answer.fh)
             text = await self.handlers.read(answer.fh, 0, 1 << 20)
             json.loads(text)
+
+    def cut(self, size: int) -> None:
+        """The disk was truncated: it is as long as before, and empty from there on."""
+        self.model[size:] = bytes(len(self.model) - size)
 
     async def release(self) -> None:
         fh = self.rnd.choice((*self.handles, 77))
@@ -150,7 +156,7 @@ class Session:
 
     async def setattr(self) -> None:
         attr = pyfuse3.EntryAttributes()
-        size = self.rnd.choice((0, self.device.size, self.device.size + 1, 2**62))
+        size = self.rnd.choice((0, self.rnd.randrange(self.device.size), self.device.size, self.device.size + 1, 2**62))
         attr.st_size = size
         fields = SimpleNamespace(**{
             f"update_{name}": self.rnd.random() < 0.2
@@ -160,6 +166,8 @@ class Session:
         answer = await self.ask("setattr", self.handlers.setattr, inode, attr, fields, None, None)
         if answer is not None and inode == DISK and answer.st_size != len(self.model):
             raise Finding("setattr: disk has another size now")
+        if answer is not None and fields.update_size:
+            self.cut(size)
 
     async def readdir(self) -> None:
         self.listed = []

@@ -101,10 +101,11 @@ class Calls:
             os.close(fd)
 
     def truncate(self) -> None:
-        refused(
-            lambda: os.ftruncate(self.fd, self.rnd.choice((0, 1, self.size - 1, self.size + 1, 2**40))), errno.EPERM
-        )
+        refused(lambda: os.ftruncate(self.fd, self.rnd.choice((self.size + 1, 2**40))), errno.EPERM)
         os.ftruncate(self.fd, self.size)
+        size = self.rnd.choice((self.size - 1, self.rnd.randrange(self.size)))
+        os.ftruncate(self.fd, size)
+        self.model[size:] = bytes(self.size - size)
 
     def fallocate(self) -> None:
         with suppress(OSError):

@@ -129,6 +129,7 @@ cdef extern from "<fuse3/fuse_lowlevel.h>" nogil:
     int fuse_opt_add_arg(fuse_args*, const char*)
     void fuse_opt_free_args(fuse_args*)
     fuse_session* fuse_session_new(fuse_args*, const fuse_lowlevel_ops*, size_t, void*)
+    int fuse_lowlevel_notify_inval_inode(fuse_session*, fuse_ino_t, off_t, off_t)
     int fuse_session_mount(fuse_session*, const char*)
     void fuse_session_unmount(fuse_session*)
     void fuse_session_destroy(fuse_session*)
