@@ -39,6 +39,7 @@ NOISE = ["-Wno-unused-function", "-Wno-sign-compare"]
 
 OPTIONAL = "# pkg-config, or left out: "
 
+
 def pkg_config(what: str, library: str) -> list[str]:
     """The words that the compiler or the linker is to be given; the build ends here if there is no such library."""
     return subprocess.run(["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
@@ -132,6 +133,7 @@ def data_files() -> list[tuple[str, list[str]]]:
         (folder, [str(path) for path in sorted(Path(source).glob(pattern))])
         for folder, source, pattern in (
             ("share/doc/flashfs/examples", "examples", "*.py"),
+            ("share/doc/flashfs/examples", "examples", "*.ipynb"),
             ("share/man/man1", "man", "*.1"),
             ("lib/systemd/system", "packaging", "*.service"),
         )
