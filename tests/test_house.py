@@ -24,7 +24,7 @@ MAY = {
     "formulas": set(),
     "reproduce": {"formulas", "replay", "flashfs", "ftl", "engine", "nandimg"},
     "inspect": {"flashfs", "ftl", "engine", "nandimg"},
-    "fuse": {"replay", "flashfs", "ftl", "engine", "nandimg"},
+    "fuse": {"inspect", "replay", "flashfs", "ftl", "engine", "nandimg"},
     "crash": {"fuse", "inspect", "flashfs", "ftl", "engine", "nandimg"},
     "nbd": {"fuse", "flashfs", "ftl", "engine", "nandimg"},
     "check": {"crash", "flashfs", "ftl", "engine", "nandimg"},

@@ -65,6 +65,7 @@ def test_fio_verifies(export: Serve, ftl: str) -> None:
     run(
         "fio", "--name=verify", "--ioengine=nbd", f"--uri={one.uri}", "--rw=randwrite", "--bs=4k", "--size=16m",
         "--io_size=16m", "--iodepth=4", "--verify=crc32c", "--verify_fatal=1", "--fsync=64", "--randseed=5",
+        "--verify_state_save=0",
     )  # fmt: skip
     one.end()
 
@@ -79,7 +80,7 @@ def test_trim_and_zeroes(export: Serve, tmp_path: Path) -> None:
     ]  # fmt: skip
     one.io("write -z 512 10240")
     assert one.extents()[:3] == [(0, 4096, True), (4096, 4096, False), (8192, MIB - 8192, True)]
-    one.io("read -P 0xaa 0 512", "read -P 0 512 10240", "read -P 0xaa 10752 4k", "read -P 0 1M 1M", "read -P 0xaa 2M 1M")
+    one.io("read -P 0xaa 0 512", "read -P 0 512 10240", "read -P 0xaa 10752 4k", "read -P 0 1M 1M")
     one.end()
     found = json.loads(stats.read_text())
     assert found["host"]["trim"] > 0 and found["server"]["requests"]["trim"] == 4
@@ -112,8 +113,8 @@ class Client:
 
     def __init__(self, uri: str) -> None:
         self._process = subprocess.Popen(
-            ["stdbuf", "-oL", "qemu-io", "-f", "raw", uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True,
+            ["stdbuf", "-oL", "qemu-io", "-f", "raw", uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
     def do(self, command: str) -> None:
