@@ -12,7 +12,8 @@ CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 MUTANTS_STATE ?= mutants.jsonl
 
-.PHONY: setup system test package-test man demo lint campaign soak bench comparison coverage mutants reproduce clean
+.PHONY: setup system test package-test man demo lint campaign soak bench comparison coverage mutants reproduce site \
+	clean
 .DELETE_ON_ERROR:
 
 ## setup: system packages (when root), .venv, the package with its compiled modules in place
@@ -87,6 +88,10 @@ comparison: setup
 reproduce: setup
 	$(BIN)/python tools/reproduce.py
 
+## site: the documentation as a site, with the reference of the Python names, in site/ (mkdocs.yml)
+site: setup
+	$(BIN)/python tools/docs_site.py
+
 ## coverage: lines and branches of the recovery paths that tests and scaled-down campaigns reach: docs/coverage.md
 coverage: setup
 	$(BIN)/python tools/coverage.py --jobs $(WORKERS)
@@ -97,6 +102,6 @@ mutants: setup
 	$(BIN)/python tools/mutants --jobs $(WORKERS) --state $(MUTANTS_STATE)
 
 clean:
-	rm -rf .mutants $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .mutants $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find nandimg flashfs \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
 	rm -f $(patsubst %.pyx,%.c,$(filter %.pyx,$(SOURCES))) $(patsubst %.pyx,%.cpp,$(filter %.pyx,$(SOURCES)))

@@ -10,6 +10,7 @@ Variables of the environment:
 import os
 import subprocess
 from pathlib import Path
+from shutil import which
 from threading import Lock
 
 from Cython.Build import cythonize
@@ -59,7 +60,9 @@ def is_wanted(source: Path) -> bool:
     """Not where a library is missing that the module is about, which it says in ``# pkg-config, or left out: NAME``."""
     first = source.read_text().partition("\n")[0]
     library = first.removeprefix(OPTIONAL).strip() if first.startswith(OPTIONAL) else None
-    return library is None or subprocess.run(["pkg-config", "--exists", library]).returncode == 0
+    if library is None or which("pkg-config") is None:  # without it the build ends later, with a word
+        return library is None
+    return subprocess.run(["pkg-config", "--exists", library]).returncode == 0
 
 
 def extension(source: Path) -> Extension:

@@ -635,7 +635,7 @@ cdef class Session:
         with gil:
             try:
                 if self.tree.takes_commands(ino) and handle in self.texts:
-                    answer, done = self.tree.obey(<bytes> data[:size])
+                    answer, done = self.tree.obey(ino, <bytes> data[:size])
                     self.texts[handle] = answer
                     failed = 0 if done else EINVAL
             except Exception as error:
@@ -722,7 +722,7 @@ cdef class Session:
         return self.attributes(req, ino)
 
     cdef bint may_be_cut(self, fuse_ino_t ino, uint64_t size) noexcept nogil:
-        """A shell that redirects into `control` cuts it first: that means nothing."""
+        """A shell that redirects into `control` or `mark` cuts it first: that means nothing."""
         if ino == DISK:
             return size <= self.size
         with gil:

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import trio
 
     from flashfs.device import Device
+    from flashfs.fuse.tape import Tape
     from flashfs.replay.recording import Recording
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Request:
     log: Path | None = None
     faults: tuple[str, ...] = ()  # the words of --fault: what goes wrong with the chip, and when
     record: Path | None = None  # where a trace of all requests goes
+    tape: Path | None = None  # where all that changes the device goes, with contents: instead of a trace
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,10 @@ def _check(request: Request) -> None:
         from flashfs.replay import recording
 
         recording.check(request.record)
+    if request.tape is not None:
+        from flashfs.fuse import tape
+
+        tape.check(request.tape)
     if request.log is not None and not request.log.parent.is_dir():
         raise UsageError(f"--log {request.log}: there is no directory {request.log.parent}")
 
@@ -272,9 +278,15 @@ def _open_and_serve(
 
 
 @contextmanager
-def _recorder(request: Request, device: Device) -> Iterator[Recording | None]:
+def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | None]:
     """The recording that was asked for, closed at the end. A mount that fails leaves no empty trace in the way of the
     next."""
+    if request.tape is not None:
+        from flashfs.fuse.tape import Tape
+
+        with closing(Tape(request.tape, device.size)) as tape:
+            yield tape
+        return
     if request.record is None:
         yield None
         return
@@ -321,7 +333,7 @@ def words_address(pid: int) -> str:
 async def _until_unmounted(
     request: Request,
     device: Device,
-    recorder: Recording | None,
+    recorder: Recording | Tape | None,
     cleared: list[str],
     notes: list[str],
     ready: Callable[[Mounted], None],

@@ -28,6 +28,7 @@ from flashfs.replay._record import OPERATIONS
 
 if TYPE_CHECKING:
     from flashfs.device import Device
+    from flashfs.fuse.tape import Tape
     from flashfs.replay.recording import Recording
 
 # Each task of pyfuse3 keeps a buffer of 1 MiB. One works while nothing blocks; the others answer for the texts while a
@@ -65,7 +66,7 @@ class Handlers(pyfuse3.Operations):
     supports_dot_lookup = True
     enable_writeback_cache = False  # a write that was acknowledged has reached the device
 
-    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | None = None) -> None:
+    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | Tape | None = None) -> None:
         super().__init__()
         self._traffic = traffic
         self._record: Callable[..., Any] | None = recorder.record if recorder else None
@@ -82,7 +83,7 @@ class Handlers(pyfuse3.Operations):
         self._lock = trio.Lock()
         self.turns: Turns | None = None  # known once mounted
         self._texts: dict[int, bytes] = {}
-        self._commanding: set[int] = set()  # of them, those of `control`
+        self._commanding: dict[int, InodeT] = {}  # of them, those of `control` and `mark`
         self._text_handle = DURABLE
 
     def init(self) -> None:
@@ -160,8 +161,11 @@ class Handlers(pyfuse3.Operations):
         """A command to `control`; its answer is what is read by this handle from now on."""
         if fh not in self._commanding:
             raise FUSEError(errno.EBADF)
-        async with self._alone():
-            self._texts[fh], done = self._tree.obey(bytes(buf))
+        try:
+            async with self._alone():
+                self._texts[fh], done = self._tree.obey(self._commanding[fh], bytes(buf))
+        except Exception as error:
+            raise FUSEError(errno_of("command", 0, error)) from None
         if not done:
             raise FUSEError(errno.EINVAL)
         return len(buf)
@@ -213,7 +217,7 @@ class Handlers(pyfuse3.Operations):
         except Exception as error:
             raise FUSEError(errno_of("open", 0, error)) from None
         if commands:
-            self._commanding.add(handle)
+            self._commanding[handle] = inode
         # Direct I/O also because a cached text would be cut at the size that some earlier one had.
         return FileInfo(fh=FileHandleT(handle), direct_io=True, keep_cache=False)
 
@@ -222,7 +226,7 @@ class Handlers(pyfuse3.Operations):
 
     async def release(self, fh: FileHandleT) -> None:
         self._texts.pop(fh, None)
-        self._commanding.discard(fh)
+        self._commanding.pop(fh, None)
 
     async def lookup(self, parent_inode: InodeT, name: FileNameT, ctx: RequestContext) -> pyfuse3.EntryAttributes:
         inode = self._tree.inode(name) if parent_inode == ROOT else None
@@ -306,7 +310,7 @@ class Handlers(pyfuse3.Operations):
 class RealtimeHandlers(Handlers):
     """The same, each reply kept back until its virtual end. Others are read and done meanwhile."""
 
-    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | None = None) -> None:
+    def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | Tape | None = None) -> None:
         super().__init__(device, tree, traffic, recorder)
         self._zero_ns = time.monotonic_ns() - device.quiet_at()
 
@@ -359,7 +363,7 @@ class Pyfuse3Server:
 
     def __init__(
         self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-        recorder: Recording | None = None,
+        recorder: Recording | Tape | None = None,
     ) -> None:  # fmt: skip
         self._device = device
         self._realtime = realtime

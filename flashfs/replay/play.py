@@ -25,7 +25,8 @@ import nandimg
 from flashfs.device import Device
 from flashfs.engine import block_map
 from flashfs.errors import UsageError
-from flashfs.ftl import scheme
+from flashfs.ftl import given, scheme
+from flashfs.plain import meant
 from flashfs.replay import ground, phases
 from flashfs.replay._player import Histogram, Player
 from flashfs.replay.precondition import Precondition
@@ -257,6 +258,8 @@ def _kept(setup: Setup, wanted: Precondition, progress: Progress | None) -> Path
         "backend": setup.backend, "precondition": wanted.canonical(), "plp": setup.plp, "dram": setup.dram,
         "before": phases.said(before),
     }  # fmt: skip
+    if setup.ftl in given.CLASSES:  # another class of that name makes another image
+        said["code"] = hashlib.sha256(given.code(setup.ftl)).hexdigest()
     name = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
     path = setup.prepared / f"{setup.ftl}-{name}.nand"
     if path.exists() and path.with_suffix(".json").exists():
@@ -469,7 +472,8 @@ def named(setup: Setup, ftls: str) -> list[Setup]:
         elif any(key in some for some in known.values()):
             shared[key] = value
         else:
-            raise UsageError(f"option {key}: {', '.join(sorted(set().union(*known.values())))} would do")
+            there = sorted(set().union(*known.values()))
+            raise UsageError(f"option {key}{meant(key, there)}: {', '.join(there)} would do")
     setups = []
     for name in names:
         mine = {key: value for key, value in shared.items() if key in known[name]}

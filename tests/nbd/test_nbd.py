@@ -80,7 +80,8 @@ def test_trim_and_zeroes(export: Serve, tmp_path: Path) -> None:
     ]  # fmt: skip
     one.io("write -z 512 10240")
     assert one.extents()[:3] == [(0, 4096, True), (4096, 4096, False), (8192, MIB - 8192, True)]
-    one.io("read -P 0xaa 0 512", "read -P 0 512 10240", "read -P 0xaa 10752 4k", "read -P 0 1M 1M")
+    one.io("read -P 0xaa 0 512", "read -P 0 512 10240", "read -P 0xaa 10752 4k", "read -P 0 1M 1M",
+           "read -P 0xaa 2M 1M")  # fmt: skip
     one.end()
     found = json.loads(stats.read_text())
     assert found["host"]["trim"] > 0 and found["server"]["requests"]["trim"] == 4
