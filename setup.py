@@ -37,6 +37,7 @@ DIRECTIVES = {
 #: Cython counts in types of its own, and emits functions that a module may not call
 NOISE = ["-Wno-unused-function", "-Wno-sign-compare"]
 
+#: begins a line at the top of a module that there is only where the library is that it names
 OPTIONAL = "# pkg-config, or left out: "
 
 

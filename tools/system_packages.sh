@@ -23,6 +23,7 @@ need e2fsprogs command -v mkfs.ext4
 need xfsprogs command -v mkfs.xfs
 need btrfs-progs command -v mkfs.btrfs
 need fio command -v fio
+need fdisk command -v sfdisk
 need fuse2fs command -v fuse2fs
 need nbdkit command -v nbdkit
 need nbdkit-plugin-dev pkg-config --exists nbdkit
