@@ -64,9 +64,13 @@ def command(
     if not unit and address is not None and view not in numbered:
         raise UsageError(f"dump {view} takes no number, {address} was given")
     arguments: list[Any] = [address] if unit else [view, address] if view in numbered else [view] if view in own else []
-    with show.working(f"reading {image}"):
-        known = {} if view == "header" else {"trust": trust or ftl or False}
+    with show.working(f"reading {image}") as progress:
+        known: dict[str, Any] = {} if view == "header" else {"trust": trust or ftl or False}
+        if view == "blocks":
+            known["progress"] = progress
         found = getattr(inspect, function)(image, *arguments, **known)
+    if view == "blocks" and not as_json:
+        found = inspect.folded(found)
     show.result(found, as_json=as_json, title=view if address is None else f"{view} {address}")
 
 

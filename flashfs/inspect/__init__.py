@@ -7,7 +7,7 @@ So is one whose header names an FTL that is not registered: ``trust``, everywher
 
 from flashfs.inspect._html import page as html
 from flashfs.inspect._html import write as write_html
-from flashfs.inspect._image import blocks, header
+from flashfs.inspect._image import blocks, folded, header
 from flashfs.inspect._log import log
 from flashfs.inspect._lpa import lpa
 from flashfs.inspect._page import page
@@ -21,6 +21,7 @@ __all__ = [
     "View",
     "blocks",
     "check",
+    "folded",
     "header",
     "html",
     "log",
