@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LARGE_COSTS = 10  #: times what a cut costs elsewhere, one of tier wide does, or more
 SHOWN = 10  #: failures of one campaign that are printed; --json has more
 
+DEFAULT_TIERS, DEFAULT_CUTS = "sweep,wide,random,host", 10_000
+OWN = "A workload of your own (docs/crash-workload.md)"  #: a heading of the help
+
 app = typer.Typer(help="Cut the power, judge what is left.", invoke_without_command=True)
 
 
@@ -32,10 +35,14 @@ def command(
     ftl: Annotated[str | None, typer.Option(metavar="A,B,...", help="Which FTLs. Default: all.")] = None,
     tier: Annotated[
         str, typer.Option(metavar="sweep|wide|random|host|faults|every|kill,...", help="Kinds; see docs/crash.md.")
-    ] = "sweep,wide,random,host",
+    ] = DEFAULT_TIERS,
     cuts: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Cuts per FTL and tier: all but every, kill. Of wide, a tenth.")
-    ] = 10_000,
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Cuts per FTL and tier: all but every, kill. Of wide, a tenth. Default: 10,000. "
+            "With --workload: at so many random flash operations, or so many of --at."
+        ),
+    ] = None,
     every: Annotated[bool, typer.Option("--every", help="Tier every: all programs up to --length, no chance.")] = False,
     length: Annotated[int, typer.Option(min=0, max=8, metavar="N", help="Longest program of tier every.")] = 3,
     depth: Annotated[
@@ -44,7 +51,10 @@ def command(
     kill: Annotated[
         bool, typer.Option("--kill", help="Tier kill: kill -9 of the daemon under a file system. Needs root.")
     ] = False,
-    fs: Annotated[str, typer.Option(metavar="ext4,xfs,btrfs", help="File systems of tier kill.")] = "ext4",
+    fs: Annotated[
+        str | None,
+        typer.Option(metavar="ext4,xfs,btrfs", help="File systems of tier kill; the one of --workload. Default: ext4."),
+    ] = None,
     writer: Annotated[
         str, typer.Option(metavar="files,sqlite,fio", help="What works on them in tier kill; also sqlite-delete, -wal.")
     ] = "files",
@@ -59,11 +69,78 @@ def command(
         int, typer.Option("--from", min=0, metavar="ID", help="Begin with this unit: a failure names its own.")
     ] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one a core.")] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", rich_help_panel=OWN,
+            help="Run COMMAND on a file system, cut the power, mount again, run --check. Needs root.",
+        ),
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", rich_help_panel=OWN,
+            help="Looks at the files after each cut: 0 is good. {} or $FLASHFS_MOUNT is where they are.",
+        ),
+    ] = None,
+    setup: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", rich_help_panel=OWN, help="Run on the new file system first, without cuts."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="flushes|marks|end|operations|flush:N|mark:N|N:SHAPE,...", rich_help_panel=OWN,
+            help="Where the power goes. Default: flushes,marks,end; with --cuts: operations.",
+        ),
+    ] = None,
+    recording: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", rich_help_panel=OWN,
+            help="Keep the workload's recording in FOLDER; without --workload: use the one there.",
+        ),
+    ] = None,
+    mount_options: Annotated[
+        str | None, typer.Option(metavar="LIST", rich_help_panel=OWN, help="Of the file system, as mount -o has them.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=OWN, help="The chip, by name.")] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", rich_help_panel=OWN, help="What the host sees. Default: ext4 128M, xfs 320M, btrfs 256M."
+        ),
+    ] = None,
+    opt: Annotated[
+        list[str] | None,
+        typer.Option("--opt", metavar="NAME=VALUE", rich_help_panel=OWN, help="An option of the FTL; repeatable."),
+    ] = None,
+    dram: Annotated[
+        str | None, typer.Option(metavar="SIZE", rich_help_panel=OWN, help="The controller's DRAM: a budget.")
+    ] = None,
+    plp: Annotated[
+        bool, typer.Option("--plp", rich_help_panel=OWN, help="The write buffer survives a cut: fewer bugs show.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Run campaigns of power cuts. Each failure prints the one line that replays it; exit code 1 if there was one."""
     if context.invoked_subcommand is not None:
         return
+    own = {"--check": check, "--setup": setup, "--at": at, "--mount-options": mount_options, "--preset": preset,
+           "--size": size, "--opt": opt, "--dram": dram, "--plp": plp}  # fmt: skip
+    if workload is not None or recording is not None:
+        if every or kill or tier != DEFAULT_TIERS or state is not None or start:
+            raise UsageError("--workload, --recording: they go without --tier, --every, --kill, --state and --from")
+        from flashfs.cli import crash_workload
+
+        chosen = {"--ftl": ftl, "--fs": fs, **own}
+        result = crash_workload.run(chosen, workload, recording, cuts, seed, lambda name, n: bar(name, n, "cuts"))
+        report([result], as_json)
+        return
+    for name, value in own.items():
+        if value:
+            raise UsageError(f"{name}: belongs to --workload, or to the --recording of one")
+    cuts, fs = cuts or DEFAULT_CUTS, fs or "ext4"
     from flashfs.crash import campaign
     from flashfs.crash import kill as kills
     from flashfs.ftl import SCHEMES, scheme
@@ -152,7 +229,9 @@ def unmet(results: list[Result]) -> list[str]:
     return lines
 
 
-COLUMNS = ("ftl", "tier", "fs", "writer", "cuts", "cases", "chosen", "recoveries_killed")  #: as far as a tier has them
+COLUMNS = (
+    "ftl", "tier", "fs", "writer", "cuts", "cases", "chosen", "recoveries_killed", "flushes", "marks", "operations",
+)  # fmt: skip  #: as far as a tier has them
 
 
 def row(result: Result, out: dict[str, Any], names: list[str]) -> dict[str, Any]:

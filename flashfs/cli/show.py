@@ -144,9 +144,15 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def working(text: str) -> Iterator[Callable[[float], None]]:
-    """Show on a terminal that ``text`` is under way, and take it away again. What is yielded may be told how much of it
-    is done, from 0 to 1."""
+def working(text: str) -> Iterator[None]:
+    """Show on a terminal that ``text`` is under way, and take it away again."""
+    with progressing(text):
+        yield
+
+
+@contextmanager
+def progressing(text: str) -> Iterator[Callable[[float], None]]:
+    """The same; what is yielded may be told how much of it is done, from 0 to 1."""
     said = escape(printable(text))
     with console(stderr=True).status(said) as status:
         yield lambda share: status.update(f"{said}: {share:.0%}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import trio  # the commands that serve nothing do not wait for it
 
     from flashfs.device import Device
+    from flashfs.fuse.tape import Tape
     from flashfs.replay.recording import Recording
 
 __all__ = ["SERVERS", "Server", "make_server"]
@@ -46,7 +47,7 @@ SERVERS: dict[str, str] = {
 
 def make_server(
     name: str, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-    recorder: Recording | None = None,
+    recorder: Recording | Tape | None = None,
 ) -> Server:  # fmt: skip
     """The server called ``name`` of ``device`` at ``mountpoint``, not yet mounted. "auto": the native one, unless the
     FTL is written in Python and would have to ask for the interpreter in each request of a thread that has none.

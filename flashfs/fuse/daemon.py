@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import trio
 
     from flashfs.device import Device
+    from flashfs.fuse.tape import Tape
     from flashfs.replay.recording import Recording
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Request:
     log: Path | None = None
     faults: tuple[str, ...] = ()  # the words of --fault: what goes wrong with the chip, and when
     record: Path | None = None  # where a trace of all requests goes
+    tape: Path | None = None  # where all that changes the device goes, with contents: instead of a trace
 
 
 @dataclass(frozen=True)
@@ -103,26 +105,41 @@ def mount(request: Request, waiting: Callable[[], AbstractContextManager[None]] 
 
     ``waiting()`` is entered meanwhile, after the fork, so that it may have threads.
     """
-    cleared = prepare(request)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _become_daemon(request, reader, writer, cleared)
-    os.close(writer)
-    os.waitpid(child, 0)
-    with waiting():
-        return _await_child(request, reader)
+    with prepared(request) as cleared:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _become_daemon(request, reader, writer, cleared)
+        os.close(writer)
+        os.waitpid(child, 0)
+        with waiting():
+            return _await_child(request, reader)
 
 
 def serve(request: Request, ready: Callable[[Mounted], None]) -> None:
     """Mount in this process: calls ``ready`` once `disk` answers, returns when unmounted and checkpointed."""
-    _serve(request, prepare(request), ready)
+    with prepared(request) as cleared:
+        _serve(request, cleared, ready)
 
 
-def prepare(request: Request) -> list[str]:
-    """Clear the corpse of an earlier mount away (returns what was done) and check the mountpoint."""
+@contextmanager
+def prepared(request: Request) -> Iterator[list[str]]:
+    """Check what was asked for, clear the corpse of an earlier mount away (gives what was done), and check the
+    mountpoint. One that was made for a mount that fails inside is removed again."""
+    _check(request)
     cleared = mounts.clear_corpse(request.mountpoint)
-    mounts.check_mountpoint(request.mountpoint)
+    made = mounts.check_mountpoint(request.mountpoint)
+    try:
+        yield cleared
+    except BaseException:
+        if made:
+            with suppress(OSError):  # it is a mountpoint all the same, or not empty
+                request.mountpoint.rmdir()
+        raise
+
+
+def _check(request: Request) -> None:
+    mounts.check_fuse()
     if request.faults:
         from flashfs.fuse import fault_words
 
@@ -131,9 +148,12 @@ def prepare(request: Request) -> list[str]:
         from flashfs.replay import recording
 
         recording.check(request.record)
+    if request.tape is not None:
+        from flashfs.fuse import tape
+
+        tape.check(request.tape)
     if request.log is not None and not request.log.parent.is_dir():
         raise UsageError(f"--log {request.log}: there is no directory {request.log.parent}")
-    return cleared
 
 
 def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str]) -> NoReturn:
@@ -234,25 +254,39 @@ def _open_and_serve(
         dram=request.dram,
         sync=request.sync,
         plp=request.plp,
-        front=_front(request, power_goes),
+        front=front(request.faults, power_goes),
     )
+    answered = False
+
+    def answers(mounted: Mounted) -> None:
+        nonlocal answered
+        answered = True
+        ready(mounted)
+
     try:
         notes = keep_out_of_reclaim()
         device.stay_pageable()
         with _recorder(request, device) as recorder:
-            trio.run(_until_unmounted, request, device, recorder, cleared, notes, ready)
+            trio.run(_until_unmounted, request, device, recorder, cleared, notes, answers)
     finally:
         # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        device.close(clean=True)  # also if the server failed: that fault was not the device's
+        if answered or not device.give_back():
+            device.close(clean=True)  # also if the server failed: that fault was not the device's
     log.info("unmounted %s: checkpoint written", request.mountpoint)
 
 
 @contextmanager
-def _recorder(request: Request, device: Device) -> Iterator[Recording | None]:
+def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | None]:
     """The recording that was asked for, closed at the end. A mount that fails leaves no empty trace in the way of the
     next."""
+    if request.tape is not None:
+        from flashfs.fuse.tape import Tape
+
+        with closing(Tape(request.tape, device.size)) as tape:
+            yield tape
+        return
     if request.record is None:
         yield None
         return
@@ -269,9 +303,9 @@ def _recorder(request: Request, device: Device) -> Iterator[Recording | None]:
         recorder.close()
 
 
-def _front(request: Request, power_goes: Callable[[str], None]) -> Any:
+def front(faults: tuple[str, ...], power_goes: Callable[[str], None]) -> Any:
     """What stands between the device and the chip: the faults asked for. A power cut ends this process."""
-    if not request.faults:
+    if not faults:
         return None
     from flashfs.fuse import fault_words
 
@@ -282,7 +316,7 @@ def _front(request: Request, power_goes: Callable[[str], None]) -> Any:
             power_goes(line)
         os.kill(os.getpid(), signal.SIGKILL)  # so that nothing runs behind it: no other thread, no exit handler
 
-    return fault_words.parse(request.faults).front(die)
+    return fault_words.parse(faults).front(die)
 
 
 def _last_words(error: str) -> None:
@@ -299,7 +333,7 @@ def words_address(pid: int) -> str:
 async def _until_unmounted(
     request: Request,
     device: Device,
-    recorder: Recording | None,
+    recorder: Recording | Tape | None,
     cleared: list[str],
     notes: list[str],
     ready: Callable[[Mounted], None],

@@ -17,6 +17,7 @@ from flashfs.fuse.tree import Tree
 
 if TYPE_CHECKING:
     from flashfs.device import Device
+    from flashfs.fuse.tape import Tape
     from flashfs.replay.recording import Recording
 
 WAKE_S = 0.01  # between two signals to a thread that was asked to end
@@ -29,7 +30,7 @@ class NativeServer:
 
     def __init__(
         self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-        recorder: Recording | None = None,
+        recorder: Recording | Tape | None = None,
     ) -> None:  # fmt: skip
         self._device = device
         self._mountpoint = mountpoint

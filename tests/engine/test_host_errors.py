@@ -39,6 +39,7 @@ class Rig:
     turn: int = 0
     now: dict[int, bytes] = field(default_factory=dict)
     may: dict[int, set[bytes]] = field(default_factory=dict)
+    under_way: set[int] = field(default_factory=set)  # of the request that has not come back
 
     def __post_init__(self) -> None:
         self.fd = os.memfd_create("flashfs-errors", os.MFD_CLOEXEC)
@@ -65,6 +66,7 @@ class Rig:
     def _may(self, lpa: int, page: bytes) -> None:
         self.may.setdefault(lpa, {self.now.get(lpa, bytes(PAGE))}).add(page)
         self.now[lpa] = page
+        self.under_way.add(lpa)
 
     def write(self, lpa: int, n: int = 1) -> None:
         self.turn += 1
@@ -72,11 +74,19 @@ class Rig:
         for i, page in enumerate(pages):
             self._may(lpa + i, page)
         self.device.write(lpa * PAGE, b"".join(pages))
+        self.under_way.clear()
 
     def trim(self, lpa: int, n: int = 1) -> None:
         for x in range(lpa, lpa + n):
             self._may(x, bytes(PAGE))
         self.device.trim(lpa * PAGE, n * PAGE)
+        self.under_way.clear()
+
+    def copy(self, target: int, source: int, n: int) -> None:
+        for x in range(n):
+            self._may(target + x, self.now.get(source + x, bytes(PAGE)))
+        self.device.copy(source * PAGE, target * PAGE, n * PAGE)
+        self.under_way.clear()
 
     def flush(self) -> None:
         self.device.flush()
@@ -84,14 +94,18 @@ class Rig:
 
     # --- what is there
 
-    def judge(self, when: str) -> None:
-        """Every page is what was written last, or one of those that it may be; and that it is from now on."""
+    def judge(self, when: str, running: bool = False) -> None:
+        """Every page is what was written last, or one of those that it may be; and that it is from now on. A device
+        that is ``running`` still shows the newest, whether it is durable or not, but where a request failed."""
         raw = self.device.read(0, self.device.size)
         for lpa in range(SMALL.lpas):
             page = raw[lpa * PAGE : (lpa + 1) * PAGE]
-            known = self.may.get(lpa, {self.now.get(lpa, bytes(PAGE))})
+            known = {self.now.get(lpa, bytes(PAGE))}
+            if not running or lpa in self.under_way:
+                known |= self.may.get(lpa, set())
             assert page in known, f"{when}: LPA {lpa} holds {page[:16]!r}; {sorted(one[:16] for one in known)} would do"
             self.now[lpa] = page
+        self.under_way.clear()
 
 
 def prepare(rig: Rig) -> None:
@@ -137,9 +151,7 @@ def flushes(rig: Rig) -> None:
 def copies(rig: Rig) -> None:
     """Of pages that are in the write buffer, so that a device that remaps them has something to program too."""
     rig.write(301, 3)
-    for x in range(24):
-        rig._may(x, rig.now[300 + x])
-    rig.device.copy(300 * PAGE, 0, 24 * PAGE)
+    rig.copy(0, 300, 24)
     rig.flush()
 
 
@@ -189,9 +201,8 @@ def sheds(rig: Rig) -> None:
     rnd = random.Random(3)
     for _ in range(700):
         target, source = rnd.randrange(HALF), rnd.randrange(HALF)
-        if rnd.random() < 0.5:
-            rig._may(target, rig.now.get(source, bytes(PAGE)))
-            rig.device.remap(target * PAGE, source * PAGE, PAGE)
+        if target != source and rnd.random() < 0.5:
+            rig.copy(target, source, 1)
         else:
             rig.write(target)
     rig.flush()
@@ -232,7 +243,7 @@ def strike(rig: Rig, request: Callable[[Rig], None], n: int, code: int, sticky: 
 def go_on(rig: Rig) -> None:
     """The disk works again: what can be read is right, more is done, and the device is closed for good."""
     if rig.device.ssd.why_stopped() is None and not rig.device._image.chip.closed:
-        rig.judge("after the error")
+        rig.judge("after the error", running=True)
         with contextlib.suppress(DeviceFailedError):
             rig.write(2, 3)
             rig.trim(7)

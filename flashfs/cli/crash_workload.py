@@ -1,0 +1,51 @@
+"""The mode of ``flashfs crash`` that runs a workload of the user's own: its options read, and the run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flashfs.cli import shape, units
+from flashfs.errors import UsageError
+
+if TYPE_CHECKING:
+    from flashfs.crash.workload import WorkloadResult
+
+#: what a recording has settled
+SETTLED = ("--fs", "--setup", "--mount-options", "--preset", "--size", "--opt", "--dram", "--plp")
+
+Bar = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
+
+
+def run(
+    given: Mapping[str, Any], workload: str | None, recording: Path | None, cuts: int | None, seed: int | None, bar: Bar
+) -> WorkloadResult:
+    """Record and cut. ``given``: each option by its name, None or False or empty if it was not."""
+    from flashfs.crash import workload as own
+
+    if not given["--check"]:
+        raise UsageError("--workload: without --check COMMAND nobody knows what must be there after a cut")
+    if workload is None:
+        for name in SETTLED:
+            if given[name]:
+                raise UsageError(f"{name}: settled by the recording; with --workload it would be a new one's")
+    at = given["--at"] or ("operations" if cuts else ",".join(own.DEFAULT_PLACES))
+    job = own.Job(
+        given["--check"], workload, given["--setup"], recording, tuple(at.split(",")), cuts,
+        random.SystemRandom().randrange(2**32) if seed is None else seed,
+    )  # fmt: skip
+    fs = given["--fs"] or "ext4"
+    settings = own.Settings(
+        fs, given["--ftl"], units.pairs("--opt", given["--opt"] or []),
+        None if given["--dram"] is None else units.size("--dram", given["--dram"]), given["--plp"],
+        given["--mount-options"],
+    )  # fmt: skip
+    geometry = None
+    if workload is not None:
+        size = given["--size"] or (None if given["--preset"] else own.default_size(fs))
+        geometry = shape.geometry_of(given["--preset"], size, None)
+    with bar(f"workload on {fs}", None) as move:
+        return own.run(job, settings, geometry, lambda done, of: move(done, f"of {of}"))

@@ -1,0 +1,187 @@
+"""Crash states of a user's own workload: recorded once, cut at any place, mounted again, and judged by his own checker.
+
+`record` runs the workload on a device whose requests go on a tape, with contents; `states` gives a prefix of the tape
+to a device that begins as the recorded one did, and takes its power; `stand` recovers what is left and mounts it, and
+the user's checker looks at the files. docs/crash-workload.md.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from flashfs.crash.campaign import KEPT, Result
+from flashfs.crash.kill import warm_up
+from flashfs.crash.kill.lives import adopting
+from flashfs.crash.workload import commands, stand
+from flashfs.crash.workload.record import record, variables
+from flashfs.crash.workload.settings import Folder, Settings, check_machine, default_size
+from flashfs.crash.workload.states import DEFAULT_PLACES, PLACES, Place, Replay, Tape, choose
+from flashfs.device import check_trust
+from flashfs.errors import UsageError
+from flashfs.shape import DEFAULT_FTL
+from nandimg import Geometry, image
+
+__all__ = [
+    "DEFAULT_PLACES",
+    "Job",
+    "Settings",
+    "WorkloadFailure",
+    "WorkloadResult",
+    "default_size",
+    "run",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do. ``workload`` None: with the recording that is in ``folder``; ``folder`` None: one that is removed if
+    nothing fails. ``places`` are the words of --at, ``cuts`` how many of them at most."""
+
+    check: str
+    workload: str | None = None
+    setup: str | None = None
+    folder: Path | None = None
+    places: tuple[str, ...] = DEFAULT_PLACES
+    cuts: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFailure:
+    """A cut whose state the checker does not like, or that cannot be mounted; and the command that makes it again."""
+
+    cut: str
+    mark: str
+    why: str
+    output: list[str]
+    replay: str
+
+    def __str__(self) -> str:
+        passed = f"last mark {self.mark!r}" if self.mark else "no mark passed"
+        return "\n".join([f"{self.cut} ({passed}): {self.why}", *(f"  | {line}" for line in self.output),
+                          f"    {self.replay}"])  # fmt: skip
+
+
+@dataclass(slots=True)
+class WorkloadResult(Result):
+    """``flushes``, ``marks`` and ``operations`` (of the flash) are the workload's, ``recording`` is where it is kept,
+    if it is."""
+
+    fs: str = ""
+    flushes: int = 0
+    marks: int = 0
+    operations: int = 0
+    recording: str | None = None
+    in_memory: ClassVar[bool] = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "ftl": self.ftl,
+            "tier": self.tier,
+            "fs": self.fs,
+            "cuts": self.cuts,
+            "flushes": self.flushes,
+            "marks": self.marks,
+            "operations": self.operations,
+            "failures": [asdict(loss) for loss in self.failures if isinstance(loss, WorkloadFailure)],
+            "failed": self.failed,
+            "recording": self.recording,
+            "seconds": round(self.seconds, 2),
+            "seed": self.seed,
+        }
+
+
+def run(
+    job: Job, settings: Settings, geometry: Geometry | None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> WorkloadResult:  # fmt: skip
+    """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are a new recording's; of an old one,
+    ``settings.ftl`` names the FTL that may be imported. ``progress`` hears how many cuts of how many are done.
+    FlashfsError if the workload or the checker fails without a cut."""
+    started = time.perf_counter()
+    for word in job.places:
+        if word not in PLACES:
+            Place.parse(word)  # before the workload runs, which may take long
+    if job.workload is None:
+        assert job.folder is not None
+        settings = recorded(Folder(job.folder), settings)
+    check_machine(settings)
+    warm_up(settings.ftl or DEFAULT_FTL)
+    folder = Folder((job.folder or Path(tempfile.mkdtemp(prefix="flashfs-workload-"))).absolute())
+    if job.workload is not None:
+        folder.make()
+    lost = False
+    with folder.held(), adopting():
+        try:
+            if job.workload is not None:
+                assert geometry is not None
+                record(folder, geometry, settings, job.workload, job.check, job.setup)
+            result = cut(job, folder, settings, progress)
+            lost = bool(result.failures)
+        finally:
+            folder.tidy()
+            gone = job.folder is None and not lost and not folder.has_mounts()
+            if gone:
+                shutil.rmtree(folder.path)
+    result.recording = None if gone else str(folder.path)
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def recorded(folder: Folder, given: Settings) -> Settings:
+    """Those of the recording. One that came from elsewhere must not choose what is imported: UntrustedError, unless the
+    FTL is registered or the one that the user names."""
+    found, _ = folder.load()
+    if found.ftl is not None and given.ftl is None:
+        check_trust(folder.about, found.ftl)
+    if given.ftl not in (None, found.ftl or DEFAULT_FTL):
+        raise UsageError(f"--ftl {given.ftl}: the recording is of {found.ftl or DEFAULT_FTL}")
+    return found
+
+
+def cut(job: Job, folder: Folder, settings: Settings, progress: Callable[[int, int], None]) -> WorkloadResult:
+    """Each place in turn."""
+    replay = Replay(folder, settings, Tape(folder, folder.load()[1]))
+    replay.measure()
+    places = choose(replay, list(job.places), job.cuts, job.seed)
+    first, last = replay.operations
+    result = WorkloadResult(
+        image.inspect(folder.base).ftl, "workload", job.seed, fs=settings.fs, flushes=len(replay.tape.flushes),
+        marks=len(replay.tape.marked), operations=last - first + 1,
+    )  # fmt: skip
+    for place in places:
+        marks = replay.make(place)
+        if len(places) == 1:
+            stand.copy(folder.state, folder.crashed)
+        why, output = judge(job, folder, settings, place, marks)
+        if why is not None:
+            named = ["--ftl", settings.ftl] if settings.ftl and ":" in settings.ftl else []
+            words = ["flashfs", "crash", "--recording", str(folder.path), *named, "--check", job.check]
+            words += ["--at", str(place)]
+            loss = WorkloadFailure(str(place), marks[-1] if marks else "", why, output, shlex.join(words))
+            result.failed += 1
+            if len(result.failures) < KEPT:
+                result.failures.append(loss)
+        result.cases = result.cuts = result.cuts + 1
+        progress(result.cuts, len(places))
+    return result
+
+
+def judge(
+    job: Job, folder: Folder, settings: Settings, place: Place, marks: list[str]
+) -> tuple[str | None, list[str]]:
+    """(what is wrong, or None; the last lines of the checker). A device that does not recover and a file system that
+    cannot be mounted are wrong too."""
+    try:
+        with stand.attached(folder, settings) as device, stand.files(device, folder, settings) as root:
+            ended = commands.run(job.check, root, variables(folder, str(place), marks))
+    except stand.Unusable as error:
+        return str(error), []
+    return (None, []) if ended.code == 0 else (f"--check {ended}", ended.lines)

@@ -1,0 +1,51 @@
+"""The user's own commands: how they are run, and what of their words is kept."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+LINES = 10  #: of its output that a failure shows
+SHOWN_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended; ``lines`` are the last of what it printed, on either stream."""
+
+    code: int
+    lines: list[str]
+
+    def __str__(self) -> str:
+        return f"ended by signal {-self.code}" if self.code < 0 else f"ended with {self.code}"
+
+
+def run(command: str, root: Path, variables: Mapping[str, str]) -> Ended:
+    """Run ``command`` in a shell, in the present folder. `{}` stands for the mount point, which is FLASHFS_MOUNT too.
+
+    It has a session of its own; what it leaves running there is killed, for the file system is unmounted next.
+    """
+    words = command.replace("{}", shlex.quote(str(root)))
+    outer = {name: value for name, value in os.environ.items() if name != "FLASHFS_MARK_FILE"}
+    environment = {**outer, "FLASHFS_MOUNT": str(root), **variables}
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            words, shell=True, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            process.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        size = said.seek(0, os.SEEK_END)
+        said.seek(max(0, size - SHOWN_BYTES))
+        return Ended(process.returncode, said.read().decode(errors="replace").splitlines()[-LINES:])

@@ -1,0 +1,148 @@
+"""What a recording is of: the device, the file system, the commands; and the folder that keeps it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.fuse import file_systems, loop, mounts
+
+#: bytes of a device if nobody says, and what mkfs is given: everything is initialised at once, so that no thread of the
+#: kernel writes beside the workload
+FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ext4": ("128M", ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0")),
+    "xfs": ("320M", ("mkfs.xfs", "-q", "-f")),
+    "btrfs": ("256M", ("mkfs.btrfs", "-q", "-f")),
+}
+FORMAT = 1  #: of recording.json
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The device and the file system on it. ``options``, ``dram`` and ``plp`` are those of every mount."""
+
+    fs: str = "ext4"
+    ftl: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    dram: int | None = None
+    plp: bool = False
+    mount_options: str | None = None  # mount -o
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a recording and the states made of it are. The first three files are the recording."""
+
+    path: Path
+
+    @property
+    def base(self) -> Path:
+        """The image with the file system on it, unmounted cleanly, before the workload."""
+        return self.path / "base.nand"
+
+    @property
+    def tape(self) -> Path:
+        return self.path / "tape"
+
+    @property
+    def about(self) -> Path:
+        return self.path / "recording.json"
+
+    @property
+    def state(self) -> Path:
+        """The image that is worked on: recorded on, or recovered and checked."""
+        return self.path / "state.nand"
+
+    @property
+    def crashed(self) -> Path:
+        """A single cut's image, as the power left it."""
+        return self.path / "crashed.nand"
+
+    @property
+    def marks(self) -> Path:
+        """The marks passed, a line each, for the checker."""
+        return self.path / "marks"
+
+    @property
+    def device(self) -> Path:
+        return self.path / "device"
+
+    @property
+    def root(self) -> Path:
+        return self.path / "files"
+
+    def make(self) -> None:
+        """The folder and its mount points; UsageError if there is anything in it."""
+        try:
+            self.path.mkdir(exist_ok=True, mode=0o700)
+            if any(self.path.iterdir()):
+                raise UsageError(f"--recording {self.path}: not empty; without --workload its recording is used again")
+        except (FileNotFoundError, FileExistsError, NotADirectoryError):
+            raise UsageError(f"--recording {self.path}: a folder that is empty or can be made would do") from None
+        self.path.chmod(0o711)  # a workload may change its user
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One run at a time works in a folder; FlashfsError if another one does."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise FlashfsError(f"--recording {self.path}: another run works with it") from None
+        finally:
+            os.close(descriptor)
+
+    def tidy(self) -> None:
+        """Leave the recording and a single cut's image alone; nothing of a recording that was not finished; and what
+        could not be unmounted."""
+        for one in (self.state, self.marks, *(() if self.about.exists() else (self.base, self.tape))):
+            one.unlink(missing_ok=True)
+        for mountpoint in (self.device, self.root):
+            if mountpoint.is_dir() and mounts.at(mountpoint) is None:
+                mountpoint.rmdir()
+
+    def has_mounts(self) -> bool:
+        """Whether something could not be unmounted."""
+        return any(mounts.at(mountpoint) is not None for mountpoint in (self.device, self.root))
+
+    def save(self, settings: Settings, workload: str, span: tuple[int, int]) -> None:
+        """``span``: the bytes of the tape at which the workload began and ended."""
+        about = {"format": FORMAT, **asdict(settings), "workload": workload, "begin": span[0], "end": span[1]}
+        self.about.write_text(json.dumps(about, indent=2) + "\n")
+
+    def load(self) -> tuple[Settings, tuple[int, int]]:
+        """What ``save`` wrote; FlashfsError if there is no recording here."""
+        try:
+            about: dict[str, Any] = json.loads(self.about.read_text())
+            version, _, span = about.pop("format"), about.pop("workload"), (about.pop("begin"), about.pop("end"))
+            if version != FORMAT:
+                raise FlashfsError(f"--recording {self.path}: of another version; record it again")
+            return Settings(**about), span
+        except (OSError, ValueError, KeyError, TypeError):
+            raise UsageError(f"--recording {self.path}: no recording; --workload COMMAND makes one there") from None
+
+
+def default_size(fs: str) -> str:
+    """Of the device, if nobody says; UsageError for a file system that is not known here."""
+    if fs not in FILE_SYSTEMS:
+        raise UsageError(f"--fs {fs}: crash --workload knows {', '.join(FILE_SYSTEMS)}")
+    return FILE_SYSTEMS[fs][0]
+
+
+def check_machine(settings: Settings) -> None:
+    """Raise unless this machine has all that the mode needs; the error names what is missing."""
+    default_size(settings.fs)
+    loop.need_root("crash --workload")
+    file_systems.check_can_make(settings.fs)
+    for program, package in (("fusermount3", "fuse3"), ("losetup", "mount"), ("cp", "coreutils")):
+        if shutil.which(program, path=mounts.environment()["PATH"]) is None:
+            raise FlashfsError(f"crash --workload needs {program}: install {package}")

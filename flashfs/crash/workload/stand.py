@@ -1,0 +1,104 @@
+"""An image, mounted down to the files on it, and everything taken away again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from flashfs.crash.kill.lives import Life, mount
+from flashfs.crash.workload.settings import FILE_SYSTEMS, Folder, Settings
+from flashfs.errors import FlashfsError
+from flashfs.fuse import daemon, loop, mounts
+
+PATIENCE_S = 5.0  #: for what was left running to let go of the file system
+
+
+class Unusable(FlashfsError):
+    """The device cannot be mounted, which recovers it, or its file system cannot."""
+
+    def __init__(self, error: FlashfsError) -> None:
+        super().__init__(str(error))
+        self.exit_code = error.exit_code
+
+
+@contextmanager
+def attached(folder: Folder, settings: Settings, *, tape: Path | None = None) -> Iterator[Path]:
+    """A loop device on the image ``folder.state``, which is recovered if it has to be; unmounted with a checkpoint."""
+    request = daemon.Request(
+        folder.state, folder.device, settings.ftl, options=settings.options, dram=settings.dram, plp=settings.plp,
+        sync="none", allow_other=True, tape=tape,
+    )  # fmt: skip
+    for mountpoint in (folder.device, folder.root):
+        mountpoint.mkdir(exist_ok=True)
+    with ExitStack() as undo:  # in reverse order, each whatever the others did
+        try:
+            life = mount(request, None)
+        except daemon.NotMounted as error:
+            raise Unusable(error) from None
+        assert life is not None
+        undo.callback(_end, folder, life)
+        device, _ = loop.attach(folder.device / "disk")
+        undo.callback(mounts.detach, device)
+        yield device
+
+
+def _end(folder: Folder, life: Life) -> None:
+    """The daemon's end; if the device cannot be unmounted, somebody still has it, and it ends all the same."""
+    try:
+        daemon.unmount(folder.device)
+    except FlashfsError:
+        if not life.over():
+            life.kill()
+        mounts.clear_corpse(folder.device)
+        raise
+    finally:
+        life.forget()
+
+
+def make(device: Path, fs: str) -> None:
+    """The file system."""
+    mounts.run(*FILE_SYSTEMS[fs][1], str(device), what=f"making {fs} on {device}")
+
+
+@contextmanager
+def files(device: Path, folder: Folder, settings: Settings) -> Iterator[Path]:
+    """Its file system, mounted at ``folder.root``."""
+    chosen = ("-o", settings.mount_options) if settings.mount_options else ()
+    try:
+        mounts.run("mount", "-t", settings.fs, *chosen, str(device), str(folder.root), what=f"mounting {settings.fs}")
+    except FlashfsError as error:
+        raise Unusable(error) from None
+    try:
+        yield folder.root
+    finally:
+        _let_go(folder.root)
+
+
+def _let_go(root: Path) -> None:
+    """Unmount; FlashfsError if a command left something behind that keeps it."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            mounts.run("umount", str(root), what=f"unmounting {root}")
+            return
+        except FlashfsError:
+            if time.monotonic() > end:
+                mounts.run("umount", "-l", str(root), what=f"unmounting {root}")
+                raise
+            time.sleep(0.05)
+
+
+def tape_failed(folder: Folder) -> str | None:
+    """Why the tape of the mount breaks off, if it does."""
+    stats: dict[str, Any] = json.loads((folder.device / "stats.json").read_text())
+    failed: str | None = stats["record"]["failed"]
+    return failed
+
+
+def copy(source: Path, target: Path) -> None:
+    """A copy of an image, with its holes; one that shares its disk blocks where the disk can."""
+    mounts.run("cp", "--reflink=auto", "--sparse=always", str(source), str(target), what=f"copying {source}")

@@ -1,0 +1,189 @@
+"""What a power cut leaves of a recording: its requests are given to the device again, and the power goes.
+
+The device is deterministic, so each place of the tape and each flash operation is one state. What its write buffer held
+is gone; what was flushed is not; between the two, as much is there as the device had programmed by then.
+"""
+
+from __future__ import annotations
+
+import bisect
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flashfs.crash.workload import stand
+from flashfs.crash.workload.settings import Folder, Settings
+from flashfs.device import Device
+from flashfs.errors import UsageError
+from flashfs.fuse import tape
+from nandimg import Cut, FaultyNand, PowerCut
+from nandimg._faults import SHAPES
+
+PLACES = ("flushes", "marks", "end", "operations")  #: kinds of cuts; all of a kind, or a number of them
+DEFAULT_PLACES = ("flushes", "marks", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the power goes. ``flush`` and ``mark``: right behind the nth one of the workload; ``end``: right behind the
+    workload; ``operation``: at flash operation n, which is left in that shape."""
+
+    kind: str
+    n: int = 0
+    shape: str = ""
+
+    def __str__(self) -> str:
+        if self.kind == "operation":
+            return f"{self.n}:{self.shape}"
+        return self.kind if self.kind == "end" else f"{self.kind}:{self.n}"
+
+    @classmethod
+    def parse(cls, word: str) -> Place:
+        """The same word again; UsageError if it is none."""
+        head, _, tail = word.partition(":")
+        if word == "end":
+            return cls("end")
+        if head in ("flush", "mark") and re.fullmatch("[1-9][0-9]*", tail):
+            return cls(head, int(tail))
+        if re.fullmatch("[1-9][0-9]*", head) and (tail or "before") in SHAPES:
+            return cls("operation", int(head), tail or "before")
+        raise UsageError(
+            f"--at {word}: {', '.join(PLACES)}, flush:N, mark:N, or a flash operation as N or N:SHAPE would do"
+        )
+
+
+class Tape:
+    """A recording's requests, and where the workload's are among them."""
+
+    def __init__(self, folder: Folder, span: tuple[int, int]) -> None:
+        self.records = list(tape.read(folder.tape))
+        self.begin, self.end = (bisect.bisect_left(self.records, at, key=lambda record: record.at) for at in span)
+        inside = range(self.begin, self.end)
+        self.flushes = [i for i in inside if self.records[i].operation == "flush"]
+        self.marked = [i for i in inside if self.records[i].operation == "mark"]
+
+    @property
+    def marks(self) -> list[str]:
+        return self.marks_before(self.end)
+
+    def marks_before(self, index: int) -> list[str]:
+        """The marks that were set before this record."""
+        return [bytes(self.records[i].data).decode(errors="replace") for i in self.marked if i < index]
+
+    def stop(self, place: Place) -> int | None:
+        """How many records the device gets; None if an operation ends that."""
+        if place.kind in ("end", "operation"):
+            return self.end if place.kind == "end" else None
+        found = self.flushes if place.kind == "flush" else self.marked
+        if place.n > len(found):
+            raise UsageError(f"--at {place}: the workload has {len(found)} of them")
+        return found[place.n - 1] + 1
+
+
+class Replay:
+    """Makes the state of any place, as ``folder.state``."""
+
+    def __init__(self, folder: Folder, settings: Settings, tape: Tape) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.tape = tape
+        self.operations = (0, 0)  #: the first and the last flash operation that are the workload's, once measured
+
+    def measure(self) -> None:
+        """Learn which flash operations are the workload's."""
+        before = 0
+
+        def note(index: int, device: Device) -> None:
+            nonlocal before
+            if index == self.tape.begin:
+                before = operations(device)
+
+        device = self._open(None)
+        try:
+            self._play(device, self.tape.end, note)
+            self.operations = (before + 1, operations(device))
+        finally:
+            device.close(clean=False)
+
+    def make(self, place: Place) -> list[str]:
+        """Make the state; returns the marks that had been passed. UsageError if there is no such flush or mark."""
+        stop = self.tape.stop(place)
+        device = self._open(Cut(place.n, place.shape) if stop is None else None)
+        done = 0
+
+        def note(index: int, _: Device) -> None:
+            nonlocal done
+            done = index
+
+        try:
+            self._play(device, self.tape.end if stop is None else stop, note)
+        except PowerCut:
+            pass
+        finally:
+            device.close(clean=False)
+        return self.tape.marks_before(done)
+
+    def _open(self, cut: Cut | None) -> Device:
+        stand.copy(self.folder.base, self.folder.state)
+        settings = self.settings
+        return Device.open(
+            self.folder.state, ftl=settings.ftl, options=settings.options, dram=settings.dram, plp=settings.plp,
+            sync="none", front=lambda chip: FaultyNand(chip, (cut,)),
+        )  # fmt: skip
+
+    def _play(self, device: Device, stop: int, note: Callable[[int, Device], None]) -> None:
+        """Give the device the first ``stop`` records; ``note`` hears of each before, and of the end."""
+        for index, record in enumerate(self.tape.records[:stop]):
+            note(index, device)
+            ask(device, record)
+        note(stop, device)
+
+
+def ask(device: Device, record: tape.Taped) -> None:
+    """One request again."""
+    if record.operation == "write":
+        device.write(record.offset, record.data)
+    elif record.operation == "flush":
+        device.flush()
+    elif record.operation in ("trim", "zero"):
+        device.trim(record.offset, record.length)
+    elif record.operation == "copy":
+        device.copy(record.source, record.offset, record.length)
+    elif record.operation in ("remap", "move"):
+        device.remap(record.offset, record.source, record.length, move=record.operation == "move")
+
+
+def operations(device: Device) -> int:
+    """Flash operations since the device was opened, as cuts count them."""
+    assert isinstance(device.nand, FaultyNand)
+    return device.nand.operations
+
+
+def choose(replay: Replay, words: list[str], cuts: int | None, seed: int) -> list[Place]:
+    """The places that ``words`` name, in the order of the tape, operations last; of more than ``cuts``, so many, drawn
+    by the seed. UsageError for a place that the recording does not have, and for none at all. ``replay`` has been
+    measured."""
+    rnd = random.Random(f"workload {seed}")
+    taped = replay.tape
+    first, last = replay.operations
+    places: list[Place] = []
+    for word in dict.fromkeys(words):
+        if word == "flushes":
+            places += [Place("flush", n + 1) for n in range(len(taped.flushes))]
+        elif word == "marks":
+            places += [Place("mark", n + 1) for n in range(len(taped.marked))]
+        elif word == "operations":
+            places += [Place("operation", n, rnd.choice(SHAPES)) for n in range(first, last + 1)]
+        else:
+            places.append(Place.parse(word))
+    for place in places:
+        taped.stop(place)
+        if place.kind == "operation" and not first <= place.n <= last:
+            there = f"the workload's are operations {first} to {last}" if first <= last else "the workload caused none"
+            raise UsageError(f"--at {place}: {there}")
+    if not places:
+        raise UsageError(f"--at {','.join(words)}: the workload has none of these, so there is nothing to cut")
+    if cuts is not None and len(places) > cuts:
+        places = rnd.sample(places, cuts)
+    return sorted(places, key=lambda place: (taped.stop(place) or len(taped.records), place.kind == "end", place.n))

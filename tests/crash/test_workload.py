@@ -1,0 +1,404 @@
+"""Crash states of a workload of one's own: its tape, the states made of it, and the whole way round on ext4."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from flashfs import cli
+from flashfs.crash.workload.settings import Folder, Settings
+from flashfs.crash.workload.states import Place, Replay, Tape, choose
+from flashfs.device import Device
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.fuse import SERVERS, daemon, loop, mounts, tape
+from flashfs.replay._record import OPERATIONS
+from nandimg import Geometry, image
+
+ROOT = Path(__file__).parents[2]
+PAGE = 4096
+MIB = 1 << 20
+READ, WRITE, TRIM, ZERO, FLUSH = range(5)
+assert OPERATIONS[WRITE] == "write" and OPERATIONS[FLUSH] == "flush"
+
+
+# --- the tape
+
+
+def test_a_tape_has_what_changes_the_device_in_order(tmp_path: Path) -> None:
+    made = tape.Tape(tmp_path / "tape", MIB)
+    made.record(WRITE, PAGE, 5, b"hello")
+    made.record(READ, 0, PAGE)
+    made.mark(b"one\ntwo\n")
+    made.record(TRIM, 0, PAGE)
+    made.record_copy(0, 8 * PAGE, PAGE)
+    made.record_remap(0, 9 * PAGE, PAGE, True)
+    made.record(FLUSH, 0, 0)
+    figures = made.figures()
+    made.close()
+    found = list(tape.read(made.path))
+    assert [(one.operation, one.offset, one.length, one.source, bytes(one.data)) for one in found] == [
+        ("write", PAGE, 5, 0, b"hello"),
+        ("mark", 0, 3, 0, b"one"),
+        ("mark", 0, 3, 0, b"two"),
+        ("trim", 0, PAGE, 0, b""),
+        ("copy", 8 * PAGE, PAGE, 0, b""),
+        ("move", 9 * PAGE, PAGE, 0, b""),
+        ("flush", 0, 0, 0, b""),
+    ]
+    assert figures == {"requests": 7, "dropped": 0, "bytes": made.path.stat().st_size, "failed": None}
+    whole = made.path.read_bytes()
+    made.path.write_bytes(whole[:-1])  # its last record is not whole
+    assert [one.at for one in tape.read(made.path)] == [one.at for one in found[:-1]]
+    made.path.write_bytes(b"\xff" * 100)
+    with pytest.raises(FlashfsError, match="none of a tape's"):
+        list(tape.read(made.path))
+
+
+@pytest.mark.parametrize("word", [b"", b"\n", b"a\n\nb", b"x" * 5000])
+def test_what_is_no_mark_is_refused(tmp_path: Path, word: bytes) -> None:
+    made = tape.Tape(tmp_path / "tape", MIB)
+    with pytest.raises(OSError) as caught:
+        made.mark(word)
+    assert caught.value.errno == errno.EINVAL
+    made.close()
+    assert made.path.stat().st_size == 0
+
+
+def test_a_tape_that_cannot_be_written_says_so() -> None:
+    full = tape.TapeWriter(MIB, os.open("/dev/full", os.O_WRONLY))
+    assert not full.record(WRITE, 0, 5, b"hello")
+    assert not full.record(FLUSH, 0, 0)
+    assert (full.error_number, full.noted, full.lost, full.written) == (errno.ENOSPC, 2, 2, 0)
+    with pytest.raises(OSError, match="No space left"):
+        full.note_mark(b"one")
+
+
+# --- states, without a mount
+
+
+def page(n: int) -> bytes:
+    return bytes([n]) * PAGE
+
+
+def recorded(path: Path, settings: Settings) -> tuple[Folder, Replay]:
+    """A tape: page 1; then, as the workload: page 2, flush, mark, page 3, mark, page 2 anew, flush, page 4."""
+    folder = Folder(path)
+    nvram = 64 << 10 if settings.plp else 0
+    image.create(folder.base, Geometry.sized(MIB, pages_per_block=16, op=1.0, nvram_bytes=nvram))
+    with Device.open(folder.base, ftl=settings.ftl, options=settings.options, plp=settings.plp) as device:
+        device.write(0, page(100))
+    made = tape.Tape(folder.tape, MIB)
+    made.record(WRITE, PAGE, PAGE, page(1))
+    begin = folder.tape.stat().st_size
+    made.record(WRITE, 2 * PAGE, PAGE, page(2))
+    made.record(FLUSH, 0, 0)
+    made.mark(b"first")
+    made.record(WRITE, 3 * PAGE, PAGE, page(3))
+    made.mark(b"second")
+    made.record(WRITE, 2 * PAGE, PAGE, page(20))
+    made.record(FLUSH, 0, 0)
+    made.record(WRITE, 4 * PAGE, PAGE, page(4))
+    span = (begin, folder.tape.stat().st_size)
+    made.record(FLUSH, 0, 0)  # behind the workload: not its own
+    made.close()
+    folder.save(settings, "none", span)
+    return folder, Replay(folder, settings, Tape(folder, span))
+
+
+def pages_of(folder: Folder) -> list[int]:
+    """The first byte of each of the first five pages, once the state is recovered."""
+    with Device.open(folder.state) as device:
+        return [device.read(n * PAGE, 1)[0] for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("place", "pages", "marks"),
+    [
+        ("flush:1", [100, 1, 2, 0, 0], []),
+        ("mark:1", [100, 1, 2, 0, 0], ["first"]),
+        ("mark:2", [100, 1, 2, 0, 0], ["first", "second"]),  # page 3 was not flushed: it is lost
+        ("flush:2", [100, 1, 20, 3, 0], ["first", "second"]),
+        ("end", [100, 1, 20, 3, 0], ["first", "second"]),
+    ],
+)
+@pytest.mark.parametrize("ftl", ["pagemap", "slimftl"])
+def test_what_was_not_flushed_is_lost(tmp_path: Path, ftl: str, place: str, pages: list[int], marks: list[str]) -> None:
+    folder, replay = recorded(tmp_path, Settings(ftl=ftl))
+    assert replay.make(Place.parse(place)) == marks
+    assert pages_of(folder) == pages
+
+
+def test_power_loss_protection_keeps_it(tmp_path: Path) -> None:
+    folder, replay = recorded(tmp_path, Settings(plp=True, options={"buffer": "4"}))
+    replay.make(Place.parse("end"))
+    with Device.open(folder.state, plp=True) as device:
+        assert [device.read(n * PAGE, 1)[0] for n in range(5)] == [100, 1, 20, 3, 4]
+
+
+def test_every_operation_leaves_old_or_new(tmp_path: Path) -> None:
+    folder, replay = recorded(tmp_path, Settings())
+    replay.measure()
+    places = choose(replay, ["operations"], None, 1)
+    first, last = replay.operations
+    assert [place.n for place in places] == list(range(first, last + 1)) and len(places) >= 4
+    assert choose(replay, ["operations"], None, 1) == places != choose(replay, ["operations"], None, 2)
+    seen = set()
+    for place in places:
+        marks = replay.make(place)
+        found = pages_of(folder)
+        assert found[0] == 100 and found[1] in (0, 1) and found[2] in (0, 2, 20) and found[3] in (0, 3), place
+        assert found[4] == 0, place
+        assert not marks or found[2] != 0, place
+        seen.add(tuple(found))
+    assert len(seen) > 1
+
+
+def test_a_workload_that_asked_for_nothing(tmp_path: Path) -> None:
+    folder, replay = recorded(tmp_path, Settings())
+    begin = replay.tape.records[replay.tape.begin].at
+    idle = Replay(folder, Settings(), Tape(folder, (begin, begin)))
+    idle.measure()
+    first, last = idle.operations
+    assert first > last
+    assert choose(idle, ["flushes", "marks", "end", "operations"], None, 1) == [Place("end")]
+    assert idle.make(Place("end")) == []
+    assert pages_of(folder) == [100, 0, 0, 0, 0]  # page 1, from before, was not flushed either
+
+
+def test_places(tmp_path: Path) -> None:
+    _, replay = recorded(tmp_path, Settings())
+    replay.measure()
+    words = [str(place) for place in choose(replay, ["marks", "end", "flushes"], None, 1)]
+    assert words == ["flush:1", "mark:1", "mark:2", "flush:2", "end"]
+    assert [str(Place.parse(word)) for word in (*words, "7:prefix", "7")] == [*words, "7:prefix", "7:before"]
+    assert len(choose(replay, ["marks", "end", "flushes", "operations"], 3, 1)) == 3
+    for word in ("flush", "flush:0", "mark:x", "7:sideways", "", "sometimes"):
+        with pytest.raises(UsageError, match="would do"):
+            Place.parse(word)
+    with pytest.raises(UsageError, match="has 2 of them"):
+        choose(replay, ["mark:3"], None, 1)
+    with pytest.raises(UsageError, match=r"--at 9999:before: the workload's are operations \d+ to \d+"):
+        choose(replay, ["9999"], None, 1)
+
+
+# --- the command line, without a mount
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--check", "true"], "--check: belongs to --workload"),
+        (["--size", "64M"], "--size: belongs to --workload"),
+        (["--workload", "true"], "without --check"),
+        (["--workload", "true", "--check", "true", "--kill"], "they go without --tier"),
+        (["--workload", "true", "--check", "true", "--fs", "vfat"], "--fs vfat"),
+        (["--workload", "true", "--check", "true", "--at", "sometimes"], "flush:N, mark:N"),
+        (["--recording", "nowhere", "--check", "true"], "no recording"),
+        (["--recording", "nowhere", "--check", "true", "--size", "64M"], "--size: settled by the recording"),
+    ],
+)
+def test_usage(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert cli.run(["crash", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_recording_does_not_choose_what_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Folder(tmp_path)
+    folder.save(Settings(ftl="somebodys.module:Ftl"), "true", (0, 0))
+    assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true"]) == 1
+    assert "somebodys.module:Ftl, which nobody registered" in capsys.readouterr().err
+    assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true", "--ftl", "dftl"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["recording.json"]
+
+
+def test_the_page_names_each_option() -> None:
+    page = (ROOT / "docs" / "crash-workload.md").read_text()
+    own = get_command(cli.crash.app).params
+    names = [one.opts[0] for one in own if getattr(one, "rich_help_panel", None) == cli.crash.OWN]
+    assert len(names) == 11
+    for name in (*names, "examples/spool.py", "examples/sqlite_commits.py"):
+        assert name in page, name
+
+
+# --- mounts
+
+
+@pytest.fixture
+def need_fuse() -> None:
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK) or shutil.which("fusermount3") is None:
+        pytest.skip("needs /dev/fuse and fusermount3 (package fuse3)")
+
+
+@pytest.fixture
+def need_ext4(need_fuse: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Skips by name where ext4 cannot be mounted; temporary recordings are made in ``tmp_path``, and nothing of it may
+    be mounted at the end."""
+    try:
+        loop.need_root("this test")
+        loop.check_file_system("ext4")
+    except FlashfsError as error:
+        pytest.skip(str(error))
+    free = subprocess.run(["losetup", "-f"], capture_output=True, text=True, env=mounts.environment())
+    if free.returncode != 0 or not Path(free.stdout.strip()).exists():
+        pytest.skip("needs a free loop device, and there is none")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.mark.mount
+@pytest.mark.parametrize("server", list(SERVERS))
+def test_a_mount_with_a_tape_takes_marks(need_fuse: None, tmp_path: Path, server: str) -> None:
+    chip, at, taped = tmp_path / "chip", tmp_path / "mnt", tmp_path / "tape"
+    image.create(chip, Geometry.sized(MIB, pages_per_block=16, op=1.0))
+    at.mkdir()
+    daemon.mount(daemon.Request(chip, at, server=server, sync="none", tape=taped))
+    try:
+        with (at / "disk").open("r+b", buffering=0) as disk:
+            disk.write(page(7))
+            subprocess.run(["sh", "-c", "echo one > mark; echo two >> mark"], cwd=at, check=True)
+            os.fsync(disk.fileno())
+        (at / "mark").write_text("three")
+        for flags, number in ((os.O_RDONLY, errno.EACCES), (os.O_RDWR, errno.EACCES)):
+            with pytest.raises(OSError) as caught:
+                os.open(at / "mark", flags)
+            assert caught.value.errno == number
+        with (at / "mark").open("wb", buffering=0) as mark, pytest.raises(OSError, match="Invalid argument"):
+            mark.write(b"\n")
+        assert json.loads((at / "stats.json").read_text())["record"]["failed"] is None
+    finally:
+        daemon.unmount(at)
+    found = [(one.operation, bytes(one.data)) for one in tape.read(taped)]
+    assert found[:5] == [("write", page(7)), ("mark", b"one"), ("mark", b"two"), ("flush", b""), ("mark", b"three")]
+
+
+def example(name: str, *words: str) -> str:
+    return shlex.join([sys.executable, str(ROOT / "examples" / name), *words])
+
+
+def crash(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    code = cli.run(["crash", *words, "--json"])
+    said = capsys.readouterr()
+    assert said.err == ""
+    (result,) = json.loads(said.out)
+    return code, result
+
+
+def nothing_mounted(under: Path) -> bool:
+    backing = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
+    return str(under) not in Path("/proc/self/mountinfo").read_text() + "".join(backing)
+
+
+@pytest.mark.mount
+def test_a_missing_fsync_is_found_and_found_again(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forgetful = example("spool.py", "deliver", "{}", "--messages", "4", "--forget")
+    check = example("spool.py", "check", "{}")
+    code, result = crash(capsys, "--workload", forgetful, "--check", check, "--cuts", "5", "--seed", "1",
+                         "--at", "flushes,marks,operations")  # fmt: skip
+    assert (code, result["fs"], result["cuts"], result["marks"], result["seed"]) == (1, "ext4", 5, 4, 1)
+    failure = result["failures"][-1]
+    assert (failure["why"], result["failed"]) == ("--check ended with 1", len(result["failures"]))
+    assert any("bytes, or others" in line for line in failure["output"])
+    assert nothing_mounted(tmp_path)
+    words = shlex.split(failure["replay"])
+    assert words[:2] == ["flashfs", "crash"]
+    code, again = crash(capsys, *words[2:])
+    assert (code, again["failures"]) == (1, [failure])  # the same cut, the same words
+    kept = {path.name for path in Path(result["recording"]).iterdir()}
+    assert kept == {"base.nand", "tape", "recording.json", "crashed.nand"}
+
+
+@pytest.mark.mount
+def test_one_that_does_not_forget_survives(need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    work, check = example("spool.py", "deliver", "{}", "--messages", "1"), example("spool.py", "check", "{}")
+    code, result = crash(capsys, "--workload", work, "--check", check, "--ftl", "slimftl")
+    assert (code, result["failures"], result["ftl"], result["marks"]) == (0, [], "slimftl", 1)
+    assert result["cuts"] == result["flushes"] + result["marks"] + 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.mount
+def test_sqlite_keeps_what_it_acknowledged(need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setup, work, check = (example("sqlite_commits.py", what, "{}") for what in ("create", "insert", "check"))
+    code, result = crash(capsys, "--setup", setup, "--workload", work, "--check", check, "--cuts", "8", "--seed", "1")
+    assert (code, result["failures"], result["cuts"], result["marks"]) == (0, [], 8, 20)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.mount
+def test_sqlite_loses_what_it_did_not_promise(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup, check = example("sqlite_commits.py", "create", "{}"), example("sqlite_commits.py", "check", "{}")
+    work = example("sqlite_commits.py", "insert", "{}", "--commits", "2", "--synchronous", "NORMAL")
+    code, result = crash(capsys, "--setup", setup, "--workload", work, "--check", check, "--at", "mark:2")
+    assert code == 1
+    assert result["failures"][0]["output"] == ["commit 2 was acknowledged, and 0 is the last one that is there"]
+
+
+@pytest.mark.mount
+@pytest.mark.parametrize(
+    ("work", "check", "said"),
+    [
+        ("echo of what it did; exit 3", "true", "--workload ended with 3: of what it did"),
+        ("true", "echo no; exit 1", "--check, before any cut, ended with 1: no"),
+        ("kill -9 $$", "true", "--workload ended by signal 9"),
+        ("true", "true", "none of these, so there is nothing to cut"),
+        ("sleep 1000 > {}/kept & true", 'test "$FLASHFS_CUT" = none', ""),  # and is not left running
+    ],
+)
+def test_failures_without_a_cut_leave_nothing(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], work: str, check: str, said: str
+) -> None:
+    code = cli.run(["crash", "--workload", work, "--check", check, "--at", "marks" if work == check else "end"])
+    said_then = capsys.readouterr()
+    assert code == (2 if work == check else 1)
+    assert said in said_then.err and (said or "--check ended with 1" in said_then.out)
+    assert nothing_mounted(tmp_path)
+    kept = [path.name for folder in tmp_path.iterdir() for path in folder.iterdir()]
+    assert sorted(kept) == ([] if said else ["base.nand", "crashed.nand", "recording.json", "tape"])
+
+
+@pytest.mark.mount
+def test_a_folder_is_kept_if_it_is_named_and_holds_nothing_that_is_not_whole(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--check", "true", "--at", "end", "--recording", str(tmp_path / "kept")]
+    assert cli.run(["crash", "--workload", "exit 3", *words]) == 1
+    assert capsys.readouterr().err == "flashfs: --workload ended with 3\n"
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert crash(capsys, "--workload", "echo 1 > {}/one", *words)[0] == 0
+    words[1] = "! test -e {}/one"  # of the same recording: what was not synced is not there
+    assert crash(capsys, *words)[0] == 0
+
+
+@pytest.mark.mount
+def test_a_folder_with_something_in_it_is_left_alone(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "marks").write_text("mine")
+    assert cli.run(["crash", "--workload", "true", "--check", "true", "--recording", str(tmp_path)]) == 2
+    assert "not empty" in capsys.readouterr().err
+    assert (tmp_path / "marks").read_text() == "mine"
+
+
+@pytest.mark.mount
+def test_one_run_at_a_time_works_in_a_folder(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = recorded(tmp_path, Settings())
+    folder.state.write_text("another's")
+    with folder.held():
+        assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true"]) == 1
+    assert "another run works with it" in capsys.readouterr().err
+    assert folder.state.read_text() == "another's"
