@@ -45,16 +45,19 @@ def command(
         return
     view = view or "header"
     title = view if address is None else f"{view} {address}"
+    from flashfs import inspect
     from flashfs.inspect import views
 
     views.check(image, view, address)
-    with show.working(f"reading {image}"):
+    with show.progressing(f"reading {image}") as progress:
         if mount is None:
-            found, note = views.show(image, view, address, trust=trust or ftl or False), ""
+            found, note = views.show(image, view, address, trust=trust or ftl or False, progress=progress), ""
         else:
             found, note = mount.dump(view, address)
     if note:
         show.warn(note)
+    if view == "blocks" and not as_json:
+        found = inspect.folded(found)
     show.result(found, as_json=as_json, title=title)
 
 

@@ -24,8 +24,8 @@ def command(
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help="Which pictures (see --list), or a column of numbers, as latency_us.read.p99, or cdf: and a column of "
-            "counts, as cdf:scheme.groups_by_levels. Default: all there are.",
+            help="Which pictures (see --list), or a column of numbers, as latency_us.read.p99, or a column of counts, "
+            "as scheme.groups_by_levels: how they are distributed. Default: all there are.",
         ),
     ] = None,
     out: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -146,5 +146,13 @@ def warn(text: str) -> None:
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Show on a terminal that ``text`` is under way, and take it away again."""
-    with console(stderr=True).status(escape(printable(text))):
+    with progressing(text):
         yield
+
+
+@contextmanager
+def progressing(text: str) -> Iterator[Callable[[float], None]]:
+    """The same; what is yielded may be told how much of it is done, from 0 to 1."""
+    said = escape(printable(text))
+    with console(stderr=True).status(said) as status:
+        yield lambda share: status.update(f"{said}: {share:.0%}")

@@ -101,7 +101,7 @@ def survey(Nand nand not None, Ssd ssd=None):
     """What a look at every spare area finds: (arrays with an item a block, pages by class). ``ssd``, if there is one,
     knows which user pages are live; the arrays are ``programmed`` (pages that are not erased), ``torn``, and of the
     first page ``kind`` (0: erased, torn or unreadable), ``stream`` and ``order`` (0 likewise). The second value has
-    one count for each of PAGE_CLASSES. Reads pages x blocks spare areas."""
+    one count for each of PAGE_CLASSES. Reads pages x blocks spare areas, but two of a block whose ends are erased."""
     cdef uint32_t block, page, blocks = nand.blocks, n = nand.pages_per_block
     cdef uint64_t[CLASSES] counts
     cdef int i
@@ -121,6 +121,12 @@ def survey(Nand nand not None, Ssd ssd=None):
             counts[i] = 0
         with nogil:
             for block in range(blocks):
+                nand.read_spare(block, 0, 1, oobs, status, CAUSE_RECOVERY, 0)
+                if status[0] == PAGE_ERASED:   # pages go in order, and an erase that was cut off leaves one end of them
+                    nand.read_spare(block, n - 1, 1, oobs, status, CAUSE_RECOVERY, 0)
+                    if status[0] == PAGE_ERASED:
+                        counts[CLASS_ERASED] += n
+                        continue
                 nand.read_spare(block, 0, n, oobs, status, CAUSE_RECOVERY, 0)
                 for page in range(n):
                     if status[page] == PAGE_ERASED:

@@ -9,7 +9,7 @@ from flashfs.inspect._html import check_place as check_html
 from flashfs.inspect._html import page as html
 from flashfs.inspect._html import put as put_html
 from flashfs.inspect._html import write as write_html
-from flashfs.inspect._image import blocks, header
+from flashfs.inspect._image import blocks, folded, header
 from flashfs.inspect._log import log
 from flashfs.inspect._lpa import lpa
 from flashfs.inspect._page import page
@@ -24,6 +24,7 @@ __all__ = [
     "blocks",
     "check",
     "check_html",
+    "folded",
     "header",
     "held",
     "html",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import nandimg
 from flashfs.engine.pool import KIND_NAMES
 from flashfs.inspect._view import BLANK, HEALTH_NAMES, TORN, WHOLE, View, _name, opened
+
+PROGRESS_BLOCKS = 1024  #: between two reports of progress
+FOLDED_FROM = 1024  #: rows of a block table: a longer one is folded
 
 
 def header(path: str | Path) -> dict[str, Any]:
@@ -52,10 +57,32 @@ def _header_copies(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def blocks(path: str | Path, trust: bool | str = False) -> list[dict[str, Any]]:
-    """The block table: what the chip keeps of each block, what its first page says, what the device makes of it."""
+def blocks(
+    path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None
+) -> list[dict[str, Any]]:
+    """The block table: what the chip keeps of each block, what its first page says, what the device makes of it.
+    ``progress`` is told now and then which share of the blocks is done."""
     with opened(path, trust) as view:
-        return [_block(view, block) for block in range(view.chip.blocks)]
+        out = []
+        for block in range(view.chip.blocks):
+            if progress is not None and block % PROGRESS_BLOCKS == 0:
+                progress(block / view.chip.blocks)
+            out.append(_block(view, block))
+        return out
+
+
+def folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same table for people, if it is long: neighbours of which but their numbers everything is alike, as those
+    that were never written, are one row."""
+    if len(rows) <= FOLDED_FROM:
+        return list(rows)
+    out: list[dict[str, Any]] = []
+    for _, alike in groupby(rows, key=lambda row: {**row, "block": None, "die": None}):
+        run = list(alike)
+        first, last = run[0], run[-1]
+        many = {"block": f"{first['block']} to {last['block']}", "die": ""}
+        out.append({**first, **many} if len(run) > 1 else first)
+    return out
 
 
 def _block(view: View, block: int) -> dict[str, Any]:

@@ -143,7 +143,10 @@ class View:
         return self.device is not None and page in self.device.ssd.validity.live_in(block)
 
     def programmed(self, block: int) -> int:
-        """Pages of a block before the first that is erased; those pages are all whole or torn. O(log pages) reads."""
+        """Pages of a block before the first that is erased; those pages are all whole or torn. O(log pages) reads; two
+        spare reads of a block whose ends are erased, since the data of a large chip take a while to read."""
+        if all(self.chip.read_spare_area(block, page)[0] == ERASED for page in (0, self.per_block - 1)):
+            return 0
         low, high = 0, self.per_block
         while low < high:
             middle = (low + high) // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,16 @@ GENERAL: dict[str, tuple[str, str]] = {
 }
 
 
-def show(image: Path, view: str, number: int | None = None, *, trust: bool | str = False) -> Any:
+def show(
+    image: Path, view: str, number: int | None = None, *, trust: bool | str = False,
+    progress: Callable[[float], None] | None = None,
+) -> Any:  # fmt: skip
     """What ``flashfs dump IMAGE VIEW [NUMBER]`` shows. UsageError for a view that no scheme has, and for a number that
-    is missing or too much."""
+    is missing or too much. ``progress`` is told which share is done, of a view that takes long: ``blocks``."""
     function, arguments = _call(image, view, number)
-    known = {} if view == "header" else {"trust": trust}
+    known: dict[str, Any] = {} if view == "header" else {"trust": trust}
+    if view == "blocks":
+        known["progress"] = progress
     return getattr(inspect, function)(image, *arguments, **known)
 
 

@@ -17,7 +17,8 @@ from made_up import result
 from flashfs import cli
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay import results
-from flashfs.replay.plots import KINDS, Figure, Series, available, draw, figure
+from flashfs.replay.plots import KINDS, Figure, Series, _draw, available, draw, figure
+from flashfs.replay.plots._figures import Panel
 
 MIB = 1 << 20
 
@@ -93,7 +94,7 @@ def test_lines_over_sizes() -> None:
     rows = [result(ftl, waf=dram / MIB, dram=dram) for dram in sizes for ftl in ftls]
     made = figure(table(*rows, result(waf=9.0)), "waf")  # without a limit: nowhere on the axis
     [panel] = made.panels
-    assert (panel.form, panel.x_label, panel.x_scale) == ("lines", "DRAM", "sizes")
+    assert (panel.form, panel.x_label, panel.x_scale) == ("lines", "DRAM", "MiB")
     assert [(one.label, one.x, one.y) for one in panel.series] == [
         (ftl, [MIB, 2 * MIB, 4 * MIB], [1.0, 2.0, 4.0]) for ftl in ("pagemap", "slimftl")
     ]
@@ -133,6 +134,7 @@ def test_a_column_of_counts_is_a_distribution() -> None:
     (panel,) = made.panels
     assert (panel.form, panel.x_label, panel.y_label, panel.y_scale) == ("steps", "Levels", "Share of groups", "share")
     assert panel.series == [Series("leaftl", [0.0, 6 / 8, 7 / 8, 1.0], [0.0, 1.0, 2.0, 3.0])]
+    assert figure(table(*rows), "scheme.groups_by_levels").panels == made.panels  # what else could it be
     (panel,) = figure(table(*rows), "cdf:scheme.lookups_by_level").panels  # the first of these is level 1
     assert (panel.x_label, panel.y_label) == ("Level", "Share of lookups")
     assert panel.series == [Series("leaftl", [0.0, 7 / 8, 1.0], [0.0, 1.0, 2.0])]
@@ -161,6 +163,58 @@ def test_hits_are_over_dram_where_there_are_several() -> None:
     assert (made.panels[0].x_label, made.panels[0].y_scale) == ("DRAM", "share")
     assert (made.panels[0].series[0].x, curves(made)) == ([MIB, 2 * MIB], {"pagemap": [0.25, 0.5]})
     assert figure(table(result()), "hits").panels[0].form == "bars"
+    assert figure(table(result(dram=3 << 19)), "hits").panels[0].groups == ["1.5 MiB"]
+
+
+@pytest.mark.parametrize(("sizes", "label", "ticks"), [
+    ([MIB // 2, MIB], "DRAM (MiB)", ["0.5", "1"]), ([1 << 30, 1 << 31], "DRAM (GiB)", ["1", "2"]),
+])  # fmt: skip
+def test_dram_is_in_mib(sizes: list[int], label: str, ticks: list[str]) -> None:
+    panel = figure(table(*(result(dram=size) for size in sizes)), "hits").panels[0]
+    axes = axes_of(panel)
+    assert axes.get_xlabel() == label
+    assert [axes.xaxis.get_major_formatter()(tick, 0) for tick in axes.get_xticks()] == ticks
+
+
+def axes_of(panel: Panel) -> Any:
+    """The axes on which a panel alone was drawn."""
+    from matplotlib.figure import Figure as Canvas
+
+    axes = Canvas().subplots()
+    _draw._panel(axes, panel, {one.label: i for i, one in enumerate(panel.series)})
+    _draw._scales(axes, panel, [panel])
+    return axes
+
+
+def test_a_share_of_requests_is_shown_by_its_nines() -> None:
+    """0.9, 0.99 and 0.999 are as far from each other; on a linear axis the last two are one."""
+    one = result()
+    one["histograms"]["write"] = {"upper_ns": [1_000, 2_000, 4_000, 9_000], "count": [900, 90, 9, 1]}
+    panel = figure(table(one), "latency").panels[0]
+    assert panel.y_scale == "nines"
+    axes = axes_of(panel)
+    ticks = [axes.yaxis.get_major_formatter()(tick, 0) for tick in axes.get_yticks()]
+    assert ticks == ["0", "0.5", "0.9", "0.99", "0.999"]
+    at = axes.transData.transform([(1, share) for share in (0.9, 0.99, 0.999)])[:, 1]
+    assert at[1] - at[0] == pytest.approx(at[2] - at[1])
+    assert axes.get_ylim()[1] < 1
+
+
+def test_chips_are_told_apart() -> None:
+    """Each FTL on a chip of its own: side by side without a word, one would look better for its chip."""
+    rows = [result("pagemap"), result("slimftl")]
+    rows[1]["config"]["geometry"] = {**rows[1]["config"]["geometry"], "lpas": 4096, "blocks": 999}
+    shown = list(curves(figure(table(*rows), "waf")))
+    assert len(shown) == 2
+    assert all("MiB" in label for label in shown)
+    rows[1]["config"]["geometry"] = {**rows[0]["config"]["geometry"], "nvram_bytes": 4096}  # what a scheme asks for
+    assert list(curves(figure(table(*rows), "waf"))) == ["pagemap", "slimftl"]
+
+
+def test_a_meant_picture() -> None:
+    for given, meant in (("latencies", "latency"), ("latency_us.wrte.p99", "latency_us.write.p99")):
+        with pytest.raises(UsageError, match=rf"^--what {given} \(did you mean {meant}\?\): "):
+            figure(two_by_two(), given)
 
 
 # --- parts, distributions, time

@@ -25,6 +25,7 @@ SUFFIXES = (".svg", ".pdf", ".png")
 COLUMN_INCHES, PAGE_INCHES = 3.33, 7.0  #: of a paper with two columns
 PNG_DPI = 300
 HEADROOM = 1.06  #: of the y axis over the highest thing on it
+ROUNDING = 1e-12  #: of shares: what is closer to 1 is 1
 SLANT_CHARACTERS = 36  #: below the bars of one panel; more do not fit beside each other
 #: Okabe and Ito's colours, which also the colour-blind can tell apart, without the yellow, which paper swallows
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -73,7 +74,7 @@ def render(figure: Figure, suffix: str, *, width_inches: float | None = None, dp
         for axes, panel in pairs:
             _panel(axes, panel, places)
         for axes, panel in pairs:  # now that what shares a scale has all that is on it
-            _scales(axes, panel, _top([other for other in figure.panels if other.y_label == panel.y_label]))
+            _scales(axes, panel, [other for other in figure.panels if other.y_label == panel.y_label])
         for axes in list(grid.flat)[len(figure.panels) :]:
             axes.set_axis_off()
         _inner_labels_off(grid)
@@ -222,17 +223,19 @@ def _top(panels: Sequence[Panel]) -> float:
     return max(values)
 
 
-def _scales(axes: Axes, panel: Panel, top: float) -> None:
+def _scales(axes: Axes, panel: Panel, alike: Sequence[Panel]) -> None:
+    """``alike`` are the panels that share the y axis, this one among them."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+    top = _top(alike)
     positive = [x for one in panel.series for x in one.x if x > 0]
     if panel.x_scale == "log" and positive:  # whole decades: a part of one has no tick that says where it is
         axes.set_xscale("log")
         axes.set_xlim(10 ** math.floor(math.log10(min(positive))), 10 ** math.ceil(math.log10(max(positive)) + 1e-9))
         axes.xaxis.set_minor_formatter(NullFormatter())
-    elif panel.x_scale == "sizes":
+    elif panel.x_scale in ("sizes", "MiB"):
         at = sorted({x for one in panel.series for x in one.x})
-        unit, unit_name = _unit(at[0])
+        unit, unit_name = _unit(max(at[0], 1 << 20) if panel.x_scale == "MiB" else at[0])
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(FixedLocator(at))
         axes.xaxis.set_minor_locator(NullLocator())
@@ -244,12 +247,32 @@ def _scales(axes: Axes, panel: Panel, top: float) -> None:
         axes.set_yscale("log")
     elif panel.y_scale == "share":
         axes.set_ylim(0, 1.02)
+    elif panel.y_scale == "nines":
+        _nines_axis(axes, alike)
     else:
         axes.set_ylim(0, top * HEADROOM or 1.0)
         if panel.y_scale == "bytes":
             _bytes_axis(axes)
         else:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short_number(y)))
+
+
+def _nines_axis(axes: Axes, panels: Sequence[Panel]) -> None:
+    """Shares by the logarithm of what they leave: 0.9, 0.99 and 0.999 are equally far from each other. The whole is at
+    the upper edge, beyond the least that is left anywhere."""
+    import numpy as np
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    left = [1 - y for panel in panels for one in panel.series for y in one.y if y is not None and 1 - y > ROUNDING]
+    nines = max(1, math.ceil(-math.log10(min(left)))) if left else 1
+    least = 10.0 ** -(nines + 0.3)
+    axes.set_yscale("function", functions=(lambda y: -np.log10(np.clip(1 - y, least, 1)),
+                                           lambda y: 1 - 10.0 ** -np.asarray(y, dtype=float)))  # fmt: skip
+    axes.set_ylim(0, 1 - least)
+    at = [0.0, *([0.5] if nines <= 3 else []), *(1 - 10.0**-n for n in range(1, nines + 1))]
+    axes.yaxis.set_major_locator(FixedLocator(at))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.{nines}f}".rstrip("0").rstrip(".")))
 
 
 def _bytes_axis(axes: Axes) -> None:

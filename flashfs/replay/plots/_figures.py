@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import UsageError
+from flashfs.plain import meant
 from flashfs.replay.plots import _rows
 from flashfs.replay.plots._rows import DRAM, SEED, Row
 from flashfs.replay.results import COUNTS
@@ -53,8 +54,8 @@ class Panel:
     series: list[Series]
     title: str = ""
     groups: list[str] = field(default_factory=list)
-    x_scale: str = "linear"  #: linear, log, or sizes: powers of two of bytes, with a tick at each x
-    y_scale: str = "linear"  #: linear, log, share (0 to 1) or bytes
+    x_scale: str = "linear"  #: linear, log, sizes (powers of two of bytes, with a tick at each x) or MiB: at least
+    y_scale: str = "linear"  #: linear, log, share (0 to 1), nines (a share by the log of what it leaves) or bytes
     y_at_1: bool = False  #: y is a multiple of the baseline's
 
 
@@ -179,7 +180,7 @@ def _over(view: View, value: Value, x: str) -> Panel:
     at = list(dict.fromkeys(row.get(x) for row in view.rows))
     numbers = [one for one in at if isinstance(one, int | float) and not isinstance(one, bool)]
     if len(numbers) < 2 or len(numbers) < sum(one is not None for one in at):
-        return _bars(view, value, x, {one: _rows.text_of(one) for one in at})
+        return _bars(view, value, x, {one: _tick(x, one) for one in at})
     panel = Panel("lines", _axis_name(x), "", [])
     for label, rows in _labelled(view.rows, ("source", x)).items():
         along = sorted({row[x] for row in rows if row.get(x) is not None})
@@ -187,10 +188,15 @@ def _over(view: View, value: Value, x: str) -> Panel:
         panel.series.append(_series(label, cells, [float(one) for one in along]))
     panel.series = [one for one in panel.series if one.x]
     if x == DRAM or x.endswith("_bytes"):
-        panel.x_scale = "sizes"
+        panel.x_scale = "MiB" if x == DRAM else "sizes"
     elif min(numbers) > 0 and max(numbers) >= 30 * min(numbers):
         panel.x_scale = "log"
     return panel
+
+
+def _tick(x: str, value: Any) -> str:
+    """What is below the bars of a value of column ``x``."""
+    return _rows.shown(value) if x == DRAM and value is not None else _rows.text_of(value)
 
 
 def _bars(view: View, value: Value, x: str, groups: Mapping[Any, str]) -> Panel:
@@ -303,10 +309,13 @@ def _column_kind(rows: Sequence[Row], what: str) -> Kind:
     """A column of numbers is a kind too, and so is the distribution that a column of counts has."""
     if what.startswith(CDF):
         return _cdf_kind(rows, what)
+    if any(_counts(row.get(what)) for row in rows) and not any(_number(row.get(what)) for row in rows):
+        return _cdf_kind(rows, CDF + what)
     if not any(_number(row.get(what)) for row in rows):
-        kinds = ", ".join(KINDS)
+        near = meant(what, [*KINDS, *dict.fromkeys(name for row in rows for name in row if _number(row[name]))])
         raise UsageError(
-            f"--what {what}: {kinds}, or a column of numbers, as latency_us.read.p99, or {CDF}COLUMN would do"
+            f"--what {what}{near}: {', '.join(KINDS)}, a column of numbers, as latency_us.read.p99, or one of counts, "
+            "as scheme.groups_by_levels, would do"
         )
 
     def make(view: View) -> Figure:
@@ -400,7 +409,7 @@ def _latency(view: View, tail: bool) -> Figure:
                 row_begins = False
             named = f"{title}: {operation}" if many else operation
             panels.append(Panel("steps", "Latency (us)", share, series, named, x_scale="log",
-                                y_scale="log" if tail else "share"))  # fmt: skip
+                                y_scale="log" if tail else "nines"))  # fmt: skip
     return Figure("tail" if tail else "latency", panels, columns if many else _columns(len(panels)))
 
 
@@ -519,7 +528,7 @@ KINDS: dict[str, Kind] = {
              lambda view: _stacks(view, "programs", _program_parts, "Programs a host page", "linear")),
         Kind("iops", "requests a second of virtual time", _has("iops"),
              lambda view: _metric(view, "iops", lambda row: row["iops"], "IOPS", "linear", "source"), relative=True),
-        Kind("latency", "the share of requests that took at most so long", _histogram,
+        Kind("latency", "the share of requests that took at most so long, by its nines: 0.9, 0.99, ...", _histogram,
              lambda view: _latency(view, tail=False)),
         Kind("tail", "the share that took longer: the tail, on a logarithmic axis", _histogram,
              lambda view: _latency(view, tail=True)),

@@ -26,6 +26,8 @@ WARM = "config.warm"  #: these too
 PREFIXES = ("", "config.", "config.options.", "config.geometry.", TRACE)
 #: of a geometry: in this order they say most in the fewest words
 GEOMETRY = ("lpas", "dies", "channels", "page_bytes", "pages_per_block", "blocks")
+CHIP = "config.geometry."
+NOT_OF_CHIP = {CHIP + "nvram_bytes"}  #: a scheme adds what it asks for
 TICK_CHARACTERS = 24  #: of a source below a bar
 
 
@@ -96,7 +98,8 @@ def dimensions(rows: Sequence[Row]) -> list[str]:
 
 def labels(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
     """What to call each row: its FTL, and each dimension that, beside ``taken`` and what is said already, still tells
-    rows apart. Repeats with other seeds are called the same."""
+    rows apart. Repeats with other seeds are called the same. Where one source was replayed on several chips, each says
+    its own, even if no FTL was on two of them: nothing else in the picture would."""
     said: list[str] = []
     for column in dimensions(rows):
         if column in taken or column == SEED:
@@ -104,8 +107,20 @@ def labels(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
         known = ["ftl", *taken, *said]
         if count(rows, [*known, column]) > count(rows, known):
             said.append(column)
+    said += _chips(rows, [*taken, *said])
     said.sort(key=lambda column: not column.startswith(OPTION))  # the FTL's own beside its name
     return [", ".join([row["ftl"], *(word for column in said if (word := words(row, column)))]) for row in rows]
+
+
+def _chips(rows: Sequence[Row], known: Sequence[str]) -> list[str]:
+    """The columns that, beside the ``known`` ones but for the FTL, still tell chips of the same source apart."""
+    out: list[str] = []
+    columns = [column for column in dimensions(rows) if column.startswith(CHIP) and column not in NOT_OF_CHIP]
+    for column in columns:
+        beside = ["source", *known, *out]
+        if column not in known and count(rows, [*beside, column]) > count(rows, beside):
+            out.append(column)
+    return out
 
 
 def count(rows: Sequence[Row], columns: Sequence[str]) -> int:
