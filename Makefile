@@ -12,7 +12,8 @@ CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 MUTANTS_STATE ?= mutants.jsonl
 
-.PHONY: setup system test demo lint campaign soak bench comparison coverage mutants reproduce clean
+.PHONY: setup system test package-test man demo lint campaign soak bench comparison coverage mutants reproduce site \
+	clean
 .DELETE_ON_ERROR:
 
 ## setup: system packages (when root), .venv, the package with its compiled modules in place
@@ -26,7 +27,7 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.tools: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'Cython>=3.2,<4'
+	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'Cython>=3.2,<4' 'setuptools-scm>=8'  # the last: pyfuse3's
 	PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
 	@touch $@
 
@@ -34,9 +35,17 @@ $(VENV)/.built: $(VENV)/.tools $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 	@touch $@
 
-## test: everything that is not marked slow
+## test: everything that is not marked slow or package
 test: setup
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow' tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not package' tests
+
+## package-test: a source archive, a wheel from it, both from nothing, the wheel in an environment of its own, and used
+package-test: setup
+	$(BIN)/python -m pytest -m package tests/packaging
+
+## man: man/*.1, of the command line's help
+man: setup
+	$(BIN)/python tools/manpages.py
 
 ## demo: a source tree on ext4 on flashfs, its daemon killed, everything acknowledged still there (needs root)
 demo: setup
@@ -79,6 +88,10 @@ comparison: setup
 reproduce: setup
 	$(BIN)/python tools/reproduce.py
 
+## site: the documentation as a site, with the reference of the Python names, in site/ (mkdocs.yml)
+site: setup
+	$(BIN)/python tools/docs_site.py
+
 ## coverage: lines and branches of the recovery paths that tests and scaled-down campaigns reach: docs/coverage.md
 coverage: setup
 	$(BIN)/python tools/coverage.py --jobs $(WORKERS)
@@ -89,6 +102,6 @@ mutants: setup
 	$(BIN)/python tools/mutants --jobs $(WORKERS) --state $(MUTANTS_STATE)
 
 clean:
-	rm -rf .mutants $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .mutants $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find nandimg flashfs \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
 	rm -f $(patsubst %.pyx,%.c,$(filter %.pyx,$(SOURCES))) $(patsubst %.pyx,%.cpp,$(filter %.pyx,$(SOURCES)))

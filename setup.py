@@ -1,15 +1,41 @@
-"""Finds the compiled modules; everything else about the project is in pyproject.toml."""
+"""Finds the compiled modules, and what is installed beside them; all else about the project is in pyproject.toml.
+
+Variables of the environment:
+    FLASHFS_ONLY     paths of .pyx files: build these alone
+    FLASHFS_BARE=1   no compiled modules: an editable install would compile everything again, and `make setup` builds
+    FLASHFS_TRACE=1  line tracing for coverage of the compiled modules
+    FLASHFS_SYMBOLS=1  keep symbols and debug information, for perf and gdb
+"""
 
 import os
 import subprocess
 from pathlib import Path
+from threading import Lock
 
 from Cython.Build import cythonize
+from Cython.Build.Dependencies import create_dependency_tree
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
-TRACED = os.environ.get("FLASHFS_TRACE") == "1"  # line tracing for coverage of the compiled modules
-ONLY = os.environ.get("FLASHFS_ONLY", "").split()  # paths of .pyx files: build these alone
-BARE = os.environ.get("FLASHFS_BARE") == "1"  # an editable install would compile everything again: `make setup` builds
+TRACED = os.environ.get("FLASHFS_TRACE") == "1"
+ONLY = os.environ.get("FLASHFS_ONLY", "").split()
+BARE = os.environ.get("FLASHFS_BARE") == "1"
+SYMBOLS = os.environ.get("FLASHFS_SYMBOLS") == "1"
+
+DIRECTIVES = {
+    "language_level": "3",
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "embedsignature": True,
+    "freethreading_compatible": False,
+    "linetrace": TRACED,
+}
+#: Cython counts in types of its own, and emits functions that a module may not call
+NOISE = ["-Wno-unused-function", "-Wno-sign-compare"]
+
 
 def pkg_config(what: str, library: str) -> list[str]:
     """The words that the compiler or the linker is to be given; the build ends here if there is no such library."""
@@ -28,16 +54,14 @@ def needs(source: Path) -> str | None:
 
 def extension(source: Path) -> Extension:
     """A module is named by its place. What else it needs stands at its top: ``# distutils:`` for its language or for C
-    beside it, ``# pkg-config:`` for a library of the system."""
-    library = needs(source)
+    beside it, ``# pkg-config:`` for a library of the system, which is asked for when the module is built."""
     return Extension(
         ".".join(source.with_suffix("").parts),
         [str(source)],
         include_dirs=["nandimg", str(source.parent)],
         depends=[str(header) for folder in (Path("nandimg"), source.parent) for header in sorted(folder.glob("*.h"))],
-        extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function"]
-        + (pkg_config("--cflags", library) if library else []),
-        extra_link_args=pkg_config("--libs", library) if library else [],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", *NOISE, *([] if SYMBOLS else ["-g0"])],
+        extra_link_args=[] if SYMBOLS else ["-s"],
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACED else [],
     )
 
@@ -50,18 +74,57 @@ def sources() -> list[Path]:
     return [source for source in found if not ONLY or str(source) in ONLY]
 
 
-setup(
-    ext_modules=cythonize(
-        [extension(source) for source in sources()],
-        compiler_directives={
-            "language_level": "3",
-            "boundscheck": False,
-            "wraparound": False,
-            "cdivision": True,
-            "initializedcheck": False,
-            "embedsignature": True,
-            "freethreading_compatible": False,
-            "linetrace": TRACED,
-        },
-    )
-)
+class Build(build_ext):
+    """Each module is translated and compiled in turn, with one line that says so; nothing is printed, or done, for
+    those that are up to date. While one thread compiles another translates. Cython is asked only when something is
+    built: a source archive is made without."""
+
+    def run(self) -> None:
+        self.translating = Lock()  # Cython is not made for several threads
+        self.begun = 0
+        self.stale: list[Extension] = []
+        super().run()
+
+    def build_extensions(self) -> None:
+        tree = create_dependency_tree(quiet=True)
+        for ext in self.extensions:
+            info = tree.distutils_info(ext.sources[0]).values
+            needed = {*tree.all_dependencies(ext.sources[0]), *info.get("sources", []), *info.get("depends", [])}
+            ext.depends = sorted({*ext.depends, *(path for path in needed if Path(path).exists())})
+            if self.force or newer_group(ext.depends, self.get_ext_fullpath(ext.name)):
+                self.stale.append(ext)
+        super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        if ext not in self.stale:
+            return
+        with self.translating:
+            self.begun += 1
+            print(f"[{self.begun}/{len(self.stale)}] {ext.sources[0]}", flush=True)
+            self.translate(ext)
+        super().build_extension(ext)
+
+    def translate(self, ext: Extension) -> None:
+        """C or C++ for its source, and what the source's first lines ask for."""
+        library = needs(Path(ext.sources[0]))
+        (made,) = cythonize([ext], compiler_directives=DIRECTIVES, quiet=True)
+        ext.sources, ext.language, ext.include_dirs = made.sources, made.language, made.include_dirs
+        if library:
+            ext.extra_compile_args += pkg_config("--cflags", library)
+            ext.extra_link_args += pkg_config("--libs", library)
+
+
+def data_files() -> list[tuple[str, list[str]]]:
+    """What a wheel puts under the prefix, beside the packages: (folder, files). The recordings of examples/traces are
+    several times as large as everything else, and stay in the source archive."""
+    return [
+        (folder, [str(path) for path in sorted(Path(source).glob(pattern))])
+        for folder, source, pattern in (
+            ("share/doc/flashfs/examples", "examples", "*.py"),
+            ("share/man/man1", "man", "*.1"),
+            ("lib/systemd/system", "packaging", "*.service"),
+        )
+    ]
+
+
+setup(ext_modules=[extension(source) for source in sources()], cmdclass={"build_ext": Build}, data_files=data_files())

@@ -1,23 +1,68 @@
 """flashfs: an SSD that you can mount. A NAND chip in a sparse file, a flash translation layer chosen by name.
 
-``flashfs.replay(...)`` and ``flashfs.sweep(...)`` replay traces and workloads, and return data frames.
+What is for use from Python (docs/python-api.md; everything else may change):
+
+    create(path, size=...)          a blank chip in a file
+    open(path, ftl=...)             a Device on it: read, write, trim, flush, stats; a context manager
+    mount(image, mountpoint)        a Mount: `disk` for Linux to use; a context manager
+    replay(source, ftl=[...])       traces and workloads on FTLs, in virtual time: a data frame (a package, too)
+    compare(source, ftl=[...])      the same, with a dozen columns
+    sweep(spec, out)                every combination, gone on with where it was broken off
+    plot(table, what)               a Picture of results, which a notebook shows
+    read_trace(source)              the requests of a trace or workload as a data frame
+    Device, Geometry, Mount, Picture, FlashfsError, UsageError
+
+``ftl`` is a name (`flashfs ftls` lists them), ``package.module:Class``, or the class of an FTL in Python itself.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flashfs import replay
+    from flashfs.api import Mount, compare, create, mount, open, plot, read_trace
+    from flashfs.device import Device
+    from flashfs.errors import FlashfsError, UsageError
+    from flashfs.replay.api import sweep
+    from flashfs.replay.plots import Picture
+    from nandimg import Geometry
 
 __version__ = "0.1.0"
+__all__ = [
+    "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "compare", "create", "mount", "open",
+    "plot", "read_trace", "replay", "sweep",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """What takes time to import comes when it is asked for."""
+    found: Any
     if name == "replay":
         from importlib import import_module
 
         return import_module("flashfs.replay")
     if name == "sweep":
-        from flashfs.replay.api import sweep
+        from flashfs.replay.api import sweep as found
+    elif name == "Device":
+        from flashfs.device import Device as found
+    elif name == "Geometry":
+        from nandimg import Geometry as found
+    elif name == "Picture":
+        from flashfs.replay.plots import Picture as found
+    elif name.endswith("Error") and name in __all__:
+        from flashfs import errors
 
-        return sweep
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(errors, name)
+    elif name in __all__:
+        from flashfs import api
+
+        found = getattr(api, name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

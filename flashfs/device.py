@@ -14,9 +14,12 @@ from flashfs._core import Ssd
 from flashfs.engine import block_map, ranges, recovery
 from flashfs.engine.buffer import nvram_bytes, nvram_slots
 from flashfs.engine.fsck import cross_check
+from flashfs.engine.life import Life
+from flashfs.engine.metalog import life_of, newest_slot
 from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
+from flashfs.ftl.given import name_of
 from flashfs.shape import DEFAULT_FTL
 from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER
@@ -115,42 +118,47 @@ class Device:
 
     @classmethod
     def open(
-        cls, path: str | Path, *, ftl: str | None = None, options: dict[str, str] | None = None,
+        cls, path: str | Path, *, ftl: str | type | None = None, options: dict[str, Any] | None = None,
         dram: int | None = None, sync: str = "flush", plp: bool = False, readonly: bool = False,
-        repair: bool = False, front: Front | None = None, trust: bool = False,
+        repair: bool = False, front: Front | None = None, trust: bool = False, held: bool = False,
     ) -> Device:  # fmt: skip
         """Open an image, recovering whatever state it is in; a blank one is bound to ``ftl`` (pagemap) and formatted.
+        ``ftl`` is a name, or the class of an FTL in Python.
 
         ``dram`` is a budget in bytes. ``sync="none"`` gives up what a flush promises about the host's death.
         ``readonly`` changes nothing in the file, not even by recovering. ``front`` makes what stands in front of the
         chip, as the faults of ``--fault`` do. ``repair`` passes over a checkpoint that no mount takes.
+        ``held``, for ``readonly``: this process has the image's lock, and changes nothing meanwhile.
 
         A bound image names its FTL. One that is not registered (a ``package.module:Class``) is imported only if it is
         named here too, as ``ftl``, or if ``trust`` says that whatever the image names may be: UntrustedError else.
         """
         if sync not in SYNC_MODES:
             raise UsageError(f"sync {sync!r}: {' or '.join(SYNC_MODES)} would do")
-        image = nandimg.open_image(path, readonly=readonly)
+        image = nandimg.open_image(path, readonly=readonly, held=held)
         try:
             return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly,
                              repair=repair, trust=trust)
         except BaseException:
+            image.give_back()
             image.close()
             raise
 
     @classmethod
     def memory(
-        cls, geometry: Geometry, ftl: str = DEFAULT_FTL, options: dict[str, Any] | None = None, *,
+        cls, geometry: Geometry, ftl: str | type = DEFAULT_FTL, options: dict[str, Any] | None = None, *,
         backend: str = "file", plp: bool = False, dram: int | None = None,
     ) -> Device:  # fmt: skip
-        """A device that lives and dies with this process."""
+        """A device that lives and dies with this process; ``ftl`` is a name, or the class of an FTL in Python."""
         return cls.start(nandimg.memory_image(geometry, backend), ftl, options or {}, plp=plp, dram=dram)
 
     @classmethod
     def start(
-        cls, image: Image, ftl: str | None, given: dict[str, Any], front: Front | None = None, **settings: Any
+        cls, image: Image, ftl: str | type | None, given: dict[str, Any], front: Front | None = None, **settings: Any
     ) -> Device:
         """Bind if the image is blank, then build, format or recover."""
+        if isinstance(ftl, type):
+            ftl = name_of(ftl, stored=image.path is not None)
         fresh = not image.header.ftl
         if fresh:
             cls._bind(image, ftl or DEFAULT_FTL, given, settings)
@@ -316,6 +324,14 @@ class Device:
         finally:
             self._image.close()
 
+    def give_back(self) -> bool:
+        """Close, and if the image was bound by this open, leave it as blank as it was: for a mount that came to
+        nothing. False, and still open, if it was not."""
+        if not self._image.give_back():
+            return False
+        self._image.close()
+        return True
+
     def leave(self) -> None:
         """Flush, and leave a checkpoint that is clean, if there is anything new; the image may then be opened again."""
         if not self.ssd.unchanged_since_clean():
@@ -381,7 +397,9 @@ class Device:
         }
 
     def smart(self) -> dict[str, Any]:
-        """The chip's health: wear and bad blocks."""
+        """The chip's health: wear, bad blocks, and what it did in all its life: ``life``, in pages, as far as its
+        checkpoints know and since this mount; ``spare`` is in per cent of the blocks beyond the host's that the chip
+        was made with, ``used`` in per cent of its endurance, by the mean of its blocks."""
         blocks = block_map.block_map(self.ssd)
         health, wear = blocks["health"], blocks["erases"][blocks["health"] == 0]
         least, most = (int(wear.min()), int(wear.max())) if len(wear) else (0, 0)
@@ -397,6 +415,9 @@ class Device:
                 "mean": round(float(wear.mean()), 3) if len(wear) else 0,
                 "spread": most - least,
             },
+            "life": self._life(),
+            "spare": self._spare(int((health == 1).sum()), int((health == 2).sum())),
+            "used": round(100 * float(wear.mean()) / self.nand.geometry.endurance, 3) if len(wear) else 100.0,
             "levelling": self.ssd.wear.figures(),
             "unreadable": self.ssd.reader.unreadable,
             "lost": self.ssd.mover.lost_pages,
@@ -405,6 +426,20 @@ class Device:
             "spoilt_blocks": self.ssd.pool.spoilt_n,
             "failed": self.ssd.why_stopped() or self._image.chip.lost,
         }
+
+    def _life(self) -> dict[str, int]:
+        """Pages that the host wrote and pages that were programmed since the chip was made, and how often its power
+        went without an unmount; what followed the last checkpoint before such a cut is in none of them."""
+        found = life_of(self.ssd)
+        if self.readonly:  # what a recovery finds that nobody keeps is nothing that happened
+            found = Life.of(newest_slot(self.nand))
+        written, programs = found.host_writes, found.programs
+        return {"host_writes": written, "programs": programs, "unsafe_shutdowns": found.unsafe_shutdowns}
+
+    def _spare(self, factory: int, grown: int) -> float:
+        geometry = self.nand.geometry
+        made_with = geometry.blocks - factory - -(-geometry.lpas // geometry.pages_per_block)
+        return round(max(0.0, 100 * (made_with - grown) / made_with), 1) if made_with > 0 else 0.0
 
     def block_map(self) -> dict[str, Any]:
         """What each block is doing: arrays with an item a block, the block's number being its place. ``state`` and

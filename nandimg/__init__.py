@@ -7,6 +7,7 @@ from nandimg._chip import Chip, checksum, page_checksum, places_of
 from nandimg._faults import Cut, FaultyNand
 from nandimg._filter import NandFilter
 from nandimg._nand import Nand
+from nandimg.cloning import Clone, clone
 from nandimg.errors import GeometryError, ImageError, NandError, NandimgError, PowerCut
 from nandimg.faults import Fault, dress
 from nandimg.geometry import Geometry
@@ -17,6 +18,7 @@ from nandimg.presets import PRESETS, Preset
 __all__ = [
     "PRESETS",
     "Chip",
+    "Clone",
     "Cut",
     "Fault",
     "FaultyNand",
@@ -35,6 +37,7 @@ __all__ = [
     "Region",
     "Upgrade",
     "checksum",
+    "clone",
     "create",
     "dress",
     "inspect",

@@ -213,7 +213,9 @@ cdef class Chip(Nand):
         self.data_bytes = layout.end - layout.data_at
         if self.keeps_data:
             at = mmap(NULL, self.data_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, self.fd, layout.data_at)
-            self.data_map = NULL if at == MAP_FAILED else <const uint8_t*> at
+            self.data_map = NULL
+            if at != MAP_FAILED:
+                self.data_map = <const uint8_t*> at
         elif self.unsummed:  # few pages have content, and are written often: system calls would be most of the work
             at = mmap(NULL, self.data_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
             if at == MAP_FAILED:

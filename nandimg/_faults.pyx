@@ -6,6 +6,7 @@ at one of them. A store of one word is whole or not done, and counts as nothing:
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from nandimg._chip cimport Chip
 from nandimg._filter cimport NandFilter
 from nandimg._nand cimport (
     NVRAM_WORD,
@@ -97,6 +98,18 @@ cdef class FaultyNand(NandFilter):
         self.stored.clear()
         self.operations = 0
         self.dead = False
+
+    def rearm(self, Nand inner not None, cut=None):
+        """From now on ``inner`` stands behind, and the power goes at ``cut`` (None: it stays), counted from here. Of
+        the failures that were to come none comes any more. ValueError if ``inner`` stands before another chip."""
+        base = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
+        if base is not self.chip:
+            raise ValueError("rearm: it stands before another chip")
+        self.inner = inner
+        self.failing.clear()
+        self.has_failing = False
+        self.pending_cuts = [cut]
+        self._next_cut()
 
     def log_stores(self):
         """Remember the NVRAM stores, whatever the cut of this life is: so that ``stored_words`` can be asked."""

@@ -190,6 +190,7 @@ class Image:
     header: Header
     chip: Chip
     mended: bool = False  #: one copy of the header was not what the other is, and is now
+    blank: bytes | None = None  #: if it was bound since it was opened: what stood before its NVRAM, but for zeros
 
     def bound(
         self, ftl: str, options: dict[str, Any], oob_used: int, features: Collection[Feature] = (),
@@ -228,11 +229,36 @@ class Image:
         else:
             fd = os.dup(self.chip_fd())
             self.chip.close()
+            self.blank = os.pread(fd, old.layout.nvram_at, 0).rstrip(b"\0").ljust(2 * HEADER_BYTES, b"\0")
             _reserve(fd, header, self.path)
             write_header(fd, header)
             self.header, self.chip = header, Chip(header.geometry, header.layout, fd, self.path)
         for block in bad:
             self.chip.mark_factory_bad(block)
+
+    def give_back(self) -> bool:
+        """Undo a ``bind`` of this opening, and whatever was written since: the file is as blank as it was, and the chip
+        is closed. False if there was none. Pages go first and the header last, so that a crash on the way leaves a
+        bound image that holds nothing."""
+        blank, self.blank = self.blank, None
+        if blank is None:
+            return False
+        fd = os.dup(self.chip_fd())
+        self.chip.close()
+        try:
+            size = os.fstat(fd).st_size
+            os.ftruncate(fd, 2 * HEADER_BYTES)
+            os.ftruncate(fd, size)
+            os.pwrite(fd, blank[2 * HEADER_BYTES :], 2 * HEADER_BYTES)
+            os.fsync(fd)
+            for at in (0, HEADER_BYTES):
+                os.pwrite(fd, blank[at : at + HEADER_BYTES], at)
+                os.fdatasync(fd)
+            self.header = read_header(fd, Path(str(self.path)))[0]
+            os.posix_fallocate(fd, 0, self.header.allocated_bytes)
+        finally:
+            os.close(fd)
+        return True
 
     def upgrade(self, features: Collection[Feature] = ()) -> Upgrade:
         """Make the image one of the newest version that has these features too. Only the header changes; a power cut
@@ -253,19 +279,28 @@ class Image:
         self.chip.close()
 
 
-def open_image(path: str | Path, readonly: bool = False) -> Image:
-    """Open and lock an image (shared when read-only). ImageError names the file and the field at fault. Of its features
-    only those of the chip are asked about: whoever runs a scheme on it asks about the others (refuse_unknown)."""
+def require_known(header: Header, path: Path, size: int, *, readonly: bool) -> None:
+    """ImageError if the file is shorter than its header says, or has a feature of the chip that this library does not
+    know. Whoever runs a scheme on it asks about the other features (refuse_unknown)."""
+    others = [feature.name for feature in header.features if not feature.name.startswith("nandimg.")]
+    header.refuse_unknown(path, (*FEATURES, *others), readonly=readonly)
+    if size < header.layout.end:
+        raise ImageError(f"{path}: size is {size} bytes: its geometry needs {header.layout.end}; it was truncated")
+
+
+def open_image(path: str | Path, readonly: bool = False, *, held: bool = False) -> Image:
+    """Open and lock an image (shared when read-only). ImageError names the file and the field at fault.
+
+    ``held``: this process has the lock, and nothing changes in the file while the image is open: read-only alone."""
+    if held and not readonly:
+        raise ValueError("an image that is held already may be opened read-only alone")
     path = Path(path)
     fd = _open_fd(path, readonly)
     try:
-        _lock(fd, path, fcntl.LOCK_SH if readonly else fcntl.LOCK_EX)
+        if not held:
+            _lock(fd, path, fcntl.LOCK_SH if readonly else fcntl.LOCK_EX)
         header, counts = read_header(fd, path)
-        others = [feature.name for feature in header.features if not feature.name.startswith("nandimg.")]
-        header.refuse_unknown(path, (*FEATURES, *others), readonly=readonly)
-        size = os.fstat(fd).st_size
-        if size < header.layout.end:
-            raise ImageError(f"{path}: size is {size} bytes: its geometry needs {header.layout.end}; it was truncated")
+        require_known(header, path, os.fstat(fd).st_size, readonly=readonly)
         if not readonly:
             _reserve(fd, header, path)
         chip = Chip(header.geometry, header.layout, fd, path, readonly)

@@ -19,12 +19,13 @@ MAY = {
     "nandimg": set(),
     "engine": {"nandimg"},
     "ftl": {"engine", "nandimg"},
-    "flashfs": {"ftl", "engine", "nandimg", "replay"},  # replay: `flashfs.replay` when somebody asks for it
+    "flashfs": {"api", "ftl", "engine", "nandimg", "replay"},  # api, replay: when somebody asks for what is in them
+    "api": {"fuse", "replay", "flashfs", "ftl", "nandimg"},
     "replay": {"flashfs", "ftl", "engine", "nandimg"},
     "formulas": set(),
     "reproduce": {"formulas", "replay", "flashfs", "ftl", "engine", "nandimg"},
     "inspect": {"flashfs", "ftl", "engine", "nandimg"},
-    "fuse": {"replay", "flashfs", "ftl", "engine", "nandimg"},
+    "fuse": {"inspect", "replay", "flashfs", "ftl", "engine", "nandimg"},
     "crash": {"fuse", "inspect", "flashfs", "ftl", "engine", "nandimg"},
     "check": {"crash", "flashfs", "ftl", "engine", "nandimg"},
     "watch": {"fuse"},

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from flashfs.cli import (
     check,
+    clone,
     crash,
     create,
+    cut,
     down,
     dump,
+    fault,
     fsck,
     ftls,
     mount,
+    mount_helper,
     new_ftl,
     plot,
     presets,
@@ -29,6 +33,7 @@ from flashfs.cli import (
     replay,
     reproduce,
     show,
+    smart,
     sweep,
     top,
     trace,
@@ -36,7 +41,7 @@ from flashfs.cli import (
     up,
     upgrade,
 )
-from flashfs.errors import one_line
+from flashfs.errors import UsageError, one_line
 
 INTERRUPTED = 130  #: the exit code
 
@@ -45,28 +50,72 @@ BadUsage: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="flashfs",
-    help="An SSD that you can mount: a NAND chip in a sparse file, and a flash translation layer chosen by name.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def say_version(asked: bool) -> None:
+    """What --version does."""
+    if asked:
+        from flashfs import __version__
+
+        show.line(f"flashfs {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Print the version, and leave.")
+    ] = False,
+) -> None:
+    """An SSD that you can mount: a NAND chip in a sparse file, and a flash translation layer chosen by name."""
+
+
 # A command's file has one function called `command`; a line here adds it.
-for module in (create, mount, umount, up, down, top, dump, fsck, remap, upgrade, replay, sweep, plot, reproduce,
-               recovery_model, ftls, presets, check, new_ftl):
+for module in (create, clone, mount, umount, up, down, cut, fault, top, smart, dump, fsck, remap, upgrade, replay,
+               sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
     app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")
 
 
+def names() -> set[str]:
+    """Of the commands, and of those that have commands of their own."""
+    named = [one.name for one in app.registered_commands] + [one.name for one in app.registered_groups]
+    return {name for name in named if name is not None}
+
+
 def main() -> None:
     """What the console script calls."""
+    if mount_helper.is_asked(sys.argv[1:], names()):
+        mount_main()
     try:
         from flashfs.ftl import search_here
     except Exception as error:  # a scheme of the checkout that is not compiled, or wrong
         sys.exit(fail(*one_line(error)))
     search_here()
     sys.exit(run(sys.argv[1:]))
+
+
+def mount_main() -> NoReturn:
+    """What mount(8) calls. It is root's more often than not: no FTL is looked for in the present folder."""
+    sys.exit(helped(mount_helper.mount))
+
+
+def umount_main() -> NoReturn:
+    """What umount(8) calls."""
+    sys.exit(helped(mount_helper.unmount))
+
+
+def helped(helper: Callable[[Sequence[str], Callable[[Sequence[str]], int]], int]) -> int:
+    """mount(8)'s exit code."""
+    try:
+        return helper(sys.argv[1:], run)
+    except UsageError as error:
+        return fail(*one_line(error)) and mount_helper.CODES[error.exit_code]
 
 
 def run(arguments: Sequence[str]) -> int:

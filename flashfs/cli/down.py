@@ -7,7 +7,8 @@ from flashfs.fuse import loop, mounts
 
 
 def command(mountpoint: options.Mountpoint) -> None:
-    """Unmount the file system at MOUNTPOINT, its loop device and its image; returns when the checkpoint is durable."""
+    """Unmount the file system at MOUNTPOINT, its loop device and its image; returns when the checkpoint is durable. An
+    image that is up at another mountpoint too stays up there."""
     with show.working(f"taking {mountpoint} down"):
         done = loop.down(mounts.absolute(mountpoint))
     umount.report(done)

@@ -1,4 +1,4 @@
-"""``flashfs dump``: what is in an image, offline and read-only; a crashed one too."""
+"""``flashfs dump``: what is in an image, read-only; a crashed one too, and one that is mounted."""
 
 from __future__ import annotations
 
@@ -10,20 +10,11 @@ import typer
 from flashfs.cli import options, show, units
 from flashfs.errors import UsageError
 
-# What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
-VIEWS: dict[str, tuple[str, str]] = {
-    "header": ("header", ""),
-    "blocks": ("blocks", ""),
-    "page": ("page", "PPA"),
-    "lpa": ("lpa", "LPA"),
-    "log": ("log", ""),
-    "scheme": ("scheme", ""),
-    "recovery": ("recovery", ""),
-}
-
 
 def command(
-    image: options.Image,
+    image: Annotated[
+        Path, typer.Argument(metavar="IMAGE|MOUNTPOINT", help="An image, also a crashed one; or what is mounted.")
+    ],
     view: Annotated[
         str | None,
         typer.Argument(
@@ -39,41 +30,53 @@ def command(
     trust: options.Trust = False,
     as_json: options.Json = False,
 ) -> None:
-    """Explain IMAGE: its header, its blocks, a page with its OOB, an LPA's whole story, the metadata log, the scheme's
-    own structures (all, or one by its name, such as map); or all of it in pictures, as one HTML page."""
-    from flashfs import inspect
-    from flashfs.ftl import SCHEMES
-
-    if html is not None:
-        if view is not None:
-            raise UsageError(f"dump --html shows all of {image}: leave {view} out")
-        write_html(image, html, force, trust or ftl or False, as_json)
-        return
-    if force:
+    """Explain IMAGE, or what a power cut now would leave of the one at MOUNTPOINT: its header, its blocks, a page with
+    its OOB, an LPA's whole story, the metadata log, the scheme's own structures (all, or one by its name, such as map);
+    or all of it in pictures, as one HTML page."""
+    if html is not None and view is not None:
+        raise UsageError(f"dump --html shows all of {image}: leave {view} out")
+    if html is None and force:
         raise UsageError("dump --force: without --html there is nothing to overwrite")
+    mount = mounted(image)
+    if mount is not None and (ftl is not None or trust):
+        raise UsageError(f"dump {image}: a mount knows its FTL; leave --ftl and --trust to images")
+    if html is not None:
+        write_html(image, mount, html, force, trust or ftl or False, as_json)
+        return
     view = view or "header"
-    own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
-    numbered = {name: unit for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
-    if view not in VIEWS and view not in own and view not in numbered:
-        raise UsageError(f"dump {view}: there is {', '.join([*VIEWS, *own, *numbered])}")
-    function, unit = VIEWS.get(view, ("scheme", ""))
-    if unit and address is None:
-        raise UsageError(f"dump {view} needs a number: flashfs dump {image} {view} {unit}")
-    if not unit and address is not None and view not in numbered:
-        raise UsageError(f"dump {view} takes no number, {address} was given")
-    arguments: list[Any] = [address] if unit else [view, address] if view in numbered else [view] if view in own else []
+    title = view if address is None else f"{view} {address}"
+    from flashfs.inspect import views
+
+    views.check(image, view, address)
     with show.working(f"reading {image}"):
-        known = {} if view == "header" else {"trust": trust or ftl or False}
-        found = getattr(inspect, function)(image, *arguments, **known)
-    show.result(found, as_json=as_json, title=view if address is None else f"{view} {address}")
+        if mount is None:
+            found, note = views.show(image, view, address, trust=trust or ftl or False), ""
+        else:
+            found, note = mount.dump(view, address)
+    if note:
+        show.warn(note)
+    show.result(found, as_json=as_json, title=title)
 
 
-def write_html(image: Path, file: Path, force: bool, trust: bool | str, as_json: bool) -> None:
+def mounted(path: Path) -> Any:
+    """The control of what is mounted at ``path``; None for what is no directory: an image, or nothing."""
+    from flashfs.fuse import controlling, mounts
+
+    place = mounts.absolute(path)
+    if mounts.at(place) is None and not place.is_dir():
+        return None
+    return controlling.Control(place)
+
+
+def write_html(image: Path, mount: Any, file: Path, force: bool, trust: bool | str, as_json: bool) -> None:
     """The page, and one line that says so."""
     from flashfs import inspect
 
     with show.working(f"reading {image}"):
-        made = inspect.write_html(image, file, force=force, trust=trust)
+        if mount is None:
+            made = inspect.write_html(image, file, force=force, trust=trust)
+        else:
+            made = mount.write_html(file, force)
     if as_json:
         show.result(made, as_json=True)
         return

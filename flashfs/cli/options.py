@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from flashfs.fuse.daemon import Request
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")]
 Mountpoint = Annotated[Path, typer.Argument(metavar="MOUNTPOINT", help="An empty directory.")]
+Mounted = Annotated[
+    Path, typer.Argument(metavar="MOUNTPOINT", help="What `flashfs mount` made, or `flashfs up` put on top.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show the steps of the recovery, with their cost.")]
 
@@ -66,6 +69,12 @@ Record = Annotated[
         "4 KiB written.",
     ),
 ]
+
+
+def given(context: typer.Context) -> dict[str, Any]:
+    """The options and arguments that were typed, by name: not those that have their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name: context.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def request(

@@ -33,7 +33,7 @@ def command(
 
     if interval is not None and not 0.05 <= interval <= LONGEST_S:
         raise UsageError(f"--interval {interval:g}: seconds from 0.05 to {LONGEST_S:,.0f} would do")
-    folder = watch.find(mounts.absolute(mountpoint))
+    folder = mounts.find(mounts.absolute(mountpoint))
     console = show.console()
     if console.is_terminal and not (once or as_json):
         watch.live(folder, interval or watch.INTERVAL_S, console)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from flashfs.cli import mount, options, show
-from flashfs.fuse import loop
+from flashfs.fuse import file_systems, loop
 
 
 def command(
+    context: typer.Context,
     image: options.Image,
     mountpoint: options.Mountpoint,
-    fs: Annotated[str, typer.Option(metavar="|".join(loop.FILE_SYSTEMS), help="Made if the image is blank.")] = "ext4",
+    fs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(file_systems.FILE_SYSTEMS),
+            help=f"Made if the image is blank. Default: what is there, else {file_systems.DEFAULT}.",
+        ),
+    ] = None,
     ftl: options.Ftl = None,
     trust: options.Trust = False,
     opt: options.Opt = None,
@@ -27,14 +35,15 @@ def command(
     record: options.Record = None,
     verbose: options.Verbose = False,
 ) -> None:
-    """Mount IMAGE, a loop device on it, and its file system (made if it is blank) at MOUNTPOINT. Needs root."""
+    """Mount IMAGE, a loop device on it, and its file system (made if it is blank) at MOUNTPOINT. Needs root. An
+    image that is up already gets a second mountpoint; it keeps the options that it was brought up with."""
     request = options.request(
         image, mountpoint, ftl=ftl, trust=trust, opt=opt, dram=dram, server=server, sync=sync, plp=plp,
         realtime=realtime, log=log, fault=fault, record=record,
     )  # fmt: skip
-    done = loop.up(request, fs)
+    done = loop.up(request, fs, options.given(context))
     if done.mounted is not None:
-        mount.report(loop.at_home(request), done.mounted, verbose)
+        mount.report(replace(request, mountpoint=done.home), done.mounted, verbose)
     for line in done.did:
         show.line(line)
-    show.line(f"{request.mountpoint}: {'new ' if done.made else ''}{fs} on {done.loop}")
+    show.line(f"{request.mountpoint}: {'new ' if done.made else ''}{done.fs} on {done.loop}")

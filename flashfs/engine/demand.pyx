@@ -324,7 +324,7 @@ cdef class DemandMapping(EntryPages):
             ppas = numpy.append(numpy.asarray(<uint32_t[:n]> self.pending.ppa), ppas)
         order = numpy.argsort(lpas, kind="stable")
         lpas, ppas = lpas[order], ppas[order]
-        last = numpy.append(lpas[1:] != lpas[:-1], True) if len(lpas) else numpy.empty(0, bool)
+        last = numpy.append(numpy.diff(lpas) != 0, True) if len(lpas) else numpy.empty(0, bool)
         return lpas[last], ppas[last]
 
     def load(self, sections):

@@ -321,7 +321,7 @@ cdef class Rebuilder(Settler):
         ids, seqs, ppas = self.versions
         if len(ids) == 0:
             return ppas
-        behind = numpy.append(ids[1:] == ids[:-1], False)  # another version of the page follows
+        behind = numpy.append(numpy.diff(ids) == 0, False)  # another version of the page follows
         follows = numpy.append(seqs[1:] > self.since, False)
         return ppas[behind & follows]
 

@@ -364,7 +364,7 @@ cdef class MapBattery:
         lpas = ((kept >> numpy.uint64(32)) - numpy.uint64(1)).astype(numpy.uint32)
         order = numpy.argsort(lpas, kind="stable")
         lpas, ppas = lpas[order], kept.astype(numpy.uint32)[order]
-        last = numpy.append(lpas[1:] != lpas[:-1], True) if len(lpas) else numpy.empty(0, bool)
+        last = numpy.append(numpy.diff(lpas) != 0, True) if len(lpas) else numpy.empty(0, bool)
         return lpas[last], ppas[last]
 
     def breach(self, words, there, lpas, ppas, of_user, of_map):
@@ -380,7 +380,7 @@ cdef class MapBattery:
         if len(numpy.unique(there)) != len(there) or not numpy.isin(there, of_map).all():
             return "a translation page that it names does not live"
         mapped = ppas[ppas != NONE]
-        if not numpy.isin(mapped, of_user).all() or (len(lpas) and int(lpas[-1]) >= self.ssd.lpas):
+        if not numpy.isin(mapped, of_user).all() or (len(lpas) and int(lpas[len(lpas) - 1]) >= self.ssd.lpas):
             return "an entry that it has names no live page"
         return None
 

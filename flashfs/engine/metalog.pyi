@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
+from typing import Any
 
 from _typeshed import ReadableBuffer
 
@@ -73,11 +74,18 @@ class LoadedCheckpoint:
     index_ppas: list[int]
     extents: list[tuple[int, int]]
     sections: dict[str, bytearray]
+
     def __init__(
-        self, read_page: Callable[[int], bytes | None], descriptor_ppa: int, page_bytes: int, pages_most: int,
+        self,
+        read_page: Callable[[int], bytes | None],
+        descriptor_ppa: int,
+        page_bytes: int,
+        pages_most: int,
         read_run: Callable[[int, memoryview], int] | None = None,
     ) -> None: ...
     def blocks(self, pages_per_block: int) -> list[int]: ...
 
 def trim_records(raw: bytes) -> list[tuple[int, int, int]]: ...
 def boot_hints(slots: Iterable[bytes]) -> list[tuple[int, int]]: ...
+def newest_slot(nand: Any) -> Any: ...
+def life_of(ssd: Any) -> Any: ...

@@ -28,6 +28,7 @@ from flashfs.engine.pool cimport (
 
 import struct
 
+from flashfs.engine.life import Life
 from flashfs.errors import CorruptError
 from nandimg import checksum
 
@@ -264,8 +265,9 @@ cdef class MetaLog:
         return at != self.ssd.nand.pages_per_block - 1 and (not group or (at + 1) % group == 0)
 
     def point_boot(self):
-        """Leave a hint where the checkpoint is."""
-        raw = sealed(BOOT.pack(MAGIC_BOOT, 0, self.checkpoint_id, self.descriptor_ppa).ljust(64, b"\0"))
+        """Leave a hint where the checkpoint is, and what the device did in its life."""
+        raw = BOOT.pack(MAGIC_BOOT, 0, self.checkpoint_id, self.descriptor_ppa) + life_of(self.ssd).pack()
+        raw = sealed(raw.ljust(64, b"\0"))
         self.ssd.nand.boot_write(self.checkpoint_id & 1, <const uint8_t*> <char*> raw)
 
     cdef uint32_t put(self, bytes raw, uint32_t lpa, uint64_t identity, int flags) except? 0xFFFFFFFE:
@@ -460,6 +462,21 @@ def trim_records(raw):
     if magic != MAGIC_TRIM or n > (len(raw) - TRIM_HEAD.size) // 16:
         raise CorruptError("trim page: its head is not that of a trim page")
     return list(struct.iter_unpack("<IIQ", memoryview(raw)[TRIM_HEAD.size : TRIM_HEAD.size + 16 * n]))
+
+
+def newest_slot(nand):
+    """The boot slot with the newest hint, or None."""
+    whole = [(hints[0], raw) for raw in (nand.boot_slot(0), nand.boot_slot(1)) if (hints := boot_hints([raw]))]
+    return max(whole)[1] if whole else None
+
+
+def life_of(ssd):
+    """Its whole life until now. A mount that found a clean checkpoint leaves a mark before it writes another one; if
+    there is none, and the device was not just made, the power had gone."""
+    slot = newest_slot(ssd.nand)
+    totals, by_cause = ssd.operations()
+    unsafe = slot is not None and not by_cause["program"].get("mount")
+    return Life.of(slot).at(ssd.mounts, ssd.host_write, totals["program"], unsafe)
 
 
 def boot_hints(slots):

@@ -23,7 +23,7 @@ def pack_newer(lpas, ppas, per_page):
     if not len(lpas):
         return out
     pages = lpas // per_page
-    starts = numpy.flatnonzero(numpy.append(True, pages[1:] != pages[:-1]))
+    starts = numpy.flatnonzero(numpy.append(True, numpy.diff(pages) != 0))
     for a, b in zip(starts, [*starts[1:], len(lpas)], strict=True):
         places = lpas[a:b] % per_page
         n = int(b - a)
@@ -56,7 +56,7 @@ def unpack_newer(saved, per_page, lpas, chip_pages):
         else:
             places = numpy.frombuffer(view[at + 8 : at + 8 + 2 * n], "<u2").astype(numpy.int64)
         entries = min(per_page, lpas - page * per_page)
-        if len(places) != n or (places[1:] <= places[:-1]).any() or int(places[-1]) >= entries:
+        if len(places) != n or (numpy.diff(places) <= 0).any() or int(places[n - 1]) >= entries:
             raise ValueError(f"newer section: page {page} with {n} entries, and places of others")
         values = numpy.frombuffer(view[at + size - 4 * n : at + size], "<u4")
         known = values[values != NONE]

@@ -197,9 +197,9 @@ cdef class Found:
         if n:
             lpas = numpy.asarray(<uint32_t[:n]> self.lpa)
             ppas = numpy.asarray(<uint32_t[:n]> self.ppa)
-            if (lpas[1:] <= lpas[:-1]).any():
+            if (lpas[1:] <= lpas[: n - 1]).any():
                 order = numpy.argsort(lpas, kind="stable")
-                last = numpy.append(lpas[order][1:] != lpas[order][:-1], True)
+                last = numpy.append(numpy.diff(lpas[order]) != 0, True)
                 lpas, ppas = lpas[order][last], ppas[order][last]
             merge_arrays(pending, lpas, ppas)
         self.release()

@@ -263,6 +263,7 @@ cdef class Scanner:
         cdef Oob other
         cdef uint32_t page, agree = 0, differ = 0
         cdef int status
+        other.order = other.stream = 0  # the compiler does not see that it is set when some differ
         for page in range(self.ssd.pages_per_block):
             status = self.spare_read(block, page, &oob)
             if status == PAGE_ERASED:

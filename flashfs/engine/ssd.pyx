@@ -493,6 +493,7 @@ cdef class Ssd(Engine):
             if self.carried == NULL:
                 with gil:
                     raise MemoryError
+        lpas[0] = source  # the compiler does not see that n is not 0
         for i in range(n):
             lpas[i] = source + i
         t_ns = self.read(lpas, n, self.carried, t_ns)

@@ -19,8 +19,8 @@ from flashfs.engine.defaults import Greedy, PageBitmap, Streams
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import SEARCHED, Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
+from flashfs.ftl.given import CLASSES, NAME_BYTES
 
-NAME_BYTES = 28  #: what the header of an image has for the name of its FTL
 ORDER_BYTES = 8  #: the bridge's own, ahead of what an FTL saves
 VERIFY = Option("verify", 1, "hold every answer of the FTL against what flash says: a spare read an overwrite", high=1)
 REBUILD = Option("rebuild", 0, "make the map anew from flash, instead of loading what the FTL saved", high=1)
@@ -146,7 +146,10 @@ class LearnsRuns(Protocol):
 
 
 def load_class(spec: str) -> type:
-    """The class that ``package.module:Class`` names; UsageError says which word of it is wrong."""
+    """The class that was given under this name, or else that ``package.module:Class`` names; UsageError says which word
+    of it is wrong."""
+    if spec in CLASSES:
+        return CLASSES[spec]
     module_name, _, class_name = spec.partition(":")
     for folder in SEARCHED:
         if folder not in sys.path:

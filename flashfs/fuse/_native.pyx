@@ -18,6 +18,7 @@ from libc.errno cimport (
     EACCES,
     EAGAIN,
     EBADF,
+    EBUSY,
     EINTR,
     EINVAL,
     EIO,
@@ -35,7 +36,7 @@ from libc.errno cimport (
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from posix.fcntl cimport F_GETFL, F_SETFL, O_ACCMODE, O_DSYNC, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, fcntl
+from posix.fcntl cimport F_GETFL, F_SETFL, O_ACCMODE, O_DSYNC, O_NONBLOCK, O_RDONLY, O_TRUNC, fcntl
 from posix.stat cimport struct_stat
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.types cimport dev_t, mode_t, off_t
@@ -402,7 +403,7 @@ cdef class Session:
             PyErr_Fetch(&kind, &value, &trace)
             PyErr_NormalizeException(&kind, &value, &trace)
             if value != NULL:
-                code = errno_of(OPERATIONS[operation], offset, <object> value)
+                code = self.tree.errno_of(OPERATIONS[operation], offset, <object> value)
             self.fail_if_lost()
             Py_XDECREF(kind)
             Py_XDECREF(value)
@@ -495,10 +496,10 @@ cdef class Session:
         return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
 
     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size, uint64_t offset,
-                   bint durable) noexcept nogil:
+                   uint64_t handle, bint durable) noexcept nogil:
         """``durable``: the file was opened so, or this one write asks for it. No FSYNC follows either."""
         if ino != DISK:
-            return self.write_mark(req, ino, data, size)
+            return self.obey(req, ino, data, size, handle)
         if size and offset >= self.size:
             return fuse_reply_err(req, ENOSPC)
         size = min(size, self.size - offset) if size else 0
@@ -578,7 +579,7 @@ cdef class Session:
                 try:
                     self.ssd.checkpoint()
                 except Exception as error:
-                    failed = errno_of("checkpoint", 0, error)
+                    failed = self.tree.errno_of("checkpoint", 0, error)
             pthread_mutex_unlock(&self.device)
             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
         if number == FLASHFS_IOC_REMAP and size >= sizeof(moved):
@@ -627,16 +628,19 @@ cdef class Session:
             part = text[offset:offset + size]
             return fuse_reply_buf(req, <const char*> part, len(part))
 
-    cdef int write_mark(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size) noexcept nogil:
-        cdef int failed = 0
+    cdef int obey(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size, uint64_t handle) noexcept nogil:
+        """A command; its answer is what is read by this handle from now on."""
+        cdef int failed = EBADF
+        self.take_device(True)
         with gil:
             try:
-                if self.tree.is_mark(ino):
-                    self.tree.mark(data[:size])
-                else:
-                    failed = EBADF
+                if self.tree.takes_commands(ino) and handle in self.texts:
+                    answer, done = self.tree.obey(ino, <bytes> data[:size])
+                    self.texts[handle] = answer
+                    failed = 0 if done else EINVAL
             except Exception as error:
-                failed = errno_of("mark", 0, error)
+                failed = errno_of("control", 0, error)
+        pthread_mutex_unlock(&self.device)
         return fuse_reply_err(req, failed) if failed else fuse_reply_write(req, size)
 
     cdef int open(self, fuse_req_t req, fuse_ino_t ino, int flags) noexcept nogil:
@@ -648,8 +652,6 @@ cdef class Session:
         out.fh = DISK
         out.open_flags = FOPEN_DIRECT_IO
         if ino == DISK:
-            if flags & O_TRUNC:
-                return fuse_reply_err(req, EPERM)
             if flags & O_DSYNC:  # as O_SYNC has it too; only writes come with the flags of their file
                 out.fh = DURABLE
             # libfuse 3.14 knows no name for it: requests that write need not wait for each other.
@@ -658,11 +660,9 @@ cdef class Session:
         pthread_mutex_lock(&self.device)  # a text is made of what the device says
         with gil:
             try:
-                if self.tree.is_mark(ino):
-                    failed = 0 if flags & O_ACCMODE == O_WRONLY else EACCES
-                elif not self.tree.is_text(ino):
+                if not self.tree.is_text(ino):
                     failed = EISDIR if ino == ROOT else ENOENT
-                elif flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC:
+                elif (flags & O_ACCMODE != O_RDONLY or flags & O_TRUNC) and not self.tree.takes_commands(ino):
                     failed = EACCES
                 else:
                     text = self.tree.text(ino)
@@ -709,20 +709,49 @@ cdef class Session:
             timeout = 0.0 if self.tree.is_text(ino) else FOREVER_S
         return fuse_reply_attr(req, &out, timeout)
 
-    cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what) noexcept nogil:
-        """Times are accepted and forgotten. An SSD has one size and one owner."""
+    cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what,
+                            bint durable) noexcept nogil:
+        """Times are accepted and forgotten. An SSD has one size and one owner; to be cut empties what is cut off."""
         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
             return fuse_reply_err(req, EPERM)
-        if what & FUSE_SET_ATTR_SIZE and not self.may_be_so_long(ino, <uint64_t> attr.st_size):
-            return fuse_reply_err(req, EPERM)
+        if what & FUSE_SET_ATTR_SIZE:
+            if not self.may_be_cut(ino, <uint64_t> attr.st_size):
+                return fuse_reply_err(req, EPERM)
+            if ino == DISK and <uint64_t> attr.st_size < self.size:
+                return self.cut(req, attr.st_size, durable)
         return self.attributes(req, ino)
 
-    cdef bint may_be_so_long(self, fuse_ino_t ino, uint64_t size) noexcept nogil:
-        """The size that it has: `disk` its own, the file of marks none."""
+    cdef bint may_be_cut(self, fuse_ino_t ino, uint64_t size) noexcept nogil:
+        """A shell that redirects into `control` or `mark` cuts it first: that means nothing."""
         if ino == DISK:
-            return size == self.size
+            return size <= self.size
         with gil:
-            return size == 0 and self.tree.is_mark(ino)
+            return self.tree.takes_commands(ino)
+
+    cdef int cut(self, fuse_req_t req, uint64_t size, bint durable) noexcept nogil:
+        """Truncation: what lies behind ``size`` is trimmed, and the size is what it was."""
+        cdef int64_t end
+        cdef bint is_used
+        with gil:
+            is_used = self.tree.is_used()
+        if is_used:
+            return fuse_reply_err(req, EBUSY)
+        if not self.writable:
+            return fuse_reply_err(req, EROFS)
+        self.record(_record.TRIM, size, self.size - size, NULL)
+        add_to(&self.under_way, 1)
+        self.take_device(True)
+        self.requests[TRIM] += 1
+        end = (<Quiet> do_trim)(self, size, self.size - size, 0, NULL, self.t_ns())
+        if end >= 0 and durable:
+            self.record(_record.FLUSH, 0, 0, NULL)
+            self.requests[FLUSH] += 1
+            end = (<Quiet> do_flush)(self, 0, 0, 0, NULL, end)
+        if end >= 0:
+            self.moved[TRIM] += self.size - size
+        pthread_mutex_unlock(&self.device)
+        add_to(&self.under_way, -1)
+        return self.fail(req, TRIM, size) if end < 0 else fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
 
     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
         cdef char* at = <char*> get_buffer()
@@ -766,7 +795,7 @@ cdef bint takes_long(const fuse_buf* request) noexcept nogil:
                 and (<const flashfs_span*> (asked + 1)).bytes >= LONG_BYTES)  # a remap has them there too
     if head.opcode == FUSE_WRITE and (<const fuse_write_in*> (head + 1)).flags & O_DSYNC:
         return True
-    return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
+    return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_SETATTR, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
 
 
 cdef int fill_stat(struct_stat* out, attr) except -1:
@@ -804,6 +833,7 @@ def pthread_wake(thread):
 
 cdef void on_init(void* self, fuse_conn_info* conn) noexcept nogil:
     conn.want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA  # what was acknowledged has reached the device
+                   | FUSE_CAP_ATOMIC_O_TRUNC  # the kernel asks for it apart, and learns that the size is what it was
                    | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE)
     conn.max_write = REQUEST_BYTES
     conn.max_background = UNDER_WAY
@@ -850,8 +880,10 @@ cdef void on_getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* _) noexcept
     (<Session> fuse_req_userdata(req)).attributes(req, ino)
 
 
-cdef void on_setattr(fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what, fuse_file_info* _) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).set_attributes(req, ino, attr, what)
+cdef void on_setattr(fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what,
+                     fuse_file_info* info) noexcept nogil:
+    (<Session> fuse_req_userdata(req)).set_attributes(
+        req, ino, attr, what, info != NULL and info.fh == DURABLE)
 
 
 cdef void on_open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
@@ -864,7 +896,7 @@ cdef void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fus
 
 cdef void on_write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t offset,
                    fuse_file_info* info) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset, (info.flags & O_DSYNC) != 0)
+    (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset, info.fh, (info.flags & O_DSYNC) != 0)
 
 
 cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept nogil:

@@ -10,13 +10,15 @@ from flashfs.errors import DeviceFullError
 log = logging.getLogger(__name__)
 
 
-def errno_of(operation: str, offset: int, error: BaseException) -> int:
-    """The errno that the host sees for ``error``: its own if it has one, else EIO; and one line in the log."""
+def errno_of(operation: str, offset: int, error: BaseException, why: str | None = None) -> int:
+    """The errno that the host sees for ``error``: its own if it has one, else EIO; and one line in the log, which says
+    ``why`` if that is known better."""
     if isinstance(error, DeviceFullError):
         code = errno.ENOSPC
     elif isinstance(error, OSError) and error.errno:
         code = error.errno
     else:
         code = errno.EIO
-    log.error("%s at byte %d: %s: %s", operation, offset, type(error).__name__, " ".join(str(error).split()))
+    why = why or f"{type(error).__name__}: {' '.join(str(error).split())}"
+    log.error("%s at byte %d: %s", operation, offset, why)
     return code

@@ -105,26 +105,41 @@ def mount(request: Request, waiting: Callable[[], AbstractContextManager[None]] 
 
     ``waiting()`` is entered meanwhile, after the fork, so that it may have threads.
     """
-    cleared = prepare(request)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _become_daemon(request, reader, writer, cleared)
-    os.close(writer)
-    os.waitpid(child, 0)
-    with waiting():
-        return _await_child(request, reader)
+    with prepared(request) as cleared:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _become_daemon(request, reader, writer, cleared)
+        os.close(writer)
+        os.waitpid(child, 0)
+        with waiting():
+            return _await_child(request, reader)
 
 
 def serve(request: Request, ready: Callable[[Mounted], None]) -> None:
     """Mount in this process: calls ``ready`` once `disk` answers, returns when unmounted and checkpointed."""
-    _serve(request, prepare(request), ready)
+    with prepared(request) as cleared:
+        _serve(request, cleared, ready)
 
 
-def prepare(request: Request) -> list[str]:
-    """Clear the corpse of an earlier mount away (returns what was done) and check the mountpoint."""
+@contextmanager
+def prepared(request: Request) -> Iterator[list[str]]:
+    """Check what was asked for, clear the corpse of an earlier mount away (gives what was done), and check the
+    mountpoint. One that was made for a mount that fails inside is removed again."""
+    _check(request)
     cleared = mounts.clear_corpse(request.mountpoint)
-    mounts.check_mountpoint(request.mountpoint)
+    made = mounts.check_mountpoint(request.mountpoint)
+    try:
+        yield cleared
+    except BaseException:
+        if made:
+            with suppress(OSError):  # it is a mountpoint all the same, or not empty
+                request.mountpoint.rmdir()
+        raise
+
+
+def _check(request: Request) -> None:
+    mounts.check_fuse()
     if request.faults:
         from flashfs.fuse import fault_words
 
@@ -139,7 +154,6 @@ def prepare(request: Request) -> list[str]:
         tape.check(request.tape)
     if request.log is not None and not request.log.parent.is_dir():
         raise UsageError(f"--log {request.log}: there is no directory {request.log.parent}")
-    return cleared
 
 
 def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str]) -> NoReturn:
@@ -242,16 +256,24 @@ def _open_and_serve(
         plp=request.plp,
         front=_front(request, power_goes),
     )
+    answered = False
+
+    def answers(mounted: Mounted) -> None:
+        nonlocal answered
+        answered = True
+        ready(mounted)
+
     try:
         notes = keep_out_of_reclaim()
         device.stay_pageable()
         with _recorder(request, device) as recorder:
-            trio.run(_until_unmounted, request, device, recorder, cleared, notes, ready)
+            trio.run(_until_unmounted, request, device, recorder, cleared, notes, answers)
     finally:
         # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        device.close(clean=True)  # also if the server failed: that fault was not the device's
+        if answered or not device.give_back():
+            device.close(clean=True)  # also if the server failed: that fault was not the device's
     log.info("unmounted %s: checkpoint written", request.mountpoint)
 
 

@@ -1,18 +1,21 @@
 """The words of ``--fault``: what goes wrong with the chip under a daemon, and when.
 
-Beside the fault menu's own (``nandimg.faults``) there is ``cut=N:SHAPE``: the power goes. Operations are counted from 1
-since the daemon began, its recovery first: each page of a program, each erase, each write to the NVRAM or the boot
-area.
+Beside the fault menu's own (``nandimg.faults``) there is ``cut=N:SHAPE``: the power goes; and ``later``: nothing goes
+wrong until the mount's `control` is told so. Operations are counted from 1 since the daemon began, its recovery first,
+or since `control` was told: each page of a program, each erase, each write to the NVRAM or the boot area.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from flashfs.errors import UsageError
 from nandimg import Chip, Cut, FaultyNand, Nand
 from nandimg.faults import Fault, dress
+
+LATER = "later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +25,29 @@ class FaultPlan:
     cut: Cut | None = None
     faults: tuple[Fault, ...] = ()
 
+    @property
+    def words(self) -> list[str]:
+        """What ``parse`` would make this plan of."""
+        cut = [f"cut={self.cut.at}:{self.cut.shape}"] if self.cut else []
+        return [*cut, *map(str, self.faults)]
+
     def front(self, on_cut: Callable[[int, str], object]) -> Callable[[Chip], Nand]:
         """What `Device.open` puts in front of the chip; ``on_cut`` gets the operation and the shape of the cut."""
-        return lambda chip: FaultyNand(dress(chip, self.faults), (self.cut,), on_cut=on_cut)
+        return lambda chip: FaultFront(chip, self, on_cut)
+
+
+class FaultFront(FaultyNand):
+    """What stands in front of the chip under a daemon that was given ``--fault``. ``plan`` is in force."""
+
+    def __init__(self, chip: Chip, plan: FaultPlan, on_cut: Callable[[int, str], object]) -> None:
+        super().__init__(dress(chip, plan.faults), (plan.cut,), on_cut=on_cut)
+        self.plan = plan
+
+    def change(self, plan: FaultPlan) -> None:
+        """From now on this one, its operations counted from here. A block that always fails is well again, and which
+        of the bits of a page flip is drawn anew."""
+        self.rearm(dress(self.chip, plan.faults, os.urandom(8).hex()), plan.cut)
+        self.plan = plan
 
 
 def parse(words: Iterable[str]) -> FaultPlan:
@@ -41,6 +64,8 @@ def parse(words: Iterable[str]) -> FaultPlan:
 def _with(plan: FaultPlan, word: str) -> FaultPlan:
     """``plan`` with one word more."""
     kind, _, value = word.partition("=")
+    if word == LATER:
+        return plan
     if kind != "cut":
         return replace(plan, faults=(*plan.faults, Fault.parse(word)))
     if plan.cut is not None:

@@ -1,41 +1,36 @@
 """A file system on an image in one step, and back: flashfs mount, loop device, mkfs if blank, mount.
 
-The flashfs mount itself lives in a directory of its own, ``/run/flashfs/UUID`` (the image's). Beside it, ``UUID.at``
-is a symbolic link to the mountpoint of the file system, which is how `down` finds everything even if half of it is
-gone. Nothing else is remembered: what is there is asked of the system each time, so that both commands can be repeated
-after any failure.
+The flashfs mount itself lives in a directory of its own, which flashfs.fuse.homes gives out: by device and inode, so
+that two files are never confused, whatever they hold. What is there is asked of the system each time, so that both
+commands can be repeated after any failure.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
-import subprocess
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import daemon, mounts
+from flashfs.fuse import daemon, file_systems, homes, mounts
 from nandimg import image
 
-RUN = Path("/run/flashfs")
-SECTOR_BYTES = 4096  # the loop device's logical sector: each request is whole pages
-BLANK_BYTES = 1 << 20  # zeros so far, and no signature anywhere: nothing was ever put there
-
-# The file systems offered: the package that has mkfs, and what mkfs is given beside the device.
-FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ext4": ("e2fsprogs", ("-q",)),
-    "xfs": ("xfsprogs", ("-q",)),
-    "btrfs": ("btrfs-progs", ("-q",)),
-}
+#: what a mount in use cannot take up any more, as `up` names it
+OPTIONS = ("ftl", "opt", "dram", "server", "sync", "plp", "realtime", "log", "fault", "record")
 
 
 @dataclass(frozen=True)
 class Up:
-    """What `up` did. ``mounted`` is None if the flashfs mount was there already; ``made`` if mkfs ran."""
+    """What `up` did. ``home`` is where the flashfs mount is; ``mounted`` is None if that was there already; ``made`` if
+    mkfs ran."""
 
+    home: Path
     loop: Path
+    fs: str
     mounted: daemon.Mounted | None
     made: bool
     did: list[str]
@@ -49,62 +44,139 @@ def need_root(command: str) -> None:
         )
 
 
-def up(request: daemon.Request, fs: str) -> Up:
-    """Mount the file system of ``request.image`` at ``request.mountpoint``; on failure, undo what this call did."""
+def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] | None = None) -> Up:
+    """Mount the file system of ``request.image`` at ``request.mountpoint``; on failure, undo what this call did.
+
+    ``fs`` None: whatever is there, and ext4 on a blank image. ``given`` are the options that were asked for in so many
+    words, by their names on the command line: an image that is up already without them refuses them.
+    """
     need_root("up")
-    check_file_system(fs)
-    home = at_home(request).mountpoint
-    target, did = request.mountpoint, mounts.clear_corpse(home)
-    if request.record is not None and mounts.at(home) is not None:
-        raise UsageError(f"--record {request.record}: {request.image} is mounted already: `flashfs down` it first")
-    present = mounts.at(target)
-    if present is not None and present.source in map(str, mounts.loops_of(home / "disk")):
-        return Up(Path(present.source), None, False, [*did, f"{request.image} is already up at {target}"])
-    mounts.check_mountpoint(target)
+    file_systems.check_name(fs)
+    header = image.inspect(request.image)
+    if not header.ftl:  # it would be bound before mkfs is missed
+        file_systems.check_can_make(fs or file_systems.DEFAULT)
+    target = request.mountpoint
     with ExitStack() as undo:
+        home, is_new = homes.claim(request.image, header.uuid)
+        did = mounts.clear_corpse(home.path)
+        if is_new or did:
+            undo.callback(homes.remove, home.path)
+        is_up = mounts.at(home.path) is not None
+        if is_up:
+            refuse_others(home, request, given or {})
+        over = mounts.at(target)
+        if over is not None and is_up and over.source in map(str, mounts.loops_of(home.path / "disk")):
+            file_systems.require_same(over.fs_type, fs)
+            undo.pop_all()
+            home.at(target).save()
+            said = [*did, f"{request.image} is already up at {target}"]
+            return Up(home.path, Path(over.source), over.fs_type, None, False, said)
+        if mounts.check_mountpoint(target):
+            undo.callback(_remove_directory, target)
         mounted = None
-        if mounts.at(home) is None:
-            make_home(home)
-            undo.callback(remove_home, home)
-            mounted = daemon.mount(at_home(request))
-            undo.callback(daemon.unmount, home)
-        loop, is_new = attach(home / "disk")
-        if is_new:
-            undo.callback(mounts.detach, loop)
-        made = make_if_blank(loop, fs)
-        mounts.run("mount", "-t", fs, str(loop), str(target), what=f"mounting {loop} at {target}")
+        if not is_up:
+            mounted = daemon.mount(replace(request, mountpoint=home.path))
+            undo.callback(daemon.unmount, home.path)
+            home = replace(home, file=homes.file_of(request.image), options=_options(request, mounted), mountpoints=())
+        with _because(home.path):
+            loop, is_new = attach(home.path / "disk")
+            if is_new:
+                undo.callback(mounts.detach, loop)
+            found, made = file_systems.make_if_blank(loop, fs)
+            file_systems.mount(loop, found, target)
         undo.pop_all()
-    link = home.with_suffix(".at")
-    link.unlink(missing_ok=True)
-    link.symlink_to(target)
-    return Up(loop, mounted, made, did)
+    home.at(target).save()
+    return Up(home.path, loop, found, mounted, made, did)
 
 
-def at_home(request: daemon.Request) -> daemon.Request:
-    """``request`` with the directory of the flashfs mount instead of the file system's."""
-    return replace(request, mountpoint=RUN / str(image.inspect(request.image).uuid))
+def _options(request: daemon.Request, mounted: daemon.Mounted) -> dict[str, Any]:
+    """What the mount was made with, by the names of the command line's options, as JSON has it."""
+    asked = asdict(request)
+    out = {name: asked[name] for name in ("dram", "sync", "plp", "realtime")}
+    paths = {name: str(asked[name]) if asked[name] else None for name in ("log", "record")}
+    return {**out, **paths, "opt": request.options, "ftl": mounted.ftl, "server": mounted.server}
+
+
+def refuse_others(home: homes.Home, request: daemon.Request, given: Mapping[str, Any]) -> None:
+    """UsageError if one of the options ``given`` is not what the mount in use was made with."""
+    asked = {**_options(request, _NOTHING), "ftl": request.ftl, "server": request.server}
+    for name in OPTIONS:
+        if name not in given:
+            continue
+        has = home.options.get(name)
+        if name == "opt":
+            same = isinstance(has, dict) and all(has.get(key) == value for key, value in request.options.items())
+        elif name == "server" and request.server == "auto":
+            same = True
+        else:  # faults are counted from a mount on: another one was meant
+            same = name != "fault" and name in home.options and has == asked[name]
+        if not same:
+            where = home.mountpoints[-1] if home.mountpoints else home.path
+            raise UsageError(
+                f"{_worded(name, given[name])}: {request.image} is up already, and was mounted otherwise: "
+                f"`flashfs down {where}` first, or leave it out"
+            )
+
+
+_NOTHING = daemon.Mounted(0, "", 0, "", True, "", [], [], [], [])
+
+
+def _worded(name: str, value: Any) -> str:
+    """An option as it was typed."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return f"--{name}" if values == [True] else " ".join(f"--{name} {one}" for one in values)
+
+
+@contextmanager
+def _because(home: Path) -> Iterator[None]:
+    """An error of whatever works on the mount at ``home`` begins with what the device says is wrong, if it does."""
+    try:
+        yield
+    except FlashfsError as error:
+        try:
+            health = json.loads((home / "smart.json").read_text())
+        except (OSError, ValueError):
+            raise error from None
+        why = health.get("host_disk") or health.get("failed")
+        if not why:
+            raise
+        raise FlashfsError(f"{why}; so {error}") from None
+
+
+def _remove_directory(path: Path) -> None:
+    with suppress(OSError):
+        path.rmdir()
 
 
 def down(mountpoint: Path) -> daemon.Unmounted:
-    """Undo `up` at ``mountpoint``, whatever of it is still there; returns when the checkpoint is durable."""
+    """Undo `up` at ``mountpoint``, whatever of it is still there; returns when the checkpoint is durable. An image that
+    is up somewhere else too stays so."""
     need_root("down")
-    home = home_of(mountpoint)
-    if mounts.is_corpse(home):
-        did = mounts.clear_corpse(home)
-        remove_home(home)
+    path = home_of(mountpoint)
+    if mounts.is_corpse(path):
+        did = mounts.clear_corpse(path)
+        homes.remove(path)
         return daemon.Unmounted(did, ["nothing was checkpointed: the next mount recovers what was flushed"])
     did, warnings = [], []
-    loops = mounts.loops_of(home / "disk")
-    for loop in loops or loops_under(mountpoint):
-        for upper in mounts.mounts_of(loop):
+    loops = mounts.loops_of(path / "disk") or loops_under(mountpoint)
+    uppers = [(upper, loop) for loop in loops for upper in mounts.mounts_of(loop)]
+    others = sorted({str(upper) for upper, _ in uppers if upper != mountpoint})
+    for upper, _ in uppers:
+        if upper == mountpoint:
             mounts.run("umount", str(upper), what=f"unmounting {upper}")
             did.append(f"unmounted {upper}")
+    if others:
+        home = homes.read(path)
+        if home is not None:
+            home.away_from(mountpoint).save()
+        return daemon.Unmounted([*did, f"{home.image if home else path} stays up at {', '.join(others)}"], [])
+    for loop in loops:
         mounts.detach(loop)
         did.append(f"detached {loop}")
-    if mounts.at(home) is not None:
-        done = daemon.unmount(home)
+    if mounts.at(path) is not None:
+        done = daemon.unmount(path)
         did, warnings = did + done.did, done.warnings
-    remove_home(home)
+    homes.remove(path)
     return daemon.Unmounted(did, warnings)
 
 
@@ -112,11 +184,11 @@ def home_of(mountpoint: Path) -> Path:
     """The directory of the flashfs mount under the file system at ``mountpoint``."""
     for loop in loops_under(mountpoint):
         home = Path(Path("/sys/block", loop.name, "loop/backing_file").read_text().rstrip("\n")).parent
-        if home.parent == RUN:
+        if home.parent == homes.RUN:
             return home
-    for link in sorted(RUN.glob("*.at")):
-        if link.readlink() == mountpoint:
-            return link.with_suffix("")
+    for known in homes.all_homes():
+        if mountpoint in known.mountpoints:
+            return known.path
     raise UsageError(f"nothing that `flashfs up` made is at {mountpoint}")
 
 
@@ -129,62 +201,13 @@ def loops_under(mountpoint: Path) -> list[Path]:
     return [loop] if Path("/sys/block", loop.name, "loop/backing_file").exists() else []
 
 
-def make_home(home: Path) -> None:
-    """The directory for an image that comes up, which is root's whatever the umask, as is the one that holds them."""
-    RUN.mkdir(mode=0o755, exist_ok=True)
-    RUN.chmod(0o755)  # one that was made under another umask
-    home.mkdir(mode=0o700, exist_ok=True)
-
-
-def remove_home(home: Path) -> None:
-    """Remove the directory and the link of an image that is down, and what holds them if they were the last."""
-    with suppress(FileNotFoundError):
-        home.rmdir()
-    home.with_suffix(".at").unlink(missing_ok=True)
-    with suppress(OSError):
-        RUN.rmdir()
-
-
-def check_file_system(fs: str) -> None:
-    """Raise unless ``fs`` is offered and this machine can make it."""
-    if fs not in FILE_SYSTEMS:
-        raise UsageError(f"--fs {fs}: there is {', '.join(FILE_SYSTEMS)}")
-    if shutil.which(f"mkfs.{fs}", path=mounts.environment()["PATH"]) is None:
-        raise FlashfsError(f"--fs {fs}: this machine has no mkfs.{fs}: install {FILE_SYSTEMS[fs][0]}")
-
-
 def attach(disk: Path) -> tuple[Path, bool]:
     """The loop device on ``disk``, and whether it was made now."""
     present = mounts.loops_of(disk)
     if present:
         return present[0], False
     made = mounts.run(
-        "losetup", "--find", "--show", "--direct-io=on", "--sector-size", str(SECTOR_BYTES), str(disk),
+        "losetup", "--find", "--show", "--direct-io=on", "--sector-size", str(file_systems.SECTOR_BYTES), str(disk),
         what=f"attaching a loop device to {disk}",
     )  # fmt: skip
     return Path(made.strip()), True
-
-
-def make_if_blank(loop: Path, fs: str) -> bool:
-    """Make a file system on a blank device. Refuses a device that holds anything else; nothing is ever overwritten."""
-    found = signature(loop)
-    if found == fs:
-        return False
-    if found:
-        raise UsageError(f"the image holds {found}, not {fs}: mount it with --fs {found}, or make another image")
-    with loop.open("rb", buffering=0) as device:
-        first = device.read(BLANK_BYTES)
-    if first.strip(b"\0"):
-        raise UsageError("the image holds data that is no file system: use `flashfs mount` to see it")
-    mounts.run(f"mkfs.{fs}", *FILE_SYSTEMS[fs][1], str(loop), what=f"making {fs} on {loop}")
-    return True
-
-
-def signature(loop: Path) -> str:
-    """What blkid sees on the device: a file system's or a partition table's name, or "" for nothing."""
-    command = ["blkid", "-p", "-o", "export", str(loop)]
-    done = subprocess.run(command, capture_output=True, text=True, env=mounts.environment())
-    if done.returncode not in (0, 2):  # 2: nothing found
-        raise FlashfsError(f"looking at {loop} failed: {' '.join(done.stderr.split()) or done.returncode}")
-    values = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    return values.get("TYPE") or values.get("PTTYPE") or ""

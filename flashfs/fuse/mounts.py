@@ -48,6 +48,23 @@ def at(mountpoint: Path) -> Mount | None:
     return next((mount for mount in reversed(table()) if mount.mountpoint == mountpoint), None)
 
 
+def find(mountpoint: Path) -> Path:
+    """The directory that has the texts: ``mountpoint`` itself, or, where `flashfs up` put a file system, that of the
+    device below it. UsageError if neither is a flashfs mount."""
+    mount = at(mountpoint)
+    if mount is not None and mount.source.startswith("/dev/loop"):
+        backing = Path("/sys/block", Path(mount.source).name, "loop/backing_file")
+        try:
+            below = Path(backing.read_text().rstrip("\n")).parent
+        except FileNotFoundError:
+            below = mountpoint
+        mountpoint, mount = below, at(below)
+    if mount is None or mount.fs_type != FS_TYPE:
+        what = f"{mount.fs_type} of {mount.source} is" if mount else "nothing is"
+        raise UsageError(f"{mountpoint} is no flashfs mount: {what} mounted there")
+    return mountpoint
+
+
 def absolute(mountpoint: Path) -> Path:
     """The path as the mount table has it. Only its parent is resolved: a corpse cannot be looked into."""
     path = Path(os.path.abspath(mountpoint))  # noqa: PTH100 - Path.resolve() asks the mountpoint itself
@@ -67,8 +84,7 @@ def options(image: Path | str, *, allow_other: bool) -> list[str]:
 @contextmanager
 def telling(mountpoint: Path) -> Iterator[None]:
     """Around the mounting of any server: what libfuse and fusermount3 say on stderr becomes the error's one line."""
-    if not Path("/dev/fuse").exists():
-        raise FlashfsError("this machine has no /dev/fuse: load the kernel's module (modprobe fuse)")
+    check_fuse()
     with tempfile.TemporaryFile() as said:
         stderr = os.dup(2)
         os.dup2(said.fileno(), 2)
@@ -94,13 +110,20 @@ def allow_requests(mountpoint: Path, count: int) -> None:
             (control / "congestion_threshold").write_text(str(count * 3 // 4))
 
 
-def check_mountpoint(path: Path) -> None:
+def check_fuse() -> None:
+    """Raise unless this machine has FUSE."""
+    if not Path("/dev/fuse").exists():
+        raise FlashfsError("this machine has no /dev/fuse: load the kernel's module (modprobe fuse)")
+
+
+def check_mountpoint(path: Path) -> bool:
     """Raise unless ``path`` is an empty directory with nothing mounted on it; one that is only missing itself, in a
-    folder that exists, is made."""
+    folder that exists, is made. True if it was: whoever then fails removes it."""
     over = at(path)
     if over is not None:
         raise FlashfsError(f"{path} is already mounted ({over.fs_type} of {over.source}): unmount it first")
-    if not path.exists():
+    missing = not path.exists()
+    if missing:
         try:
             path.mkdir()
         except OSError as error:
@@ -113,6 +136,7 @@ def check_mountpoint(path: Path) -> None:
         raise UsageError(f"mountpoint {path}: {error.strerror}") from None
     if hidden:
         raise UsageError(f"mountpoint {path} is not empty ({hidden} entries would be hidden): name an empty directory")
+    return missing
 
 
 def is_corpse(path: Path) -> bool:

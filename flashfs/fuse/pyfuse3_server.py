@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 TASKS_MAX = 8
 REQUESTS_UNDER_WAY_MAX = 64
 REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it was told to ask for more
-OP_READ, OP_WRITE, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "write", "flush"))  # as traces count them
-MARK = 0  # the handle of the file of marks
+# as traces count them
+OP_READ, OP_WRITE, OP_TRIM, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "write", "trim", "flush"))
 DURABLE = DISK + 1  # the handle of `disk` where it was opened with O_SYNC or O_DSYNC; texts have the next ones
 FOREVER_S = 86400.0  # names and the size of `disk` never change
 
@@ -46,15 +46,16 @@ class Traffic:
     """What the host has asked of `disk`, as ``flashfs.fuse.tree`` wants it: requests when they are begun, whatever
     comes of them, and the bytes of those that were answered. Plain integers, because each request pays for them."""
 
-    __slots__ = ("in_flight", "read_bytes", "reads", "syncs", "write_bytes", "writes")
+    __slots__ = ("in_flight", "read_bytes", "reads", "syncs", "trim_bytes", "trims", "write_bytes", "writes")
 
     def __init__(self) -> None:
-        self.reads = self.writes = self.syncs = self.read_bytes = self.write_bytes = self.in_flight = 0
+        self.reads = self.writes = self.trims = self.syncs = self.in_flight = 0
+        self.read_bytes = self.write_bytes = self.trim_bytes = 0
 
     def __call__(self) -> dict[str, Any]:
         return {
-            "requests": {"read": self.reads, "write": self.writes, "trim": 0, "flush": self.syncs},
-            "bytes": {"read": self.read_bytes, "write": self.write_bytes, "trim": 0},
+            "requests": {"read": self.reads, "write": self.writes, "trim": self.trims, "flush": self.syncs},
+            "bytes": {"read": self.read_bytes, "write": self.write_bytes, "trim": self.trim_bytes},
             "in_flight": self.in_flight,
         }
 
@@ -82,6 +83,7 @@ class Handlers(pyfuse3.Operations):
         self._lock = trio.Lock()
         self.turns: Turns | None = None  # known once mounted
         self._texts: dict[int, bytes] = {}
+        self._commanding: dict[int, InodeT] = {}  # of them, those of `control` and `mark`
         self._text_handle = DURABLE
 
     def init(self) -> None:
@@ -120,7 +122,7 @@ class Handlers(pyfuse3.Operations):
             traffic.read_bytes += size
             return data
         except Exception as error:
-            raise failed("read", off, error) from None
+            raise self._failed("read", off, error) from None
         finally:
             traffic.in_flight -= 1
             traffic.reads += 1  # with its bytes: whoever looks in between finds both or neither
@@ -128,7 +130,7 @@ class Handlers(pyfuse3.Operations):
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         """A flush follows if the file was opened for that. pyfuse3 does not say what a single write asks for."""
         if fh != DISK and fh != DURABLE:
-            return self._mark(fh, buf)
+            return await self._obey(fh, buf)
         if off + len(buf) > self._size:
             if not buf:
                 return 0
@@ -147,7 +149,7 @@ class Handlers(pyfuse3.Operations):
                 written = self._device.write(off, buf)
             traffic.write_bytes += written
         except Exception as error:
-            raise failed("write", off, error) from None
+            raise self._failed("write", off, error) from None
         finally:
             traffic.in_flight -= 1
             traffic.writes += 1
@@ -155,13 +157,17 @@ class Handlers(pyfuse3.Operations):
             await self._flush()
         return written
 
-    def _mark(self, fh: FileHandleT, buf: bytes) -> int:
-        if fh != MARK:
+    async def _obey(self, fh: FileHandleT, buf: bytes) -> int:
+        """A command to `control`; its answer is what is read by this handle from now on."""
+        if fh not in self._commanding:
             raise FUSEError(errno.EBADF)
         try:
-            self._tree.mark(bytes(buf))
+            async with self._alone():
+                self._texts[fh], done = self._tree.obey(self._commanding[fh], bytes(buf))
         except Exception as error:
-            raise failed("mark", 0, error) from None
+            raise FUSEError(errno_of("command", 0, error)) from None
+        if not done:
+            raise FUSEError(errno.EINVAL)
         return len(buf)
 
     async def fsync(self, fh: FileHandleT, datasync: bool) -> None:
@@ -178,29 +184,30 @@ class Handlers(pyfuse3.Operations):
             async with self._alone():
                 await trio.to_thread.run_sync(self._device.flush)
         except Exception as error:
-            raise failed("flush", 0, error) from None
+            raise self._failed("flush", 0, error) from None
         finally:
             self._traffic.in_flight -= 1
 
     async def fsyncdir(self, fh: FileHandleT, datasync: bool) -> None:
         await self.fsync(FileHandleT(DISK), datasync)
 
+    def _failed(self, operation: str, offset: int, error: Exception) -> FUSEError:
+        """What a request of `disk` raises for ``error``."""
+        return FUSEError(self._tree.errno_of(operation, offset, error))
+
     # ---- files and names ----
 
     async def open(self, inode: InodeT, flags: FlagT, ctx: RequestContext) -> FileInfo:
         writes = flags & os.O_ACCMODE != os.O_RDONLY
         if inode == DISK:
-            if flags & os.O_TRUNC:
-                raise FUSEError(errno.EPERM)
             durable = flags & os.O_DSYNC  # as O_SYNC has it too
+            if flags & os.O_TRUNC:
+                await self._cut(0)
             return FileInfo(fh=FileHandleT(DURABLE if durable else DISK), direct_io=True, keep_cache=False)
-        if self._tree.is_mark(inode):
-            if flags & os.O_ACCMODE != os.O_WRONLY:
-                raise FUSEError(errno.EACCES)
-            return FileInfo(fh=FileHandleT(MARK), direct_io=True, keep_cache=False)
         if not self._tree.is_text(inode):
             raise FUSEError(errno.EISDIR if inode == ROOT else errno.ENOENT)
-        if writes or flags & os.O_TRUNC:
+        commands = self._tree.takes_commands(inode)
+        if (writes or flags & os.O_TRUNC) and not commands:
             raise FUSEError(errno.EACCES)
         self._text_handle += 1
         handle = self._text_handle
@@ -208,7 +215,9 @@ class Handlers(pyfuse3.Operations):
             async with self._alone():
                 self._texts[handle] = self._tree.text(inode)
         except Exception as error:
-            raise failed("open", 0, error) from None
+            raise FUSEError(errno_of("open", 0, error)) from None
+        if commands:
+            self._commanding[handle] = inode
         # Direct I/O also because a cached text would be cut at the size that some earlier one had.
         return FileInfo(fh=FileHandleT(handle), direct_io=True, keep_cache=False)
 
@@ -217,6 +226,7 @@ class Handlers(pyfuse3.Operations):
 
     async def release(self, fh: FileHandleT) -> None:
         self._texts.pop(fh, None)
+        self._commanding.pop(fh, None)
 
     async def lookup(self, parent_inode: InodeT, name: FileNameT, ctx: RequestContext) -> pyfuse3.EntryAttributes:
         inode = self._tree.inode(name) if parent_inode == ROOT else None
@@ -238,13 +248,36 @@ class Handlers(pyfuse3.Operations):
         fh: FileHandleT | None,
         ctx: RequestContext,
     ) -> pyfuse3.EntryAttributes:
-        """Times are accepted and forgotten. An SSD has one size and one owner."""
+        """Times are accepted and forgotten. An SSD has one size and one owner; to be cut empties what is cut off."""
         if fields.update_mode or fields.update_uid or fields.update_gid:
             raise FUSEError(errno.EPERM)
-        size = self._size if inode == DISK else 0 if self._tree.is_mark(inode) else None
-        if fields.update_size and attr.st_size != size:
-            raise FUSEError(errno.EPERM)
+        if fields.update_size and not self._tree.takes_commands(inode):
+            if inode != DISK or not 0 <= attr.st_size <= self._size:
+                raise FUSEError(errno.EPERM)
+            if attr.st_size < self._size:
+                await self._cut(attr.st_size)
+                if fh == DURABLE:
+                    await self._flush()
         return await self.getattr(inode, ctx)
+
+    async def _cut(self, size: int) -> None:
+        """Truncation: what lies behind ``size`` is trimmed, and the size is what it was."""
+        if self._tree.is_used():
+            raise FUSEError(errno.EBUSY)
+        length = self._size - size
+        if self._record is not None:
+            self._record(OP_TRIM, size, length)
+        traffic = self._traffic
+        traffic.trims += 1
+        traffic.in_flight += 1
+        try:
+            async with self._alone():
+                self._device.trim(size, length)
+            traffic.trim_bytes += length
+        except Exception as error:
+            raise self._failed("trim", size, error) from None
+        finally:
+            traffic.in_flight -= 1
 
     async def _refused(self, *_: Any) -> NoReturn:
         """Of whatever would make, remove or rename: the names are what they are."""
@@ -321,11 +354,6 @@ def entry(attr: Attr, timeout_s: float) -> pyfuse3.EntryAttributes:
     out.st_atime_ns = out.st_mtime_ns = out.st_ctime_ns = attr.time_ns
     out.attr_timeout, out.entry_timeout = timeout_s, FOREVER_S
     return out
-
-
-def failed(operation: str, offset: int, error: Exception) -> FUSEError:
-    """What a handler raises for ``error``."""
-    return FUSEError(errno_of(operation, offset, error))
 
 
 class Pyfuse3Server:

@@ -2,7 +2,8 @@
 
 `disk` is the block file. `stats.json`, `smart.json`, `config.json` and `map.json` are texts, made when one is opened: a
 reader sees one moment of the device however long it reads, and the next open sees a newer one. docs/watching.md says
-what is in them. A mount that makes a tape has a file `mark` as well, which is only written.
+what is in them. `control` is such a text too, and can be written to (flashfs/fuse/control.py); so is `mark`, if
+the mount makes a tape.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from flashfs.engine.block_map import joined
+from flashfs.fuse import mounts
+from flashfs.fuse.answers import errno_of
+from flashfs.fuse.control import Control
+from flashfs.fuse.host_disk import HostDisk
 
 if TYPE_CHECKING:
     from flashfs.device import Device
@@ -64,6 +70,8 @@ class Tree:
         self.device = device
         self._traffic = traffic
         self._started_s = time.monotonic()
+        self._host_disk = HostDisk(device.path)
+        self._disk = mountpoint / "disk"
         self._uid, self._gid = os.getuid(), os.getgid()
         self._time_ns = time.time_ns()
         # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
@@ -75,14 +83,19 @@ class Tree:
         self._root_mode = stat.S_IFDIR | (0o755 if shared else 0o700)
         self._sources: dict[str, Callable[[], dict[str, Any]]] = {
             "stats.json": self._stats,
-            "smart.json": device.smart,
+            "smart.json": lambda: {**device.smart(), "host_disk": self._host_disk.line()},
             "config.json": lambda: {**device.config(), **self._mount},
             "map.json": device.block_map,
         }
+        control = Control(device)
+        self._takers: dict[str, Callable[[bytes], tuple[bytes, bool]]] = {"control": control.obey}
+        self._sources["control"] = control.state
+        if recorder is not None and hasattr(recorder, "mark"):  # a tape's
+            self._takers["mark"] = partial(_mark, cast("Tape", recorder))
+            self._sources["mark"] = recorder.figures
+        self._taken_mode = stat.S_IFREG | (0o666 if shared else 0o600)
         self._text_sizes: dict[int, int] = {}
-        self._take_mark: Callable[[bytes], None] | None = getattr(recorder, "mark", None)
-        self._mark_mode = stat.S_IFREG | (0o222 if shared else 0o200)
-        self._names = ["disk", *self._sources, *(["mark"] if self._take_mark else [])]
+        self._names = ["disk", *self._sources]
         self._inodes = {name.encode(): DISK + index for index, name in enumerate(self._names)}
 
     def inode(self, name: bytes) -> int | None:
@@ -93,24 +106,33 @@ class Tree:
         """(name, inode number) of everything in the root directory, always in the same order."""
         yield from self._inodes.items()
 
+    def errno_of(self, operation: str, offset: int, error: BaseException) -> int:
+        """The errno that the host sees for what ended a request of `disk`. smart.json says it too if the disk below the
+        image was to blame, and the log says it in words."""
+        why = self._host_disk.line() if self._host_disk.note(error) else None
+        return errno_of(operation, offset, error, why)
+
+    def is_used(self) -> bool:
+        """True if a loop device lies on `disk`: it must not be emptied by a slip."""
+        return bool(mounts.loops_of(self._disk))
+
     def is_text(self, inode: int) -> bool:
         """True for the files beside `disk`."""
-        return DISK < inode <= DISK + len(self._sources)
-
-    def is_mark(self, inode: int) -> bool:
-        """True for the file that marks are written to, if there is one."""
-        return self._take_mark is not None and inode == DISK + len(self._sources) + 1
-
-    def mark(self, data: bytes) -> None:
-        """What was written to that file; an OSError says why it is no mark."""
-        assert self._take_mark is not None
-        self._take_mark(data)
+        return DISK < inode < DISK + len(self._names)
 
     def text(self, inode: int) -> bytes:
         """The JSON of a text, made now."""
         made = encoded(self._sources[self._names[inode - DISK]]())
         self._text_sizes[inode] = len(made)
         return made
+
+    def takes_commands(self, inode: int) -> bool:
+        """True for the files that are written to."""
+        return self.is_text(inode) and self._names[inode - DISK] in self._takers
+
+    def obey(self, inode: int, command: bytes) -> tuple[bytes, bool]:
+        """(the answer to what was written to such a file, whether it was done); an OSError says why it was not."""
+        return self._takers[self._names[inode - DISK]](command)
 
     def _stats(self) -> dict[str, Any]:
         uptime_s = round(time.monotonic() - self._started_s, 6)
@@ -128,13 +150,18 @@ class Tree:
         if inode == ROOT:
             return self._attr(inode, self._root_mode, 0, links=2)
         if self.is_text(inode):
-            return self._attr(inode, self._text_mode, self._text_sizes.get(inode, 0))
-        if self.is_mark(inode):
-            return self._attr(inode, self._mark_mode, 0)
+            mode = self._taken_mode if self.takes_commands(inode) else self._text_mode
+            return self._attr(inode, mode, self._text_sizes.get(inode, 0))
         return None
 
     def _attr(self, inode: int, mode: int, size: int, links: int = 1) -> Attr:
         return Attr(inode, mode, links, self._uid, self._gid, size, self.device.page_bytes, self._time_ns)
+
+
+def _mark(tape: Tape, data: bytes) -> tuple[bytes, bool]:
+    """What was written to `mark`, onto the tape."""
+    tape.mark(data)
+    return encoded(tape.figures()), True
 
 
 def encoded(found: dict[str, Any]) -> bytes:

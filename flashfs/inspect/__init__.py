@@ -5,14 +5,16 @@ and one that no recovery can make sense of, is shown as the bare chip, and the v
 So is one whose header names an FTL that is not registered: ``trust``, everywhere, is that name, or True for any.
 """
 
+from flashfs.inspect._html import check_place as check_html
 from flashfs.inspect._html import page as html
+from flashfs.inspect._html import put as put_html
 from flashfs.inspect._html import write as write_html
 from flashfs.inspect._image import blocks, header
 from flashfs.inspect._log import log
 from flashfs.inspect._lpa import lpa
 from flashfs.inspect._page import page
 from flashfs.inspect._report import report
-from flashfs.inspect._view import Copy, Spare, View, opened
+from flashfs.inspect._view import Copy, Spare, View, held, opened
 from flashfs.inspect._whole import check, problems, recovery, repair, scheme
 
 __all__ = [
@@ -21,13 +23,16 @@ __all__ = [
     "View",
     "blocks",
     "check",
+    "check_html",
     "header",
+    "held",
     "html",
     "log",
     "lpa",
     "opened",
     "page",
     "problems",
+    "put_html",
     "recovery",
     "repair",
     "report",

@@ -37,9 +37,15 @@ def write(
     """Make the page and put it at ``out``: whole or not at all. An existing file is refused unless ``force``, and the
     image itself in any case. Returns {"file", "bytes", "blocks", "note"}."""
     out = Path(out)
-    _check(Path(path), out, force)
+    check_place(Path(path), out, force)
     found = report(path, trust)
-    made = render(found).encode()
+    made = put(render(found), out, force)
+    return {"file": str(out), "bytes": made, "blocks": found["blocks"]["total"], "note": found["note"]}
+
+
+def put(page: str, out: Path, force: bool) -> int:
+    """The page at ``out``, whole or not at all; returns its bytes. FlashfsError if it cannot be."""
+    made = page.encode()
     try:
         with tempfile.NamedTemporaryFile(dir=out.parent, prefix=".flashfs-", delete=False) as file:
             half = Path(file.name)
@@ -54,10 +60,10 @@ def write(
                 half.unlink(missing_ok=True)
     except OSError as error:
         raise FlashfsError(f"--html {out}: {error.strerror}") from None
-    return {"file": str(out), "bytes": len(made), "blocks": found["blocks"]["total"], "note": found["note"]}
+    return len(made)
 
 
-def _check(path: Path, out: Path, force: bool) -> None:
+def check_place(path: Path, out: Path, force: bool) -> None:
     """Refuse early what would be refused late: reading a large image takes a while."""
     try:
         exists = out.exists() or out.is_symlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ class View:
     an unregistered FTL alone could say stays unsaid, and the view is ``untrusted``.
     """
 
-    def __init__(self, path: str | Path, trust: bool | str = False) -> None:
+    def __init__(self, path: str | Path, trust: bool | str = False, held: bool = False) -> None:
         self.path = Path(path)
         self.header = nandimg.inspect(self.path)
         self.device: Device | None = None
@@ -95,7 +96,7 @@ class View:
         if self.header.ftl:
             try:
                 ftl = trust if isinstance(trust, str) else None
-                self.device = Device.open(self.path, ftl=ftl, readonly=True, trust=trust is True)
+                self.device = Device.open(self.path, ftl=ftl, readonly=True, trust=trust is True, held=held)
             except UntrustedError as error:
                 self.untrusted = True
                 self.note = str(error)
@@ -104,7 +105,7 @@ class View:
         else:
             self.note = BLANK
         if self.device is None:
-            self._image = nandimg.open_image(self.path, readonly=True)
+            self._image = nandimg.open_image(self.path, readonly=True, held=held)
             self.chip: nandimg.Nand = self._image.chip
         else:
             self.chip = self.device.nand
@@ -218,10 +219,24 @@ class View:
         return data if status == WHOLE and Spare.of(raw).kind == KIND_CHECKPOINT else None
 
 
+_held: ContextVar[bool] = ContextVar("held", default=False)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Inside, images are opened although they are locked: for the process that has the lock, while it changes nothing.
+    What is seen is what a power cut at this moment would leave."""
+    token = _held.set(True)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
 @contextmanager
 def opened(path: str | Path, trust: bool | str = False) -> Iterator[View]:
     """A View for as long as it takes."""
-    view = View(path, trust)
+    view = View(path, trust, _held.get())
     try:
         yield view
     finally:

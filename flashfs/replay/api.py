@@ -26,8 +26,8 @@ Some: TypeAlias = T | Sequence[T]  #: a value, or several
 def replay(
     source: Some[str],
     *,
-    ftl: Some[str] | None = None,
-    opt: Mapping[str, Any] | None = None,
+    ftl: Some[str | type] | None = None,
+    opt: Mapping[Any, Any] | None = None,
     preset: Some[str] | None = None,
     size: Some[str | int] | None = None,
     page_size: Some[str | int] | None = None,
@@ -61,6 +61,7 @@ def replay(
 ) -> polars.DataFrame:
     """Replay traces and workloads on every FTL named; a row for each, in the order of the arguments.
 
+    ``ftl`` is a name, or a class of your own (docs/python-ftl.md), also one that is only in a notebook.
     ``opt`` are options of the FTLs, or in a dict of its own for one: ``{"buffer": 64, "slimftl": {"shift": [0, 8]}}``.
     With ``image``, ``ftl`` is only for an image whose FTL is a ``package.module:Class``: named here, it is imported.
     ``before``: a source that is played first and not counted, or ``[["one", "and another"]]``; a list of texts is, as

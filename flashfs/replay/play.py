@@ -25,7 +25,7 @@ import nandimg
 from flashfs.device import Device
 from flashfs.engine import block_map
 from flashfs.errors import UsageError
-from flashfs.ftl import scheme
+from flashfs.ftl import given, scheme
 from flashfs.replay import ground, phases
 from flashfs.replay._player import Histogram, Player
 from flashfs.replay.precondition import Precondition
@@ -257,6 +257,8 @@ def _kept(setup: Setup, wanted: Precondition, progress: Progress | None) -> Path
         "backend": setup.backend, "precondition": wanted.canonical(), "plp": setup.plp, "dram": setup.dram,
         "before": phases.said(before),
     }  # fmt: skip
+    if setup.ftl in given.CLASSES:  # another class of that name makes another image
+        said["code"] = hashlib.sha256(given.code(setup.ftl)).hexdigest()
     name = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
     path = setup.prepared / f"{setup.ftl}-{name}.nand"
     if path.exists() and path.with_suffix(".json").exists():

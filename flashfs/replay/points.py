@@ -111,6 +111,14 @@ def _text(value: Any) -> str:
     return value
 
 
+def _ftl(value: Any) -> str:
+    from flashfs.ftl import given
+
+    if not isinstance(value, type | str) or not value:
+        raise Unreadable("the name of an FTL, or a class,")
+    return given.name_of(value)
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise Unreadable("true or false")
@@ -126,7 +134,7 @@ AXES = {
     axis.name: axis
     for axis in (
         Axis("source", "setup", _text),
-        Axis("ftl", "setup", _text),
+        Axis("ftl", "setup", _ftl),
         Axis("seed", "workload", _whole(0)),
         Axis("image", "setup", lambda value: Path(_text(value))),
         Axis("backend", "setup", _word("meta", "file")),
@@ -176,6 +184,7 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
     options = named.pop(OPTIONS, {})
     if not isinstance(options, Mapping):
         raise UsageError(f"{OPTIONS} = {options!r:.60}: a table of NAME = VALUE would do")
+    options = {_ftl(name) if isinstance(name, type) else name: value for name, value in options.items()}
     values = {name: _values(AXES[name], value) for name, value in named.items()}
     if not values.get("source"):
         raise UsageError("source: a trace or a workload, or a list of them, would do")
@@ -331,7 +340,6 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
     from flashfs.replay import phases
     from flashfs.replay.play import Setup
     from flashfs.replay.precondition import Precondition
-    from flashfs.replay.traces import Options
     from nandimg import inspect
 
     def of(what: str) -> dict[str, Any]:
@@ -343,8 +351,7 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
     trace = None
     kept = of("setup")
     if not is_workload(one["source"]) or Path(one["source"]).exists():
-        given = {TRACE_FIELDS.get(name, name): value for name, value in of("trace").items()}
-        trace = Options(**given.pop("speedup", {}), **given).check()
+        trace = trace_options(of("trace"))
         kept = _with_columns(kept)
         shape = of("geometry")
         free = not {"preset", "size"} & shape.keys() and "image" not in one and "fit" not in one
@@ -386,6 +393,19 @@ class Sources:
                 setup.source, device_bytes, page_bytes=page_bytes, options=setup.trace, format=setup.format
             )
         return self._found[asked]
+
+
+def trace_options(given: Mapping[str, Any]) -> Options:
+    """How a trace is read: the axes of traces, each with a value that is read already."""
+    from flashfs.replay.traces import Options
+
+    fields = {TRACE_FIELDS.get(name, name): value for name, value in given.items()}
+    return Options(**fields.pop("speedup", {}), **fields).check()
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """One value each of AXES, as the flags have them, read; what is None is left out. UsageError names the key."""
+    return {name: _values(AXES[name], [value])[0] for name, value in given.items() if value is not None}
 
 
 def device(given: Mapping[str, Any]) -> Geometry:
@@ -485,10 +505,12 @@ def code() -> str:
 
 def _ftl_code(name: str) -> str | None:
     """A hash of the file that somebody's own FTL is in: what its author changes between two sweeps."""
-    from flashfs.ftl import SCHEMES, installed
+    from flashfs.ftl import SCHEMES, given, installed
 
     if name in SCHEMES:
         return None
+    if name in given.CLASSES:
+        return hashlib.sha256(given.code(name)).hexdigest()
     module = installed()[name].module if name in installed() else name.partition(":")[0]
     file = sys.modules[module].__file__  # whoever asked for the scheme imported it
     if file is None:

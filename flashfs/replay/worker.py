@@ -19,11 +19,11 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the other's business
     threading.Thread(target=end_with, args=(descriptor,), daemon=True).start()
     pipe = Connection(descriptor)
-    player, ftl.SEARCHED[:] = pipe.recv()
+    player, ftl.SEARCHED[:], classes = pipe.recv()
     while True:
         setup = pipe.recv()
         teller = Teller(pipe)
-        pipe.send(attempt(player, setup, teller.hear))
+        pipe.send(attempt(player, setup, teller.hear, classes))
 
 
 def end_with(descriptor: int) -> None:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -49,14 +49,28 @@ class Workers(Protocol):
         """One for each task. To close the iterator ends what is under way."""
 
 
-def attempt(player: str, setup: Setup, progress: Callable[[int, int | None], None] | None = None) -> tuple[str, str]:
-    """("result", JSON) or ("error", why in one line)."""
+def attempt(
+    player: str, setup: Setup, progress: Callable[[int, int | None], None] | None = None,
+    classes: Mapping[str, bytes] | None = None,
+) -> tuple[str, str]:  # fmt: skip
+    """("result", JSON) or ("error", why in one line). ``classes``: the FTLs that another process was given as such."""
     module, _, name = player.partition(":")
     try:
+        if classes:
+            from flashfs.ftl import given
+
+            given.unpack(classes)
         found = getattr(import_module(module), name)(setup, progress)
         return "result", json.dumps(found)
     except Exception as error:  # whatever it is, the next point is not to pay for it; the sweep ends with exit code 1
         return "error", one_line(error)[0]
+
+
+def classes_of(tasks: Iterable[Task]) -> dict[str, bytes]:
+    """The classes that stand for FTLs of these points, for other processes."""
+    from flashfs.ftl import given
+
+    return given.packed({getattr(setup, "ftl", "") for _, setup in tasks})
 
 
 def outcome(key: str, said: tuple[str, str]) -> Outcome:
@@ -88,10 +102,11 @@ class Processes:
 
     def outcomes(self, tasks: Iterable[Task], progress: Progress) -> Generator[Outcome, None, None]:
         waiting = deque(tasks)
+        classes = classes_of(waiting)
         busy: dict[Connection, Worker] = {}
         try:
             for _ in range(min(self.jobs, len(waiting))):
-                worker = Worker(self.player)
+                worker = Worker(self.player, classes)
                 busy[worker.pipe] = worker.take(*waiting.popleft())
             while busy:
                 for pipe in wait(list(busy)):
@@ -101,7 +116,7 @@ class Processes:
                         continue
                     del busy[worker.pipe]
                     if waiting:
-                        next_one = worker if worker.alive else Worker(self.player)
+                        next_one = worker if worker.alive else Worker(self.player, classes)
                         busy[next_one.pipe] = next_one.take(*waiting.popleft())
                     if worker.pipe not in busy:
                         worker.end()
@@ -114,7 +129,7 @@ class Processes:
 class Worker:
     """One process, and the point that it is at."""
 
-    def __init__(self, player: str) -> None:
+    def __init__(self, player: str, classes: Mapping[str, bytes]) -> None:
         from flashfs.ftl import SEARCHED
 
         ours, theirs = socket.socketpair()
@@ -127,7 +142,7 @@ class Worker:
         self.pipe = Connection(ours.detach())
         self.alive = True
         self.key = ""
-        self._tell((player, list(SEARCHED)))
+        self._tell((player, list(SEARCHED), classes))
 
     def take(self, key: str, setup: Setup) -> Worker:
         self.key = key
@@ -182,8 +197,11 @@ class Cluster:
         with client:
             _same_program(client, self.address)
             keys = {}
+            tasks = list(tasks)
+            classes = classes_of(tasks)
             for key, setup in tasks:  # pure: the same point of two sweeps is replayed once
-                keys[client.submit(attempt, self.player, setup, key=f"flashfs-{key}", retries=0)] = key
+                future = client.submit(attempt, self.player, setup, None, classes, key=f"flashfs-{key}", retries=0)
+                keys[future] = key
             try:
                 yield from self._finished(distributed.as_completed(list(keys), loop=client.loop), keys)
             finally:

@@ -7,7 +7,7 @@ is shown can be had by any other program. ``look`` reads them once, ``figures`` 
 
 from flashfs.watch._figures import figures
 from flashfs.watch._live import INTERVAL_S, live, shots
-from flashfs.watch._look import Gone, Look, find, look
+from flashfs.watch._look import Gone, Look, look
 from flashfs.watch._picture import Picture
 
-__all__ = ["INTERVAL_S", "Gone", "Look", "Picture", "figures", "find", "live", "look", "shots"]
+__all__ = ["INTERVAL_S", "Gone", "Look", "Picture", "figures", "live", "look", "shots"]

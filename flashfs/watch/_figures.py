@@ -47,7 +47,8 @@ def figures(before: Look | None, now: Look) -> dict[str, Any]:
         "scheme": dict(stats["scheme"]),
         "health": {
             "unreadable": number(stats, "unreadable"), "lost": number(now.smart, "lost"),
-            "failed": now.smart.get("failed"), "alarms": now.smart.get("alarms", []),
+            "failed": now.smart.get("failed"), "host_disk": now.smart.get("host_disk"),
+            "alarms": now.smart.get("alarms", []),
         },
     }  # fmt: skip
 

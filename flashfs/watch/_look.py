@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import mounts
+from flashfs.errors import FlashfsError
 
 # What must be there, and of which type: the rest is read with a default.
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -49,23 +48,6 @@ class Look:
     def follows(self, other: Look) -> bool:
         """Whether the same server was looked at, so that the difference is what happened in between."""
         return self.config["pid"] == other.config["pid"] and self.at_s >= other.at_s
-
-
-def find(mountpoint: Path) -> Path:
-    """The directory that has the texts: ``mountpoint`` itself, or, where `flashfs up` put a file system, that of the
-    device below it. UsageError if neither is a flashfs mount."""
-    mount = mounts.at(mountpoint)
-    if mount is not None and mount.source.startswith("/dev/loop"):
-        backing = Path("/sys/block", Path(mount.source).name, "loop/backing_file")
-        try:
-            below = Path(backing.read_text().rstrip("\n")).parent
-        except FileNotFoundError:
-            below = mountpoint
-        mountpoint, mount = below, mounts.at(below)
-    if mount is None or mount.fs_type != mounts.FS_TYPE:
-        what = f"{mount.fs_type} of {mount.source} is" if mount else "nothing is"
-        raise UsageError(f"{mountpoint} is no flashfs mount: {what} mounted there")
-    return mountpoint
 
 
 def look(folder: Path) -> Look:

@@ -99,6 +99,7 @@ class Picture:
         """Only what ought to worry: a line each, and none on most days."""
         health = self._found["health"]
         said = [f"the device takes no more changes: {health['failed']}"] if health["failed"] else []
+        said += [health["host_disk"]] if health["host_disk"] else []
         said += [f"{health[name]:,} pages {name}" for name in ("unreadable", "lost") if health[name]]
         said += [str(alarm) for alarm in health["alarms"]][:3]
         return [Text(f" {printable(one)}", WARNING, no_wrap=True, overflow="ellipsis") for one in said]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from stand import Stand
 
-from flashfs.fuse import SERVERS, loop, mounts
+from flashfs.fuse import SERVERS, homes, mounts
 from flashfs.waiting import readable
 from nandimg import image
 
@@ -95,10 +95,10 @@ def chip(tmp_path: Path) -> Iterator[Path]:
     """An image of 64 MiB; at the end, what `up` made of it is gone too."""
     path = tmp_path / "chip.nand"
     flashfs("create", path, "--preset", "small-64m")
-    home = loop.RUN / str(image.inspect(path).uuid)
+    home = homes.RUN / str(image.inspect(path).uuid)
     yield path
     take_away(home)
-    loop.remove_home(home)
+    homes.remove(home)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from conftest import flashfs, kill, take_away
 
 from flashfs.errors import FlashfsError
 from flashfs.ftl import SCHEMES
-from flashfs.fuse import daemon, loop, mounts
+from flashfs.fuse import daemon, file_systems, homes, loop, mounts
 from nandimg import image
 
 pytestmark = pytest.mark.mount
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.mount
 @pytest.fixture
 def home(chip: Path, need_loop: None) -> Path:
     """Where the flashfs mount under the file system lives."""
-    return loop.RUN / str(image.inspect(chip).uuid)
+    return homes.RUN / str(image.inspect(chip).uuid)
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def target(home: Path, tmp_path: Path) -> Iterator[Path]:
     for device in devices:
         subprocess.run(["losetup", "-d", str(device)], check=False, capture_output=True)
     take_away(home)
-    loop.remove_home(home)
+    homes.remove(home)
 
 
 def gone(home: Path, target: Path) -> bool:
     """Nothing of `up` is left."""
     left = [mounts.at(home), mounts.at(target), *mounts.loops_of(home / "disk")]
-    return not any(left) and not home.exists() and not home.with_suffix(".at").is_symlink()
+    return not any(left) and not home.exists() and not homes.record_of(home).exists()
 
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
@@ -148,9 +148,9 @@ def test_the_umask_opens_nothing(chip: Path, tmp_path: Path, monkeypatch: pytest
         modes.extend(stat.S_IMODE(path.stat().st_mode) for path in (request.mountpoint.parent, request.mountpoint))
         raise FlashfsError("far enough")
 
-    monkeypatch.setattr(loop, "RUN", tmp_path / "run")
+    monkeypatch.setattr(homes, "RUN", tmp_path / "run")
     monkeypatch.setattr(loop, "need_root", lambda command: None)
-    monkeypatch.setattr(loop, "check_file_system", lambda fs: None)
+    monkeypatch.setattr(file_systems, "check_can_make", lambda fs: None)
     monkeypatch.setattr(daemon, "mount", mount)
     before = os.umask(0)
     try:
@@ -159,4 +159,4 @@ def test_the_umask_opens_nothing(chip: Path, tmp_path: Path, monkeypatch: pytest
     finally:
         os.umask(before)
     assert modes == [0o755, 0o700]
-    assert not loop.RUN.exists()
+    assert not homes.RUN.exists()

@@ -53,8 +53,7 @@ def test_names_are_what_they_are(serve: Serve) -> None:
         new.touch, new.mkdir, disk.unlink, (served.path / "stats.json").unlink,
         lambda: disk.rename(new), lambda: disk.rename(served.path / "stats.json"),
         lambda: new.symlink_to("disk"), lambda: new.hardlink_to(disk), lambda: os.mkfifo(new), lambda: os.mknod(new),
-        lambda: os.truncate(disk, 0), lambda: os.truncate(disk, ROOM + 1),
-        lambda: os.open(disk, os.O_RDWR | os.O_TRUNC), lambda: disk.chmod(0o666), lambda: os.chown(disk, 1, 1),
+        lambda: os.truncate(disk, ROOM + 1), lambda: disk.chmod(0o666), lambda: os.chown(disk, 1, 1),
     ):  # fmt: skip
         assert refused(call) == errno.EPERM
     assert refused((served.path / "other").unlink) == errno.ENOENT
@@ -171,9 +170,9 @@ def test_ends(serve: Serve) -> None:
 
 def test_its_size_is_its_size(serve: Serve) -> None:
     served = serve()
-    assert refused(lambda: os.truncate(served.disk, 0)) == errno.EPERM
     assert refused(lambda: os.truncate(served.disk, 2 * ROOM)) == errno.EPERM
-    assert refused(lambda: served.disk.open("wb")) == errno.EPERM
+    assert refused(lambda: os.truncate(served.path / "stats.json", 0)) == errno.EPERM
+    assert refused(lambda: (served.path / "stats.json").open("wb")) in (errno.EACCES, errno.EPERM)
     os.truncate(served.disk, ROOM)
     os.utime(served.disk)
     assert refused(lambda: served.disk.chmod(0o777)) == errno.EPERM

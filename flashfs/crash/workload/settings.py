@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import loop, mounts
+from flashfs.fuse import file_systems, loop, mounts
 
 #: bytes of a device if nobody says, and what mkfs is given: everything is initialised at once, so that no thread of the
 #: kernel writes beside the workload
@@ -142,7 +142,7 @@ def check_machine(settings: Settings) -> None:
     """Raise unless this machine has all that the mode needs; the error names what is missing."""
     default_size(settings.fs)
     loop.need_root("crash --workload")
-    loop.check_file_system(settings.fs)
+    file_systems.check_can_make(settings.fs)
     for program, package in (("fusermount3", "fuse3"), ("losetup", "mount"), ("cp", "coreutils")):
         if shutil.which(program, path=mounts.environment()["PATH"]) is None:
             raise FlashfsError(f"crash --workload needs {program}: install {package}")

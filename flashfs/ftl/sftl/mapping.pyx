@@ -379,7 +379,7 @@ cdef class SftlMap(CountedMap):
         lpas, ppas = (numpy.concatenate([pair[at] for pair in found]) for at in range(2))
         order = numpy.argsort(lpas, kind="stable")
         lpas, ppas = lpas[order], ppas[order]
-        last = numpy.append(lpas[1:] != lpas[:-1], True) if len(lpas) else numpy.empty(0, bool)
+        last = numpy.append(numpy.diff(lpas) != 0, True) if len(lpas) else numpy.empty(0, bool)
         return lpas[last], ppas[last]
 
     def opens(self):

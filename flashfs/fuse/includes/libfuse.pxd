@@ -12,6 +12,7 @@ cdef extern from "<linux/fuse.h>" nogil:
         FOPEN_DIRECT_IO
         FOPEN_PARALLEL_DIRECT_WRITES
         FUSE_READ
+        FUSE_SETATTR
         FUSE_WRITE
         FUSE_FSYNC
         FUSE_FALLOCATE
@@ -53,6 +54,7 @@ cdef extern from "<fuse3/fuse_lowlevel.h>" nogil:
         FUSE_CAP_SPLICE_WRITE
         FUSE_CAP_SPLICE_MOVE
         FUSE_CAP_AUTO_INVAL_DATA
+        FUSE_CAP_ATOMIC_O_TRUNC
         FUSE_BUF_SPLICE_MOVE
 
     struct fuse_conn_info:

@@ -2,9 +2,12 @@
 
     table = flashfs.replay.results.read(["results.parquet"])
     draw(figure(table, "waf", baseline="pagemap"), Path("waf.pdf"))
+
+A notebook shows what ``figure`` returns. ``flashfs.plot`` does all of it in one call.
 """
 
 from flashfs.replay.plots._draw import SUFFIXES, draw
-from flashfs.replay.plots._figures import KINDS, Figure, Panel, Series, available, figure
+from flashfs.replay.plots._figures import KINDS, Figure, Panel, Series, available
+from flashfs.replay.plots._picture import Picture, figure
 
-__all__ = ["KINDS", "SUFFIXES", "Figure", "Panel", "Series", "available", "draw", "figure"]
+__all__ = ["KINDS", "SUFFIXES", "Figure", "Panel", "Picture", "Series", "available", "draw", "figure"]

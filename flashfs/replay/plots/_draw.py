@@ -6,6 +6,7 @@ marked), and PDF and SVG hold their letters themselves. The same figure gives th
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -48,6 +49,13 @@ def draw(figure: Figure, path: Path, *, width_inches: float | None = None) -> No
     """Draw ``figure`` into ``path`` (.svg, .pdf or .png), a paper's column wide, or its page if panels are beside each
     other, unless ``width_inches`` says otherwise."""
     check_name(path)
+    drawn = render(figure, path.suffix, width_inches=width_inches)
+    with replacing(path) as draft:
+        draft.write_bytes(drawn)
+
+
+def render(figure: Figure, suffix: str, *, width_inches: float | None = None, dpi: int = PNG_DPI) -> bytes:
+    """The bytes of a file of that suffix (``draw``); ``dpi`` is a .png's."""
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 
@@ -70,8 +78,9 @@ def draw(figure: Figure, path: Path, *, width_inches: float | None = None) -> No
             axes.set_axis_off()
         _inner_labels_off(grid)
         _legend(canvas, grid.flat, len(places), width)
-        with replacing(path) as draft:
-            canvas.savefig(draft, format=path.suffix[1:], dpi=PNG_DPI, metadata=NO_DATE[path.suffix])
+        out = io.BytesIO()
+        canvas.savefig(out, format=suffix[1:], dpi=dpi, metadata=NO_DATE[suffix])
+        return out.getvalue()
 
 
 def check_name(path: Path) -> None:

@@ -1,0 +1,31 @@
+"""``flashfs clone``: a copy of a chip that is a chip of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flashfs.cli import options, show
+
+
+def command(
+    image: options.Image,
+    copy: Annotated[Path, typer.Argument(metavar="COPY", help="The file to make.")],
+    as_json: options.Json = False,
+) -> None:
+    """Copy IMAGE, as it is, to the new file COPY, which gets a UUID of its own. A crashed image makes a crashed copy,
+    which its next mount recovers. Where the host's file system can, both share their blocks until one changes. IMAGE
+    must not be mounted; COPY appears whole or not at all."""
+    import nandimg
+
+    with show.working(f"copying {image}"):
+        made = nandimg.clone(image, copy)
+    uuid = str(made.header.uuid)
+    if as_json:
+        found = {"image": str(image), "copy": str(copy), "uuid": uuid, "ftl": made.header.ftl or None}
+        show.result({**found, "shared": made.shared}, as_json=True)
+        return
+    how = "sharing its blocks until one of them changes" if made.shared else "in blocks of its own"
+    show.line(f"{copy}: a copy of {image} with UUID {uuid}, {how}")

@@ -1,0 +1,84 @@
+"""FTLs that somebody gave as a class instead of naming one: each has a name from then on, in this process and in those
+that it starts.
+
+A class of a notebook is in no file that another process could import, so it travels by value, pickled with
+cloudpickle; one that can be imported travels by its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from flashfs.errors import FlashfsError, UsageError, one_line
+
+NAME_BYTES = 28  #: what the header of an image has for the name of its FTL
+CLASSES: dict[str, type] = {}  #: by name; the newest of a name, as when a notebook's cell is run again
+_RECEIVED: dict[str, bytes] = {}
+
+
+def name_of(ftl: str | type, *, stored: bool = False) -> str:
+    """The name of an FTL that is given as a name already, or as a class: ``module:Class``. A class whose name is too
+    long for a header gets a shorter one, unless that is ``stored`` in an image, where it has to find the class again.
+    """
+    if not isinstance(ftl, type):
+        if not isinstance(ftl, str):
+            raise UsageError(f"ftl = {ftl!r:.60}: the name of an FTL, or a class, would do")
+        return ftl
+    names = [f"{ftl.__module__}:{ftl.__qualname__}"]
+    if not stored:
+        names += [f"{ftl.__module__.rpartition('.')[2]}:{ftl.__name__}", f":{ftl.__name__}"]
+    name = next((one for one in names if len(one.encode()) <= NAME_BYTES), names[0])
+    CLASSES[name] = ftl
+    return name
+
+
+def packed(names: Iterable[str]) -> dict[str, bytes]:
+    """Those of these FTLs that were given as classes, for another process; UsageError for one that cannot be sent."""
+    out = {}
+    for name in names:
+        if name in CLASSES:
+            import cloudpickle
+
+            try:
+                out[name] = cloudpickle.dumps(CLASSES[name])
+            except Exception as error:  # whatever the class refers to may refuse to be pickled, in its own way
+                raise UsageError(f"FTL {name}: it cannot be sent to another process: {one_line(error)[0]}") from error
+    return out
+
+
+def unpack(classes: Mapping[str, bytes]) -> None:
+    """What ``packed`` made: from now on these names are those classes here too."""
+    import pickle
+
+    for name, raw in classes.items():
+        if _RECEIVED.get(name) != raw:
+            try:
+                CLASSES[name] = pickle.loads(raw)
+            except Exception as error:
+                raise UsageError(f"FTL {name}: it cannot be made again here: {one_line(error)[0]}") from error
+            _RECEIVED[name] = raw
+
+
+def code(name: str) -> bytes:
+    """What the class of that name is made of: the file that it is in, or else the sources of its methods."""
+    cls = CLASSES[name]
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if file is not None:
+        return Path(file).read_bytes()
+    digest = hashlib.sha256()
+    for one in cls.__mro__[:-1]:
+        for attribute, value in sorted(vars(one).items()):
+            function = inspect.unwrap(getattr(value, "__func__", value))
+            if inspect.isfunction(function):
+                try:
+                    digest.update(inspect.getsource(function).encode())
+                except OSError:
+                    raise FlashfsError(f"FTL {name}: {attribute} has no source, so nobody could tell when it changes; "
+                                       "a class in a file would do") from None  # fmt: skip
+            elif isinstance(value, str | bytes | int | float | tuple) and not attribute.startswith("__"):
+                digest.update(f"{attribute}={value!r}".encode())
+    return digest.digest()

@@ -1,0 +1,101 @@
+"""The file `control` beside `disk`: what a mount is told while it runs, and what it answers.
+
+A command is one write(2). Its answer, JSON, is what is read next by the same descriptor; opened anew, the file says
+what is set. An error is EINVAL, and the answer holds its line: so a shell notices, and a program can say why.
+
+    dump VIEW [NUMBER]    a view of ``flashfs dump``, of what a power cut at this moment would leave
+    html                  the page of ``flashfs dump --html``, the same way
+    fault WORD...         from now on, what ``--fault`` would have done from the start; counted from here
+    fault none            no more of that
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flashfs.errors import UsageError, one_line
+from flashfs.fuse import fault_words
+from flashfs.fuse.fault_words import LATER, FaultFront
+
+if TYPE_CHECKING:
+    from flashfs.device import Device
+
+
+class Control:
+    """Obeys for one device. Whoever calls it holds the server's lock: nothing changes meanwhile."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._commands: dict[str, Callable[[list[str]], Any]] = {
+            "dump": self._dump, "html": self._html, "fault": self._fault,
+        }  # fmt: skip
+
+    def state(self) -> dict[str, Any]:
+        """What is set; ``operations`` of flash were counted since it was. None: this mount has no place for faults."""
+        front = self._front()
+        return {
+            "commands": list(self._commands),
+            "faults": front.plan.words if front else None,
+            "operations": front.operations if front else None,
+        }
+
+    def obey(self, command: bytes) -> tuple[bytes, bool]:
+        """(the answer, whether it was done); the answer of one that was not holds ``error``."""
+        try:
+            name, *words = command.decode(errors="replace").split() or [""]
+            if name not in self._commands:
+                raise UsageError(f"control {name!r}: {', '.join(self._commands)} would do")
+            return _encoded(self._commands[name](words)), True
+        except Exception as error:
+            line, exit_code = one_line(error)
+            return _encoded({"error": line, "exit_code": exit_code}), False
+
+    # --- what lies in flash
+
+    def _dump(self, words: list[str]) -> dict[str, Any]:
+        from flashfs import inspect
+        from flashfs.inspect import views
+
+        if not 1 <= len(words) <= 2 or not all(word.isdecimal() for word in words[1:]):
+            raise UsageError(f"control dump {' '.join(words)}: dump VIEW or dump VIEW NUMBER would do")
+        with inspect.held():
+            found = views.show(self._path(), words[0], int(words[1]) if words[1:] else None, trust=self._device.ftl)
+        return {"found": found, **self._not_in_flash()}
+
+    def _html(self, words: list[str]) -> dict[str, Any]:
+        from flashfs import inspect
+
+        if words:
+            raise UsageError(f"control html takes no words, {' '.join(words)} was given")
+        with inspect.held():
+            return {"page": inspect.html(self._path(), self._device.ftl), **self._not_in_flash()}
+
+    def _path(self) -> Path:
+        if self._device.path is None:
+            raise UsageError("control dump: a device in memory has no image to look at")
+        return self._device.path
+
+    def _not_in_flash(self) -> dict[str, int]:
+        """Pages that the host wrote and that a power cut would take, or bring back from the NVRAM."""
+        return {"buffered": self._device.ssd.buffer.held}
+
+    # --- what goes wrong
+
+    def _front(self) -> FaultFront | None:
+        return self._device.nand if isinstance(self._device.nand, FaultFront) else None
+
+    def _fault(self, words: list[str]) -> dict[str, Any]:
+        front = self._front()
+        if front is None:
+            raise UsageError(f"control fault: this mount has no place for faults: mount it with --fault {LATER}")
+        if not words:
+            raise UsageError("control fault: name the words of --fault, or none")
+        front.change(fault_words.parse([] if words == ["none"] else words))
+        return self.state()
+
+
+def _encoded(answer: dict[str, Any]) -> bytes:
+    return json.dumps(answer, default=str).encode() + b"\n"

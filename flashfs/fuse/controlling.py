@@ -1,0 +1,122 @@
+"""What a mount is told by somebody outside of it: by its `control` (flashfs/fuse/control.py), or by a signal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from flashfs import inspect
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.fuse import mounts
+from flashfs.waiting import readable
+
+ANSWER_BYTES = 1 << 20  # of a read
+GONE_S = 30.0  # a process that was killed is gone long before
+
+
+class RefusedError(FlashfsError):
+    """The mount's own words, and the exit code that goes with them."""
+
+    def __init__(self, line: str, exit_code: int) -> None:
+        super().__init__(line)
+        self.exit_code = exit_code
+
+
+class Control:
+    """One mount: ``mountpoint`` is what `flashfs mount` made, or where `flashfs up` put a file system. UsageError if it
+    is neither."""
+
+    def __init__(self, mountpoint: Path) -> None:
+        self.folder = mounts.find(mounts.absolute(mountpoint))
+        self._file = self.folder / "control"
+
+    def ask(self, *words: str) -> dict[str, Any]:
+        """Give a command, and return its answer; RefusedError says why it was not done."""
+        try:
+            fd = os.open(self._file, os.O_RDWR)
+        except OSError as error:
+            raise FlashfsError(f"{self._file}: {error.strerror}; served by another version of flashfs?") from None
+        try:
+            try:
+                os.write(fd, " ".join(words).encode())
+            except OSError:
+                answer = _read(fd)
+                if "error" not in answer:
+                    raise
+            else:
+                answer = _read(fd)
+        finally:
+            os.close(fd)
+        if "error" in answer:
+            raise RefusedError(answer["error"], answer["exit_code"])
+        return answer
+
+    def state(self) -> dict[str, Any]:
+        """Which faults are set, and how many operations were counted since."""
+        found: dict[str, Any] = json.loads(self._file.read_bytes())
+        return found
+
+    def pid(self) -> int:
+        return int(self._config()["pid"])
+
+    def image(self) -> str:
+        return str(self._config()["image"])
+
+    def _config(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "config.json").read_text())
+        return found
+
+    # --- what lies in flash
+
+    def dump(self, view: str, number: int | None = None) -> tuple[Any, str]:
+        """(what the view shows, what of the device's state no view can show, or "")."""
+        answer = self.ask("dump", view, *([str(number)] if number is not None else []))
+        return answer["found"], _note(answer)
+
+    def write_html(self, out: Path, force: bool) -> dict[str, Any]:
+        """As inspect.write_html."""
+        inspect.check_html(self._file, out, force)
+        answer = self.ask("html")
+        made = inspect.put_html(answer["page"], out, force)
+        blocks = self._config()["geometry"]["blocks"]
+        return {"file": str(out), "bytes": made, "blocks": blocks, "note": _note(answer)}
+
+    # --- what goes wrong
+
+    def fault(self, words: list[str]) -> dict[str, Any]:
+        """From now on these; none of them if ``words`` is ["none"]. Returns ``state``."""
+        return self.ask("fault", *words)
+
+    def cut(self) -> str:
+        """The power goes, between two flash operations: the daemon is killed. Returns the image's path once its lock is
+        free. What is mounted stays there, dead, until it is mounted again or unmounted."""
+        pid, image = self.pid(), self.image()
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            raise UsageError(f"{self.folder}: its daemon, process {pid}, is gone already") from None
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            if not readable(descriptor, timeout_s=GONE_S):
+                raise FlashfsError(f"process {pid} was killed, and is there after {GONE_S:.0f} s")
+        finally:
+            os.close(descriptor)
+        return image
+
+
+def _read(fd: int) -> dict[str, Any]:
+    parts = []
+    at = 0
+    while part := os.pread(fd, ANSWER_BYTES, at):
+        parts.append(part)
+        at += len(part)
+    found: dict[str, Any] = json.loads(b"".join(parts))
+    return found
+
+
+def _note(answer: dict[str, Any]) -> str:
+    n = answer["buffered"]
+    return f"as a power cut now would leave it: {n:,} pages are in the write buffer alone" if n else ""

@@ -1,0 +1,104 @@
+"""The file systems that `up` can make, and what is on a device already."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.fuse import mounts
+
+DEFAULT = "ext4"
+SECTOR_BYTES = 4096  # the loop device's logical sector: each request is whole pages
+BLANK_BYTES = 1 << 20  # zeros so far, and no signature anywhere: nothing was ever put there
+
+# The file systems offered: the package that has mkfs, and what mkfs is given beside the device.
+FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ext4": ("e2fsprogs", ("-q",)),
+    "xfs": ("xfsprogs", ("-q",)),
+    "btrfs": ("btrfs-progs", ("-q",)),
+}
+# What mount is given. xfs refuses a second one of the same UUID, which a clone of an image has.
+OPTIONS = {"xfs": "nouuid"}
+# How to make one on `disk` itself, where mkfs cannot see the sectors of the loop device to come.
+BY_HAND = {"ext4": "mkfs.ext4 -b 4096", "xfs": "mkfs.xfs -s size=4096"}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What blkid sees on a device: ``name`` of a file system or of something else, "" for nothing. ``block_bytes`` is
+    the least that it reads and writes at once; 0 if blkid does not say."""
+
+    name: str
+    is_file_system: bool = False
+    block_bytes: int = 0
+
+
+def check_name(fs: str | None) -> None:
+    """Raise unless ``fs`` is offered."""
+    if fs is not None and fs not in FILE_SYSTEMS:
+        raise UsageError(f"--fs {fs}: there is {', '.join(FILE_SYSTEMS)}")
+
+
+def check_can_make(fs: str) -> None:
+    """Raise unless this machine can make ``fs``."""
+    if shutil.which(f"mkfs.{fs}", path=mounts.environment()["PATH"]) is None:
+        raise FlashfsError(f"--fs {fs}: this machine has no mkfs.{fs}: install {FILE_SYSTEMS[fs][0]}")
+
+
+def make_if_blank(device: Path, fs: str | None) -> tuple[str, bool]:
+    """(the file system on ``device``, whether it was made now): ``fs`` or the default on a blank device. UsageError if
+    there is another one, or anything else; nothing is ever overwritten."""
+    found = signature(device)
+    if not found.name:
+        _make(device, fs or DEFAULT)
+        return fs or DEFAULT, True
+    if not found.is_file_system:
+        raise UsageError(f"the image holds {found.name}, which is no file system: use `flashfs mount` to see it")
+    require_same(found.name, fs)
+    if 0 < found.block_bytes < SECTOR_BYTES:
+        made = f"; `{BY_HAND[found.name]}` makes one that does" if found.name in BY_HAND else ""
+        raise UsageError(
+            f"the {found.name} on the image has blocks of {found.block_bytes} bytes, and does not fit a loop device "
+            f"with sectors of {SECTOR_BYTES}: `flashfs mount` it and `mount -o loop DIR/disk MOUNTPOINT`{made}"
+        )
+    return found.name, False
+
+
+def require_same(found: str, fs: str | None) -> None:
+    """UsageError if ``fs`` was asked for and something else was found."""
+    if fs is not None and found != fs:
+        raise UsageError(f"the image holds {found}, not {fs}: leave --fs out to mount that, or make another image")
+
+
+def _make(device: Path, fs: str) -> None:
+    with device.open("rb", buffering=0) as file:
+        first = file.read(BLANK_BYTES)
+    if first.strip(b"\0"):
+        raise UsageError("the image holds data that is no file system: use `flashfs mount` to see it")
+    check_can_make(fs)
+    mounts.run(f"mkfs.{fs}", *FILE_SYSTEMS[fs][1], str(device), what=f"making {fs} on {device}")
+
+
+def mount(device: Path, fs: str, mountpoint: Path) -> None:
+    """Mount what is on ``device``."""
+    options = ("-o", OPTIONS[fs]) if fs in OPTIONS else ()
+    mounts.run("mount", "-t", fs, *options, str(device), str(mountpoint), what=f"mounting {device} at {mountpoint}")
+
+
+def signature(device: Path) -> Signature:
+    """What blkid sees on the device."""
+    command = ["blkid", "-p", "-o", "export", str(device)]
+    done = subprocess.run(command, capture_output=True, text=True, env=mounts.environment())
+    if done.returncode not in (0, 2):  # 2: nothing found
+        raise FlashfsError(f"looking at {device} failed: {' '.join(done.stderr.split()) or done.returncode}")
+    values = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    if "TYPE" not in values:
+        table = values.get("PTTYPE")
+        return Signature(f"a partition table ({table})" if table else "")
+    block_bytes = values.get("BLOCK_SIZE", "")
+    return Signature(
+        values["TYPE"], values.get("USAGE") == "filesystem", int(block_bytes) if block_bytes.isdecimal() else 0
+    )

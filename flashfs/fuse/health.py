@@ -1,0 +1,36 @@
+"""The health of a device, whether it is mounted or lies still: what ``flashfs smart`` shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from flashfs.errors import UsageError
+from flashfs.fuse import mounts
+from flashfs.inspect import opened
+
+
+def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str, Any]:
+    """``Device.smart`` of a mount or an image, with ``image``, ``ftl``, ``page_bytes`` and ``endurance``. An image is
+    only looked at: a crashed one is recovered in memory. UsageError for what is neither, and a blank one."""
+    place = mounts.absolute(where)
+    if mounts.at(place) is not None or place.is_dir():
+        folder = mounts.find(place)
+        smart, config = (json.loads((folder / name).read_text()) for name in ("smart.json", "config.json"))
+        return _whole(smart, config)
+    with opened(where, trust or ftl or False) as view:
+        if view.device is None:
+            raise UsageError(f"{where}: {view.note}")
+        return _whole(view.device.smart(), view.device.config())
+
+
+def _whole(smart: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    geometry = config["geometry"]
+    about = {"image": config["image"], "ftl": config["ftl"]}
+    return {**about, **smart, "page_bytes": geometry["page_bytes"], "endurance": geometry["endurance"]}
+
+
+def is_bad(found: dict[str, Any]) -> bool:
+    """Whether it has failed, or lost what it had acknowledged."""
+    return bool(found["failed"] or found["lost"])

@@ -1,0 +1,60 @@
+"""The host's disk below an image, when it fails: what became of that, in one line, for whoever looks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+
+from flashfs.errors import FlashfsError
+from flashfs.plain import shown
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+LITTLE_BYTES = 1 << 20  # a disk with less than that free is full, whatever it says
+
+
+class HostDisk:
+    """Counts the requests that failed because the file below could not be written. The chip's rules keep what was
+    flushed; only what comes now finds no room."""
+
+    def __init__(self, image: Path | None) -> None:
+        self._image = image
+        self._failed = 0
+        self._errno = 0
+        self._last_s = 0.0
+
+    def note(self, error: BaseException) -> bool:
+        """Whether ``error``, which ended a request, is the host's and not the device's own."""
+        if not isinstance(error, OSError) or isinstance(error, FlashfsError) or not error.errno:
+            return False
+        self._failed += 1
+        self._errno = error.errno
+        self._last_s = time.time()
+        return True
+
+    def line(self) -> str | None:
+        """What is wrong, or was since the mount; None if nothing."""
+        if not self._failed:
+            return None
+        last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._last_s))
+        said = f"{self._failed} requests failed, the last at {last}"
+        if self._errno not in FULL:
+            return f"the host's disk fails below {self._image} ({os.strerror(self._errno)}): {said}"
+        free = self._free_bytes()
+        if free is None:
+            return f"the host's disk was full below {self._image}: {said}"
+        if free < LITTLE_BYTES or self._errno == errno.EDQUOT:
+            why = "is full" if self._errno == errno.ENOSPC else "has no more room for its owner"
+            return (
+                f"the host's disk {why} below {self._image}: {said}; {shown(free)} are free there: make room, and "
+                "writes go on"
+            )
+        return f"the host's disk was full below {self._image}: {said}; {shown(free)} are free there now"
+
+    def _free_bytes(self) -> int | None:
+        try:
+            found = os.statvfs(self._image or "/nowhere")
+        except OSError:
+            return None
+        return found.f_bavail * found.f_frsize

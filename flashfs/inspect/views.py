@@ -1,0 +1,48 @@
+"""The views of ``flashfs dump`` by name, for whoever asks by words: the command line, and a mount's `control`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flashfs import inspect
+from flashfs.errors import UsageError
+from flashfs.ftl import SCHEMES
+
+# What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
+GENERAL: dict[str, tuple[str, str]] = {
+    "header": ("header", ""),
+    "blocks": ("blocks", ""),
+    "page": ("page", "PPA"),
+    "lpa": ("lpa", "LPA"),
+    "log": ("log", ""),
+    "scheme": ("scheme", ""),
+    "recovery": ("recovery", ""),
+}
+
+
+def show(image: Path, view: str, number: int | None = None, *, trust: bool | str = False) -> Any:
+    """What ``flashfs dump IMAGE VIEW [NUMBER]`` shows. UsageError for a view that no scheme has, and for a number that
+    is missing or too much."""
+    function, arguments = _call(image, view, number)
+    known = {} if view == "header" else {"trust": trust}
+    return getattr(inspect, function)(image, *arguments, **known)
+
+
+def check(image: Path, view: str, number: int | None) -> None:
+    """Raise what ``show`` would for these words, without looking."""
+    _call(image, view, number)
+
+
+def _call(image: Path, view: str, number: int | None) -> tuple[str, list[Any]]:
+    """(function of flashfs.inspect, what it is given behind the image)."""
+    own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
+    numbered = {name: unit for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
+    if view not in GENERAL and view not in own and view not in numbered:
+        raise UsageError(f"dump {view}: there is {', '.join([*GENERAL, *own, *numbered])}")
+    function, unit = GENERAL.get(view, ("scheme", ""))
+    if unit and number is None:
+        raise UsageError(f"dump {view} needs a number: flashfs dump {image} {view} {unit}")
+    if not unit and number is not None and view not in numbered:
+        raise UsageError(f"dump {view} takes no number, {number} was given")
+    return function, [number] if unit else [view, number] if view in numbered else [view] if view in own else []

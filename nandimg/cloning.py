@@ -1,0 +1,157 @@
+"""A copy of an image that is a chip of its own: everything but the UUID is the same, bit for bit."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import tempfile
+import uuid as uuids
+from dataclasses import dataclass
+from pathlib import Path
+
+from nandimg._chip import checksum
+from nandimg.errors import ImageError
+from nandimg.header import HEADER_BYTES, Header, read_header
+from nandimg.image import CHUNK, _lock, _open_fd, _reserve, require_known
+
+FICLONE = 0x40049409  #: linux/fs.h
+UUID_AT = 24  #: in the header, SPEC.md section 2
+#: what a file system answers that cannot do a kind of copy at all, here or between these two files
+CANNOT = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EBADF, errno.EPERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """The copy's header, and whether it shares its blocks with the original until one of them is changed."""
+
+    header: Header
+    shared: bool
+
+
+def clone(path: str | Path, copy: str | Path) -> Clone:
+    """Copy the image ``path`` to the new file ``copy``, which gets a UUID of its own. Nothing is recovered on the way:
+    a crashed image makes a crashed copy. ImageError for what is no whole image, is in use, or a ``copy`` that exists.
+
+    ``copy`` appears whole and durable, or not at all: it is made under another name beside its own, which is all that a
+    death of this process may leave (``.NAME.*.clone``; it may be removed).
+    """
+    path, copy = Path(path), Path(copy)
+    source = _open_fd(path, readonly=True)
+    try:
+        _lock(source, path, fcntl.LOCK_SH)  # nobody mounts it meanwhile
+        header, counts = read_header(source, path)
+        require_known(header, path, os.fstat(source).st_size, readonly=False)
+        if os.path.lexists(copy):
+            raise _exists(copy)
+        try:
+            target, name = tempfile.mkstemp(".clone", f".{copy.name}.", copy.parent)
+        except OSError as error:
+            raise ImageError(f"{copy}: {error.strerror}") from None
+        try:
+            shared = _copy(source, target, path, copy)
+            _reserve(target, header, copy)
+            new = _with_own_uuid(source, target, counts)
+            os.fsync(target)
+            _name(Path(name), copy)
+        finally:
+            os.close(target)
+            Path(name).unlink(missing_ok=True)
+        return Clone(new, shared)
+    finally:
+        os.close(source)
+
+
+def _exists(copy: Path) -> ImageError:
+    return ImageError(f"{copy}: exists already; another name would do")
+
+
+def _with_own_uuid(source: int, target: int, counts: int) -> Header:
+    """Both copies of the target's header become the one that counts in the source, with a new UUID. In its bytes, so
+    that a header of an older version stays what it is; the generation too, since nothing was rewritten."""
+    raw = bytearray(os.pread(source, HEADER_BYTES, counts * HEADER_BYTES))
+    raw[UUID_AT : UUID_AT + 16] = uuids.uuid4().bytes
+    raw[-4:] = struct.pack("<I", checksum(bytes(raw[:-4])))
+    for index in range(2):
+        os.pwrite(target, raw, index * HEADER_BYTES)
+    return read_header(target, Path("the copy"))[0]
+
+
+def _name(made: Path, copy: Path) -> None:
+    """Give the finished file its name, durably. A link and not a rename, which would replace what has come there since
+    we looked."""
+    try:
+        os.link(made, copy)
+    except FileExistsError:
+        raise _exists(copy) from None
+    except OSError as error:
+        if error.errno not in CANNOT:
+            raise ImageError(f"{copy}: {error.strerror}") from None
+        if os.path.lexists(copy):  # a file system without links
+            raise _exists(copy) from None
+        made.rename(copy)
+    folder = os.open(copy.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+# ---- bytes from file to file ----
+
+
+def _copy(source: int, target: int, path: Path, copy: Path) -> bool:
+    """All bytes of ``source``; True if the host's file system shares them (it may have none that can)."""
+    try:
+        fcntl.ioctl(target, FICLONE, source)
+        return True
+    except OSError as error:
+        if error.errno not in CANNOT:
+            raise ImageError(f"{path} to {copy}: {error.strerror}") from None
+    try:
+        size = os.fstat(source).st_size
+        os.ftruncate(target, size)
+        for start, end in data_of(source, size):
+            _copy_range(source, target, start, end)
+    except OSError as error:
+        raise ImageError(f"{path} to {copy}: {error.strerror}") from None
+    return False
+
+
+def data_of(fd: int, size: int) -> list[tuple[int, int]]:
+    """(first byte, byte after the last) of what is no hole in a file."""
+    out, end = [], 0
+    while end < size:
+        try:
+            start = os.lseek(fd, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the end
+                break
+            raise
+        end = min(size, os.lseek(fd, start, os.SEEK_HOLE))
+        out.append((start, end))
+    return out
+
+
+def _copy_range(source: int, target: int, start: int, end: int) -> None:
+    """By the kernel, if it can between these two files."""
+    at = start
+    while at < end:
+        try:
+            done = os.copy_file_range(source, target, end - at, at, at)
+        except OSError as error:
+            if error.errno not in CANNOT:
+                raise
+            done = 0
+        at += done or _copy_piece(source, target, at, min(CHUNK, end - at))
+
+
+def _copy_piece(source: int, target: int, at: int, length: int) -> int:
+    piece = os.pread(source, length, at)
+    if not piece:
+        raise OSError(errno.EIO, "the image became shorter while it was copied")
+    done = 0
+    while done < len(piece):
+        done += os.pwrite(target, piece[done:], at + done)
+    return done

@@ -1,0 +1,168 @@
+"""What a mount is told while it runs: its `control`, `flashfs cut`, `fault` and `smart`, and `dump` of a mount."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from conftest import flashfs, pid_of
+
+from flashfs import inspect
+from flashfs.device import Device
+from flashfs.fuse import health, mounts
+from flashfs.fuse.controlling import Control, RefusedError
+from nandimg import image
+
+pytestmark = pytest.mark.mount
+PAGE = 4096
+SERVERS = ("native", "pyfuse3")
+
+
+def written(mount: Path, pages: int, seed: int, sync: bool = True) -> bytes:
+    """So many pages of noise at the start of the device."""
+    data = random.Random(seed).randbytes(pages * PAGE)
+    fd = os.open(mount / "disk", os.O_RDWR)
+    try:
+        os.pwrite(fd, data, 0)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    return data
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_mount_is_dumped(chip: Path, mountpoint: Path, tmp_path: Path, server: str) -> None:
+    flashfs("mount", chip, mountpoint, "--ftl", "slimftl", "--server", server)
+    written(mountpoint, 40, 1)
+    reads = json.loads((mountpoint / "stats.json").read_text())["nand"]
+    live = {view: flashfs("dump", mountpoint, *view.split(), "--json").stdout for view in ("lpa 7", "blocks")}
+    assert json.loads((mountpoint / "stats.json").read_text())["nand"] == reads  # the mount's own count is untouched
+    flashfs("dump", mountpoint, "--html", tmp_path / "live.html")
+    assert flashfs("dump", mountpoint, "page", code=2).stderr.count("\n") == 1
+    assert "another name" in flashfs("dump", mountpoint, "--html", tmp_path / "live.html", code=1).stderr
+    flashfs("cut", mountpoint)
+    for view, said in live.items():
+        assert json.loads(said) == json.loads(flashfs("dump", chip, *view.split(), "--json").stdout), view
+    assert (tmp_path / "live.html").read_text() == inspect.html(chip)
+
+
+def test_what_is_not_in_flash_is_said(chip: Path, mountpoint: Path) -> None:
+    flashfs("mount", chip, mountpoint, "--opt", "buffer=64")
+    written(mountpoint, 3, 2, sync=False)
+    said = flashfs("dump", mountpoint, "lpa", "1")
+    assert "3 pages are in the write buffer alone" in said.stderr
+    found, _ = Control(mountpoint).dump("lpa", 1)
+    assert found["copies"] == []
+    written(mountpoint, 3, 2)
+    found, note = Control(mountpoint).dump("lpa", 1)
+    assert (len(found["copies"]), note) == (1, "")
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_control_answers_by_the_same_descriptor(chip: Path, mountpoint: Path, server: str) -> None:
+    flashfs("mount", chip, mountpoint, "--server", server)
+    state = json.loads((mountpoint / "control").read_text())
+    assert (state["commands"], state["faults"]) == (["dump", "html", "fault"], None)
+    fd = os.open(mountpoint / "control", os.O_RDWR | os.O_TRUNC)  # as a shell opens it
+    try:
+        os.write(fd, b"dump header\n")
+        assert json.loads(os.pread(fd, 1 << 16, 0))["found"]["ftl"] == "pagemap"
+        for wrong in (b" ", b"format", b"dump", b"dump lpa x", b"dump lpa 99999999", b"html now", b"fault fail=1"):
+            with pytest.raises(OSError, match="Invalid") as error:
+                os.write(fd, wrong)
+            assert error.value.errno == errno.EINVAL
+            assert json.loads(os.pread(fd, 1 << 16, 0))["error"]
+    finally:
+        os.close(fd)
+    with pytest.raises(PermissionError):
+        os.open(mountpoint / "stats.json", os.O_RDWR)
+    flashfs("umount", mountpoint)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_faults_come_and_go(chip: Path, mountpoint: Path, server: str) -> None:
+    flashfs("mount", chip, mountpoint, "--server", server, "--fault", "later")
+    written(mountpoint, 20, 3)
+    assert "no faults" in flashfs("fault", mountpoint).stdout
+    flashfs("fault", mountpoint, "eio=2+")
+    with pytest.raises(OSError, match="Input/output"):
+        written(mountpoint, 20, 4)
+    flashfs("fault", mountpoint, "none")
+    data = written(mountpoint, 20, 5)
+    assert "fault fial=3" in flashfs("fault", mountpoint, "fial=3", code=2).stderr.replace("--fault", "fault")
+    flashfs("cut", mountpoint, "--at", "6", "--shape", "prefix")
+    with pytest.raises(OSError, match=r"abort|not connected"):
+        written(mountpoint, 20, 6)
+    flashfs("mount", chip, mountpoint)
+    raw = (mountpoint / "disk").read_bytes()[: 20 * PAGE]
+    new = random.Random(6).randbytes(20 * PAGE)
+    for at in range(0, 20 * PAGE, PAGE):
+        assert raw[at : at + PAGE] in (data[at : at + PAGE], new[at : at + PAGE])
+    said = flashfs("fault", mountpoint, "fail=1", code=2).stderr
+    assert "--fault later" in said and said.count("\n") == 1
+    flashfs("umount", mountpoint)
+
+
+def test_a_cut_loses_what_was_not_flushed(chip: Path, mountpoint: Path) -> None:
+    flashfs("mount", chip, mountpoint, "--opt", "buffer=64")
+    old = written(mountpoint, 8, 7)
+    written(mountpoint, 8, 8, sync=False)
+    pid = pid_of(mountpoint)
+    assert str(chip) in flashfs("cut", mountpoint).stdout
+    with pytest.raises(OSError, match="No such"):
+        Path(f"/proc/{pid}/exe").readlink()
+    assert mounts.is_corpse(mountpoint)
+    flashfs("mount", chip, mountpoint)
+    assert (mountpoint / "disk").read_bytes()[: 8 * PAGE] == old
+    flashfs("umount", mountpoint)
+    assert "no flashfs mount" in flashfs("cut", mountpoint, code=2).stderr
+    assert "--at" in flashfs("cut", mountpoint, "--shape", "prefix", code=2).stderr
+
+
+def test_smart_counts_a_whole_life(chip: Path, mountpoint: Path) -> None:
+    programs = 0
+    for turn in range(3):
+        with Device.open(chip) as device:
+            device.write(0, bytes([turn]) * 100 * PAGE)
+            device.flush()
+            life = device.smart()["life"]
+            assert life["host_writes"] == 100 * (turn + 1)
+            assert life["programs"] >= programs + 100
+            programs = life["programs"]
+        with Device.open(chip, readonly=True) as device:
+            still = device.smart()["life"]
+            assert (still["host_writes"], still["unsafe_shutdowns"]) == (100 * (turn + 1), 0)
+            assert still["programs"] > programs  # a checkpoint behind it
+            programs = still["programs"]
+    flashfs("mount", chip, mountpoint)
+    written(mountpoint, 5, 9)
+    flashfs("cut", mountpoint)
+    flashfs("mount", chip, mountpoint)
+    assert json.loads(flashfs("smart", mountpoint, "--json").stdout)["life"]["unsafe_shutdowns"] == 1
+    flashfs("umount", mountpoint)
+    said = " ".join(flashfs("smart", chip).stdout.split())
+    for line in ("available spare 100 %", "percentage used 0", "unsafe shutdowns 1", "overall passed"):
+        assert line in said
+
+
+def test_smart_of_what_is_not_well(tmp_path: Path) -> None:
+    made = tmp_path / "image"
+    image.create(made, image.Geometry(pages_per_block=16, blocks=64, lpas=600))
+    assert "blank" in flashfs("smart", made, code=2).stderr
+    assert "no flashfs mount" in flashfs("smart", tmp_path, code=2).stderr
+    with Device.memory(image.Geometry(pages_per_block=16, blocks=64, lpas=600)) as device:
+        assert (device.smart()["spare"], device.smart()["used"]) == (100.0, 0.0)  # of what it was made with
+    assert health.is_bad({"failed": None, "lost": 2}) and not health.is_bad({"failed": None, "lost": 0})
+
+
+def test_dump_of_a_mount_takes_no_ftl(chip: Path, mountpoint: Path) -> None:
+    flashfs("mount", chip, mountpoint)
+    assert "leave --ftl" in flashfs("dump", mountpoint, "--ftl", "pagemap", code=2).stderr
+    with pytest.raises(RefusedError, match="there is header"):
+        Control(mountpoint).dump("nonsense")
+    flashfs("umount", mountpoint)

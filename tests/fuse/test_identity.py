@@ -1,0 +1,141 @@
+"""Which image is up: files, not what they hold; and several mountpoints of one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import flashfs, take_away
+
+from flashfs.fuse import homes, loop, mounts
+from nandimg import PRESETS, clone, image
+
+pytestmark = pytest.mark.mount
+Targets = Callable[[str], Path]
+
+
+@pytest.fixture
+def target(need_loop: None, tmp_path: Path) -> Iterator[Targets]:
+    """``target("a")``: where a file system goes; at the end nothing is there or under it."""
+    made: list[Path] = []
+
+    def make(name: str) -> Path:
+        made.append(tmp_path / name)
+        return made[-1]
+
+    yield make
+    for path in made:
+        for device in loop.loops_under(path):
+            home = loop.home_of(path)
+            subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
+            subprocess.run(["losetup", "-d", str(device)], check=False, capture_output=True)
+            take_away(home)
+            homes.remove(home)
+    for known in homes.all_homes():
+        if tmp_path in known.image.parents:
+            take_away(known.path)
+            homes.remove(known.path)
+
+
+def up(chip: Path, where: Path, *more: str) -> str:
+    return str(flashfs("up", chip, where, *more).stdout)
+
+
+def test_a_copy_by_cp_is_another_disk(chip: Path, target: Targets) -> None:
+    a, b = target("A"), target("B")
+    up(chip, a)
+    (a / "file").write_text("first")
+    flashfs("down", a)
+    copy = chip.with_name("b.img")
+    shutil.copy(chip, copy)
+    assert image.inspect(copy).uuid == image.inspect(chip).uuid
+    up(chip, a)
+    (a / "file").write_text("second")
+    up(copy, b)
+    assert (b / "file").read_text() == "first"
+    (b / "file").write_text("the copy's")
+    assert (a / "file").read_text() == "second"
+    link = chip.with_name("link.img")
+    link.hardlink_to(chip)  # another name of the same file
+    assert "already up" in up(link, a)
+    flashfs("down", a)
+    assert (b / "file").read_text() == "the copy's"
+    flashfs("down", b)
+    assert not any(chip.parent in home.image.parents for home in homes.all_homes())
+
+
+@pytest.mark.parametrize("fs", ["ext4", "xfs", "btrfs"])
+def test_a_clone_beside_its_original(target: Targets, tmp_path: Path, fs: str) -> None:
+    if shutil.which(f"mkfs.{fs}", path=mounts.environment()["PATH"]) is None:
+        pytest.skip(f"needs mkfs.{fs}")
+    if f"\t{fs}\n" not in Path("/proc/filesystems").read_text():
+        pytest.skip(f"needs {fs}, which this kernel has not loaded")
+    chip, copy, a, b = tmp_path / "a.img", tmp_path / "b.img", target("A"), target("B")
+    flashfs("create", chip, "--size", "80M" if fs == "ext4" else "320M")
+    up(chip, a, "--fs", fs)
+    (a / "file").write_text("first")
+    assert "in use" in flashfs("clone", chip, copy, code=1).stderr
+    flashfs("down", a)
+    said = json.loads(flashfs("clone", chip, copy, "--json").stdout)
+    assert said["uuid"] == str(image.inspect(copy).uuid) != str(image.inspect(chip).uuid)
+    assert "exists already" in flashfs("clone", chip, copy, code=1).stderr
+    up(chip, a)
+    (a / "file").write_text("second")
+    up(copy, b)
+    assert (b / "file").read_text() == "first"
+    if fs != "ext4":  # whose files can share their blocks
+        small = b / "small.img"
+        image.create(small, PRESETS["small-64m"].geometry)
+        assert clone(small, b / "copy.img").shared
+        assert small.read_bytes()[8192:] == (b / "copy.img").read_bytes()[8192:]
+    flashfs("down", a)
+    flashfs("down", b)
+
+
+def test_an_image_that_is_up_keeps_its_options(chip: Path, target: Targets, tmp_path: Path) -> None:
+    a, b = target("A"), target("B")
+    up(chip, a, "--dram", "64M", "--opt", "gc_reserve=3")
+    assert "already up" in up(chip, a, "--dram", "64M", "--opt", "gc_reserve=3", "--ftl", "pagemap", "--sync", "flush")
+    for words in (["--ftl", "dftl"], ["--opt", "gc_reserve=4"], ["--dram", "32M"], ["--fault", "cut=10"],
+                  ["--record", str(tmp_path / "trace")]):  # fmt: skip
+        said = flashfs("up", chip, b, *words, code=2).stderr
+        assert " ".join(words) in said
+        assert f"`flashfs down {a}`" in said
+        assert not b.exists()
+    assert "holds ext4, not xfs" in flashfs("up", chip, a, "--fs", "xfs", code=2).stderr
+    flashfs("down", a)
+
+
+def test_what_is_there_is_mounted(target: Targets, tmp_path: Path) -> None:
+    if "\txfs\n" not in Path("/proc/filesystems").read_text() or not shutil.which("mkfs.xfs"):
+        pytest.skip("needs xfs")
+    chip, a = tmp_path / "a.img", target("A")
+    flashfs("create", chip, "--size", "320M")
+    assert "new xfs" in up(chip, a, "--fs", "xfs")
+    assert "already up" in (said := up(chip, a))
+    assert "xfs on /dev/loop" in said
+    flashfs("down", a)
+    assert "holds xfs, not ext4" in flashfs("up", chip, a, "--fs", "ext4", code=2).stderr
+    assert mounts.at(a) is None
+    assert f"{a}: xfs on" in up(chip, a)
+    flashfs("down", a)
+
+
+def test_down_of_one_of_two_mountpoints(chip: Path, target: Targets) -> None:
+    a, b = target("A"), target("B")
+    up(chip, a)
+    up(chip, b)
+    (a / "file").write_text("seen at both")
+    assert f"stays up at {b}" in flashfs("down", a).stdout
+    assert mounts.at(a) is None
+    assert (b / "file").read_text() == "seen at both"
+    flashfs("down", a, code=2)
+    up(chip, a)
+    subprocess.run(["umount", str(a)], check=True)
+    subprocess.run(["umount", str(b)], check=True)
+    assert "is checkpointed" in flashfs("down", a).stdout
+    flashfs("down", b, code=2)
