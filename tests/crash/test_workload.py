@@ -297,10 +297,7 @@ def test_a_mount_with_a_tape_takes_marks(need_fuse: None, tmp_path: Path, server
             subprocess.run(["sh", "-c", "echo one > mark; echo two >> mark"], cwd=at, check=True)
             os.fsync(disk.fileno())
         (at / "mark").write_text("three")
-        for flags, number in ((os.O_RDONLY, errno.EACCES), (os.O_RDWR, errno.EACCES)):
-            with pytest.raises(OSError) as caught:
-                os.open(at / "mark", flags)
-            assert caught.value.errno == number
+        assert json.loads((at / "mark").read_text())["failed"] is None
         with (at / "mark").open("wb", buffering=0) as mark, pytest.raises(OSError, match="Invalid argument"):
             mark.write(b"\n")
         assert json.loads((at / "stats.json").read_text())["record"]["failed"] is None
