@@ -21,7 +21,7 @@ from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.crash.workload.states import Place, Replay, Tape, choose, parts
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import SERVERS, daemon, loop, mounts, tape
+from flashfs.fuse import SERVERS, daemon, file_systems, loop, mounts, tape
 from flashfs.replay._record import OPERATIONS
 from nandimg import Geometry, image
 
@@ -275,7 +275,7 @@ def need_ext4(need_fuse: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     be mounted at the end."""
     try:
         loop.need_root("this test")
-        loop.check_file_system("ext4")
+        file_systems.check_can_make("ext4")
     except FlashfsError as error:
         pytest.skip(str(error))
     free = subprocess.run(["losetup", "-f"], capture_output=True, text=True, env=mounts.environment())
