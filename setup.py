@@ -10,6 +10,7 @@ Variables of the environment:
 import os
 import subprocess
 from pathlib import Path
+from shutil import which
 from threading import Lock
 
 from Cython.Build import cythonize
@@ -36,6 +37,7 @@ DIRECTIVES = {
 #: Cython counts in types of its own, and emits functions that a module may not call
 NOISE = ["-Wno-unused-function", "-Wno-sign-compare"]
 
+OPTIONAL = "# pkg-config, or left out: "
 
 def pkg_config(what: str, library: str) -> list[str]:
     """The words that the compiler or the linker is to be given; the build ends here if there is no such library."""
@@ -50,6 +52,15 @@ def needs(source: Path) -> str | None:
         if line.startswith("# pkg-config: "):
             return line.removeprefix("# pkg-config: ").strip()
     return None
+
+
+def is_wanted(source: Path) -> bool:
+    """Not where a library is missing that the module is about, which it says in ``# pkg-config, or left out: NAME``."""
+    first = source.read_text().partition("\n")[0]
+    library = first.removeprefix(OPTIONAL).strip() if first.startswith(OPTIONAL) else None
+    if library is None or which("pkg-config") is None:  # without it the build ends later, with a word
+        return library is None
+    return subprocess.run(["pkg-config", "--exists", library]).returncode == 0
 
 
 def extension(source: Path) -> Extension:
@@ -71,7 +82,7 @@ def sources() -> list[Path]:
     if BARE:
         return []
     found = [source for package in ("nandimg", "flashfs") for source in sorted(Path(package).rglob("*.pyx"))]
-    return [source for source in found if not ONLY or str(source) in ONLY]
+    return [source for source in found if (not ONLY or str(source) in ONLY) and is_wanted(source)]
 
 
 class Build(build_ext):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import nandimg
+from flashfs import room
 from flashfs._core import Ssd
 from flashfs.engine import block_map, ranges, recovery
 from flashfs.engine.buffer import nvram_bytes, nvram_slots
@@ -17,7 +18,7 @@ from flashfs.engine.fsck import cross_check
 from flashfs.engine.life import Life
 from flashfs.engine.metalog import life_of, newest_slot
 from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES
-from flashfs.errors import BindError, CorruptError, UntrustedError, UsageError
+from flashfs.errors import BindError, CorruptError, RoomError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
 from flashfs.ftl.given import name_of
 from flashfs.shape import DEFAULT_FTL
@@ -56,10 +57,10 @@ def wear_spread(options: dict[str, Any], geometry: Geometry) -> int:
 
 def build_ssd(
     of: Scheme, options: dict[str, Any], nand: nandimg.Nand, *, durable: bool = True, plp: bool = False,
-    readonly: bool = False, dram: int | None = None,
+    readonly: bool = False, dram: int | None = None, on_disk: bool | None = None,
 ) -> Ssd:  # fmt: skip
     """An Ssd of this scheme over that chip, neither formatted nor recovered yet. ``options`` are complete; ``dram`` is
-    the budget, if there is one."""
+    the budget, if there is one. ``on_disk``: it is to be sized as if the chip were in a file, or as if not."""
     geometry = nand.geometry
     buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(of, geometry)
     if readonly:  # what the NVRAM saved must be held somewhere
@@ -67,7 +68,7 @@ def build_ssd(
     elif plp:
         buffer_pages = _protected_pages(nand, max(1, buffer_pages))
     reserve = options["gc_reserve"]
-    if not reserve and durable and nand.on_disk and geometry.blocks >= 64:
+    if not reserve and durable and (nand.on_disk if on_disk is None else on_disk) and geometry.blocks >= 64:
         reserve = max(2, geometry.blocks // 128)  # a sync of the image frees as many blocks as were cleaned since
     ssd = Ssd(
         nand, geometry.lpas, of.oob_with(options), buffer_pages=buffer_pages, plp=plp and not readonly,
@@ -175,12 +176,28 @@ class Device:
             device.ssd.set_budget(settings["dram"])
         return device
 
-    @staticmethod
-    def _bind(image: Image, name: str, given: dict[str, Any], settings: dict[str, Any]) -> None:
+    @classmethod
+    def _bind(cls, image: Image, name: str, given: dict[str, Any], settings: dict[str, Any]) -> None:
         """Everything that can be refused is refused before the image is touched."""
-        of = scheme(name)
         if settings.get("readonly"):
             raise BindError(f"{image.path}: blank; `flashfs mount` binds it to an FTL and formats it")
+        try:
+            image.bind(*cls.try_bind(image, name, given, settings))
+        except RoomError as error:
+            if scheme(name).interpreted:  # a class of other people's: it is not asked again and again
+                raise
+            op = room.enough(
+                image.header.geometry, lambda one: not isinstance(refusal(name, one, given, **settings), RoomError)
+            )
+            if op is None:
+                raise
+            raise BindError(f"{error.why}; a chip made with --op {op:g} would do") from None
+
+    @staticmethod
+    def try_bind(image: Image, name: str, given: dict[str, Any], settings: dict[str, Any]) -> tuple[Any, ...]:
+        """What Image.bind stores if that image is bound to ``name``; BindError if it cannot be. The file is not
+        touched: the device is built, and nothing is formatted."""
+        of = scheme(name)
         options = of.resolve(given)
         need = ENGINE_OOB + of.oob_with(options)
         if need > image.header.geometry.oob_bytes:
@@ -189,10 +206,11 @@ class Device:
         features = (*FEATURES, *of.features)
         nvram = of.nvram(image.header.geometry, options, settings.get("dram"))
         image.chip.plan_regions(image.bound(name, {}, need, features, nvram).layout)
-        trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False), dram=settings.get("dram"))
+        trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False), dram=settings.get("dram"),
+                          on_disk=settings.get("on_disk"))
         check_dram(trial, settings.get("dram"), name)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
-        image.bind(name, fixed, need, features, nvram)
+        return name, fixed, need, features, nvram
 
     @staticmethod
     def _bound(
@@ -473,6 +491,19 @@ class Device:
     def problems(self) -> list[str]:
         """Every broken invariant between mapping, OOB, validity and pool, a line each."""
         return self.ssd.check() + cross_check(self.ssd)
+
+
+def refusal(name: str, geometry: Geometry, options: dict[str, Any] | None = None, **settings: Any) -> BindError | None:
+    """Why the FTL cannot be bound to a chip of that geometry in a file, or None if it can be. ``settings`` are those of
+    Device.start."""
+    image = nandimg.memory_image(geometry, "meta")
+    try:
+        Device.try_bind(image, name, options or {}, {**settings, "on_disk": True})
+    except BindError as error:
+        return error
+    finally:
+        image.close()
+    return None
 
 
 def check_trust(path: str | Path | None, name: str) -> None:

@@ -21,6 +21,15 @@ class BindError(FlashfsError):
     """The scheme cannot run on this image (another is bound, the chip or the DRAM is too small, ...)."""
 
 
+class RoomError(BindError):
+    """The chip has too few blocks beside the host's pages for what the scheme keeps: over-provisioning would help.
+    ``why`` is the message without what would do."""
+
+    def __init__(self, why: str, would_do: str = "a larger --op") -> None:
+        super().__init__(f"{why}; {would_do} would do")
+        self.why = why
+
+
 class UntrustedError(BindError):
     """The header of an image names code that is not registered, and nobody said that it may be imported."""
 

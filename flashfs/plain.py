@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -19,3 +22,11 @@ def shown(size_bytes: float) -> str:
     while value >= 1024 and power < len(UNITS) - 1:
         value, power = value / 1024, power + 1
     return f"{value:.0f} {UNITS[power]}" if value == int(value) else f"{value:.1f} {UNITS[power]}"
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """" (did you mean slimftl?)" if one of the ``known`` names is much like the one given, or nothing: to be put
+    behind that in a message."""
+    near = {one.lower(): one for one in known}
+    found = get_close_matches(str(name).lower(), near, n=1, cutoff=0.6)
+    return f" (did you mean {near[found[0]]}?)" if found else ""

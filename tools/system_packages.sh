@@ -23,6 +23,11 @@ need e2fsprogs command -v mkfs.ext4
 need xfsprogs command -v mkfs.xfs
 need btrfs-progs command -v mkfs.btrfs
 need fio command -v fio
+need fuse2fs command -v fuse2fs
+need nbdkit command -v nbdkit
+need nbdkit-plugin-dev pkg-config --exists nbdkit
+need libnbd-bin command -v nbdinfo
+need qemu-utils command -v qemu-img
 need chromium command -v chromium # the HTML page is tested in a browser
 need stress-ng command -v stress-ng
 need rocksdb-tools command -v db_bench

@@ -16,6 +16,7 @@ from flashfs.check import host_side, maps, power, remaps, upkeep
 from flashfs.check.setting import SCALES, Broken, Counts, Setting, Skipped
 from flashfs.errors import UsageError
 from flashfs.ftl import scheme
+from flashfs.plain import meant
 
 __all__ = ["CHECKS", "SCALES", "Broken", "Check", "Outcome", "Setting", "Skipped", "run"]
 
@@ -71,7 +72,7 @@ def chosen(only: Iterable[str] | None) -> tuple[Check, ...]:
     ids = list(only or _BY_ID)
     for name in ids:
         if name not in _BY_ID:
-            raise UsageError(f"no check is called {name!r}: there is {', '.join(_BY_ID)}")
+            raise UsageError(f"no check is called {name!r}{meant(name, _BY_ID)}: there is {', '.join(_BY_ID)}")
     return tuple(check for check in CHECKS if check.id in ids)
 
 

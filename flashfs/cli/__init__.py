@@ -25,6 +25,7 @@ from flashfs.cli import (
     ftls,
     mount,
     mount_helper,
+    nbd,
     new_ftl,
     plot,
     presets,
@@ -75,8 +76,8 @@ def root(
 
 
 # A command's file has one function called `command`; a line here adds it.
-for module in (create, clone, mount, umount, up, down, cut, fault, top, smart, dump, fsck, remap, upgrade, replay,
-               sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
+for module in (create, clone, mount, umount, nbd, up, down, cut, fault, top, smart, dump, fsck, remap, upgrade,
+               replay, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
     app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")

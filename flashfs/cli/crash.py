@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flashfs.cli import options, show
 from flashfs.errors import UsageError
+from flashfs.plain import meant
 
 if TYPE_CHECKING:
     from flashfs.crash.campaign import Result, State
@@ -150,7 +151,7 @@ def command(
     tiers = ["every"] * every + ["kill"] * kill or tier.split(",")
     for name in tiers:
         if name not in (*campaign.TIERS, "kill"):
-            raise UsageError(f"--tier {name}: there is {', '.join(campaign.TIERS)}, kill")
+            raise UsageError(f"--tier {name}{meant(name, campaign.TIERS)}: there is {', '.join(campaign.TIERS)}, kill")
     if state is not None and start:
         raise UsageError("--state and --from: both say where to begin; one would do")
     benches = [(system, work) for system in fs.split(",") for work in kills.writers(writer.split(","))]

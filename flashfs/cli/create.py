@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flashfs.cli import options, shape, show, units
+
+TOLD_BYTES = 1 << 30  #: that a first mount allocates: less is not worth a line
 
 
 def command(
@@ -27,15 +30,20 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Make a blank chip in a sparse file. Its tables get their disk blocks now, its pages when they are written."""
+    from flashfs import chips, room
     from nandimg import image as images
 
     geometry = shape.geometry_of(
         preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
     )
+    lacking = chips.lacking(geometry)
     header = images.create(image, geometry, backend=backend, force=force)
+    mounts = chips.first_mount_bytes(header)
+    least, most = min(mounts.values()), max(mounts.values())
     if as_json:
         made = {"image": str(image), "uuid": str(header.uuid), "geometry": geometry.as_dict()}
-        show.result({**made, "allocated_bytes": header.allocated_bytes}, as_json=True)
+        says = {"op": round(geometry.op, 6), "refused_by": lacking, "first_mount_bytes": mounts}
+        show.result({**made, "allocated_bytes": header.allocated_bytes, **says}, as_json=True)
         return
     host, flash = units.shown(geometry.logical_bytes), units.shown(geometry.physical_bytes)
     show.line(
@@ -43,3 +51,16 @@ def command(
         f" {geometry.blocks:,} blocks of {geometry.pages_per_block} pages of {units.shown(geometry.page_bytes)};"
         f" {units.shown(header.allocated_bytes)} of tables allocated"
     )
+    if most >= TOLD_BYTES:
+        low, high = units.shown(least), units.shown(most)
+        span = f"{low} more" if low == high else f"{low} to {high} more, by FTL"
+        show.line(f"its first mount allocates {span}")
+    if op is None and preset is None and room.is_grown(geometry):
+        show.line(f"over-provisioning is {geometry.op:.1%}: some FTLs have no room on it with {room.OP:.0%}")
+    if lacking:
+        wanted = None if preset is not None else chips.enough_for_all(geometry)
+        more = f"; --op {wanted:g} has room for all" if wanted is not None else ""
+        show.line(f"cannot be used with {', '.join(lacking)}{more}")
+    disk = shutil.disk_usage(image.absolute().parent)
+    if least > disk.free:
+        show.warn(f"{image}: {units.shown(disk.free)} are free there, and the first mount takes {units.shown(least)}")

@@ -34,7 +34,9 @@ def command(
     if as_json:
         show.result(found, as_json=True)
     else:
-        show.rows([{key: value for key, value in line.items() if key not in ("options", "manual")} for line in found])
+        own = {line["from"] for line in found} == {"flashfs"}
+        names = ("name", "year", "about") if own else ("name", "year", "from", "about")
+        show.rows([{name: line[name] for name in names} for line in found])
     for line in broken:
         show.warn(line)
 
@@ -44,6 +46,7 @@ def row(scheme: Scheme) -> dict[str, Any]:
     return {
         "name": scheme.name,
         "title": scheme.title,
+        "year": str(scheme.year or ""),
         "paper": scheme.paper,
         "about": scheme.about,
         "replaces": list(scheme.replaces),

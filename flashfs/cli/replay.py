@@ -12,6 +12,7 @@ import typer
 
 from flashfs.cli import options, shape, show, trace, units
 from flashfs.errors import UsageError
+from flashfs.plain import meant
 from flashfs.shape import DEFAULT_FTL
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> l
     setups = named(setup, ftls)
     names = [one.ftl for one in setups]
     if baseline is not None and setup.image is None and baseline not in names:
-        raise UsageError(f"--baseline {baseline}: {', '.join(names)} would do")
+        raise UsageError(f"--baseline {baseline}{meant(baseline, names)}: {', '.join(names)} would do")
     with bar(f"{setup.source[:40]}: at which speed") as move:
         speed = at_utilisation(setups[0], move).trace
     if speed != setup.trace and speed is not None:

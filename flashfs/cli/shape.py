@@ -8,7 +8,7 @@ import typer
 
 from flashfs.cli import units
 from flashfs.errors import UsageError
-from flashfs.shape import side_by_side
+from flashfs.plain import meant
 
 if TYPE_CHECKING:
     from nandimg import Geometry
@@ -26,13 +26,16 @@ Dies = Annotated[
 ]
 Oob = Annotated[int | None, typer.Option(metavar="BYTES", help="Spare area of a page. Default: 128.")]
 Op = Annotated[
-    float | None, typer.Option(metavar="SHARE", help="Over-provisioning: flash / size - 1. Default: 0.1.")
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="Over-provisioning: flash / size - 1. Default: 0.1, or more if a small chip needs it."
+    ),
 ]
 
 
 def geometry_of(preset: str | None, size: str | None, page_size: str | None, **shape: Any) -> Geometry:
     """The chip that the flags describe; in ``shape``, what was not given is None."""
-    from nandimg.geometry import Geometry
+    from flashfs.chips import sized
     from nandimg.presets import PRESETS
 
     given = {name: value for name, value in shape.items() if value is not None}
@@ -40,9 +43,9 @@ def geometry_of(preset: str | None, size: str | None, page_size: str | None, **s
         given["page_bytes"] = units.size("--page-size", page_size)
     if preset is None:
         host_bytes = units.size("--size", size or SIZE)
-        return Geometry.sized(host_bytes, **given, **side_by_side(host_bytes, given))
+        return sized(host_bytes, given)
     if size is not None or given:
         raise UsageError("--preset is a whole chip: leave the other flags of its geometry out")
     if preset not in PRESETS:
-        raise UsageError(f"--preset {preset}: there is {', '.join(PRESETS)}")
+        raise UsageError(f"--preset {preset}{meant(preset, PRESETS)}: there is {', '.join(PRESETS)}")
     return PRESETS[preset].geometry

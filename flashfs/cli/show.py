@@ -18,6 +18,8 @@ from flashfs.plain import printable
 PICTURE_COLUMNS = 120  # a picture in a pipe has no width of its own
 PIPE_COLUMNS = 1000  # a table in a pipe is not folded: whoever reads it there looks for whole lines
 LIST_COLUMNS = 100  # a longer list is a table of its own
+NAME_COLUMNS = 20  # what is no longer is not folded, as far as a terminal has room for that
+TEXT_COLUMNS = 16  # that are left for each column of longer texts
 
 
 def console(stderr: bool = False) -> Console:
@@ -80,13 +82,31 @@ def rows(data: Sequence[Mapping[str, Any]], title: str = "", *, head: bool = Tru
     table = Table(
         title=title or None, title_justify="left", box=box.SIMPLE_HEAD, show_header=head, pad_edge=False
     )
-    for name in names:
+    cells = [[cell(row.get(name, "")) for name in names] for row in data]
+    on = console()
+    whole = unfolded([max(len(line[i]) for line in cells) for i in range(len(names))], on.width) if cells else set()
+    for i, name in enumerate(names):
         numbers = head and all(isinstance(row.get(name, 0), int | float) for row in data)
         shown = escape(printable(name.replace("_", " ")))
-        table.add_column(shown, justify="right" if numbers else "left", overflow="fold")
-    for row in data:
-        table.add_row(*(cell(row.get(name, "")) for name in names))
-    console().print(table)
+        table.add_column(shown, justify="right" if numbers else "left", overflow="fold", no_wrap=i in whole)
+    for line in cells:
+        table.add_row(*line)
+    if sys.stdout.isatty():
+        on.print(table)
+        return
+    with on.capture() as drawn:
+        on.print(table)
+    for text in drawn.get().splitlines():  # without what fills a line up to the table's width
+        text = text.rstrip()
+        print(text if text.strip("─ ") else text[:PICTURE_COLUMNS])
+
+
+def unfolded(widths: Sequence[int], columns: int) -> set[int]:
+    """Which columns of a table, by their longest cells, are not folded: names and numbers, if ``columns`` have room for
+    all of them, else the first."""
+    short = {i for i, width in enumerate(widths) if width <= NAME_COLUMNS}
+    need = sum(widths[i] + 3 for i in short) + (len(widths) - len(short)) * (TEXT_COLUMNS + 3)
+    return short if need <= columns else short & {0}
 
 
 def cell(value: Any) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from flashfs.cli import options, show, units
 from flashfs.errors import UsageError
+from flashfs.plain import meant
 
 if TYPE_CHECKING:
     from flashfs.replay.traces import Options
@@ -124,7 +125,7 @@ def device_size(size: str | None, preset: str | None) -> tuple[int | None, int]:
     if size is not None:
         raise UsageError("--preset and --size: one of them would do")
     if preset not in PRESETS:
-        raise UsageError(f"--preset {preset}: {', '.join(PRESETS)} would do")
+        raise UsageError(f"--preset {preset}{meant(preset, PRESETS)}: {', '.join(PRESETS)} would do")
     geometry = PRESETS[preset].geometry
     return geometry.logical_bytes, geometry.page_bytes
 
@@ -266,7 +267,7 @@ def workloads(
         show.result(own, as_json=as_json)
         return
     if name not in WORKLOADS:
-        raise UsageError(f"workload {name}: {', '.join(WORKLOADS)} would do")
+        raise UsageError(f"workload {name}{meant(name, WORKLOADS)}: {', '.join(WORKLOADS)} would do")
 
     def row(one: Parameter) -> dict[str, str]:
         return {"key": one.name, "default": written(one.default), "about": one.help}

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from flashfs.errors import UsageError
 from flashfs.formulas.chip import Chip, ceil
+from flashfs.plain import meant
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ BATTERY = frozenset({"dftl", "muftl"})  #: saves the cache, and what of validity
 def steps(ftl: str, chip: Chip) -> list[Step]:
     """Of that scheme's recovery, in order; UsageError if there is no such."""
     if ftl not in OF:
-        raise UsageError(f"--ftl {ftl}: {', '.join(OF)} would do")
+        raise UsageError(f"--ftl {ftl}{meant(ftl, OF)}: {', '.join(OF)} would do")
     return [step(chip) for step in OF[ftl]]
 
 

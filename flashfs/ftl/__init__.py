@@ -18,6 +18,7 @@ from typing import Any
 
 from flashfs.engine.defaults import PageBitmap
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.plain import meant
 from nandimg import Feature
 
 GROUP = "flashfs.ftl"  #: of entry points
@@ -44,7 +45,8 @@ class Option:
         """The value that ``text`` names, whatever type it is of; UsageError says what would do."""
         if self.choices:
             if str(text) not in self.choices:
-                raise UsageError(f"option {self.name}={text!s:.40}: {' or '.join(self.choices)} would do")
+                given = f"{self.name}={text!s:.40}{meant(text, self.choices)}"
+                raise UsageError(f"option {given}: {' or '.join(self.choices)} would do")
             return str(text)
         try:  # a header's JSON may hold anything; only whole numbers and their texts are meant
             value = int(text) if isinstance(text, int | str) and not isinstance(text, bool) else self.low - 1
@@ -160,7 +162,7 @@ class Scheme:
         known = {option.name: option for option in self.all_options()}
         for name in given:
             if name not in known:
-                raise UsageError(f"option {name}: {self.name} has {', '.join(sorted(known))}")
+                raise UsageError(f"option {name}{meant(name, known)}: {self.name} has {', '.join(sorted(known))}")
         return {name: option.parse(given.get(name, option.default)) for name, option in known.items()}
 
 
@@ -218,8 +220,11 @@ def scheme(name: str) -> Scheme:
         from flashfs.ftl import python  # here: it needs this module
 
         return python.scheme_of(name, python.load_class(name))
-    names = ", ".join([*SCHEMES, *installed()])
-    raise UsageError(f"no FTL is called {name!r}; there are {names}, and package.module:Class for one of your own")
+    names = [*SCHEMES, *installed()]
+    raise UsageError(
+        f"no FTL is called {name!r}{meant(name, names)}; there are {', '.join(names)}, and package.module:Class for "
+        "one of your own"
+    )
 
 
 def _installed(point: EntryPoint) -> Scheme:

@@ -6,7 +6,7 @@ from typing import Any
 
 from flashfs.engine.defaults import Streams
 from flashfs.engine.superblocks import Superblocks
-from flashfs.errors import BindError
+from flashfs.errors import RoomError
 from flashfs.ftl import Option
 
 BLOCKS_A_STREAM = 16  #: spare ones for each that a stream has open
@@ -34,7 +34,7 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool =
     """Append streams as wide as the spare blocks allow: an open block on each die if there are plenty, else fewer. Or,
     ``by_block``, one that fills a block at a time, each on the next die, and with ``pads`` leaves none half filled.
 
-    BindError if the chip is too small for even one open block per stream: the closed blocks must be able to hold
+    RoomError if the chip is too small for even one open block per stream: the closed blocks must be able to hold
     every logical page and one dead one, or cleaning could run dry.
     """
     per_block = ssd.nand.pages_per_block
@@ -53,7 +53,7 @@ def spread_map(ssd: Any, options: dict[str, Any], placement: Streams) -> None:
 
 
 def superblocks_for(ssd: Any, options: dict[str, Any], who: str, stripe: int = 1) -> Superblocks:
-    """Streams that fill a superblock each, ``stripe`` pages on a die at a time. BindError if the chip is too small for
+    """Streams that fill a superblock each, ``stripe`` pages on a die at a time. RoomError if the chip is too small for
     one that is open for the host, one for cleaning, and another in reserve, beside all pages and the metadata."""
     dies = ssd.nand.dies
     spare_for(ssd, options, who, 2 * dies, dies)
@@ -62,7 +62,7 @@ def superblocks_for(ssd: Any, options: dict[str, Any], who: str, stripe: int = 1
 
 
 def spare_for(ssd: Any, options: dict[str, Any], who: str, open_blocks: int, reserve_least: int) -> int:
-    """Good blocks beyond those that all logical pages and the metadata take; BindError if those that are open and the
+    """Good blocks beyond those that all logical pages and the metadata take; RoomError if those that are open and the
     reserve for cleaning do not fit them."""
     good = good_blocks(ssd)
     meta = ssd.meta.checkpoint_blocks + ssd.meta_floor
@@ -70,9 +70,9 @@ def spare_for(ssd: Any, options: dict[str, Any], who: str, open_blocks: int, res
     spare = good - meta - data
     reserve = max(reserve_least, options["gc_reserve"] or ssd.shrink_reserve(max(2, spare // 8)))
     if spare < reserve + open_blocks:
-        raise BindError(
+        raise RoomError(
             f"{who}: {ssd.lpas} logical pages take {data} blocks, metadata {meta}, "
             f"open and reserved ones {reserve + open_blocks}: {data + meta + reserve + open_blocks} in all, "
-            f"and {good} are good; a larger --op or a smaller --size would do"
+            f"and {good} are good"
         )
     return int(spare)

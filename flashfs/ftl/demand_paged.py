@@ -18,7 +18,7 @@ from flashfs.engine.defaults import Greedy, PageBitmap
 from flashfs.engine.map_battery import pages_of
 from flashfs.engine.newer import newer_bytes
 from flashfs.engine.node_tree import fanout_for, plant_tree, tree_kept, tree_sections
-from flashfs.errors import BindError, UsageError
+from flashfs.errors import RoomError, UsageError
 from flashfs.ftl import Option, charts
 from flashfs.ftl.common import spare_blocks, spread_map, streams_for
 
@@ -87,16 +87,13 @@ FROM_BATTERY: dict[str, Callable[[Any], int]] = {
 
 
 def require_room(ssd: Any, pages: int, who: str) -> None:
-    """BindError if the chip has no room for the translation pages, each of which may be there twice: what the last
+    """RoomError if the chip has no room for the translation pages, each of which may be there twice: what the last
     checkpoint stands on lives until the next. Cleaning writes a block's pages, and as many translation pages."""
     ssd.reserve_for(3)
     need = -(-2 * pages // ssd.nand.pages_per_block) + 1
     spare = spare_blocks(ssd)
     if spare < need:
-        raise BindError(
-            f"{who}: translation pages may take {need} blocks, and {spare} are to spare; a larger --op or a smaller "
-            "--size would do"
-        )
+        raise RoomError(f"{who}: translation pages may take {need} blocks, and {spare} are to spare")
 
 
 def describe_translation(number: int, raw: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from flashfs.engine import block_map
 from flashfs.engine.bridge import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
 from flashfs.engine.bridge_map import build
 from flashfs.engine.defaults import Greedy, PageBitmap, Streams
-from flashfs.errors import BindError, UsageError
+from flashfs.errors import BindError, RoomError, UsageError
 from flashfs.ftl import SEARCHED, Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
 from flashfs.ftl.given import CLASSES, NAME_BYTES
@@ -254,7 +254,7 @@ def _cleaning(ssd: Any, name: str, plugin: Any) -> PyCleaning:
 
 
 def _placement(ssd: Any, options: dict[str, Any], name: str, plugin: Any) -> PyPlacement:
-    """Room for as many open blocks as the FTL says it keeps; BindError if the chip has too few."""
+    """Room for as many open blocks as the FTL says it keeps; RoomError if the chip has too few."""
     blocks = {}
     for attribute in ("host_blocks", "gc_blocks"):
         value = getattr(plugin.ftl, attribute, 1)
@@ -266,10 +266,9 @@ def _placement(ssd: Any, options: dict[str, Any], name: str, plugin: Any) -> PyP
     ssd.reserve_for(blocks["gc_blocks"])
     need = max(reserve, ssd.gc_reserve) + sum(blocks.values())
     if spare < need:
-        raise BindError(
+        raise RoomError(
             f"{name}: {ssd.lpas} logical pages and the metadata leave {spare} of {good_blocks(ssd)} good blocks, and "
-            f"{need} are needed: {blocks['host_blocks']} + {blocks['gc_blocks']} open ones and a reserve for cleaning; "
-            "a larger --op or a smaller --size would do"
+            f"{need} are needed: {blocks['host_blocks']} + {blocks['gc_blocks']} open ones and a reserve for cleaning"
         )
     return PyPlacement(ssd, 1, 1, 1).attach_to(plugin, blocks["host_blocks"], blocks["gc_blocks"])
 

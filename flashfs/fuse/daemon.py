@@ -254,7 +254,7 @@ def _open_and_serve(
         dram=request.dram,
         sync=request.sync,
         plp=request.plp,
-        front=_front(request, power_goes),
+        front=front(request.faults, power_goes),
     )
     answered = False
 
@@ -303,9 +303,9 @@ def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | N
         recorder.close()
 
 
-def _front(request: Request, power_goes: Callable[[str], None]) -> Any:
+def front(faults: tuple[str, ...], power_goes: Callable[[str], None]) -> Any:
     """What stands between the device and the chip: the faults asked for. A power cut ends this process."""
-    if not request.faults:
+    if not faults:
         return None
     from flashfs.fuse import fault_words
 
@@ -316,7 +316,7 @@ def _front(request: Request, power_goes: Callable[[str], None]) -> Any:
             power_goes(line)
         os.kill(os.getpid(), signal.SIGKILL)  # so that nothing runs behind it: no other thread, no exit handler
 
-    return fault_words.parse(request.faults).front(die)
+    return fault_words.parse(faults).front(die)
 
 
 def _last_words(error: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from flashfs import inspect
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
+from flashfs.plain import meant
 
 # What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
 GENERAL: dict[str, tuple[str, str]] = {
@@ -39,7 +40,8 @@ def _call(image: Path, view: str, number: int | None) -> tuple[str, list[Any]]:
     own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
     numbered = {name: unit for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
     if view not in GENERAL and view not in own and view not in numbered:
-        raise UsageError(f"dump {view}: there is {', '.join([*GENERAL, *own, *numbered])}")
+        there = [*GENERAL, *own, *numbered]
+        raise UsageError(f"dump {view}{meant(view, there)}: there is {', '.join(there)}")
     function, unit = GENERAL.get(view, ("scheme", ""))
     if unit and number is None:
         raise UsageError(f"dump {view} needs a number: flashfs dump {image} {view} {unit}")

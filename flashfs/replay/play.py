@@ -26,6 +26,7 @@ from flashfs.device import Device
 from flashfs.engine import block_map
 from flashfs.errors import UsageError
 from flashfs.ftl import given, scheme
+from flashfs.plain import meant
 from flashfs.replay import ground, phases
 from flashfs.replay._player import Histogram, Player
 from flashfs.replay.precondition import Precondition
@@ -471,7 +472,8 @@ def named(setup: Setup, ftls: str) -> list[Setup]:
         elif any(key in some for some in known.values()):
             shared[key] = value
         else:
-            raise UsageError(f"option {key}: {', '.join(sorted(set().union(*known.values())))} would do")
+            there = sorted(set().union(*known.values()))
+            raise UsageError(f"option {key}{meant(key, there)}: {', '.join(there)} would do")
     setups = []
     for name in names:
         mine = {key: value for key, value in shared.items() if key in known[name]}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import flashfs
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.plain import meant
 from flashfs.replay import ground
 from flashfs.replay.workloads import is_workload
 from flashfs.replay.workloads._grammar import Unreadable, count, size, word
@@ -230,7 +231,8 @@ def _named(given: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in given.items():
         name = str(key).replace("-", "_")
         if name not in AXES and name != OPTIONS:
-            raise UsageError(f"{key}: no such key; {', '.join((*AXES, OPTIONS))} would do")
+            keys = (*AXES, OPTIONS)
+            raise UsageError(f"{key}{meant(key, keys)}: no such key; {', '.join(keys)} would do")
         if name in out:
             raise UsageError(f"{key}: it is there twice")
         out[name] = value
@@ -291,7 +293,7 @@ def _check_options(options: Mapping[str, Any], ftls: list[str]) -> None:
                 raise UsageError(f"{OPTIONS}.{name}: options of an FTL that is not in ftl: {', '.join(ftls)} would do")
         elif not any(name in _option_names(ftl) for ftl in ftls):
             known = sorted(set().union(*map(_option_names, ftls)))
-            raise UsageError(f"{OPTIONS}.{name}: {', '.join(known)} would do")
+            raise UsageError(f"{OPTIONS}.{name}{meant(name, known)}: {', '.join(known)} would do")
 
 
 def _option_names(ftl: str) -> set[str]:
@@ -410,17 +412,17 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def device(given: Mapping[str, Any]) -> Geometry:
     """The chip that the flags of ``flashfs create`` describe."""
-    from flashfs.shape import DEVICE_BYTES, side_by_side
-    from nandimg import Geometry
+    from flashfs.chips import sized
+    from flashfs.shape import DEVICE_BYTES
     from nandimg.presets import PRESETS
 
     shape = {GEOMETRY_FIELDS.get(name, name): value for name, value in given.items()}
     preset = shape.pop("preset", None)
     if preset is None:
         size_bytes = shape.pop("size", DEVICE_BYTES)
-        return Geometry.sized(size_bytes, **shape, **side_by_side(size_bytes, shape))
+        return sized(size_bytes, shape)
     if preset not in PRESETS:
-        raise UsageError(f"preset = {preset!r}: {', '.join(PRESETS)} would do")
+        raise UsageError(f"preset = {preset!r}{meant(preset, PRESETS)}: {', '.join(PRESETS)} would do")
     if shape:
         raise UsageError(f"preset = {preset!r}: it is a whole chip: leave {', '.join(sorted(given)[1:])} out")
     return PRESETS[preset].geometry

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashfs.errors import UsageError
-from flashfs.plain import shown
+from flashfs.plain import meant, shown
 from flashfs.replay.source import Source
 from flashfs.replay.traces import Options, Trace
 from flashfs.replay.workloads import WORKLOADS, Workload, is_workload
@@ -28,7 +28,8 @@ def open_source(
             raise UsageError(f"{text}: a workload: the options of traces are not for it")
         return Workload(text, device_bytes, page_bytes)
     if not Path(text).exists():
-        raise UsageError(f"{text}: no such trace, and no workload: {', '.join(WORKLOADS)} are")
+        near = meant(text.partition(":")[0], WORKLOADS)
+        raise UsageError(f"{text}{near}: no such trace, and no workload: {', '.join(WORKLOADS)} are")
     return Trace(text, options, format=format, device_bytes=device_bytes if fitted else None)
 
 

@@ -18,7 +18,7 @@ from flashfs.ftl.leaftl.places cimport PART
 from flashfs.ftl.leaftl.recovery cimport LearnedRecovery
 from flashfs.ftl.leaftl.blocks cimport ABSENT
 
-from flashfs.errors import BindError
+from flashfs.errors import BindError, RoomError
 from flashfs.ftl.common import spare_blocks
 from flashfs.ftl.leaftl import views
 from flashfs.ftl.leaftl.table_pages import SHARE_LEAST
@@ -223,15 +223,15 @@ cdef class LearnedMap(LearnedRecovery):
         self.limit_groups(share)
 
     def limit_groups(self, uint64_t most):
-        """No more than ``most`` bytes of groups are in memory between requests, as far as that can be; BindError if the
+        """No more than ``most`` bytes of groups are in memory between requests, as far as that can be; RoomError if the
         chip has no room for the rest. In flash every translation page may be there twice, and cleaning has one more
         open block."""
         cdef uint32_t per_block = self.ssd.nand.pages_per_block
         need = -(-2 * self.table.groups * self.pages.gmd.span // per_block) + 2
         spare = spare_blocks(self.ssd)
         if spare < need:
-            raise BindError(f"leaftl: a table that is partly in flash may take {need} blocks there, and {spare} are to "
-                            "spare; more DRAM, a larger --op or a smaller --size would do")
+            raise RoomError(f"leaftl: a table that is partly in flash may take {need} blocks there, and {spare} are to "
+                            "spare", "more DRAM or a larger --op")
         self.pages.limit = most
         self.ssd.reserve_for(2)  # a cleaned block's pages go to one stream or the other
 

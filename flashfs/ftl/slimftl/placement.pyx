@@ -14,7 +14,7 @@ from flashfs.ftl.hashing.tables cimport HIDS, Hasher
 from flashfs.ftl.slimftl.mapping cimport CHOSEN_HID, CHOSEN_SHARED, CHOSEN_VBA, NO_BLOCK, SlimMapping
 from nandimg._nand cimport PAGE_OK
 
-from flashfs.errors import BindError, DeviceFullError
+from flashfs.errors import BindError, DeviceFullError, RoomError
 
 cdef enum:
     ENOUGH = 16              # cleaning a candidate is good enough if it gains one page in so many
@@ -343,9 +343,9 @@ def virtual_blocks_for(ssd):
     kept = 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve + good // 256 + (good >= 16)
     count = good - kept
     if count <= 0 or count * ssd.nand.pages_per_block <= ssd.lpas:
-        raise BindError(
+        raise RoomError(
             f"slimftl: {ssd.lpas} logical pages need more than {-(-ssd.lpas // ssd.nand.pages_per_block)} virtual "
-            f"blocks; {good} good blocks leave {max(count, 0)}: a larger --op would do")
+            f"blocks; {good} good blocks leave {max(count, 0)}")
     return count
 
 

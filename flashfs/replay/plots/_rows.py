@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from flashfs.errors import UsageError
-from flashfs.plain import shown
+from flashfs.plain import meant, shown
 from flashfs.replay.workloads import is_workload
 from flashfs.replay.workloads._grammar import size
 
@@ -60,8 +60,8 @@ def resolve(rows: Sequence[Row], name: str) -> str:
     for prefix in PREFIXES:
         if any(prefix + name in row for row in rows):
             return prefix + name
-    known = ["ftl", "source", *(column.rpartition(".")[2] for column in dimensions(rows))]
-    raise UsageError(f"{name}: no column of these results; {', '.join(dict.fromkeys(known))} are some")
+    known = dict.fromkeys(["ftl", "source", *(column.rpartition(".")[2] for column in dimensions(rows))])
+    raise UsageError(f"{name}{meant(name, known)}: no column of these results; {', '.join(known)} are some")
 
 
 def same(value: Any, text: str) -> bool:

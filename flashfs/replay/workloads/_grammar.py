@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashfs.errors import UsageError
+from flashfs.plain import meant
 
 SIZE_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}  #: of 1024: bytes come in powers of two
 COUNT_POWERS = {"": 0, "k": 1, "m": 2, "g": 3}  #: of 1000: requests do not
@@ -152,13 +153,14 @@ def parse(text: str, own: dict[str, tuple[Parameter, ...]]) -> tuple[str, dict[s
     """(name, all parameters, those that were given). ``own`` has the names with their keys."""
     name, _, rest = text.partition(":")
     if name not in own:
-        raise UsageError(f"workload {name}: {', '.join(own)} would do")
+        raise UsageError(f"workload {name}{meant(name, own)}: {', '.join(own)} would do")
     known = {one.name: one for one in own[name]}
     given: dict[str, Any] = {}
     for pair in _pairs(rest):
         key, equals, value = pair.partition("=")
         if not equals or key not in known:
-            raise UsageError(f"workload {text}: {pair!r}: KEY=VALUE would do, with {', '.join(known)}")
+            near = "" if key in known else meant(key, known)
+            raise UsageError(f"workload {text}: {pair!r}{near}: KEY=VALUE would do, with {', '.join(known)}")
         if key in given:
             raise UsageError(f"workload {text}: {key} is there twice")
         try:

@@ -1,0 +1,76 @@
+"""Chips that FTLs have room on. It is tried, not computed: a scheme says what it needs where it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from flashfs.device import ENGINE_OOB, refusal
+from flashfs.errors import BindError, RoomError
+from flashfs.ftl import SCHEMES
+from flashfs.room import TRIED_PAGES, enough, grown
+from flashfs.shape import side_by_side
+from nandimg import Geometry, Header, ImageError
+
+
+def refusals(geometry: Geometry) -> dict[str, BindError]:
+    """{FTL: why not} of those that this program brings and that cannot be bound to such a chip."""
+    found = {name: refusal(name, geometry) for name in SCHEMES}
+    return {name: error for name, error in found.items() if error is not None}
+
+
+def sized(size_bytes: int, given: Mapping[str, Any]) -> Geometry:
+    """A chip that exports ``size_bytes``; what ``given`` does not say of its shape follows from the size. Where it does
+    not say how much over-provisioning there is, a small chip gets as much as every FTL needs."""
+    given = {**given, **side_by_side(size_bytes, given)}
+    geometry = Geometry.sized(size_bytes, **given)
+    if "op" in given or geometry.lpas > TRIED_PAGES:
+        return geometry
+    return grown(geometry, lambda one: not _short_of_room(one)) or geometry
+
+
+def lacking(geometry: Geometry) -> dict[str, str]:
+    """{FTL: why} of those of ours that such a chip is refused by, one that is large enough to be tried; BindError if
+    all of them refuse it."""
+    found = refusals(geometry) if geometry.lpas <= TRIED_PAGES else {}
+    if len(found) < len(SCHEMES):
+        return {name: str(error) for name, error in found.items()}
+    ops = {name: enough_for(name, geometry) for name, error in found.items() if isinstance(error, RoomError)}
+    known = {name: op for name, op in ops.items() if op is not None}
+    if not known:
+        raise next(iter(found.values()))
+    first = min(known, key=lambda name: known[name])
+    error, every = found[first], max(known.values())
+    assert isinstance(error, RoomError)
+    raise BindError(f"no FTL has room on this chip; {error.why}; --op {known[first]:g} would do for {first}, {every:g} "
+                    "for all")  # fmt: skip
+
+
+def enough_for(name: str, geometry: Geometry) -> float | None:
+    """The ``--op`` with which such a chip has room for that FTL; None if not found."""
+    return enough(geometry, lambda one: not isinstance(refusal(name, one), RoomError))
+
+
+def enough_for_all(geometry: Geometry) -> float | None:
+    """The ``--op`` with which such a chip has room for every FTL that this program brings; None if not found."""
+    return enough(geometry, lambda one: not _short_of_room(one))
+
+
+def _short_of_room(geometry: Geometry) -> bool:
+    """Whether any scheme of ours has too few blocks there. What else it may be refused for, more blocks do not mend."""
+    return any(isinstance(refusal(name, geometry), RoomError) for name in SCHEMES)
+
+
+def first_mount_bytes(header: Header) -> dict[str, int]:
+    """{FTL: bytes that its first mount allocates on the host's disk, beside what a blank image has}, with the options
+    and the DRAM that each has if nobody says. Those that want more NVRAM than an image can have are left out."""
+    found, geometry = {}, header.geometry
+    for name, of in SCHEMES.items():
+        options = of.resolve({})
+        with suppress(ImageError):  # NVRAM of more than an image may have: it is refused when it is to be bound
+            with_regions = header.with_regions(of.nvram(geometry, options, None))
+            bound = replace(with_regions, ftl=name, oob_used=ENGINE_OOB + of.oob_with(options))
+            found[name] = max(0, bound.allocated_bytes - header.allocated_bytes)
+    return found

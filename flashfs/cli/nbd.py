@@ -1,0 +1,116 @@
+"""``flashfs nbd``: the image as a disk for NBD clients."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flashfs.cli import options, show, units
+from flashfs.errors import UsageError
+from flashfs.nbd import server
+from flashfs.nbd.request import Request
+
+
+def command(
+    image: options.Image,
+    ftl: options.Ftl = None,
+    trust: options.Trust = False,
+    opt: options.Opt = None,
+    dram: options.Dram = None,
+    sync: options.Sync = "flush",
+    plp: options.Plp = False,
+    socket: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The Unix socket to listen at. Default: IMAGE.sock.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Listen at this TCP port of localhost instead.")] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Change nothing in IMAGE, not even by recovering it.")
+    ] = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay; Ctrl-C or SIGTERM ends it with a checkpoint.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="End with the last client, with a checkpoint.")] = False,
+    run: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", help="Serve while this runs in a shell, with $uri and $unixsocket or $port."),
+    ] = None,
+    stats: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what a mount's stats.json says to FILE, at the end.")
+    ] = None,
+    log: options.Log = None,
+    fault: options.Fault = None,
+    verbose: options.Verbose = False,
+    as_json: options.Json = False,
+) -> int:
+    """Serve IMAGE to NBD clients (QEMU, libguestfs, nbdcopy) through nbdkit, without root and without a mount."""
+    if socket is not None and port is not None:
+        raise UsageError("--socket and --port: one of them would do")
+    if sync not in ("flush", "none"):
+        raise UsageError(f"--sync {sync}: flush or none would do")
+    if run is not None and once:
+        raise UsageError("--run and --once: one of them would do")
+    path = Path(os.path.realpath(image))
+    request = Request(
+        image=path,
+        socket=None if port is not None else absolute(socket or path.with_name(f"{path.name}.sock")),
+        port=port,
+        ftl=ftl,
+        trust=trust,
+        options=units.pairs("--opt", opt or []),
+        dram=None if dram is None else units.size("--dram", dram),
+        sync=sync,
+        plp=plp,
+        read_only=read_only,
+        once=once,
+        foreground=foreground or run is not None,
+        log=None if log is None else absolute(log),
+        stats=None if stats is None else absolute(stats),
+        faults=tuple(fault or ()),
+    )
+    running = server.start(request, lambda: show.working(f"opening {image}"))
+    if run is None:
+        report(request, running.served, verbose=verbose, as_json=as_json)
+    if not request.foreground:
+        running.let_go()
+        return 0
+    with server.signals_passed_on(running):
+        code = 0 if run is None else captive(run, request)
+        if run is not None:
+            running.stop()
+        running.wait()
+    return code
+
+
+def absolute(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def captive(line: str, request: Request) -> int:
+    """Run ``line`` in a shell, and return its exit code, as a shell has it: 128 and the number of a signal."""
+    at = {"unixsocket": str(request.socket)} if request.socket is not None else {"port": str(request.port)}
+    code = subprocess.run(line, shell=True, env={**os.environ, "uri": request.uri, **at}).returncode
+    return code if code >= 0 else 128 - code
+
+
+def report(request: Request, served: server.Served, *, verbose: bool, as_json: bool) -> None:
+    """Say what is there now, and how it came back."""
+    if as_json:
+        show.result(vars(served), as_json=True)
+        return
+    show.line(f"{served.uri}: {units.shown(served.size)}, {served.ftl} on {request.image}")
+    show.line(served.summary)
+    for alarm in served.alarms:
+        show.warn(f"damage: {alarm}")
+    if request.sync == "none":
+        show.warn("--sync none: what was flushed survives a crash of nbdkit, not one of this machine")
+    if not request.foreground:
+        show.line(f"process {served.pid}: `kill {served.pid}` ends it with a checkpoint")
+    if verbose:
+        if served.steps:
+            show.rows(served.steps)
+        for note in served.notes:
+            show.warn(note)

@@ -1,0 +1,273 @@
+# pkg-config, or left out: nbdkit
+"""nbdkit's plugin: its callbacks, answered by the engine without the interpreter.
+
+nbdkit calls from many threads; the device is behind one lock, so that copying between sockets and requests goes on
+beside its work for another. embed.h has what happens before there is an interpreter.
+"""
+cimport cython
+from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException
+from cpython.ref cimport PyObject, Py_XDECREF
+from libc.errno cimport EIO
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.ranges cimport read_bytes, seek_mapped, trim_bytes, write_bytes
+
+from flashfs.fuse.answers import errno_of
+
+cdef extern from "embed.h" nogil:
+    struct nbdkit_extents:
+        pass
+    struct nbdkit_plugin:
+        void* (*open)(int)
+        int64_t (*get_size)(void*)
+        int (*can_write)(void*)
+        int (*can_flush)(void*)
+        int (*is_rotational)(void*)
+        int (*can_trim)(void*)
+        int (*can_zero)(void*)
+        int (*can_fast_zero)(void*)
+        int (*can_fua)(void*)
+        int (*can_multi_conn)(void*)
+        int (*can_extents)(void*)
+        int (*block_size)(void*, uint32_t*, uint32_t*, uint32_t*)
+        int (*pread)(void*, void*, uint32_t, uint64_t, uint32_t)
+        int (*pwrite)(void*, const void*, uint32_t, uint64_t, uint32_t)
+        int (*flush)(void*, uint32_t)
+        int (*trim)(void*, uint32_t, uint64_t, uint32_t)
+        int (*zero)(void*, uint32_t, uint64_t, uint32_t)
+        int (*extents)(void*, uint32_t, uint64_t, uint32_t, nbdkit_extents*)
+    const uint32_t NBDKIT_FLAG_FUA, NBDKIT_FLAG_REQ_ONE
+    const uint32_t NBDKIT_EXTENT_HOLE, NBDKIT_EXTENT_ZERO
+    const int NBDKIT_FUA_NATIVE
+    void nbdkit_set_error(int)
+    int nbdkit_add_extent(nbdkit_extents*, uint64_t offset, uint64_t length, uint32_t kind)
+
+cdef extern from *:
+    """
+    #include <pthread.h>
+
+    static void add_to(int64_t *count, int64_t n) { __atomic_add_fetch(count, n, __ATOMIC_RELAXED); }
+    """
+    void add_to(int64_t*, int64_t) nogil
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t*, const void*) nogil
+    int pthread_mutex_destroy(pthread_mutex_t*) nogil
+    int pthread_mutex_lock(pthread_mutex_t*) nogil
+    int pthread_mutex_unlock(pthread_mutex_t*) nogil
+
+cdef enum:
+    READ = 0
+    WRITE = 1
+    TRIM = 2
+    FLUSH = 3
+    EXTENTS = 4
+    LEAST_BLOCK = 512         # that nbdkit may name as the best size of a request
+    LARGEST_REQUEST = 32 << 20
+cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "extents")
+
+# The engine's functions raise, and nbdkit's callbacks cannot: they are called as if they did not, and -1 says that an
+# exception is waiting. A `try` would take the GIL for each request.
+ctypedef int64_t (*Quiet)(Ssd, uint64_t, uint64_t, uint8_t*) noexcept nogil
+
+
+cdef int64_t do_read(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* into) except -1 nogil:
+    return read_bytes(ssd, offset, size, into, 0)
+
+
+cdef int64_t do_write(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* data) except -1 nogil:
+    return write_bytes(ssd, offset, size, data, 0)
+
+
+cdef int64_t do_trim(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* _) except -1 nogil:
+    return trim_bytes(ssd, offset, size, 0)
+
+
+cdef int64_t do_flush(Ssd ssd, uint64_t _, uint64_t __, uint8_t* ___) except -1 nogil:
+    ssd.flush(0)
+    return 0
+
+
+cdef int64_t to_mapped(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* _) except -1 nogil:
+    return <int64_t> seek_mapped(ssd, offset, size, True)
+
+
+cdef int64_t to_unmapped(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* _) except -1 nogil:
+    return <int64_t> seek_mapped(ssd, offset, size, False)
+
+
+@cython.final
+cdef class Export:
+    """A device for nbdkit's clients, all of whom see the same one. ``publish`` makes it the one that they see."""
+    cdef Ssd ssd
+    cdef object fail_if_lost
+    cdef uint64_t size
+    cdef uint32_t page_bytes
+    cdef bint writable
+    cdef pthread_mutex_t device            # and what is counted
+    cdef uint64_t[5] requests
+    cdef uint64_t[5] moved
+    cdef int64_t under_way                 # begun before the lock is had: changed by an atomic addition
+
+    def __cinit__(self, device):
+        self.ssd = device.ssd
+        self.fail_if_lost = device.fail_if_lost
+        self.size = device.size
+        self.page_bytes = device.page_bytes
+        self.writable = not device.readonly
+        pthread_mutex_init(&self.device, NULL)
+
+    def __dealloc__(self):
+        pthread_mutex_destroy(&self.device)
+
+    def publish(self):
+        """To be called once. The export lives as long as the process then."""
+        global THE_EXPORT, KEPT
+        KEPT = self
+        THE_EXPORT = <void*> self
+
+    def traffic(self):
+        """What the clients asked for so far, as a mount's stats.json has it under ``server``."""
+        return {
+            "requests": {name: self.requests[i] for i, name in enumerate(OPERATIONS)},
+            "bytes": {name: self.moved[i] for i, name in enumerate(OPERATIONS[:3])},
+            "in_flight": self.under_way,
+        }
+
+    cdef int fail(self, int operation, uint64_t offset) noexcept nogil:
+        """Tell nbdkit the errno that an exception means; -1."""
+        cdef PyObject* kind = NULL
+        cdef PyObject* value = NULL
+        cdef PyObject* trace = NULL
+        cdef int code = EIO
+        with gil:
+            PyErr_Fetch(&kind, &value, &trace)
+            PyErr_NormalizeException(&kind, &value, &trace)
+            if value != NULL:
+                code = errno_of(OPERATIONS[operation], offset, <object> value)
+            try:
+                self.fail_if_lost()
+            except Exception as error:
+                code = errno_of(OPERATIONS[operation], offset, error)
+            Py_XDECREF(kind)
+            Py_XDECREF(value)
+            Py_XDECREF(trace)
+        nbdkit_set_error(code)
+        return -1
+
+    cdef int64_t run(self, int operation, Quiet function, uint64_t offset, uint64_t size, uint8_t* data,
+                     bint durable=False) noexcept nogil:
+        """Do it and count it: what it returned, or -1. ``durable``: with a flush behind it, whose failure is the
+        request's."""
+        cdef int64_t result
+        add_to(&self.under_way, 1)
+        pthread_mutex_lock(&self.device)
+        self.requests[operation] += 1
+        result = function(self.ssd, offset, size, data)
+        if result >= 0 and durable:
+            self.requests[FLUSH] += 1
+            if (<Quiet> do_flush)(self.ssd, 0, 0, NULL) < 0:
+                result = -1
+        if result >= 0:
+            self.moved[operation] += size
+        pthread_mutex_unlock(&self.device)
+        add_to(&self.under_way, -1)
+        return self.fail(operation, offset) if result < 0 else result
+
+    cdef int tell_extents(self, uint64_t offset, uint64_t size, bint one, nbdkit_extents* extents) noexcept nogil:
+        cdef uint64_t end = offset + size
+        cdef uint32_t kind
+        cdef int64_t n
+        while offset < end:
+            kind = NBDKIT_EXTENT_HOLE | NBDKIT_EXTENT_ZERO
+            n = self.run(EXTENTS, <Quiet> to_mapped, offset, end - offset, NULL)
+            if n == 0:
+                kind = 0
+                n = self.run(EXTENTS, <Quiet> to_unmapped, offset, end - offset, NULL)
+            if n < 0 or nbdkit_add_extent(extents, offset, n, kind) < 0:
+                return -1
+            if one:
+                break
+            offset += n
+        return 0
+
+
+cdef object KEPT = None
+cdef void* THE_EXPORT = NULL
+
+
+# --- nbdkit's table. The handle of each connection is the export.
+
+cdef void* on_open(int _) noexcept nogil:
+    return THE_EXPORT
+
+
+cdef int64_t on_get_size(void* of) noexcept nogil:
+    return <int64_t> (<Export> of).size
+
+
+cdef int on_can_write(void* of) noexcept nogil:
+    return (<Export> of).writable
+
+
+cdef int on_yes(void* _) noexcept nogil:
+    """Connections are many of one device: a flush of one is of what all of them wrote."""
+    return 1
+
+
+cdef int on_no(void* _) noexcept nogil:
+    return 0
+
+
+cdef int on_can_fua(void* _) noexcept nogil:
+    return NBDKIT_FUA_NATIVE
+
+
+cdef int on_block_size(void* of, uint32_t* least, uint32_t* best, uint32_t* most) noexcept nogil:
+    least[0] = 1
+    best[0] = max(<uint32_t> LEAST_BLOCK, (<Export> of).page_bytes)
+    if best[0] & (best[0] - 1):  # it has to be a power of two
+        best[0] = 4096
+    most[0] = LARGEST_REQUEST
+    return 0
+
+
+cdef int on_pread(void* of, void* into, uint32_t count, uint64_t offset, uint32_t _) noexcept nogil:
+    return 0 if (<Export> of).run(READ, <Quiet> do_read, offset, count, <uint8_t*> into) >= 0 else -1
+
+
+cdef int on_pwrite(void* of, const void* data, uint32_t count, uint64_t offset, uint32_t flags) noexcept nogil:
+    return 0 if (<Export> of).run(WRITE, <Quiet> do_write, offset, count, <uint8_t*> data,
+                                  (flags & NBDKIT_FLAG_FUA) != 0) >= 0 else -1
+
+
+cdef int on_flush(void* of, uint32_t _) noexcept nogil:
+    return 0 if (<Export> of).run(FLUSH, <Quiet> do_flush, 0, 0, NULL) >= 0 else -1
+
+
+cdef int on_trim(void* of, uint32_t count, uint64_t offset, uint32_t flags) noexcept nogil:
+    """Zeroing is a trim too, and always fast: the range reads zeros, and an SSD has room for what it exports."""
+    return 0 if (<Export> of).run(TRIM, <Quiet> do_trim, offset, count, NULL,
+                                  (flags & NBDKIT_FLAG_FUA) != 0) >= 0 else -1
+
+
+cdef int on_extents(void* of, uint32_t count, uint64_t offset, uint32_t flags,
+                    nbdkit_extents* extents) noexcept nogil:
+    return (<Export> of).tell_extents(offset, count, (flags & NBDKIT_FLAG_REQ_ONE) != 0, extents)
+
+
+cdef void add_callbacks "add_callbacks"(nbdkit_plugin* to) noexcept nogil:
+    """embed.h calls this before there is an interpreter."""
+    to.open = on_open
+    to.get_size = on_get_size
+    to.can_write = on_can_write
+    to.is_rotational = on_no
+    to.can_flush = to.can_trim = to.can_zero = to.can_fast_zero = to.can_multi_conn = to.can_extents = on_yes
+    to.can_fua = on_can_fua
+    to.block_size = on_block_size
+    to.pread = on_pread
+    to.pwrite = on_pwrite
+    to.flush = on_flush
+    to.trim = to.zero = on_trim
+    to.extents = on_extents

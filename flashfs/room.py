@@ -1,0 +1,60 @@
+"""How much over-provisioning would do: a search for the smallest chip that is large enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from nandimg import Geometry, GeometryError
+
+OP = 0.1  #: over-provisioning where nobody said how much, and a small chip does not need more
+TRIED_PAGES = 1 << 22  #: that the host sees: a larger chip is not tried, since the tables of its FTLs would be built
+SEARCHES = 24  #: doublings of what is added to a chip
+
+Fits = Callable[[Geometry], bool]
+
+
+def enough(geometry: Geometry, fits: Fits) -> float | None:
+    """The ``--op`` with which a chip of otherwise that geometry ``fits``; None if it was not found."""
+    return None if geometry.lpas > TRIED_PAGES else _op_of(grown(geometry, fits))
+
+
+def is_grown(geometry: Geometry) -> bool:
+    """Whether it has more superblocks than a chip of its size gets otherwise."""
+    superblock_pages = geometry.pages_per_block * geometry.dies
+    usual = max(math.ceil(round(geometry.lpas * (1 + OP), 6) / superblock_pages), math.ceil(8 / geometry.dies))
+    return geometry.superblocks > usual
+
+
+def _op_of(geometry: Geometry | None) -> float | None:
+    """Its over-provisioning in as few digits as give a chip of so many blocks."""
+    if geometry is None:
+        return None
+    superblock_pages = geometry.pages_per_block * geometry.dies
+    for power in (10**digits for digits in range(1, 12)):
+        op = math.floor(geometry.op * power) / power
+        if math.ceil(round(geometry.lpas * (1 + op), 6) / superblock_pages) == geometry.superblocks:
+            return op
+    return geometry.op
+
+
+def grown(geometry: Geometry, fits: Fits) -> Geometry | None:
+    """The geometry with as few more superblocks as ``fits`` asks for; None if no chip that can be made does."""
+    def larger(superblocks: int) -> Geometry:
+        return replace(geometry, blocks=geometry.blocks + superblocks * geometry.dies)
+
+    if fits(geometry):
+        return geometry
+    low, high = 0, 1
+    try:
+        while not fits(larger(high)):
+            low, high = high, 2 * high
+            if high >= 1 << SEARCHES:
+                return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(larger(middle)) else (middle, high)
+    except GeometryError:  # a chip has 2**32 pages at most
+        return None
+    return larger(high)
