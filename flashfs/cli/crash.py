@@ -90,7 +90,7 @@ def command(
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="flushes|marks|end|operations|flush:N|mark:N|N:SHAPE,...", rich_help_panel=OWN,
+            metavar="flushes|marks|end|operations|subsets|flush:N|mark:N|N:SHAPE,...", rich_help_panel=OWN,
             help="Where the power goes. Default: flushes,marks,end; with --cuts: operations.",
         ),
     ] = None,

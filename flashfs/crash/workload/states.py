@@ -1,7 +1,8 @@
 """What a power cut leaves of a recording: its requests are given to the device again, and the power goes.
 
 The device is deterministic, so each place of the tape and each flash operation is one state. What its write buffer held
-is gone; what was flushed is not; between the two, as much is there as the device had programmed by then.
+is gone; what was flushed is not; between the two, as much is there as the device had programmed by then. What another
+device might have kept instead, any part of what was not flushed, is tried by the toss of a coin.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import bisect
 import random
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from flashfs.crash.workload import stand
 from flashfs.crash.workload.settings import Folder, Settings
@@ -20,22 +21,27 @@ from flashfs.fuse import tape
 from nandimg import Cut, FaultyNand, PowerCut
 from nandimg._faults import SHAPES
 
-PLACES = ("flushes", "marks", "end", "operations")  #: kinds of cuts; all of a kind, or a number of them
+PLACES = ("flushes", "marks", "end", "operations", "subsets")  #: kinds of cuts; all of a kind, or a number of them
 DEFAULT_PLACES = ("flushes", "marks", "end")
+SUBSETS = 1 << 16  #: seeds of subsets
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where the power goes. ``flush`` and ``mark``: right behind the nth one of the workload; ``end``: right behind the
-    workload; ``operation``: at flash operation n, which is left in that shape."""
+    workload; ``operation``: at flash operation n, which is left in that shape; ``subset``: in the nth flush, or behind
+    the last one, of whose pages each is kept or lost by a coin that ``seed`` tosses."""
 
     kind: str
     n: int = 0
     shape: str = ""
+    seed: int = 0
 
     def __str__(self) -> str:
         if self.kind == "operation":
             return f"{self.n}:{self.shape}"
+        if self.kind == "subset":
+            return f"subset:{self.n}.{self.seed}"
         return self.kind if self.kind == "end" else f"{self.kind}:{self.n}"
 
     @classmethod
@@ -48,9 +54,10 @@ class Place:
             return cls(head, int(tail))
         if re.fullmatch("[1-9][0-9]*", head) and (tail or "before") in SHAPES:
             return cls("operation", int(head), tail or "before")
-        raise UsageError(
-            f"--at {word}: {', '.join(PLACES)}, flush:N, mark:N, or a flash operation as N or N:SHAPE would do"
-        )
+        if found := re.fullmatch(r"subset:([1-9][0-9]*)\.([0-9]+)", word):
+            return cls("subset", int(found[1]), seed=int(found[2]))
+        raise UsageError(f"--at {word}: {', '.join(PLACES)}, flush:N, mark:N, subset:N.SEED, or a flash operation as N "
+                         "or N:SHAPE would do")  # fmt: skip
 
 
 class Tape:
@@ -75,7 +82,9 @@ class Tape:
         """How many records the device gets; None if an operation ends that."""
         if place.kind in ("end", "operation"):
             return self.end if place.kind == "end" else None
-        found = self.flushes if place.kind == "flush" else self.marked
+        found = self.flushes if place.kind in ("flush", "subset") else self.marked
+        if place.kind == "subset" and place.n in range(1, len(found) + 2):
+            return [*found, self.end][place.n - 1]
         if place.n > len(found):
             raise UsageError(f"--at {place}: the workload has {len(found)} of them")
         return found[place.n - 1] + 1
@@ -107,7 +116,7 @@ class Replay:
             device.close(clean=False)
 
     def make(self, place: Place) -> list[str]:
-        """Make the state; returns the marks that had been passed. UsageError if there is no such flush or mark."""
+        """Make the state; returns the marks that had been passed. UsageError if the tape has no such place."""
         stop = self.tape.stop(place)
         device = self._open(Cut(place.n, place.shape) if stop is None else None)
         done = 0
@@ -117,7 +126,11 @@ class Replay:
             done = index
 
         try:
-            self._play(device, self.tape.end if stop is None else stop, note)
+            if stop is not None and place.kind == "subset":
+                self._play_subset(device, stop, place.seed)
+                done = stop
+            else:
+                self._play(device, self.tape.end if stop is None else stop, note)
         except PowerCut:
             pass
         finally:
@@ -138,6 +151,32 @@ class Replay:
             note(index, device)
             ask(device, record)
         note(stop, device)
+
+    def _play_subset(self, device: Device, stop: int, seed: int) -> None:
+        """The first ``stop`` records, but of those behind the last flush among them only a part, which is made durable:
+        each page of a write, each other request, by the toss of a coin, with how fair the coin is."""
+        rnd = random.Random(f"subset {seed}")
+        share = rnd.random()
+        flushes = (i + 1 for i in range(stop - 1, -1, -1) if self.tape.records[i].operation == "flush")
+        flushed = next(flushes, 0)
+        self._play(device, flushed, lambda index, device: None)
+        for record in self.tape.records[flushed:stop]:
+            for part in parts(record, device.page_bytes):
+                if rnd.random() < share:
+                    ask(device, part)
+        device.flush()
+
+
+def parts(record: tape.Taped, page_bytes: int) -> Iterator[tape.Taped]:
+    """A write as writes of one page each, for a page is kept or lost as a whole; anything else as it is."""
+    if record.operation != "write":
+        yield record
+        return
+    at = 0
+    while at < record.length:
+        length = min(record.length - at, page_bytes - (record.offset + at) % page_bytes)
+        yield replace(record, offset=record.offset + at, length=length, data=record.data[at : at + length])
+        at += length
 
 
 def ask(device: Device, record: tape.Taped) -> None:
@@ -173,12 +212,18 @@ def choose(replay: Replay, words: list[str], cuts: int | None, seed: int) -> lis
             places += [Place("flush", n + 1) for n in range(len(taped.flushes))]
         elif word == "marks":
             places += [Place("mark", n + 1) for n in range(len(taped.marked))]
+        elif word == "subsets":
+            flushes = range(1, len(taped.flushes) + 2)
+            ns = [*flushes] if cuts is None else rnd.choices(flushes, k=cuts)
+            places += [Place("subset", n, seed=rnd.randrange(SUBSETS)) for n in ns]
         elif word == "operations":
             places += [Place("operation", n, rnd.choice(SHAPES)) for n in range(first, last + 1)]
         else:
             places.append(Place.parse(word))
     for place in places:
         taped.stop(place)
+        if place.kind == "subset" and replay.settings.plp:
+            raise UsageError(f"--at {place}: with --plp, nothing that was acknowledged is lost")
         if place.kind == "operation" and not first <= place.n <= last:
             there = f"the workload's are operations {first} to {last}" if first <= last else "the workload caused none"
             raise UsageError(f"--at {place}: {there}")
