@@ -628,15 +628,16 @@ cdef class Session:
             part = text[offset:offset + size]
             return fuse_reply_buf(req, <const char*> part, len(part))
 
-    cdef int obey(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size, uint64_t handle) noexcept nogil:
+    cdef int obey(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size,
+                  uint64_t handle) noexcept nogil:
         """A command; its answer is what is read by this handle from now on."""
         cdef int failed = EBADF
         self.take_device(True)
         with gil:
             try:
                 if self.tree.takes_commands(ino) and handle in self.texts:
-                    answer, done = self.tree.obey(ino, <bytes> data[:size])
-                    self.texts[handle] = answer
+                    said, done = self.tree.obey(ino, <bytes> data[:size])
+                    self.texts[handle] = said
                     failed = 0 if done else EINVAL
             except Exception as error:
                 failed = errno_of("control", 0, error)

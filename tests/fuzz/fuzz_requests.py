@@ -36,7 +36,7 @@ SANE = {
     errno.ENOSPC, errno.ENOSYS, errno.EROFS, errno.EFBIG, errno.ENOTSUP,
 }  # fmt: skip
 HUGE = [2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -4096]
-NAMES = [b"disk", b"stats.json", b"smart.json", b"config.json", b".", b"..", b"", b"/", b"disk/", b"\0", b"\xff\xfe"]
+NAMES = [b"disk", b"control", b"stats.json", b"smart.json", b"config.json", b".", b"..", b"", b"/", b"disk/", b"\0", b"\xff\xfe"]
 NAMES += [b"disk\n", b"a" * 255, b"b" * 5000, b"map.json"]
 #: what pyfuse3 may ask for and no SSD has; each refuses
 OTHERS: dict[str, tuple[str, ...]] = {
@@ -166,7 +166,7 @@ class Session:
         answer = await self.ask("setattr", self.handlers.setattr, inode, attr, fields, None, None)
         if answer is not None and inode == DISK and answer.st_size != len(self.model):
             raise Finding("setattr: disk has another size now")
-        if answer is not None and fields.update_size:
+        if answer is not None and inode == DISK and fields.update_size:
             self.cut(size)
 
     async def readdir(self) -> None:

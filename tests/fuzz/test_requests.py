@@ -170,7 +170,7 @@ class Calls:
             lambda: (folder / ("n" * 255)).stat(), lambda: os.stat(os.fsencode(folder) + b"/\xff\xfe\n"),  # noqa: PTH116
         ]  # fmt: skip
         refused(self.rnd.choice(tries), *denied, errno.EBUSY)
-        texts = ["config.json", "map.json", "smart.json", "stats.json"]
+        texts = ["config.json", "control", "map.json", "smart.json", "stats.json"]
         assert sorted(one.name for one in folder.iterdir()) == sorted(["disk", *texts])
 
     def sync(self) -> None:

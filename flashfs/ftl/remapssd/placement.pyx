@@ -40,8 +40,8 @@ cdef class EntryRoom:
         while valid and not self.mapping.rmm.gain(self.mapping.rmm.segments_for(valid) + TO_SPARE):
             if not self.shed(superblock, &lost):
                 with gil:
-                    raise DeviceFullError(f"NVRAM has no room for the entries of superblock {superblock}, and what they "
-                                          "are about cannot be read")
+                    raise DeviceFullError(f"NVRAM has no room for the entries of superblock {superblock}, and what "
+                                          "they are about cannot be read")
             valid = self.mapping.rmm.groups[superblock].valid
         end = self.mapping.rmm.charge_lookup(superblock, CAUSE_GC, max(self.ssd.now_ns, self.ssd.map_ns))
         self.mapping.charged = superblock
