@@ -36,8 +36,11 @@ SANE = {
     errno.ENOSPC, errno.ENOSYS, errno.EROFS, errno.EFBIG, errno.ENOTSUP,
 }  # fmt: skip
 HUGE = [2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -4096]
-NAMES = [b"disk", b"control", b"stats.json", b"smart.json", b"config.json", b".", b"..", b"", b"/", b"disk/", b"\0", b"\xff\xfe"]
-NAMES += [b"disk\n", b"a" * 255, b"b" * 5000, b"map.json"]
+NAMES = [
+    b"disk", b"control", b"stats.json", b"smart.json", b"config.json", b"map.json", b".", b"..", b"", b"/", b"disk/",
+    b"\0", b"\xff\xfe", b"disk\n", b"a" * 255, b"b" * 5000,
+]  # fmt: skip
+THERE = 6  #: names in the directory
 #: what pyfuse3 may ask for and no SSD has; each refuses
 OTHERS: dict[str, tuple[str, ...]] = {
     "unlink": ("inode", "name"), "rmdir": ("inode", "name"), "readlink": ("inode",),
@@ -85,7 +88,7 @@ class Session:
 
     def value(self, kind: str) -> Any:
         if kind == "inode":
-            return self.rnd.choice((0, ROOT, DISK, 3, 4, 5, 6, 7, 2**32, 2**64 - 1))
+            return self.rnd.choice((0, ROOT, DISK, 3, 4, 5, 6, 7, 8, 2**32, 2**64 - 1))
         if kind == "name":
             return self.rnd.choice(NAMES) if self.rnd.random() < 0.8 else self.rnd.randbytes(self.rnd.randrange(40))
         return self.rnd.choice((0, 1, 2, 3, 0o777, 2**31, 2**32 - 1, self.rnd.getrandbits(32)))
@@ -171,9 +174,9 @@ class Session:
 
     async def readdir(self) -> None:
         self.listed = []
-        start = self.rnd.choice((0, 0, 1, 2, 3, 4, 5, 6, 10**6, -1, 2**63 - 1))
+        start = self.rnd.choice((0, 0, 1, 2, 3, 4, 5, 6, 7, 10**6, -1, 2**63 - 1))
         await self.ask("readdir", self.handlers.readdir, ROOT, start, None)
-        if len(self.listed) != max(0, 5 - max(0, start)):
+        if len(self.listed) != max(0, THERE - max(0, start)):
             raise Finding(f"{self.asked[-1]}: {len(self.listed)} names")
 
     def reply(self, token: Any, name: bytes, attr: Any, next_id: int) -> bool:
