@@ -347,6 +347,13 @@ cdef class Chip(Nand):
         self.require_open()
         self.write_entry(block, self.erases(block), 0, BLOCK_FACTORY_BAD)
 
+    def used_before(self, uint32_t block, uint32_t erases, int health):
+        """A block of a chip that is not new: so many erases, and perhaps bad. Before its first use here."""
+        self.require_open()
+        if erases > ERASES_MOST or not BLOCK_GOOD <= health <= BLOCK_GROWN_BAD:
+            raise ValueError(f"block {block}: {erases} erases and health {health} are none that a block can have")
+        self.write_entry(block, erases, 0, health)
+
     # --- page records and the block table
 
     cdef uint32_t die_of(self, uint32_t block) noexcept nogil:

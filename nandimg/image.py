@@ -77,8 +77,11 @@ def _holds_data(fd: int, start: int) -> bool:
     return False
 
 
-def create(path: str | Path, geometry: Geometry, backend: str = "file", force: bool = False) -> Header:
-    """Make a blank chip. An existing file is refused unless ``force``; nothing of it is lost before that is decided."""
+def create(
+    path: str | Path, geometry: Geometry, backend: str = "file", force: bool = False, *, uuid: uuids.UUID | None = None
+) -> Header:
+    """Make a blank chip, with a UUID of its own unless one is given. An existing file is refused unless ``force``;
+    nothing of it is lost before that is decided."""
     path = Path(path)
     if backend not in BACKENDS:
         raise ImageError(f"backend {backend!r}: {' or '.join(BACKENDS)} would do")
@@ -89,7 +92,7 @@ def create(path: str | Path, geometry: Geometry, backend: str = "file", force: b
         raise ImageError(f"{path}: exists already; another name, or --force to overwrite it, would do") from None
     except OSError as error:
         raise ImageError(f"{path}: {error.strerror}") from None
-    header = Header(geometry, backend, uuids.uuid4(), options={}, regions=first_regions(geometry))
+    header = Header(geometry, backend, uuid or uuids.uuid4(), options={}, regions=first_regions(geometry))
     try:
         _require_file(fd, path)
         if not force:

@@ -33,6 +33,7 @@ from flashfs.cli import (
     remap,
     replay,
     reproduce,
+    resize,
     show,
     smart,
     status,
@@ -77,8 +78,8 @@ def root(
 
 
 # A command's file has one function called `command`; a line here adds it.
-for module in (create, clone, mount, umount, nbd, up, down, status, cut, fault, top, smart, dump, fsck, remap, upgrade,
-               replay, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
+for module in (create, clone, mount, umount, nbd, up, down, status, cut, fault, top, smart, dump, fsck, remap, resize,
+               upgrade, replay, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
     app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")

@@ -471,11 +471,11 @@ def newest_slot(nand):
 
 
 def life_of(ssd):
-    """Its whole life until now. A mount that found a clean checkpoint leaves a mark before it writes another one; if
-    there is none, and the device was not just made, the power had gone."""
+    """Its whole life until now. A mount that found a clean checkpoint stands on it, or has left a mark; if it does
+    neither, and the device was not just made, the power had gone."""
     slot = newest_slot(ssd.nand)
     totals, by_cause = ssd.operations()
-    unsafe = slot is not None and not by_cause["program"].get("mount")
+    unsafe = slot is not None and not ssd.unchanged_since_clean() and not by_cause["program"].get("mount")
     return Life.of(slot).at(ssd.mounts, ssd.host_write, totals["program"], unsafe)
 
 

@@ -1,0 +1,37 @@
+"""``flashfs resize``: another exported size for an image."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flashfs.cli import options, show, units
+
+
+def command(
+    image: options.Image,
+    size: Annotated[str, typer.Argument(metavar="SIZE", help="What the host sees from now on: 200M, 16G.")],
+    ftl: options.Named = None,
+    trust: options.Trust = False,
+    as_json: options.Json = False,
+) -> None:
+    """Let the host see SIZE of IMAGE, which is not mounted: more of the chip's flash, and so less over-provisioning, or
+    less of it. What is written stays, and is written once more, to a chip with the same blocks and the same wear that
+    takes IMAGE's name at the end; a SIZE that would cut off what is written is refused. A file system has to be told
+    (resize2fs, xfs_growfs)."""
+    from flashfs import resizing
+
+    n = units.size("SIZE", size)
+    with show.working(f"resizing {image}"):
+        done = resizing.resize(image, n, ftl=ftl, trust=trust)
+    if as_json:
+        found = {"before": done.before, "after": done.after, "copied": done.copied, "op": done.op}
+        show.result({"image": str(image), **found}, as_json=True)
+    elif done.before == done.after:
+        show.line(f"{image}: {units.shown(done.after)} for the host already")
+    else:
+        show.line(
+            f"{image}: {units.shown(done.after)} for the host, before {units.shown(done.before)}; over-provisioning "
+            f"{100 * done.op:.3g} %; {units.shown(done.copied)} written again"
+        )

@@ -1,0 +1,168 @@
+"""Another exported size for an image: the same chip, with more or with less of its flash kept in reserve.
+
+Every scheme sizes its tables, its checkpoints and its reserve by the exported size, and some put pages where it says.
+So a chip with the same blocks and the same wear is made beside the image, bound as that one was, and what the host had
+written is written to it; then it takes the image's name. Nothing of the image changes before that.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import nandimg
+from flashfs.device import Device
+from flashfs.engine.life import AT, Life
+from flashfs.engine.metalog import newest_slot, sealed
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.plain import shown
+
+CHUNK = 1 << 20  #: bytes that are copied at once
+CHECKSUM_END = 8  #: of a boot slot: magic and checksum, SPEC.md section 7
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """Sizes in bytes, as the host sees them; ``copied`` is what was written again, ``op`` the over-provisioning now."""
+
+    before: int
+    after: int
+    copied: int
+    op: float
+
+
+def resize(path: str | Path, size: int, *, ftl: str | None = None, trust: bool = False) -> Resized:
+    """Export ``size`` bytes of the image. UsageError for a size that is none or that would cut off what is written,
+    BindError if the chip has too few blocks for it, ImageError if the image is in use.
+
+    An image that was not unmounted is recovered on the way. The UUID, the erase counts, bad blocks and the counters of
+    the whole life stay; holes stay holes. The host's disk needs room for all that is written once more. A death of this
+    process leaves the image as it was, and perhaps a file ``.NAME.*.resize``, which may be removed.
+    """
+    path = Path(path).resolve()
+    with _held(path, ftl, trust) as old:
+        before = old.header.geometry
+        geometry = replace(before, lpas=_lpas(path, size, before))
+        _nothing_behind(path, old.device, size)
+        if geometry == before:
+            return Resized(size, size, 0, before.op)
+        with _made_beside(path, old, geometry) as made:
+            copied = _written_again(old.device, made) if old.device is not None else 0
+        return Resized(before.logical_bytes, size, copied, geometry.op)
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """The image as it is; ``device`` is None for a blank one."""
+
+    header: nandimg.Header
+    chip: nandimg.Nand
+    device: Device | None
+
+
+@contextmanager
+def _held(path: Path, ftl: str | None, trust: bool) -> Iterator[_Old]:
+    """The image, opened read-only: while it is, nobody mounts it."""
+    header = nandimg.inspect(path)
+    if header.ftl:
+        with Device.open(path, ftl=ftl, trust=trust, readonly=True) as device:
+            yield _Old(header, device.nand, device)
+    else:
+        with closing(nandimg.open_image(path, readonly=True)) as image:
+            yield _Old(header, image.chip, None)
+
+
+def _lpas(path: Path, size: int, old: nandimg.Geometry) -> int:
+    if size < old.page_bytes or size % old.page_bytes:
+        raise UsageError(f"size {size}: a multiple of the page, {old.page_bytes} bytes, would do")
+    if size // old.page_bytes >= old.pages:
+        flash = shown(old.pages * old.page_bytes)
+        raise UsageError(f"size {shown(size)}: {path} has {flash} of flash, and its FTL needs some of that")
+    return size // old.page_bytes
+
+
+def _nothing_behind(path: Path, device: Device | None, size: int) -> None:
+    """UsageError if something is written where the device is to end."""
+    if device is None or size >= device.size:
+        return
+    at = device.extent(size, mapped=True)
+    if at < device.size:
+        raise UsageError(f"{path}: {shown(size)} would cut off what is written at byte {at}: make the file system "
+                         "smaller, and discard the rest (blkdiscard)")  # fmt: skip
+
+
+@contextmanager
+def _made_beside(path: Path, old: _Old, geometry: nandimg.Geometry) -> Iterator[Path]:
+    """A blank chip like the old one, to be filled; it takes the image's place at the end, or is removed."""
+    made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.resize")
+
+    def worn(chip: nandimg.Chip) -> nandimg.Chip:
+        for block in range(geometry.blocks):
+            chip.used_before(block, old.chip.erase_count(block), old.chip.block_health(block))
+        return chip
+
+    try:
+        nandimg.create(made, geometry, old.header.backend, uuid=old.header.uuid)
+        if old.device is None:
+            with closing(nandimg.open_image(made)) as blank:
+                worn(blank.chip)
+        else:  # to bind it lays it out anew, and to format it takes its first blocks: in between it becomes as old
+            with Device.open(made, ftl=old.header.ftl, options=_options(old), front=worn, trust=True):
+                pass
+        yield made
+        if old.device is not None:
+            _keep_life(old.device, made)
+        at = path.stat()
+        os.chown(made, at.st_uid, at.st_gid)
+        made.chmod(at.st_mode & 0o7777)
+        _durable(made, os.O_RDWR)
+        made.replace(path)
+        _durable(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _options(old: _Old) -> dict[str, str]:
+    return {name: str(value) for name, value in (old.header.options or {}).items()}
+
+
+def _written_again(old: Device, made: Path) -> int:
+    copied = 0
+    with Device.open(made, ftl=old.ftl, trust=True) as new:
+        end = min(old.size, new.size)
+        at = old.extent(0, mapped=True)
+        while at < end:
+            stop = min(end, at + CHUNK, old.extent(at, mapped=False))
+            new.write(at, bytes(old.read(at, stop - at)))
+            copied += stop - at
+            at = old.extent(stop, mapped=True) if stop < end else end
+        new.flush()
+    return copied
+
+
+def _keep_life(old: Device, made: Path) -> None:
+    """The counters of the whole life go on: what was programmed now is added."""
+    before = Life.of(newest_slot(old.nand))
+    with closing(nandimg.open_image(made)) as image:
+        raw = newest_slot(image.chip)
+        if raw is None:
+            raise FlashfsError(f"{made}: there is no checkpoint")
+        slot = [image.chip.boot_slot(0), image.chip.boot_slot(1)].index(raw)
+        now = Life.of(raw)
+        whole = replace(
+            now, host_writes=before.host_writes, programs=before.programs + now.programs,
+            unsafe_shutdowns=before.unsafe_shutdowns,
+        )  # fmt: skip
+        image.chip.write_boot_slot(slot, sealed(raw[:4] + bytes(4) + raw[CHECKSUM_END:AT] + whole.pack()))
+
+
+def _durable(path: Path, flags: int) -> None:
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,140 @@
+"""Another exported size: what is written stays, by every scheme, and so do wear and the counters of the whole life."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import nandimg
+from flashfs import resizing
+from flashfs.cli import run
+from flashfs.device import Device
+from flashfs.errors import FlashfsError, UsageError
+from flashfs.ftl import SCHEMES
+from nandimg import Geometry
+from nandimg.errors import ImageError
+
+PAGE = 4096
+CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=400, dies=2, oob_bytes=64, lpas=3000, nvram_bytes=1 << 20)
+USED = 2000  # pages, of which nothing lies behind
+
+
+def churned(device: Device, model: dict[int, bytes], seed: int, writes: int) -> None:
+    rnd = random.Random(seed)
+    for _ in range(writes):
+        lpa, page = rnd.randrange(USED), rnd.randbytes(16) * (PAGE // 16)
+        device.write(lpa * PAGE, page)
+        model[lpa] = page
+
+
+def must_hold(device: Device, model: dict[int, bytes]) -> None:
+    assert device.problems() == []
+    for lpa in range(device.size // PAGE):
+        assert device.read(lpa * PAGE, PAGE) == model.get(lpa, bytes(PAGE)), lpa
+    for first, last in ((0, 99), (100, 149)):  # holes stay holes
+        assert (device.extent(first * PAGE, mapped=False) <= last * PAGE) == any(
+            lpa not in model for lpa in range(first, last + 1)
+        )
+
+
+@pytest.mark.parametrize("ftl", list(SCHEMES))
+def test_what_is_written_stays(tmp_path: Path, ftl: str) -> None:
+    path, model = tmp_path / "image", dict[int, bytes]()
+    nandimg.create(path, CHIP)
+    with Device.open(path, ftl=ftl) as device:
+        churned(device, model, 1, 4000)
+        device.trim(100 * PAGE, 50 * PAGE)
+        for lpa in range(100, 150):
+            model.pop(lpa, None)
+    uuid = nandimg.inspect(path).uuid
+    for turn, lpas in enumerate((USED, 3600, 2500)):
+        with Device.open(path, readonly=True) as device:
+            worn = [device.nand.erase_count(block) for block in range(CHIP.blocks)]
+            life = device.smart()["life"]
+        done = resizing.resize(path, lpas * PAGE)
+        assert done.after == lpas * PAGE
+        assert done.copied == len(model) * PAGE
+        assert nandimg.inspect(path).uuid == uuid
+        with Device.open(path) as device:
+            assert device.size == lpas * PAGE
+            assert device.recovery.clean
+            must_hold(device, model)
+            assert all(device.nand.erase_count(block) >= worn[block] for block in range(CHIP.blocks))
+            now = device.smart()["life"]
+            assert now["host_writes"] == life["host_writes"]
+            assert now["programs"] >= life["programs"] + len(model)
+            assert now["unsafe_shutdowns"] == 0
+            churned(device, model, turn + 2, 500)
+            for lpa in range(100, 150):  # written again by now, perhaps
+                device.trim(lpa * PAGE, PAGE)
+                model.pop(lpa, None)
+    assert [one.name for one in tmp_path.iterdir()] == ["image"]
+
+
+def test_bad_blocks_and_modes_stay(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    nandimg.create(path, CHIP)
+    image = nandimg.open_image(path)
+    image.chip.mark_factory_bad(5)
+    image.close()
+    path.chmod(0o640)
+    assert resizing.resize(path, 2000 * PAGE).copied == 0  # a blank one
+    with Device.open(path, ftl="pagemap") as device:
+        device.write(0, bytes(range(256)) * 16)
+        device.flush()
+    resizing.resize(path, 2400 * PAGE)
+    with Device.open(path) as device:
+        assert [block for block in range(CHIP.blocks) if device.nand.block_health(block)] == [5]
+        assert device.read(0, PAGE) == bytes(range(256)) * 16
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("plp", [False, True])
+def test_a_crashed_image_is_recovered_on_the_way(tmp_path: Path, plp: bool) -> None:
+    path, model = tmp_path / "image", dict[int, bytes]()
+    nandimg.create(path, CHIP)
+    device = Device.open(path, ftl="pagemap", plp=plp)
+    churned(device, model, 7, 300)
+    if not plp:
+        device.flush()
+    device.close(clean=False)  # what was in the NVRAM is there, and nowhere else
+    resizing.resize(path, 2600 * PAGE)
+    with Device.open(path) as device:
+        assert device.problems() == []
+        assert all(device.read(lpa * PAGE, PAGE) == page for lpa, page in model.items())
+
+
+def test_what_cannot_be_leaves_the_image_alone(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    nandimg.create(path, CHIP)
+    with Device.open(path, ftl="dftl") as device:
+        device.write(2500 * PAGE, bytes(range(256)) * 16)
+    before = path.read_bytes()
+    for size, why in (
+        (2500 * PAGE, "cut off what is written at byte 10240000"), (PAGE + 1, "a multiple of the page"), (0, "a mul"),
+        (CHIP.pages * PAGE, "of flash"), ((CHIP.pages - 16) * PAGE, "would do"),
+    ):  # fmt: skip
+        with pytest.raises(FlashfsError, match=why):
+            resizing.resize(path, size)
+    with Device.open(path), pytest.raises(ImageError, match="in use"):
+        resizing.resize(path, 2600 * PAGE)
+    assert [one.name for one in tmp_path.iterdir()] == ["image"]
+    assert resizing.resize(path, CHIP.logical_bytes).copied == 0
+    with pytest.raises(UsageError, match="cut off"):
+        resizing.resize(path, 2500 * PAGE)
+    with Device.open(path, readonly=True) as device:
+        assert device.read(2500 * PAGE, PAGE) == bytes(range(256)) * 16
+    assert len(before) == path.stat().st_size
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "image"
+    nandimg.create(path, CHIP)
+    assert run(["resize", str(path), "8M"]) == 0
+    assert "8 MiB for the host, before 11.7 MiB" in capsys.readouterr().out
+    assert run(["resize", str(path), "8M", "--json"]) == 0
+    assert '"copied": 0' in capsys.readouterr().out
+    assert run(["resize", str(path), "1000000"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
