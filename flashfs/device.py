@@ -307,6 +307,10 @@ class Device:
         self._writable()
         self.end_ns = ranges.remap_range(self.ssd, source, target, length, move, self.now_ns)
 
+    def fileno(self) -> int:
+        """The descriptor of the image's file."""
+        return self._image.chip_fd()
+
     def extent(self, offset: int, *, mapped: bool) -> int:
         """The first byte from ``offset`` on whose page is ``mapped`` (or is not); the size if there is none."""
         self._span(offset, 0)

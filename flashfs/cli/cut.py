@@ -32,6 +32,10 @@ def command(
         raise UsageError(f"--shape {shape}: without --at no operation is under way")
     control = controlling.Control(mountpoint)
     image = control.image()
+    set_already = control.state()["faults"]
+    if at is not None and set_already:
+        words = " ".join([f"cut={at}:{shape or 'before'}", *set_already])
+        raise UsageError(f"--at {at}: {mountpoint} has faults: `flashfs fault {mountpoint} {words}` counts all anew")
     if at is None:
         control.cut()
         text = f"{image}: power cut; mounted again, it recovers"

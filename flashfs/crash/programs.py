@@ -286,14 +286,14 @@ def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
 
 
 @lru_cache
-def fitting_of(ftl: str, among: tuple[str, ...]) -> tuple[tuple[str, ...], BindError | None]:
+def fitting_of(ftl: str, among: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """Those that it can be bound to, and why it cannot to the last of the others."""
-    found, why = [], None
+    found, why = [], ""
     for preset in among:
         try:
             Bench(Case(ftl, "", preset)).release()
         except BindError as error:
-            why = error
+            why = str(error)  # the error itself would keep the chips that it came from, for ever
         else:
             found.append(preset)
     return tuple(found), why

@@ -45,8 +45,8 @@ class Life:
         )
 
     def pack(self) -> bytes:
-        return LIFE.pack(
-            self.mount % 2**32, self.host_writes, self.programs, self.host_writes_of_mount, self.programs_of_mount,
-            self.unsafe_shutdowns, PRESENT,
-        )  # fmt: skip
+        """For a boot slot. A counter that is full, as somebody else's image may have it, stays so."""
+        counters = (self.host_writes, self.programs, self.host_writes_of_mount, self.programs_of_mount)
+        full = (min(max(0, one), 2**64 - 1) for one in counters)
+        return LIFE.pack(self.mount % 2**32, *full, min(self.unsafe_shutdowns, 2**32 - 1), PRESENT)
 

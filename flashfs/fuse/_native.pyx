@@ -732,11 +732,14 @@ cdef class Session:
     cdef int cut(self, fuse_req_t req, uint64_t size, bint durable) noexcept nogil:
         """Truncation: what lies behind ``size`` is trimmed, and the size is what it was."""
         cdef int64_t end
-        cdef bint is_used
+        cdef int failed = 0
         with gil:
-            is_used = self.tree.is_used()
-        if is_used:
-            return fuse_reply_err(req, EBUSY)
+            try:
+                failed = EBUSY if self.tree.is_used() else 0
+            except Exception as error:
+                failed = errno_of("truncation", size, error)
+        if failed:
+            return fuse_reply_err(req, failed)
         if not self.writable:
             return fuse_reply_err(req, EROFS)
         self.record(_record.TRIM, size, self.size - size, NULL)

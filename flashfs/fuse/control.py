@@ -7,14 +7,18 @@ what is set. An error is EINVAL, and the answer holds its line: so a shell notic
     html                  the page of ``flashfs dump --html``, the same way
     fault WORD...         from now on, what ``--fault`` would have done from the start; counted from here
     fault none            no more of that
+    cut                   the power goes, now: nobody answers
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import UsageError, one_line
 from flashfs.fuse import fault_words
@@ -23,6 +27,8 @@ from flashfs.fuse.fault_words import LATER, FaultFront
 if TYPE_CHECKING:
     from flashfs.device import Device
 
+log = logging.getLogger(__name__)
+
 
 class Control:
     """Obeys for one device. Whoever calls it holds the server's lock: nothing changes meanwhile."""
@@ -30,7 +36,7 @@ class Control:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._commands: dict[str, Callable[[list[str]], Any]] = {
-            "dump": self._dump, "html": self._html, "fault": self._fault,
+            "dump": self._dump, "html": self._html, "fault": self._fault, "cut": self._cut,
         }  # fmt: skip
 
     def state(self) -> dict[str, Any]:
@@ -76,13 +82,28 @@ class Control:
     def _path(self) -> Path:
         if self._device.path is None:
             raise UsageError("control dump: a device in memory has no image to look at")
-        return self._device.path
+        path, now = self._device.path, os.fstat(self._device.fileno())
+        try:
+            same = os.path.samestat(now, path.stat())
+        except OSError:
+            same = False
+        if not same:
+            raise UsageError(f"control dump: {path} is gone, or another file by now: the mount's own has no name")
+        return path
 
     def _not_in_flash(self) -> dict[str, int]:
         """Pages that the host wrote and that a power cut would take, or bring back from the NVRAM."""
         return {"buffered": self._device.ssd.buffer.held}
 
     # --- what goes wrong
+
+    def _cut(self, words: list[str]) -> NoReturn:
+        """Whoever holds the server's lock is in no flash operation."""
+        if words:
+            raise UsageError(f"control cut takes no words, {' '.join(words)} was given")
+        log.error("power cut, as asked for by control")
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("killed")
 
     def _front(self) -> FaultFront | None:
         return self._device.nand if isinstance(self._device.nand, FaultFront) else None

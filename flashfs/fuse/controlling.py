@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class Control:
 
     def write_html(self, out: Path, force: bool) -> dict[str, Any]:
         """As inspect.write_html."""
-        inspect.check_html(self._file, out, force)
+        inspect.check_html(Path(self.image()), out, force)
         answer = self.ask("html")
         made = inspect.put_html(answer["page"], out, force)
         blocks = self._config()["geometry"]["blocks"]
@@ -91,17 +91,18 @@ class Control:
         return self.ask("fault", *words)
 
     def cut(self) -> str:
-        """The power goes, between two flash operations: the daemon is killed. Returns the image's path once its lock is
-        free. What is mounted stays there, dead, until it is mounted again or unmounted."""
+        """The power goes, between two flash operations: the daemon kills itself. Returns the image's path once its lock
+        is free. What is mounted stays there, dead, until it is mounted again or unmounted."""
         pid, image = self.pid(), self.image()
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             raise UsageError(f"{self.folder}: its daemon, process {pid}, is gone already") from None
         try:
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            with suppress(OSError, ValueError):  # nobody is left to answer
+                self.ask("cut")
             if not readable(descriptor, timeout_s=GONE_S):
-                raise FlashfsError(f"process {pid} was killed, and is there after {GONE_S:.0f} s")
+                raise FlashfsError(f"{self.folder}: process {pid} was told, and is there after {GONE_S:.0f} s")
         finally:
             os.close(descriptor)
         return image

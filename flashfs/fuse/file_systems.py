@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from flashfs.fuse import mounts
 
 DEFAULT = "ext4"
 SECTOR_BYTES = 4096  # the loop device's logical sector: each request is whole pages
-BLANK_BYTES = 1 << 20  # zeros so far, and no signature anywhere: nothing was ever put there
+PIECE_BYTES = 1 << 20  # of a read that looks for anything but zeros
 
 # The file systems offered: the package that has mkfs, and what mkfs is given beside the device.
 FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -48,12 +50,12 @@ def check_can_make(fs: str) -> None:
         raise FlashfsError(f"--fs {fs}: this machine has no mkfs.{fs}: install {FILE_SYSTEMS[fs][0]}")
 
 
-def make_if_blank(device: Path, fs: str | None) -> tuple[str, bool]:
-    """(the file system on ``device``, whether it was made now): ``fs`` or the default on a blank device. UsageError if
-    there is another one, or anything else; nothing is ever overwritten."""
+def make_if_blank(device: Path, disk: Path, fs: str | None) -> tuple[str, bool]:
+    """(the file system on ``device``, whether it was made now): ``fs`` or the default on a blank device, which lies on
+    ``disk``. UsageError if there is another one, or anything else; nothing is ever overwritten."""
     found = signature(device)
     if not found.name:
-        _make(device, fs or DEFAULT)
+        _make(device, disk, fs or DEFAULT)
         return fs or DEFAULT, True
     if not found.is_file_system:
         raise UsageError(f"the image holds {found.name}, which is no file system: use `flashfs mount` to see it")
@@ -73,10 +75,30 @@ def require_same(found: str, fs: str | None) -> None:
         raise UsageError(f"the image holds {found}, not {fs}: leave --fs out to mount that, or make another image")
 
 
-def _make(device: Path, fs: str) -> None:
-    with device.open("rb", buffering=0) as file:
-        first = file.read(BLANK_BYTES)
-    if first.strip(b"\0"):
+def _holds_data(path: Path) -> bool:
+    """Whether anything but zeros is there. Holes are not read, where the file has any: a `disk` has, a loop device and
+    a `disk` under pyfuse3 have none."""
+    fd, at = os.open(path, os.O_RDONLY | os.O_CLOEXEC), 0
+    try:
+        while True:
+            try:
+                at = os.lseek(fd, at, os.SEEK_DATA)
+                end = os.lseek(fd, at, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # holes up to the end
+                    return False
+                raise
+            while at < end:
+                piece = os.pread(fd, min(PIECE_BYTES, end - at), at)
+                if piece.count(0) != len(piece):
+                    return True
+                at += len(piece) or end - at
+    finally:
+        os.close(fd)
+
+
+def _make(device: Path, disk: Path, fs: str) -> None:
+    if _holds_data(disk):
         raise UsageError("the image holds data that is no file system: use `flashfs mount` to see it")
     check_can_make(fs)
     mounts.run(f"mkfs.{fs}", *FILE_SYSTEMS[fs][1], str(device), what=f"making {fs} on {device}")

@@ -111,14 +111,32 @@ def _names(uuid: UUID) -> Iterator[Path]:
 def remove(path: Path) -> None:
     """Remove the directory and the record of an image that is down, and what holds them if they were the last. One that
     has a mount stays."""
-    if mounts.at(path) is not None or not RUN.exists():
+    if not RUN.exists():
         return
     with _alone():
+        if mounts.at(path) is not None:
+            return
         with suppress(OSError):
             path.rmdir()
         record_of(path).unlink(missing_ok=True)
         with suppress(OSError):
             RUN.rmdir()
+
+
+@contextmanager
+def turn(image: Path) -> Iterator[None]:
+    """`up` and `down` of one image take turns. By a lock of POSIX, which the daemon that `up` forks does not inherit,
+    and which the daemon's own lock, flock(2), knows nothing of."""
+    try:
+        fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # gone, or another's: whoever works on it says so
+        yield
+        return
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 @contextmanager

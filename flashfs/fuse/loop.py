@@ -56,7 +56,7 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
     if not header.ftl:  # it would be bound before mkfs is missed
         file_systems.check_can_make(fs or file_systems.DEFAULT)
     target = request.mountpoint
-    with ExitStack() as undo:
+    with homes.turn(request.image), ExitStack() as undo:
         home, is_new = homes.claim(request.image, header.uuid)
         did = mounts.clear_corpse(home.path)
         if is_new or did:
@@ -82,10 +82,10 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
             loop, is_new = attach(home.path / "disk")
             if is_new:
                 undo.callback(mounts.detach, loop)
-            found, made = file_systems.make_if_blank(loop, fs)
+            found, made = file_systems.make_if_blank(loop, home.path / "disk", fs)
             file_systems.mount(loop, found, target)
         undo.pop_all()
-    home.at(target).save()
+        home.at(target).save()
     return Up(home.path, loop, found, mounted, made, did)
 
 
@@ -153,12 +153,20 @@ def down(mountpoint: Path) -> daemon.Unmounted:
     is up somewhere else too stays so."""
     need_root("down")
     path = home_of(mountpoint)
+    known = homes.read(path)
+    with homes.turn(known.image if known else path):
+        return _down(path, mountpoint)
+
+
+def _down(path: Path, mountpoint: Path) -> daemon.Unmounted:
     if mounts.is_corpse(path):
         did = mounts.clear_corpse(path)
         homes.remove(path)
         return daemon.Unmounted(did, ["nothing was checkpointed: the next mount recovers what was flushed"])
     did, warnings = [], []
-    loops = mounts.loops_of(path / "disk") or loops_under(mountpoint)
+    # One whose mount was taken away lazily is on "/disk"; any other that is at this place now is not ours.
+    lazily = [loop for loop in loops_under(mountpoint) if backing_of(loop) in (path / "disk", Path("/disk"))]
+    loops = mounts.loops_of(path / "disk") or lazily
     uppers = [(upper, loop) for loop in loops for upper in mounts.mounts_of(loop)]
     others = sorted({str(upper) for upper, _ in uppers if upper != mountpoint})
     for upper, _ in uppers:
@@ -183,7 +191,7 @@ def down(mountpoint: Path) -> daemon.Unmounted:
 def home_of(mountpoint: Path) -> Path:
     """The directory of the flashfs mount under the file system at ``mountpoint``."""
     for loop in loops_under(mountpoint):
-        home = Path(Path("/sys/block", loop.name, "loop/backing_file").read_text().rstrip("\n")).parent
+        home = backing_of(loop).parent
         if home.parent == homes.RUN:
             return home
     for known in homes.all_homes():
@@ -201,9 +209,14 @@ def loops_under(mountpoint: Path) -> list[Path]:
     return [loop] if Path("/sys/block", loop.name, "loop/backing_file").exists() else []
 
 
+def backing_of(loop: Path) -> Path:
+    """The file that a loop device lies on, by the path that the kernel has."""
+    return Path(os.fsdecode(Path("/sys/block", loop.name, "loop/backing_file").read_bytes().rstrip(b"\n")))
+
+
 def attach(disk: Path) -> tuple[Path, bool]:
     """The loop device on ``disk``, and whether it was made now."""
-    present = mounts.loops_of(disk)
+    present = [loop for loop in mounts.loops_of(disk) if _begins_with_it(loop)]
     if present:
         return present[0], False
     made = mounts.run(
@@ -211,3 +224,8 @@ def attach(disk: Path) -> tuple[Path, bool]:
         what=f"attaching a loop device to {disk}",
     )  # fmt: skip
     return Path(made.strip()), True
+
+
+def _begins_with_it(loop: Path) -> bool:
+    """Whether it shows the disk from its first byte on: one with an offset is somebody else's."""
+    return Path("/sys/block", loop.name, "loop/offset").read_text().strip() == "0"

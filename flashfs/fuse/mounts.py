@@ -20,21 +20,22 @@ FS_TYPE = "fuse.flashfs"
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of /proc/self/mountinfo; ``device`` is "major:minor"."""
+    """One line of /proc/self/mountinfo; ``device`` is "major:minor", ``root`` what of the file system is seen there."""
 
     mountpoint: Path
     fs_type: str
     source: str
     device: str
+    root: str = "/"
 
 
 def table() -> list[Mount]:
     """Everything that is mounted, oldest first."""
     out = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).split("\n")[:-1]:
         left, _, right = line.partition(" - ")
         fields, (fs_type, source, *_) = left.split(" "), right.split(" ")
-        out.append(Mount(Path(unescape(fields[4])), fs_type, unescape(source), fields[2]))
+        out.append(Mount(Path(unescape(fields[4])), fs_type, unescape(source), fields[2], unescape(fields[3])))
     return out
 
 
@@ -55,7 +56,7 @@ def find(mountpoint: Path) -> Path:
     if mount is not None and mount.source.startswith("/dev/loop"):
         backing = Path("/sys/block", Path(mount.source).name, "loop/backing_file")
         try:
-            below = Path(backing.read_text().rstrip("\n")).parent
+            below = Path(os.fsdecode(backing.read_bytes().rstrip(b"\n"))).parent
         except FileNotFoundError:
             below = mountpoint
         mountpoint, mount = below, at(below)
@@ -152,11 +153,15 @@ def is_corpse(path: Path) -> bool:
 
 
 def loops_of(disk: Path) -> list[Path]:
-    """The loop devices whose backing file is ``disk``."""
+    """The loop devices whose backing file is ``disk``, by whatever path: a bind mount has another."""
+    mount = at(disk.parent)
+    seen = [one for one in table() if mount is not None and one.device == mount.device]
+    names = {disk, *(one.mountpoint / disk.name for one in seen if one.root == "/"),
+             *(one.mountpoint for one in seen if one.root == f"/{disk.name}")}  # fmt: skip
     found = []
     for backing in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
         with suppress(OSError):  # detached while we look
-            if backing.read_text().rstrip("\n") == str(disk):
+            if Path(os.fsdecode(backing.read_bytes().rstrip(b"\n"))) in names:
                 found.append(Path("/dev", backing.parent.parent.name))
     return found
 
@@ -211,7 +216,8 @@ def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
     except FileNotFoundError:
         raise FlashfsError(f"{what}: there is no {program} on this machine (or not on PATH)") from None
     if done.returncode != 0:
-        why = " ".join(done.stderr.split()) or f"{program} ended with {done.returncode}"
+        said = done.stderr.partition("\nUsage:")[0]  # mkfs.xfs repeats its manual
+        why = " ".join(said.split()) or f"{program} ended with {done.returncode}"
         raise FlashfsError(f"{what} failed: {why}{hint}")
     return done.stdout
 

@@ -93,7 +93,7 @@ class Tree:
         if recorder is not None and hasattr(recorder, "mark"):  # a tape's
             self._takers["mark"] = partial(_mark, cast("Tape", recorder))
             self._sources["mark"] = recorder.figures
-        self._taken_mode = stat.S_IFREG | (0o666 if shared else 0o600)
+        self._taken_mode = stat.S_IFREG | (0o660 if shared else 0o600)
         self._text_sizes: dict[int, int] = {}
         self._names = ["disk", *self._sources]
         self._inodes = {name.encode(): DISK + index for index, name in enumerate(self._names)}

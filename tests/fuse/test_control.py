@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import random
+import struct
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from conftest import flashfs, pid_of
 
 from flashfs import inspect
 from flashfs.device import Device
+from flashfs.engine.metalog import newest_slot, sealed
 from flashfs.fuse import health, mounts
 from flashfs.fuse.controlling import Control, RefusedError
 from nandimg import image
@@ -67,7 +70,7 @@ def test_what_is_not_in_flash_is_said(chip: Path, mountpoint: Path) -> None:
 def test_control_answers_by_the_same_descriptor(chip: Path, mountpoint: Path, server: str) -> None:
     flashfs("mount", chip, mountpoint, "--server", server)
     state = json.loads((mountpoint / "control").read_text())
-    assert (state["commands"], state["faults"]) == (["dump", "html", "fault"], None)
+    assert (state["commands"], state["faults"]) == (["dump", "html", "fault", "cut"], None)
     fd = os.open(mountpoint / "control", os.O_RDWR | os.O_TRUNC)  # as a shell opens it
     try:
         os.write(fd, b"dump header\n")
@@ -158,6 +161,47 @@ def test_smart_of_what_is_not_well(tmp_path: Path) -> None:
     with Device.memory(image.Geometry(pages_per_block=16, blocks=64, lpas=600)) as device:
         assert (device.smart()["spare"], device.smart()["used"]) == (100.0, 0.0)  # of what it was made with
     assert health.is_bad({"failed": None, "lost": 2}) and not health.is_bad({"failed": None, "lost": 0})
+
+
+def test_a_page_never_takes_the_image_s_place(chip: Path, mountpoint: Path, tmp_path: Path) -> None:
+    """Neither by --force, nor because a name means another file by now."""
+    flashfs("mount", chip, mountpoint)
+    assert "is the image itself" in flashfs("dump", mountpoint, "--html", chip, "--force", code=2).stderr
+    chip.rename(tmp_path / "moved")
+    assert "is gone, or another file" in flashfs("dump", mountpoint, "header", code=2).stderr
+    image.create(chip, image.Geometry(pages_per_block=16, blocks=64, lpas=600))
+    assert "is gone, or another file" in flashfs("dump", mountpoint, "header", code=2).stderr
+    (tmp_path / "moved").rename(chip)
+    assert json.loads(flashfs("dump", mountpoint, "header", "--json").stdout)["ftl"] == "pagemap"
+    flashfs("umount", mountpoint)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_who_may_not_write_to_disk_may_not_command(chip: Path, mountpoint: Path, server: str) -> None:
+    flashfs("mount", chip, mountpoint, "--server", server, "--allow-other")
+    assert (mountpoint / "control").stat().st_mode == (mountpoint / "disk").stat().st_mode
+    flashfs("umount", mountpoint)
+
+
+def test_a_cut_to_come_clears_no_faults(chip: Path, mountpoint: Path) -> None:
+    flashfs("mount", chip, mountpoint, "--fault", "eio=500+")
+    assert "cut=9:before eio=500+` counts all" in flashfs("cut", mountpoint, "--at", "9", code=2).stderr
+    assert "eio=500+;" in flashfs("fault", mountpoint).stdout
+    flashfs("umount", mountpoint)
+
+
+def test_a_full_counter_stays_full(chip: Path) -> None:
+    with Device.open(chip, ftl="pagemap"):
+        pass
+    with closing(image.open_image(chip)) as found:
+        raw = newest_slot(found.chip)
+        full = struct.pack("<IQQQQII", 0, *[2**64 - 1] * 4, 2**32 - 1, 1)
+        for slot in range(2):
+            found.chip.write_boot_slot(slot, sealed(raw[:20] + full))
+    for _ in range(2):
+        with Device.open(chip) as device:
+            device.write(0, bytes([1]) * PAGE)
+            assert device.smart()["life"]["host_writes"] >= 2**64 - 1
 
 
 def test_dump_of_a_mount_takes_no_ftl(chip: Path, mountpoint: Path) -> None:
