@@ -437,9 +437,9 @@ def test_a_missing_fsync_is_found_and_found_again(
 ) -> None:
     forgetful = example("spool.py", "deliver", "{}", "--messages", "4", "--forget")
     check = example("spool.py", "check", "{}")
-    code, result = crash(capsys, "--workload", forgetful, "--check", check, "--cuts", "5", "--seed", "1",
+    code, result = crash(capsys, "--workload", forgetful, "--check", check, "--cuts", "3", "--seed", "1",
                          "--at", "flushes,marks,operations")  # fmt: skip
-    assert (code, result["fs"], result["cuts"], result["marks"], result["seed"]) == (1, "ext4", 5, 4, 1)
+    assert (code, result["fs"], result["cuts"], result["marks"], result["seed"]) == (1, "ext4", 3, 4, 1)
     failure = result["failures"][-1]
     assert (failure["why"], result["failed"]) == ("--check ended with 1", len(result["failures"]))
     assert any("bytes, or others" in line for line in failure["output"])
@@ -463,9 +463,10 @@ def test_one_that_does_not_forget_survives(need_ext4: None, tmp_path: Path, caps
 
 @pytest.mark.mount
 def test_sqlite_keeps_what_it_acknowledged(need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    setup, work, check = (example("sqlite_commits.py", what, "{}") for what in ("create", "insert", "check"))
-    code, result = crash(capsys, "--setup", setup, "--workload", work, "--check", check, "--cuts", "8", "--seed", "1")
-    assert (code, result["failures"], result["cuts"], result["marks"]) == (0, [], 8, 20)
+    setup, check = (example("sqlite_commits.py", what, "{}") for what in ("create", "check"))
+    work = example("sqlite_commits.py", "insert", "{}", "--commits", "4")
+    code, result = crash(capsys, "--setup", setup, "--workload", work, "--check", check, "--cuts", "4", "--seed", "1")
+    assert (code, result["failures"], result["cuts"], result["marks"]) == (0, [], 4, 4)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -500,10 +501,11 @@ def test_an_order_that_nobody_promised(need_ext4: None, tmp_path: Path, capsys: 
     script.write_text(ORDER)
     write, check = (shlex.join([sys.executable, str(script), what]) + " {}/file" for what in ("write", "check"))
     words = ["--check", check, "--recording", str(tmp_path / "kept"), "--seed", "1"]
-    code, result = crash(capsys, "--setup", write, "--workload", write, *words, "--at", "flushes", "--cuts", "4")
+    code, result = crash(capsys, "--setup", write, "--workload", write, *words, "--at", "flushes", "--cuts", "2")
     assert (code, result["failures"]) == (0, [])
-    code, result = crash(capsys, *words, "--at", "subsets", "--cuts", "12")
-    assert code == 1 and result["cuts"] == 12
+    # This seed loses the first page of a flush and keeps the second; some flushes are the journal's.
+    code, result = crash(capsys, *words, "--at", "subset:2.8,subset:3.8,subset:4.8")
+    assert code == 1 and result["cuts"] == 3
     assert all("was written before" in failure["output"][0] for failure in result["failures"])
 
 
