@@ -134,7 +134,10 @@ def command(
         from flashfs.cli import crash_workload
 
         chosen = {"--ftl": ftl, "--fs": fs, **own}
-        result = crash_workload.run(chosen, workload, recording, cuts, seed, lambda name, n: bar(name, n, "cuts"))
+        result = crash_workload.run(
+            chosen, workload, recording, cuts, seed, lambda name, n: bar(name, n, "cuts"),
+            lambda found: tell([found], as_json),
+        )  # fmt: skip
         report([result], as_json)
         return
     for name, value in own.items():
@@ -197,6 +200,13 @@ def run_tier(begin: Result, bound: int, depth: int, jobs: int, kept: State | Non
 
 def report(results: list[Result], as_json: bool) -> None:
     """The table, then each failure with its line; exit code 1 if there is one."""
+    tell(results, as_json)
+    if any(result.failures for result in results):
+        raise typer.Exit(1)
+
+
+def tell(results: list[Result], as_json: bool) -> None:
+    """Of ``report``, what is printed."""
     if as_json:
         show.result([result.as_dict() for result in results], as_json=True)
     else:
@@ -212,8 +222,6 @@ def report(results: list[Result], as_json: bool) -> None:
                 show.line(f"{result.ftl} {result.tier}: {more:,} further failures")
         for line in unmet(results):
             show.line(line)
-    if any(result.failures for result in results):
-        raise typer.Exit(1)
 
 
 def unmet(results: list[Result]) -> list[str]:

@@ -21,9 +21,11 @@ Bar = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
 
 
 def run(
-    given: Mapping[str, Any], workload: str | None, recording: Path | None, cuts: int | None, seed: int | None, bar: Bar
-) -> WorkloadResult:
-    """Record and cut. ``given``: each option by its name, None or False or empty if it was not."""
+    given: Mapping[str, Any], workload: str | None, recording: Path | None, cuts: int | None, seed: int | None,
+    bar: Bar, report: Callable[[WorkloadResult], None],
+) -> WorkloadResult:  # fmt: skip
+    """Record and cut. ``given``: each option by its name, None or False or empty if it was not. ``report`` gets what
+    was found when a run that has found something is broken off."""
     from flashfs.crash import workload as own
 
     if not given["--check"]:
@@ -47,5 +49,10 @@ def run(
     if workload is not None:
         size = given["--size"] or (None if given["--preset"] else own.default_size(fs))
         geometry = shape.geometry_of(given["--preset"], size, None)
-    with bar(f"workload on {fs}", None) as move:
-        return own.run(job, settings, geometry, lambda done, of: move(done, f"of {of}"))
+    found: list[WorkloadResult] = []
+    try:
+        with bar(f"workload on {fs}", None) as move:
+            return own.run(job, settings, geometry, lambda done, of: move(done, f"of {of}"), found.append)
+    finally:
+        for result in found:
+            report(result)

@@ -208,11 +208,13 @@ def release(path: Path, *, lazy: bool = False) -> None:
 
 
 def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
-    """Run one of the system's programs and return what it printed; FlashfsError with its words if it fails."""
+    """Run one of the system's programs and return what it printed; FlashfsError with its words if it fails. It has a
+    session of its own: a terminal's Ctrl-C is for us, who may be in the middle of taking a mount away."""
     try:
         done = subprocess.run(
-            [program, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment()
-        )
+            [program, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment(),
+            start_new_session=True,
+        )  # fmt: skip
     except FileNotFoundError:
         raise FlashfsError(f"{what}: there is no {program} on this machine (or not on PATH)") from None
     if done.returncode != 0:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from flashfs.crash.campaign import KEPT, Result
 from flashfs.crash.kill import warm_up
 from flashfs.crash.kill.lives import adopting
-from flashfs.crash.workload import commands, stand
+from flashfs.crash.workload import commands, interrupts, stand
 from flashfs.crash.workload.record import record, variables
 from flashfs.crash.workload.settings import Folder, Settings, check_machine, default_size
 from flashfs.crash.workload.states import DEFAULT_PLACES, PLACES, Place, Replay, Tape, choose
@@ -101,10 +101,13 @@ class WorkloadResult(Result):
 def run(
     job: Job, settings: Settings, geometry: Geometry | None,
     progress: Callable[[int, int], None] = lambda done, of: None,
+    broken_off: Callable[[WorkloadResult], None] = lambda result: None,
 ) -> WorkloadResult:  # fmt: skip
     """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are a new recording's; of an old one,
-    ``settings.ftl`` names the FTL that may be imported. ``progress`` hears how many cuts of how many are done.
-    FlashfsError if the workload or the checker fails without a cut."""
+    ``settings.ftl`` names the FTL that may be imported. ``progress`` hears how many cuts of how many are done. If an
+    error or a signal ends the run behind a failure, ``broken_off`` gets what was found, and the recording is kept.
+    FlashfsError if the workload or the checker fails without a cut. SIGTERM and SIGHUP raise SystemExit, once nothing
+    is mounted any more."""
     started = time.perf_counter()
     for word in job.places:
         if word not in PLACES:
@@ -114,25 +117,37 @@ def run(
         settings = recorded(Folder(job.folder), settings)
     check_machine(settings)
     warm_up(settings.ftl or DEFAULT_FTL)
-    folder = Folder((job.folder or Path(tempfile.mkdtemp(prefix="flashfs-workload-"))).absolute())
-    if job.workload is not None:
-        folder.make()
-    lost = False
-    with folder.held(), adopting():
-        try:
-            if job.workload is not None:
-                assert geometry is not None
-                record(folder, geometry, settings, job.workload, job.check, job.setup)
-            result = cut(job, folder, settings, progress)
-            lost = bool(result.failures)
-        finally:
-            folder.tidy()
-            gone = job.folder is None and not lost and not folder.has_mounts()
-            if gone:
-                shutil.rmtree(folder.path)
-    result.recording = None if gone else str(folder.path)
-    result.seconds = time.perf_counter() - started
+    result = WorkloadResult(settings.ftl or DEFAULT_FTL, "workload", job.seed, fs=settings.fs)
+    ended = False
+    with interrupts.handled():
+        folder = Folder((job.folder or Path(tempfile.mkdtemp(prefix="flashfs-workload-"))).resolve())
+        if job.workload is not None:
+            folder.make()
+        with folder.held(), adopting():
+            try:
+                if job.workload is not None:
+                    assert geometry is not None
+                    record(folder, geometry, settings, job.workload, job.check, job.setup)
+                cut(job, folder, settings, result, progress)
+                ended = True
+            finally:
+                with interrupts.held():
+                    if not ended:
+                        stand.clear(folder)
+                    result.recording = put_away(job, folder, result)
+                    result.seconds = time.perf_counter() - started
+                    if not ended and result.failed:
+                        broken_off(result)
     return result
+
+
+def put_away(job: Job, folder: Folder, result: WorkloadResult) -> str | None:
+    """Leave what is asked for, and what a failure is replayed with; returns where that is."""
+    folder.tidy()
+    if job.folder is None and not result.failed and not folder.has_mounts():
+        shutil.rmtree(folder.path)
+        return None
+    return str(folder.path)
 
 
 def recorded(folder: Folder, given: Settings) -> Settings:
@@ -146,16 +161,17 @@ def recorded(folder: Folder, given: Settings) -> Settings:
     return found
 
 
-def cut(job: Job, folder: Folder, settings: Settings, progress: Callable[[int, int], None]) -> WorkloadResult:
-    """Each place in turn."""
+def cut(
+    job: Job, folder: Folder, settings: Settings, result: WorkloadResult, progress: Callable[[int, int], None]
+) -> None:
+    """Each place in turn. ``result`` is filled in meanwhile: whatever ends this, it has what was found."""
     replay = Replay(folder, settings, Tape(folder, folder.load()[1]))
     replay.measure()
     places = choose(replay, list(job.places), job.cuts, job.seed)
     first, last = replay.operations
-    result = WorkloadResult(
-        image.inspect(folder.base).ftl, "workload", job.seed, fs=settings.fs, flushes=len(replay.tape.flushes),
-        marks=len(replay.tape.marked), operations=last - first + 1,
-    )  # fmt: skip
+    result.ftl = image.inspect(folder.base).ftl
+    result.flushes, result.marks = len(replay.tape.flushes), len(replay.tape.marked)
+    result.operations = last - first + 1
     for place in places:
         marks = replay.make(place)
         if len(places) == 1:
@@ -171,7 +187,6 @@ def cut(job: Job, folder: Folder, settings: Settings, progress: Callable[[int, i
                 result.failures.append(loss)
         result.cases = result.cuts = result.cuts + 1
         progress(result.cuts, len(places))
-    return result
 
 
 def judge(

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from flashfs.crash.workload import interrupts
+
 LINES = 10  #: of its output that a failure shows
 SHOWN_BYTES = 64 << 10
 
@@ -36,16 +38,25 @@ def run(command: str, root: Path, variables: Mapping[str, str]) -> Ended:
     outer = {name: value for name, value in os.environ.items() if name != "FLASHFS_MARK_FILE"}
     environment = {**outer, "FLASHFS_MOUNT": str(root), **variables}
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(
-            words, shell=True, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
+        process = None
         try:
+            with interrupts.held():  # one that has been started is known
+                process = subprocess.Popen(
+                    words, shell=True, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
+                    start_new_session=True,
+                )  # fmt: skip
             process.wait()
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            if process is not None:
+                end(process)
         size = said.seek(0, os.SEEK_END)
         said.seek(max(0, size - SHOWN_BYTES))
         return Ended(process.returncode, said.read().decode(errors="replace").splitlines()[-LINES:])
+
+
+@interrupts.held()
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of its session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

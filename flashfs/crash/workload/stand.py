@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from flashfs.crash.kill.lives import Life, mount
+from flashfs.crash.workload import interrupts
 from flashfs.crash.workload.settings import FILE_SYSTEMS, Folder, Settings
 from flashfs.errors import FlashfsError
 from flashfs.fuse import daemon, loop, mounts
 
+SMALL_BYTES = 16 << 20
 PATIENCE_S = 5.0  #: for what was left running to let go of the file system
 
 
@@ -41,11 +45,13 @@ def attached(folder: Folder, settings: Settings, *, tape: Path | None = None) ->
             raise Unusable(error) from None
         assert life is not None
         undo.callback(_end, folder, life)
-        device, _ = loop.attach(folder.device / "disk")
-        undo.callback(mounts.detach, device)
+        with interrupts.held():
+            device, _ = loop.attach(folder.device / "disk")
+            undo.callback(interrupts.held()(mounts.detach), device)
         yield device
 
 
+@interrupts.held()
 def _end(folder: Folder, life: Life) -> None:
     """The daemon's end; if the device cannot be unmounted, somebody still has it, and it ends all the same."""
     try:
@@ -68,16 +74,18 @@ def make(device: Path, fs: str) -> None:
 def files(device: Path, folder: Folder, settings: Settings) -> Iterator[Path]:
     """Its file system, mounted at ``folder.root``."""
     chosen = ("-o", settings.mount_options) if settings.mount_options else ()
-    try:
-        mounts.run("mount", "-t", settings.fs, *chosen, str(device), str(folder.root), what=f"mounting {settings.fs}")
-    except FlashfsError as error:
-        raise Unusable(error) from None
-    try:
+    words = ("-t", settings.fs, *chosen, str(device), str(folder.root))
+    with ExitStack() as undo:
+        with interrupts.held():
+            try:
+                mounts.run("mount", *words, what=f"mounting {settings.fs}")
+            except FlashfsError as error:
+                raise Unusable(error) from None
+            undo.callback(_let_go, folder.root)
         yield folder.root
-    finally:
-        _let_go(folder.root)
 
 
+@interrupts.held()
 def _let_go(root: Path) -> None:
     """Unmount; FlashfsError if a command left something behind that keeps it."""
     end = time.monotonic() + PATIENCE_S
@@ -92,6 +100,33 @@ def _let_go(root: Path) -> None:
             time.sleep(0.05)
 
 
+def clear(folder: Folder) -> None:
+    """Take away what is left when a signal came between a mount and its being noted; as far as it can be done.
+
+    A daemon that was interrupted before it was ready ends by itself: it is waited for, as a child (`adopting`)."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        with suppress(FlashfsError, OSError):  # whoever ends by itself may be quicker
+            if mounts.at(folder.root) is not None:
+                _let_go(folder.root)
+            for device in mounts.loops_of(folder.device / "disk"):
+                mounts.detach(device)
+            if mounts.at(folder.device) is not None:
+                daemon.unmount(folder.device)
+        if not ((interrupts.came() and _has_children()) or folder.has_mounts()) or time.monotonic() > end:
+            return
+        time.sleep(0.02)
+
+
+def _has_children() -> bool:
+    """Whether a process is left that was started here or adopted; those that have ended are reaped."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return True
+    return False
+
+
 def tape_failed(folder: Folder) -> str | None:
     """Why the tape of the mount breaks off, if it does."""
     stats: dict[str, Any] = json.loads((folder.device / "stats.json").read_text())
@@ -100,5 +135,28 @@ def tape_failed(folder: Folder) -> str | None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """A copy of an image, with its holes; one that shares its disk blocks where the disk can."""
+    """A copy of an image, with its holes; one that shares its disk blocks where the disk can, unless it is small: then
+    a process takes longer than its bytes."""
+    if source.stat().st_size <= SMALL_BYTES:
+        _copy_small(source, target)
+        return
     mounts.run("cp", "--reflink=auto", "--sparse=always", str(source), str(target), what=f"copying {source}")
+
+
+def _copy_small(source: Path, target: Path) -> None:
+    """The same, in this process."""
+    with source.open("rb", buffering=0) as old, target.open("wb", buffering=0) as new:
+        size = os.fstat(old.fileno()).st_size
+        new.truncate(size)
+        end = 0
+        while True:
+            try:
+                at = os.lseek(old.fileno(), end, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                return  # only a hole is left
+            end = os.lseek(old.fileno(), at, os.SEEK_HOLE)
+            new.seek(at)
+            while at < end and (n := os.sendfile(new.fileno(), old.fileno(), at, end - at)):
+                at += n

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from flashfs.crash.workload import stand
 from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.device import Device
-from flashfs.errors import UsageError
+from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import tape
 from nandimg import Cut, FaultyNand, PowerCut
 from nandimg._faults import SHAPES
@@ -24,6 +24,8 @@ from nandimg._faults import SHAPES
 PLACES = ("flushes", "marks", "end", "operations", "subsets")  #: kinds of cuts; all of a kind, or a number of them
 DEFAULT_PLACES = ("flushes", "marks", "end")
 SUBSETS = 1 << 16  #: seeds of subsets
+BY_PAGES = ("write", "trim", "zero")  #: requests of which any page may be lost
+READING = ("copy", "remap", "move")  #: requests whose effect is a matter of what was there before
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,8 @@ class Replay:
             device.close(clean=False)
 
     def make(self, place: Place) -> list[str]:
-        """Make the state; returns the marks that had been passed. UsageError if the tape has no such place."""
+        """Make the state; returns the marks that had been passed. UsageError if the tape has no such place;
+        FlashfsError if the operation of one is not reached."""
         stop = self.tape.stop(place)
         device = self._open(Cut(place.n, place.shape) if stop is None else None)
         done = 0
@@ -131,6 +134,9 @@ class Replay:
                 done = stop
             else:
                 self._play(device, self.tape.end if stop is None else stop, note)
+                if stop is None:
+                    raise FlashfsError(f"--at {place}: operation {place.n} was not reached, though the same requests "
+                                       "led to it before: the FTL is not deterministic")  # fmt: skip
         except PowerCut:
             pass
         finally:
@@ -154,22 +160,25 @@ class Replay:
 
     def _play_subset(self, device: Device, stop: int, seed: int) -> None:
         """The first ``stop`` records, but of those behind the last flush among them only a part, which is made durable:
-        each page of a write, each other request, by the toss of a coin, with how fair the coin is."""
+        each page of a write or a trim, each other request, by the toss of a coin, with how fair the coin is. A copy or
+        a remapping that is kept keeps all before it: with less, its target would have data that it never had."""
         rnd = random.Random(f"subset {seed}")
         share = rnd.random()
         flushes = (i + 1 for i in range(stop - 1, -1, -1) if self.tape.records[i].operation == "flush")
         flushed = next(flushes, 0)
         self._play(device, flushed, lambda index, device: None)
-        for record in self.tape.records[flushed:stop]:
-            for part in parts(record, device.page_bytes):
-                if rnd.random() < share:
-                    ask(device, part)
+        tail = [part for record in self.tape.records[flushed:stop] for part in parts(record, device.page_bytes)]
+        kept = [rnd.random() < share for _ in tail]
+        whole = max((i for i, part in enumerate(tail) if kept[i] and part.operation in READING), default=0)
+        for i, part in enumerate(tail):
+            if kept[i] or i < whole:
+                ask(device, part)
         device.flush()
 
 
 def parts(record: tape.Taped, page_bytes: int) -> Iterator[tape.Taped]:
-    """A write as writes of one page each, for a page is kept or lost as a whole; anything else as it is."""
-    if record.operation != "write":
+    """A write or a trim as ones of one page each, for a page is kept or lost as a whole; anything else as it is."""
+    if record.operation not in BY_PAGES:
         yield record
         return
     at = 0
