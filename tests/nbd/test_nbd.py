@@ -160,6 +160,42 @@ def test_clients_that_leave(export: Serve) -> None:
     one.end()
 
 
+COUNTING = """
+import ctypes
+from examples.minimal import Minimal
+
+api = ctypes.pythonapi
+for function in (api.PyInterpreterState_Get, api.PyInterpreterState_ThreadHead, api.PyThreadState_Next):
+    function.restype = ctypes.c_void_p
+
+class Counting(Minimal):
+    def bind(self, lpa, ppa):
+        state, count = api.PyInterpreterState_ThreadHead(ctypes.c_void_p(api.PyInterpreterState_Get())), 0
+        while state:
+            state, count = api.PyThreadState_Next(ctypes.c_void_p(state)), count + 1
+        with open("FILE", "w") as file:
+            file.write(str(count))
+        super().bind(lpa, ppa)
+"""
+
+
+def test_threads_leave_no_state(export: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter has one for each connection, as long as that lives, and one for the main thread."""
+    counted = tmp_path / "counted"
+    (tmp_path / "counting.py").write_text(COUNTING.replace("FILE", str(counted)))
+    monkeypatch.syspath_prepend(tmp_path)
+    one = export(ftl="counting:Counting")
+    before = in_use(one.pid)
+    for _ in range(10):
+        with Client(one.path) as client:
+            assert client.write(0, bytes(4096), FUA) == 0
+    assert wait_for(lambda: in_use(one.pid) <= before)
+    with Client(one.path) as client:
+        assert client.write(0, bytes(4096), FUA) == 0
+    assert counted.read_text() == "2"
+    one.end()
+
+
 def in_use(pid: int) -> int:
     """Threads and descriptors of a process."""
     return sum(1 for kind in ("task", "fd") for _ in Path(f"/proc/{pid}/{kind}").iterdir())
