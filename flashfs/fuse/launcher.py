@@ -4,8 +4,11 @@ what came of it, as JSON."""
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from flashfs import ftl
@@ -18,12 +21,27 @@ def main() -> None:
     """One mount; the daemon stays when this process ends."""
     request, ftl.SEARCHED[:], classes = pickle.load(sys.stdin.buffer)
     try:
-        given.unpack(classes)
+        with _nothing_said():
+            given.unpack(classes)
         said: dict[str, Any] = {"mounted": vars(daemon.mount(request))}
     except BaseException as error:
         line, code = one_line(error)
         said = {"error": line, "exit_code": code}
     print(json.dumps(said))
+
+
+@contextmanager
+def _nothing_said() -> Iterator[None]:
+    """What a module prints while it is imported goes to stderr: it is no answer. Nothing of this is open afterwards,
+    since the daemon would keep it."""
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(answers, 1)
+        os.close(answers)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from textwrap import indent
 from threading import Lock
@@ -127,6 +128,18 @@ def test_a_mount_ends_with_its_block(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(flashfs.FlashfsError, match="its header names __main__:Plain"):
         flashfs.mount(path, tmp_path / "mnt")
     assert mounts.at(tmp_path / "mnt") is None
+
+
+@pytest.mark.mount
+@mounting
+def test_what_a_module_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (ROOT / "tests/api/notebook_ftl.py").read_text()
+    (tmp_path / "loud_ftl.py").write_text(source + '\nprint("imported")\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    path = flashfs.create(tmp_path / "chip", preset="small-64m")
+    with flashfs.mount(path, ftl=import_module("loud_ftl").Plain) as ssd:
+        assert ssd.ftl == "loud_ftl:Plain"
+    assert mounts.at(ssd.mountpoint) is None
 
 
 @pytest.mark.mount
