@@ -109,6 +109,10 @@ class Client:
         self.ask(WRITE, offset, len(data), data, flags)
         return self._answer()
 
+    def await_answer(self) -> None:
+        """Returns when one has begun to come, which is left unread."""
+        assert self._socket.recv(1, socket.MSG_PEEK)
+
     def _answer(self) -> int:
         magic, code, _ = struct.unpack(">IIQ", self._take(16))
         assert magic == ANSWERS

@@ -217,6 +217,7 @@ def test_sigterm_waits_a_while_for_answers_to_be_read(export: Serve, chip: Path)
         assert client.write(0, b"\5" * 20 * MIB) == 0
         for at in range(20):
             client.ask(READ, at * MIB, MIB)
+        client.await_answer()
         one.server.stop()
         ended = os.pidfd_open(one.pid)
         try:
