@@ -1,8 +1,8 @@
 # pkg-config, or left out: nbdkit
 """nbdkit's plugin: its callbacks, answered by the engine without the interpreter.
 
-nbdkit calls from many threads; the device is behind one lock, so that copying between sockets and requests goes on
-beside its work for another. embed.h has what happens before there is an interpreter.
+nbdkit calls from one thread for each connection; the device is behind one lock, so that copying between a socket and
+its requests goes on beside its work for another. embed.h has what happens before there is an interpreter.
 """
 cimport cython
 from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException
@@ -14,6 +14,7 @@ from flashfs.engine.ssd cimport Ssd
 from flashfs.engine.ranges cimport read_bytes, seek_mapped, trim_bytes, write_bytes
 
 from flashfs.fuse.answers import errno_of
+from flashfs.fuse.host_disk import HostDisk
 
 cdef extern from "embed.h" nogil:
     struct nbdkit_extents:
@@ -41,6 +42,7 @@ cdef extern from "embed.h" nogil:
     const uint32_t NBDKIT_EXTENT_HOLE, NBDKIT_EXTENT_ZERO
     const int NBDKIT_FUA_NATIVE
     void nbdkit_set_error(int)
+    void keep_state()
     int nbdkit_add_extent(nbdkit_extents*, uint64_t offset, uint64_t length, uint32_t kind)
 
 cdef extern from *:
@@ -102,6 +104,7 @@ cdef class Export:
     """A device for nbdkit's clients, all of whom see the same one. ``publish`` makes it the one that they see."""
     cdef Ssd ssd
     cdef object fail_if_lost
+    cdef object host_disk
     cdef uint64_t size
     cdef uint32_t page_bytes
     cdef bint writable
@@ -113,6 +116,7 @@ cdef class Export:
     def __cinit__(self, device):
         self.ssd = device.ssd
         self.fail_if_lost = device.fail_if_lost
+        self.host_disk = HostDisk(device.path)
         self.size = device.size
         self.page_bytes = device.page_bytes
         self.writable = not device.readonly
@@ -135,6 +139,11 @@ cdef class Export:
             "in_flight": self.under_way,
         }
 
+    def errno_of(self, operation, offset, error):
+        """As a mount's, with the same line in the log."""
+        why = self.host_disk.line() if self.host_disk.note(error) else None
+        return errno_of(operation, offset, error, why)
+
     cdef int fail(self, int operation, uint64_t offset) noexcept nogil:
         """Tell nbdkit the errno that an exception means; -1."""
         cdef PyObject* kind = NULL
@@ -145,11 +154,11 @@ cdef class Export:
             PyErr_Fetch(&kind, &value, &trace)
             PyErr_NormalizeException(&kind, &value, &trace)
             if value != NULL:
-                code = errno_of(OPERATIONS[operation], offset, <object> value)
+                code = self.errno_of(OPERATIONS[operation], offset, <object> value)
             try:
                 self.fail_if_lost()
             except Exception as error:
-                code = errno_of(OPERATIONS[operation], offset, error)
+                code = self.errno_of(OPERATIONS[operation], offset, error)
             Py_XDECREF(kind)
             Py_XDECREF(value)
             Py_XDECREF(trace)
@@ -161,6 +170,7 @@ cdef class Export:
         """Do it and count it: what it returned, or -1. ``durable``: with a flush behind it, whose failure is the
         request's."""
         cdef int64_t result
+        keep_state()
         add_to(&self.under_way, 1)
         pthread_mutex_lock(&self.device)
         self.requests[operation] += 1

@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #define NBDKIT_API_VERSION 2
-#define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
+/* One thread for each connection. With several, nbdkit 1.32 sends on a socket that another of them has closed, and
+ * aborts, when a client leaves before it has read what it asked for. */
+#define THREAD_MODEL NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS
 #include <nbdkit-plugin.h>
 
 /* They are in nbdkit itself: weak, so that the module can be imported elsewhere too, where nobody calls them. */
@@ -27,6 +29,7 @@
 
 #define MOST_DESCRIPTORS 65536
 #define AGAIN_US 100000
+#define PATIENCE_US 5000000  /* for a client that does not read its answers */
 
 static char *given_python, *given_request;
 static PyThreadState *main_thread;  /* the interpreter is there, and nobody has it */
@@ -74,6 +77,31 @@ static int begin_python(void)
     return -1;
 }
 
+/* A thread that Python did not make has no thread state but while it has the GIL, and an exception is kept in the state.
+ * The engine raises with the GIL for a moment only, and looks for the exception after it. So each of nbdkit's threads
+ * gets a state that lasts until the thread ends. */
+static pthread_key_t state_of_thread;
+
+static void drop_state(void *state)
+{
+    if (!Py_IsInitialized())  /* the interpreter has ended, and all states with it */
+        return;
+    PyEval_RestoreThread(state);
+    PyThreadState_Clear(state);
+    PyThreadState_DeleteCurrent();
+}
+
+static void keep_state(void)
+{
+    static __thread int kept;
+
+    if (kept)
+        return;
+    kept = 1;
+    PyGILState_Ensure();
+    pthread_setspecific(state_of_thread, PyEval_SaveThread());
+}
+
 /* flashfs.nbd.plugin.NAME(ARGUMENT): what it returns; -1 if it raises. */
 static int call(const char *name, const char *argument)
 {
@@ -93,7 +121,8 @@ static int call(const char *name, const char *argument)
 }
 
 /* nbdkit that is asked to end waits until each client has left by itself. So their connections are closed for what they
- * would still ask: what they have asked for is answered. */
+ * would still ask: what they have asked for is answered. A client that does not read its answers is not waited for: the
+ * connections that are still there after PATIENCE_US are closed altogether. */
 static struct sigaction of_nbdkit[NSIG];
 static sem_t asked_to_end;
 
@@ -112,15 +141,16 @@ static void *hang_up(void *unused)
 {
     const long most = sysconf(_SC_OPEN_MAX);
     struct sockaddr_storage peer;
+    long waited_us;
     int fd;
 
     while (sem_wait(&asked_to_end) != 0)
         ;
-    for (;;) {  /* one may have been accepted just before */
+    for (waited_us = 0;; waited_us += AGAIN_US) {  /* one may have been accepted just before */
         for (fd = 3; fd < most && fd < MOST_DESCRIPTORS; fd++) {
             socklen_t size = sizeof peer;
             if (getpeername(fd, (struct sockaddr *) &peer, &size) == 0)
-                shutdown(fd, SHUT_RD);
+                shutdown(fd, waited_us < PATIENCE_US ? SHUT_RD : SHUT_RDWR);
         }
         usleep(AGAIN_US);
     }
@@ -155,6 +185,12 @@ static int watch_signals(void)
 /* The socket listens, and nobody is answered yet. The image is opened here, so that no taken port leaves a recovery. */
 static int on_start(void)
 {
+    int failed = pthread_key_create(&state_of_thread, drop_state);
+
+    if (failed) {
+        nbdkit_error("no key for threads: %s", strerror(failed));
+        return -1;
+    }
     if (watch_signals() < 0 || begin_python() < 0)
         return -1;
     if (call("start", given_request) < 0)

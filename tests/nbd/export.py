@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,10 @@ from flashfs.nbd import server
 from flashfs.nbd.request import Request
 
 TIMEOUT_S = 60.0
+READ, WRITE, FLUSH, ZEROES = 0, 1, 3, 6
+FUA = 1
+ASKS, ANSWERS = 0x25609513, 0x67446698
+FIXED_NO_ZEROES = 3
 
 
 def run(*command: object) -> str:
@@ -27,6 +33,7 @@ class Export:
         self.server = server.start(self.request)
         self.pid = self.server.served.pid
         self.uri = self.server.served.uri
+        self.path = image.with_suffix(".sock")
 
     def info(self) -> dict[str, Any]:
         (found,) = json.loads(run("nbdinfo", "--json", self.uri))["exports"]
@@ -61,3 +68,60 @@ class Export:
     def take_away(self) -> None:
         """Whatever state it is in."""
         self.kill()
+
+
+class Client:
+    """One connection, of which the test says what goes over it: nothing is flushed that it does not ask for, and it may
+    leave answers unread. A context manager that hangs up."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(TIMEOUT_S)
+            self._socket.connect(str(path))
+            assert self._take(18).startswith(b"NBDMAGICIHAVEOPT")
+            self._socket.sendall(struct.pack(">I8sII", FIXED_NO_ZEROES, b"IHAVEOPT", 1, 0))
+            self.size, _ = struct.unpack(">QH", self._take(10))
+        except BaseException:
+            self.hang_up()
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        self._socket.close()
+
+    def ask(self, kind: int, offset: int = 0, size: int = 0, data: bytes = b"", flags: int = 0) -> None:
+        """One request, whose answer is left unread."""
+        self._socket.sendall(struct.pack(">IHHQQI", ASKS, flags, kind, 0, offset, size) + data)
+
+    def do(self, kind: int, offset: int = 0, size: int = 0, flags: int = 0) -> int:
+        """One request but a read, and its answer: NBD's errno, or 0."""
+        self.ask(kind, offset, size, flags=flags)
+        return self._answer()
+
+    def write(self, offset: int, data: bytes, flags: int = 0) -> int:
+        """As ``do``."""
+        self.ask(WRITE, offset, len(data), data, flags)
+        return self._answer()
+
+    def await_answer(self) -> None:
+        """Returns when one has begun to come, which is left unread."""
+        assert self._socket.recv(1, socket.MSG_PEEK)
+
+    def _answer(self) -> int:
+        magic, code, _ = struct.unpack(">IIQ", self._take(16))
+        assert magic == ANSWERS
+        return int(code)
+
+    def _take(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            more = self._socket.recv(size - len(found))
+            assert more, "the server hung up"
+            found += more
+        return found

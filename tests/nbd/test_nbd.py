@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from export import TIMEOUT_S, Export, run
+from export import FLUSH, FUA, READ, TIMEOUT_S, ZEROES, Client, Export, run
 
 from flashfs import cli
 from flashfs.device import Device
@@ -23,10 +24,16 @@ from flashfs.errors import FlashfsError
 from flashfs.nbd import server
 from flashfs.nbd.request import Request
 from flashfs.waiting import readable
+from nandimg import Geometry, image
 
 MIB = 1 << 20
 SIZE = 80 * MIB
-APART_S = 0.1
+LITTLE = 64 << 10
+PATIENCE_S = 20.0  # the server's own is 5 s
+LOGGED = {
+    "wear": r"write at byte \d+: DeviceFullError: ",
+    "enospc": r"(write|flush) at byte \d+: the host's disk \w+ full below ",
+}
 Serve = Callable[..., Export]
 
 
@@ -40,31 +47,31 @@ def test_info(export: Serve) -> None:
 
 
 def test_copy_in_and_out(export: Serve, chip: Path, tmp_path: Path) -> None:
-    data = random.Random(1).randbytes(64 * MIB)
+    data = random.Random(1).randbytes(8 * MIB)
     source, back = tmp_path / "source", tmp_path / "back"
     source.write_bytes(data)
     one = export(ftl="slimftl")
     run("nbdcopy", source, one.uri)
-    assert one.extents() == [(0, 64 * MIB, True), (64 * MIB, 16 * MIB, False)]
+    assert one.extents() == [(0, 8 * MIB, True), (8 * MIB, SIZE - 8 * MIB, False)]
     run("nbdcopy", one.uri, back)
     with back.open("rb") as file:
-        assert file.read(64 * MIB) == data and not any(file.read())
+        assert file.read(8 * MIB) == data and not any(file.read())
     one.end()
     assert not one.request.socket.exists()  # type: ignore[union-attr]
     with Device.open(chip, readonly=True) as device:
         assert device.recovery.clean and device.problems() == []
-        assert device.read(0, 64 * MIB) == data
+        assert device.read(0, 8 * MIB) == data
 
 
-@pytest.mark.parametrize("ftl", ["pagemap", "dftl", "examples.minimal:Minimal"])
-def test_fio_verifies(export: Serve, ftl: str) -> None:
+@pytest.mark.parametrize(("ftl", "size"), [("pagemap", "16m"), ("dftl", "16m"), ("examples.minimal:Minimal", "4m")])
+def test_fio_verifies(export: Serve, ftl: str, size: str) -> None:
     """Four requests at a time, each read back; the third is an FTL in Python, in nbdkit's threads."""
     if "nbd" not in subprocess.run(["fio", "--enghelp"], capture_output=True, text=True).stdout.split():
         pytest.skip("needs a fio with the engine nbd")
     one = export(ftl=ftl)
     run(
-        "fio", "--name=verify", "--ioengine=nbd", f"--uri={one.uri}", "--rw=randwrite", "--bs=4k", "--size=16m",
-        "--io_size=16m", "--iodepth=4", "--verify=crc32c", "--verify_fatal=1", "--fsync=64", "--randseed=5",
+        "fio", "--name=verify", "--ioengine=nbd", f"--uri={one.uri}", "--rw=randwrite", "--bs=4k", f"--size={size}",
+        f"--io_size={size}", "--iodepth=4", "--verify=crc32c", "--verify_fatal=1", "--fsync=64", "--randseed=5",
         "--verify_state_save=0",
     )  # fmt: skip
     one.end()
@@ -88,54 +95,138 @@ def test_trim_and_zeroes(export: Serve, tmp_path: Path) -> None:
     assert found["server"]["bytes"]["write"] == 8 * MIB
 
 
-def test_what_was_flushed_outlives_a_kill(export: Serve) -> None:
-    """A flush is of all before it, from whichever connection; FUA of its own write, trim and zeroing."""
+def test_what_was_flushed_outlives_a_kill(export: Serve, chip: Path) -> None:
+    """One life each, and nothing behind it that would flush too: a flush is of what another connection wrote
+    (can_multi_conn); FUA is of its own write, and of its own zeroing, whose ragged ends are writes. All of it fits the
+    write buffer, where it would be lost."""
     one = export(ftl="dftl")
-    first = Client(one.uri)
-    second = Client(one.uri)
-    try:
-        first.do("write -P 0x11 0 1M")
-        second.do("flush")  # the other one's: can_multi_conn
-        second.do("write -f -P 0x22 1M 64k")
-        second.do("write -z -f 0 64k")
-        first.do("write -P 0x33 2M 64k")  # neither
+    with Client(one.path) as first, Client(one.path) as second:
+        assert first.write(0, b"\x11" * LITTLE) == 0
+        assert second.do(FLUSH) == 0
         one.kill()
+    assert found(chip, 0, LITTLE) == b"\x11" * LITTLE
+    one = export()
+    with Client(one.path) as client:
+        assert client.write(MIB, b"\x22" * LITTLE, FUA) == 0
+        one.kill()
+    assert found(chip, MIB, LITTLE) == b"\x22" * LITTLE
+    one = export()
+    with Client(one.path) as client:
+        assert client.do(ZEROES, 512, 10240, FUA) == 0
+        one.kill()
+    assert found(chip, 0, 12288) == b"\x11" * 512 + bytes(10240) + b"\x11" * 1536
+
+
+def found(chip: Path, offset: int, size: int) -> bytes:
+    """What an image has that was not closed; it stays so."""
+    with Device.open(chip, readonly=True) as device:
+        assert not device.recovery.clean
+        return device.read(offset, size)
+
+
+@pytest.mark.parametrize(("fault", "writes"), [("wear=3", 40), ("enospc=1500", 3)])
+@pytest.mark.parametrize("ftl", ["pagemap", "geckoftl", "hpftl"])
+def test_the_engine_fails(need_nbd: None, tmp_path: Path, ftl: str, fault: str, writes: int) -> None:
+    """The client gets the errno, the log the line, and reading goes on: as under a mount."""
+    chip, log = tmp_path / "small.nand", tmp_path / "log"
+    image.create(chip, Geometry.sized(4 * MIB, 0.5, pages_per_block=32))
+    one = Export(chip, ftl=ftl, faults=(fault,), log=log)
+    try:
+        commands = [word for _ in range(writes) for word in ("-c", "write 0 4M", "-c", "flush")]
+        said = subprocess.run(
+            ["qemu-io", "-f", "raw", *commands, one.uri], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=TIMEOUT_S,
+        ).stdout  # fmt: skip
+        assert "No space left on device" in said and "wrote 4194304/4194304" in said, said
+        assert re.search(LOGGED[fault.partition("=")[0]], log.read_text(), re.MULTILINE), log.read_text()
+        assert one.info()["export-size"] == 4 * MIB
+        assert "read 4194304/4194304" in run("qemu-io", "-r", "-f", "raw", "-c", "read 0 4M", one.uri)
     finally:
-        first.end()
-        second.end()
-    again = export()
-    assert not again.server.served.clean
-    again.io("read -P 0 0 64k", "read -P 0x11 64k 960k", "read -P 0x22 1M 64k")
-    again.end()
+        one.take_away()
 
 
-class Client:
-    """qemu-io that waits for commands, for it flushes when it leaves."""
+def test_clients_that_leave(export: Serve) -> None:
+    """With answers unread, each of them; and with no thread or descriptor left of them in the server."""
+    one = export()
+    with Client(one.path) as client:
+        assert client.write(0, bytes(20 * MIB)) == 0
+    before = in_use(one.pid)
+    for _ in range(10):
+        with Client(one.path) as client:
+            for at in range(20):
+                client.ask(READ, at * MIB, MIB)
+    assert one.info()["export-size"] == SIZE
+    assert wait_for(lambda: in_use(one.pid) <= before), (before, in_use(one.pid))
+    one.end()
 
-    def __init__(self, uri: str) -> None:
-        self._process = subprocess.Popen(
-            ["stdbuf", "-oL", "qemu-io", "-f", "raw", uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
 
-    def do(self, command: str) -> None:
-        """Returns when it is acknowledged: what comes behind it is done after it. Of two lines that come at once
-        qemu-io sees one."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        for line in (command, "length"):
-            self._process.stdin.write(f"{line}\n")
-            self._process.stdin.flush()
-            time.sleep(APART_S)
-        said = ""
-        while f"{SIZE // MIB} MiB\n" not in said:
-            line = self._process.stdout.readline()
-            assert line, said
-            said += line
-        assert "failed" not in said and "error" not in said.lower(), said
+COUNTING = """
+import ctypes
+from examples.minimal import Minimal
 
-    def end(self) -> None:
-        self._process.kill()
-        self._process.communicate(timeout=TIMEOUT_S)
+api = ctypes.pythonapi
+for function in (api.PyInterpreterState_Get, api.PyInterpreterState_ThreadHead, api.PyThreadState_Next):
+    function.restype = ctypes.c_void_p
+
+class Counting(Minimal):
+    def bind(self, lpa, ppa):
+        state, count = api.PyInterpreterState_ThreadHead(ctypes.c_void_p(api.PyInterpreterState_Get())), 0
+        while state:
+            state, count = api.PyThreadState_Next(ctypes.c_void_p(state)), count + 1
+        with open("FILE", "w") as file:
+            file.write(str(count))
+        super().bind(lpa, ppa)
+"""
+
+
+def test_threads_leave_no_state(export: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter has one for each connection, as long as that lives, and one for the main thread."""
+    counted = tmp_path / "counted"
+    (tmp_path / "counting.py").write_text(COUNTING.replace("FILE", str(counted)))
+    monkeypatch.syspath_prepend(tmp_path)
+    one = export(ftl="counting:Counting")
+    before = in_use(one.pid)
+    for _ in range(10):
+        with Client(one.path) as client:
+            assert client.write(0, bytes(4096), FUA) == 0
+    assert wait_for(lambda: in_use(one.pid) <= before)
+    with Client(one.path) as client:
+        assert client.write(0, bytes(4096), FUA) == 0
+    assert counted.read_text() == "2"
+    one.end()
+
+
+def in_use(pid: int) -> int:
+    """Threads and descriptors of a process."""
+    return sum(1 for kind in ("task", "fd") for _ in Path(f"/proc/{pid}/{kind}").iterdir())
+
+
+def wait_for(holds: Callable[[], bool]) -> bool:
+    """Whether it holds, now or within a time that is ample."""
+    until_s = time.monotonic() + TIMEOUT_S
+    while not holds():
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_sigterm_waits_a_while_for_answers_to_be_read(export: Serve, chip: Path) -> None:
+    one = export()
+    with Client(one.path) as client:
+        assert client.write(0, b"\5" * 20 * MIB) == 0
+        for at in range(20):
+            client.ask(READ, at * MIB, MIB)
+        client.await_answer()
+        one.server.stop()
+        ended = os.pidfd_open(one.pid)
+        try:
+            assert readable(ended, timeout_s=PATIENCE_S), "it still waits for the client"
+        finally:
+            os.close(ended)
+        one.server.wait()
+    with Device.open(chip, readonly=True) as device:
+        assert device.recovery.clean and device.read(20 * MIB - 4096, 4096) == b"\5" * 4096
 
 
 def test_read_only_changes_nothing(export: Serve, chip: Path) -> None:
@@ -230,11 +321,10 @@ def test_foreground_ends_by_sigterm(need_nbd: None, chip: Path) -> None:
     try:
         assert process.stdout is not None
         uri = process.stdout.readline().partition(": ")[0]
-        client = Client(uri)
-        client.do("write -P 1 0 64k")
-        process.terminate()
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        client.end()
+        with Client(uri.partition("?socket=")[2]) as client:
+            assert client.write(0, b"\1" * LITTLE) == 0
+            process.terminate()
+            out, err = process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
         process.communicate()
