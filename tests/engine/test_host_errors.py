@@ -298,7 +298,7 @@ def run_all(variant: str, request_kind: Callable[[Rig], None], stride: int) -> C
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_calls_of_every_request_fail(variant: str, request_kind: Callable[[Rig], None]) -> None:
     """A program that fails is the request's error alone. A sync that fails stops the device: the mount recovers."""
-    run_all(variant, request_kind, 6)
+    run_all(variant, request_kind, 3)
 
 
 @pytest.mark.slow
