@@ -18,6 +18,7 @@ PRELOADED = ctypes.CDLL(None)
 
 def crashes(rig: Rig) -> None:
     """The power goes; everything since the last flush is recovered."""
+    rig.under_way |= rig.may.keys()  # any of it may be lost
     rig.device.close(clean=False)
     rig.mount()
 

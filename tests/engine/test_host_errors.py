@@ -39,7 +39,7 @@ class Rig:
     turn: int = 0
     now: dict[int, bytes] = field(default_factory=dict)
     may: dict[int, set[bytes]] = field(default_factory=dict)
-    under_way: set[int] = field(default_factory=set)  # of the request that has not come back
+    under_way: set[int] = field(default_factory=set)  # of requests that have not come back, or not well
 
     def __post_init__(self) -> None:
         self.fd = os.memfd_create("flashfs-errors", os.MFD_CLOEXEC)
@@ -74,19 +74,19 @@ class Rig:
         for i, page in enumerate(pages):
             self._may(lpa + i, page)
         self.device.write(lpa * PAGE, b"".join(pages))
-        self.under_way.clear()
+        self.under_way.difference_update(range(lpa, lpa + n))
 
     def trim(self, lpa: int, n: int = 1) -> None:
         for x in range(lpa, lpa + n):
             self._may(x, bytes(PAGE))
         self.device.trim(lpa * PAGE, n * PAGE)
-        self.under_way.clear()
+        self.under_way.difference_update(range(lpa, lpa + n))
 
     def copy(self, target: int, source: int, n: int) -> None:
         for x in range(n):
             self._may(target + x, self.now.get(source + x, bytes(PAGE)))
         self.device.copy(source * PAGE, target * PAGE, n * PAGE)
-        self.under_way.clear()
+        self.under_way.difference_update(range(target, target + n))
 
     def flush(self) -> None:
         self.device.flush()
