@@ -25,6 +25,7 @@ from flashfs.engine.pool cimport (
     oob_pack,
     runs_out,
 )
+from nandimg._nand cimport CAUSES, OP_PROGRAM
 
 import struct
 
@@ -470,13 +471,16 @@ def newest_slot(nand):
     return max(whole)[1] if whole else None
 
 
-def life_of(ssd):
+def life_of(Engine ssd not None):
     """Its whole life until now. A mount that found a clean checkpoint stands on it, or has left a mark; if it does
     neither, and the device was not just made, the power had gone."""
     slot = newest_slot(ssd.nand)
-    totals, by_cause = ssd.operations()
-    unsafe = slot is not None and not ssd.unchanged_since_clean() and not by_cause["program"].get("mount")
-    return Life.of(slot).at(ssd.mounts, ssd.host_write, totals["program"], unsafe)
+    cdef uint64_t programs = 0
+    cdef int cause
+    for cause in range(CAUSES):
+        programs += ssd.nand.count(OP_PROGRAM, cause)
+    unsafe = slot is not None and not ssd.unchanged_since_clean() and not ssd.nand.count(OP_PROGRAM, CAUSE_MOUNT)
+    return Life.of(slot).at(ssd.mounts, ssd.host_write, programs, unsafe)
 
 
 def boot_hints(slots):
