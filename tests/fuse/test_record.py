@@ -198,7 +198,7 @@ def test_up_records_a_file_system(chip: Path, need_loop: None, tmp_path: Path) -
     try:
         assert f"recording every request in {trace}" in flashfs("up", chip, target, "--record", trace).stdout
         said = flashfs("up", chip, target, "--record", tmp_path / "other", code=2).stderr
-        assert "is mounted already" in said
+        assert "is up already" in said
         data = os.urandom(64 * PAGE)
         (target / "file").write_bytes(data)
     finally:
