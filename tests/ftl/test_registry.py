@@ -68,9 +68,9 @@ def test_a_folder_that_will_not_do(rooms: Path, text: str, said: str) -> None:
 
 def test_no_view_hides_one_that_every_image_has() -> None:
     """``flashfs dump IMAGE log`` is the metadata log, whatever a scheme calls its own."""
-    from flashfs.cli.dump import VIEWS
+    from flashfs.inspect.views import GENERAL
 
     for scheme in ftl.SCHEMES.values():
         names = [*scheme.views, *scheme.numbered]
-        assert not set(names) & set(VIEWS), scheme.name
+        assert not set(names) & set(GENERAL), scheme.name
         assert len(names) == len(set(names)), scheme.name
