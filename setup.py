@@ -9,6 +9,8 @@ Variables of the environment:
 
 import os
 import subprocess
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from shutil import which
 from threading import Lock
@@ -36,6 +38,16 @@ DIRECTIVES = {
 }
 #: Cython counts in types of its own, and emits functions that a module may not call
 NOISE = ["-Wno-unused-function", "-Wno-sign-compare"]
+COMPILE = ["-fno-strict-aliasing", *NOISE, *([] if SYMBOLS else ["-g0"])]
+LINK = [] if SYMBOLS else ["-s"]
+
+#: what all modules have of memoryviews, compiled once instead of in each: most of what the compiler had to do
+SHARED = "nandimg._shared"
+
+#: where Cython's results are kept: a second checkout of the same sources translates nothing
+TRANSLATED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashfs", "cython")
+#: ccache takes what lies below this folder for the same, wherever the folder is
+CCACHE = {"CCACHE_BASEDIR": str(Path.cwd()), "CCACHE_NOHASHDIR": "1"}
 
 #: begins a line at the top of a module that there is only where the library is that it names
 OPTIONAL = "# pkg-config, or left out: "
@@ -46,14 +58,20 @@ def pkg_config(what: str, library: str) -> list[str]:
     return subprocess.run(["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
 
 
+def said(source: Path) -> Iterator[str]:
+    """The comments at a module's top."""
+    return takewhile(lambda line: line.startswith("#"), source.read_text().splitlines())
+
+
 def needs(source: Path) -> str | None:
     """The library that a module says it needs, in a line ``# pkg-config: NAME`` at its top."""
-    for line in source.read_text().splitlines():
-        if not line.startswith("#"):
-            return None
-        if line.startswith("# pkg-config: "):
-            return line.removeprefix("# pkg-config: ").strip()
-    return None
+    names = [line.removeprefix("# pkg-config: ").strip() for line in said(source) if line.startswith("# pkg-config: ")]
+    return names[0] if names else None
+
+
+def optimisation(source: Path) -> str:
+    """A module that says ``# cold`` at its top is compiled in half the time: nothing waits for what it does."""
+    return "-O1" if "# cold" in said(source) else "-O3"
 
 
 def is_wanted(source: Path) -> bool:
@@ -67,16 +85,34 @@ def is_wanted(source: Path) -> bool:
 
 def extension(source: Path) -> Extension:
     """A module is named by its place. What else it needs stands at its top: ``# distutils:`` for its language or for C
-    beside it, ``# pkg-config:`` for a library of the system, which is asked for when the module is built."""
+    beside it, ``# pkg-config:`` for a library of the system, which is asked for when the module is built, ``# cold``
+    for little optimisation."""
     return Extension(
         ".".join(source.with_suffix("").parts),
         [str(source)],
         include_dirs=["nandimg", str(source.parent)],
         depends=[str(header) for folder in (Path("nandimg"), source.parent) for header in sorted(folder.glob("*.h"))],
-        extra_compile_args=["-O3", "-fno-strict-aliasing", *NOISE, *([] if SYMBOLS else ["-g0"])],
-        extra_link_args=[] if SYMBOLS else ["-s"],
+        extra_compile_args=[optimisation(source), *COMPILE],
+        extra_link_args=[*LINK],
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACED else [],
     )
+
+
+def shared() -> list[Extension]:
+    """The module that Cython makes for the others: it has no source of its own."""
+    if BARE or ONLY:
+        return []
+    source = SHARED.replace(".", "/") + ".c"
+    return [Extension(SHARED, [source], extra_compile_args=["-O1", *COMPILE], extra_link_args=[*LINK])]
+
+
+def kept() -> str | None:
+    """The folder of Cython's results; None where nothing can be kept."""
+    try:
+        TRANSLATED.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return str(TRANSLATED) if os.access(TRANSLATED, os.W_OK) else None
 
 
 def sources() -> list[Path]:
@@ -99,8 +135,17 @@ class Build(build_ext):
         super().run()
 
     def build_extensions(self) -> None:
+        if which("ccache"):
+            os.environ.update(CCACHE)
+            for name in ("compiler_so", "compiler_so_cxx"):
+                if command := getattr(self.compiler, name, None):
+                    setattr(self.compiler, name, ["ccache", *command])
         tree = create_dependency_tree(quiet=True)
         for ext in self.extensions:
+            if ext.name == SHARED:
+                if self.force or not Path(self.get_ext_fullpath(ext.name)).exists():
+                    self.stale.append(ext)
+                continue
             info = tree.distutils_info(ext.sources[0]).values
             needed = {*tree.all_dependencies(ext.sources[0]), *info.get("sources", []), *info.get("depends", [])}
             ext.depends = sorted({*ext.depends, *(path for path in needed if Path(path).exists())})
@@ -119,8 +164,11 @@ class Build(build_ext):
 
     def translate(self, ext: Extension) -> None:
         """C or C++ for its source, and what the source's first lines ask for."""
-        library = needs(Path(ext.sources[0]))
-        (made,) = cythonize([ext], compiler_directives=DIRECTIVES, quiet=True)
+        library = None if ext.name == SHARED else needs(Path(ext.sources[0]))
+        (made,) = cythonize(
+            [ext], compiler_directives=DIRECTIVES, quiet=True, force=ext.name != SHARED, cache=kept(),
+            shared_utility_qualified_name=SHARED,
+        )  # fmt: skip
         ext.sources, ext.language, ext.include_dirs = made.sources, made.language, made.include_dirs
         if library:
             ext.extra_compile_args += pkg_config("--cflags", library)
@@ -141,4 +189,4 @@ def data_files() -> list[tuple[str, list[str]]]:
     ]
 
 
-setup(ext_modules=[extension(source) for source in sources()], cmdclass={"build_ext": Build}, data_files=data_files())
+setup(ext_modules=[*shared(), *map(extension, sources())], cmdclass={"build_ext": Build}, data_files=data_files())

@@ -1,3 +1,4 @@
+# cold
 """What every fault is made of: a chip in front of a chip that passes everything on."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 

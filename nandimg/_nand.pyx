@@ -1,3 +1,4 @@
+# cold
 """The chip's interface: what an engine may do with a chip, or with any fault that stands in front of one."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 

@@ -1,3 +1,4 @@
+# cold
 """What each block holds, as arrays: the pictures that people look at are made of these, not of pages asked one by one.
 
 Nothing here changes a device. ``block_map`` and ``joined`` are what a mount answers with while its host waits: a pass

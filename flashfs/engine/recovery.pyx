@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 # cython: wraparound=True
 """Recovery: from an image alone to a device on which every check holds, as a table of named steps.

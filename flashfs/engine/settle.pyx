@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 """Who wins: the part of a recovery that settles where each LPA, and each page of another kind, is.
 

@@ -1,3 +1,4 @@
+# cold
 # pkg-config: fuse3
 """Replies that wait until the virtual end of what they answer, so that the host feels the chip: ``--realtime``.
 

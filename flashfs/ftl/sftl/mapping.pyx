@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from flashfs.engine.arrays cimport array_u32
 from flashfs.engine.counted_map cimport CountedMap
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
@@ -359,8 +360,8 @@ cdef class SftlMap(CountedMap):
         while unit != NONE:
             n = self.newest_dirty(unit) if self.cmt.node(unit).dirty_n else 0
             if n:
-                lpas[at : at + n] = numpy.asarray(<uint32_t[:n]> self.leaving)
-                ppas[at : at + n] = numpy.asarray(<uint32_t[:n]> (self.leaving + self.per_page))
+                lpas[at : at + n] = array_u32(self.leaving, n)
+                ppas[at : at + n] = array_u32(self.leaving + self.per_page, n)
             at += n
             unit = self.cmt.node(unit).newer
         return lpas[:at], ppas[:at]
