@@ -9,96 +9,124 @@ WORKERS ?= 2
 CAMPAIGN_CUTS ?= 1000000
 CAMPAIGN_STATE ?= campaign.json
 CAMPAIGN_ROUNDS ?= 100
+CAMPAIGN_SURVIVED ?= tools/results/survived.jsonl
 CAMPAIGN_COMMITS ?= 500
 MUTANTS_STATE ?= mutants.jsonl
+CRASH = $(BIN)/flashfs crash --state $(CAMPAIGN_STATE) --survived $(CAMPAIGN_SURVIVED)
+KILLS = $(BIN)/flashfs crash --kill --survived $(CAMPAIGN_SURVIVED)
+BUILD = $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+INSTALL = PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 
-.PHONY: setup system test package-test man demo lint campaign soak bench comparison coverage mutants reproduce site \
-	clean
+.PHONY: setup setup-dev system system-dev test test-all durations package-test man demo lint campaign soak bench \
+	comparison coverage mutants reproduce site clean
 .DELETE_ON_ERROR:
 
-## setup: system packages (when root), .venv, the package with its compiled modules in place
-setup: system $(VENV)/.built
+## setup: what a mount and `make demo` need: system packages (when root), .venv, the compiled modules in place
+setup: system $(VENV)/.built $(if $(wildcard $(VENV)/.dev),,$(VENV)/.runtime)
+
+## setup-dev: also what tests, linters, benchmarks and the site need
+setup-dev: system-dev $(VENV)/.built $(VENV)/.dev
+	@ls flashfs/nbd/_plugin.*.so >/dev/null 2>&1 || $(BUILD)  # where nbdkit's headers came after the first build
 
 system:
 	@tools/system_packages.sh
+
+system-dev:
+	@tools/system_packages.sh dev
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.tools: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'Cython>=3.2,<4' 'setuptools-scm>=8'  # the last: pyfuse3's
-	PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'Cython>=3.3,<4' 'setuptools-scm>=8'  # the last: pyfuse3's
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.tools
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.tools
+	$(INSTALL) '.[dev]'
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(SOURCES)
-	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+	$(BUILD)
 	@touch $@
 
-## test: everything that is not marked slow or package
-test: setup
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not package' tests
+## test: everything that is not marked slow or package; fails when the tests have become dearer (tests/costs.py)
+test: setup-dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not package' --guard tests
+
+## test-all: the slow tests too: every scheme in every test, every planted bug
+test-all: setup-dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not package' tests
+
+## durations: what each test takes goes to tests/durations.json: the order of `make test`, and its limit
+durations: setup-dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not package' --write-durations tests
 
 ## package-test: a source archive, a wheel from it, both from nothing, the wheel in an environment of its own, and used
-package-test: setup
+package-test: setup-dev
 	$(BIN)/python -m pytest -m package tests/packaging
 
 ## man: man/*.1, of the command line's help
-man: setup
+man: setup-dev
 	$(BIN)/python tools/manpages.py
 
 ## demo: a source tree on ext4 on flashfs, its daemon killed, everything acknowledged still there (needs root)
 demo: setup
 	$(BIN)/python tools/demo.py
 
-lint: setup
+lint: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/stubs.py --check
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint nandimg flashfs  # it calls pycodestyle by name
 
 ## campaign: many more power cuts than `make test` has time for, then kills of the daemon under file systems (needs root).
-## Broken off, the power cuts go on where they stood: CAMPAIGN_STATE says where that is
-campaign: setup
+## Broken off, the power cuts go on where they stood: CAMPAIGN_STATE says where that is. Each campaign draws a new seed;
+## CAMPAIGN_SURVIVED keeps which seeds each FTL has survived
+campaign: setup-dev
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests || test $$? -eq 5  # 5: no test is marked so
-	$(BIN)/flashfs crash --tier sweep --cuts $(CAMPAIGN_CUTS) --state $(CAMPAIGN_STATE)
-	$(BIN)/flashfs crash --tier random,host,faults --cuts $$(($(CAMPAIGN_CUTS) / 20)) --state $(CAMPAIGN_STATE)
-	$(BIN)/flashfs crash --tier wide --cuts $$(($(CAMPAIGN_CUTS) / 5)) --state $(CAMPAIGN_STATE)  # it makes a tenth
-	$(BIN)/flashfs crash --every --length 4 --state $(CAMPAIGN_STATE)
-	$(BIN)/flashfs crash --every --length 2 --depth 2 --state $(CAMPAIGN_STATE)
+	$(CRASH) --tier sweep --cuts $(CAMPAIGN_CUTS)
+	$(CRASH) --tier random,host,faults --cuts $$(($(CAMPAIGN_CUTS) / 20))
+	$(CRASH) --tier wide --cuts $$(($(CAMPAIGN_CUTS) / 5))  # it makes a tenth
+	$(CRASH) --every --length 4
+	$(CRASH) --every --length 2 --depth 2
 	rm -f $(CAMPAIGN_STATE)
-	$(BIN)/flashfs crash --kill --fs ext4,xfs,btrfs --writer files,fio --rounds $(CAMPAIGN_ROUNDS)
-	$(BIN)/flashfs crash --kill --fs ext4 --writer sqlite --rounds $(CAMPAIGN_COMMITS)
+	$(KILLS) --fs ext4,xfs,btrfs --writer files,fio --rounds $(CAMPAIGN_ROUNDS)
+	$(KILLS) --fs ext4 --writer sqlite --rounds $(CAMPAIGN_COMMITS)
 
 ## soak: fsx, stress-ng, RocksDB and SQLite on ext4, xfs and btrfs, an idle minute, ten million requests (needs root)
-soak: setup
+soak: setup-dev
 	$(BIN)/python tools/soak.py
 
 ## bench: the figures of docs/performance.md; raw results go to tools/results (bench_mount needs root and fio)
-bench: setup
+bench: setup-dev
 	$(BIN)/python tools/bench_engine.py
 	$(BIN)/python tools/bench_slimftl.py
 	$(BIN)/python tools/bench_mount.py
 
 ## comparison: docs/comparison.md, every FTL on equal ground; TRACES is a folder of traces (docs/traces.md)
-comparison: setup
+comparison: setup-dev
 	$(BIN)/python tools/comparison.py $(if $(TRACES),--traces $(TRACES))
 
 ## reproduce: the figures of docs/reproduce.md, and what of them holds; tables go to flashfs/reproduce/results
-reproduce: setup
+reproduce: setup-dev
 	$(BIN)/python tools/reproduce.py
 
 ## site: the documentation as a site, with the reference of the Python names, in site/ (mkdocs.yml)
-site: setup
+site: setup-dev
 	$(BIN)/python tools/docs_site.py
 
 ## coverage: lines and branches of the recovery paths that tests and scaled-down campaigns reach: docs/coverage.md
-coverage: setup
+coverage: setup-dev
 	$(BIN)/python tools/coverage.py --jobs $(WORKERS)
 
 ## mutants: what no check, crash tier or fast test notices when the compiled modules are changed: docs/coverage.md. Broken
 ## off, it goes on where it stood: MUTANTS_STATE says where that is. .mutants, its build, may be removed
-mutants: setup
+mutants: setup-dev
 	$(BIN)/python tools/mutants --jobs $(WORKERS) --state $(MUTANTS_STATE)
 
 clean:

@@ -1,5 +1,7 @@
 #!/bin/sh
 # Installs what the project needs of Debian, when something is missing and we may. Says what to install when we may not.
+#   system_packages.sh       to build, to mount, and for `make demo`
+#   system_packages.sh dev   for tests, benchmarks and the site as well
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -13,6 +15,7 @@ need() { # need PACKAGE COMMAND...: the package, unless the command succeeds
 need gcc command -v gcc
 need g++ command -v g++
 need make command -v make
+need ccache command -v ccache
 need pkg-config command -v pkg-config
 need libfuse3-dev pkg-config --exists fuse3
 need libxxhash-dev pkg-config --exists libxxhash
@@ -20,22 +23,25 @@ need fuse3 command -v fusermount3
 need util-linux command -v losetup
 need mount command -v mount
 need e2fsprogs command -v mkfs.ext4
-need xfsprogs command -v mkfs.xfs
-need btrfs-progs command -v mkfs.btrfs
-need fio command -v fio
-need fdisk command -v sfdisk
-need fuse2fs command -v fuse2fs
-need nbdkit command -v nbdkit
-need nbdkit-plugin-dev pkg-config --exists nbdkit
-need libnbd-bin command -v nbdinfo
-need qemu-utils command -v qemu-img
-need chromium command -v chromium # the HTML page is tested in a browser
-need stress-ng command -v stress-ng
-need rocksdb-tools command -v db_bench
 need python3 command -v "${PYTHON:-python3}"
 need python3-venv "${PYTHON:-python3}" -c 'import ensurepip'
 need python3-dev "${PYTHON:-python3}" -c \
     'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())'
+
+if [ "${1:-}" = dev ]; then
+    need xfsprogs command -v mkfs.xfs
+    need btrfs-progs command -v mkfs.btrfs
+    need fio command -v fio
+    need fdisk command -v sfdisk
+    need fuse2fs command -v fuse2fs
+    need nbdkit command -v nbdkit
+    need nbdkit-plugin-dev pkg-config --exists nbdkit
+    need libnbd-bin command -v nbdinfo
+    need qemu-utils command -v qemu-img
+    need chromium command -v chromium # the HTML page is tested in a browser
+    need stress-ng command -v stress-ng
+    need rocksdb-tools command -v db_bench
+fi
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
