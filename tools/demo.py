@@ -3,7 +3,7 @@
 Each command is printed as a user would type it. Needs root for the loop device; nothing is left behind, whatever
 happens.
 
-    demo.py [--ftl NAME] [--preset NAME] [--keep]
+    demo.py [--ftl NAME] [--preset NAME] [--files N] [--keep]
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-FILES_LEAST = 3000  # some thousand; the tools' own sources are added to the standard library's until there are so many
+FILES_LEAST = 3_000  # of the standard library; with fewer, what is installed beside it is added
+FILES_MOST = 6_000
+BYTES_MOST = 250_000_000
 CUT_AT = 0.8  # of the files are copied when the power goes
 FLASHFS = Path(sys.executable).with_name("flashfs")
 
@@ -47,17 +49,23 @@ def shell(*words: str | Path, quiet: bool = False) -> str:
     return done.stdout
 
 
-def sources() -> list[tuple[Path, Path]]:
-    """(file, its place in the copy): Python's standard library, and what is installed beside it until it is enough."""
+def sources(files_most: int = FILES_MOST, bytes_most: int = BYTES_MOST) -> list[tuple[Path, Path]]:
+    """(file, its place in the copy): Python's standard library, and what is installed beside it if that is little. At
+    most so many files and bytes."""
     out: list[tuple[Path, Path]] = []
+    size = 0
     for name in ("stdlib", "purelib"):
         top = Path(sysconfig.get_path(name))
         for path in sorted(top.rglob("*")):
             inside = path.relative_to(top)
             if "__pycache__" in inside.parts or (name == "stdlib" and inside.parts[0] in ("site-packages", "config")):
                 continue
-            if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
-                out.append((path, Path(name) / inside))
+            if not path.is_file() or path.is_symlink() or not os.access(path, os.R_OK):
+                continue
+            size += path.stat().st_size
+            if len(out) == files_most or size > bytes_most:
+                return out
+            out.append((path, Path(name) / inside))
         if len(out) >= FILES_LEAST:
             break
     return out
@@ -142,11 +150,26 @@ def verify(acknowledged: dict[Path, str], mountpoint: Path) -> None:
     print(f"all {len(acknowledged)} acknowledged files are there, each with its SHA-256", flush=True)
 
 
-def first_lpa(path: Path) -> int:
-    """The page of the disk in which ``path`` begins: ext4's block and the FTL's page are both 4 KiB."""
+def first_lpa(path: Path) -> int | None:
+    """The page of the disk in which ``path`` begins: ext4's block and the FTL's page are both 4 KiB. None for a file
+    without an extent: an empty one."""
     said = subprocess.run(["filefrag", "-b4096", "-v", path], check=True, capture_output=True, text=True).stdout
-    extent = next(line for line in said.splitlines() if line.strip().startswith("0:"))
-    return int(extent.split(":")[2].split("..")[0])
+    for line in said.splitlines():
+        number, *columns = line.split(":")
+        if number.strip() == "0" and len(columns) > 2:  # ext, logical, physical, length, expected, flags
+            if "unknown_loc" in columns[-1] or "inline" in columns[-1]:
+                return None  # not on the disk yet, or in its inode
+            return int(columns[1].split("..")[0])
+    return None
+
+
+def last_with_a_page(acknowledged: Iterable[Path], mountpoint: Path) -> tuple[Path, int] | None:
+    """(file, the page in which it begins) of the last acknowledged file that has one."""
+    for inside in reversed(list(acknowledged)):
+        lpa = first_lpa(mountpoint / inside)
+        if lpa is not None:
+            return inside, lpa
+    return None
 
 
 @contextlib.contextmanager
@@ -165,11 +188,11 @@ def place(keep: bool) -> Iterator[Path]:
             shutil.rmtree(folder)
 
 
-def demo(folder: Path, ftl: str, preset: str) -> None:
+def demo(folder: Path, ftl: str, preset: str, files_most: int) -> None:
     os.chdir(folder)
     image, mountpoint = Path("ssd.img"), Path("mnt")
     mountpoint.mkdir()
-    files = sources()
+    files = sources(files_most)
     size = sum(path.stat().st_size for path, _ in files)
 
     say(f"an SSD in a sparse file; {ftl} runs it; ext4 lies on it")
@@ -192,16 +215,17 @@ def demo(folder: Path, ftl: str, preset: str) -> None:
     say("and every acknowledged file is whole")
     shell(FLASHFS, "up", image, mountpoint, "--fs", "ext4")
     verify(acknowledged, mountpoint)
-    last = list(acknowledged)[-1]
-    lpa = first_lpa(mountpoint / last)
+    shown = last_with_a_page(acknowledged, mountpoint)
     _, home = daemon_of(image)
     stats = json.loads((home / "stats.json").read_text())
     print(f"since the power cut: host {stats['host']}, flash programs {stats['nand']['program']}")
     shell(FLASHFS, "down", mountpoint)
 
-    say(f"what lies in the image: the header, and page {lpa}, in which {last.name} begins")
+    say("what lies in the image: its header")
     shell(FLASHFS, "dump", image, "header")
-    shell(FLASHFS, "dump", image, "lpa", str(lpa))
+    if shown:
+        say(f"and page {shown[1]}, in which {shown[0].name} begins")
+        shell(FLASHFS, "dump", image, "lpa", str(shown[1]))
     shell(FLASHFS, "fsck", image)
 
 
@@ -209,6 +233,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ftl", default="slimftl")
     parser.add_argument("--preset", default="demo-1g")
+    parser.add_argument("--files", type=int, default=FILES_MOST, help="copy at most so many (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the folder with the image")
     given = parser.parse_args()
     if os.geteuid() != 0:
@@ -217,7 +242,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit("demo: interrupted"))
     with place(given.keep) as folder:
-        demo(folder, given.ftl, given.preset)
+        demo(folder, given.ftl, given.preset, given.files)
     print("\ndemo: done; nothing is left behind" if not given.keep else "\ndemo: done")
     return 0
 
