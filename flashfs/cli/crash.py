@@ -65,6 +65,10 @@ def command(
     state: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep what was done in FILE, and go on from there next time.")
     ] = None,
+    survived: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Add a line to FILE for each FTL and tier that lost nothing: seed, cuts."),
+    ] = None,
     start: Annotated[
         int, typer.Option("--from", min=0, metavar="ID", help="Begin with this unit: a failure names its own.")
     ] = 0,
@@ -129,8 +133,10 @@ def command(
     own = {"--check": check, "--setup": setup, "--at": at, "--mount-options": mount_options, "--preset": preset,
            "--size": size, "--opt": opt, "--dram": dram, "--plp": plp}  # fmt: skip
     if workload is not None or recording is not None:
-        if every or kill or tier != DEFAULT_TIERS or state is not None or start:
-            raise UsageError("--workload, --recording: they go without --tier, --every, --kill, --state and --from")
+        if every or kill or tier != DEFAULT_TIERS or state is not None or survived is not None or start:
+            raise UsageError(
+                "--workload, --recording: they go without --tier, --every, --kill, --state, --survived and --from"
+            )
         from flashfs.cli import crash_workload
 
         chosen = {"--ftl": ftl, "--fs": fs, **own}
@@ -161,8 +167,11 @@ def command(
     for system, work in benches if "kill" in tiers else ():
         kills.check_machine(system, work)
     kept = campaign.State(state) if state else None
+    if survived is not None:
+        campaign.note_survivors(survived, [])  # a file that cannot be written is said now, not after hours
     if seed is None:
         seed = kept.seed if kept and kept.seed is not None else random.SystemRandom().randrange(2**32)
+        print(f"seed {seed}", file=sys.stderr)  # also of a campaign that is broken off
     jobs = jobs or len(os.sched_getaffinity(0))
     results: list[Result] = []
     for name in names:
@@ -175,6 +184,8 @@ def command(
                 bound = length if one == "every" else max(1, cuts // LARGE_COSTS) if one == "wide" else cuts
                 begin = kept.find(name, one, seed, depth) if kept else campaign.Result(name, one, seed, next=start)
                 results.append(run_tier(begin, bound, depth, jobs, kept))
+            if survived is not None:
+                campaign.note_survivors(survived, [r for r in results if (r.ftl, r.tier) == (name, one)])
     report(results, as_json)
 
 

@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -110,6 +110,22 @@ class Result:
 def _failure(failure: Loss) -> dict[str, Any]:
     out: dict[str, Any] = {"why": failure.why, "replay": failure.replay}
     return {**out, "unit": failure.unit} if isinstance(failure, Noted) else out
+
+
+def note_survivors(path: Path, results: Sequence[Result]) -> None:
+    """Add a line of JSON to a file for each result without a failure: ``ftl``, ``tier`` (``fs`` and ``writer`` of tier
+    kill), ``seed``, ``cuts`` and the day as ``on``. UsageError if the file cannot be written."""
+    said = [one.as_dict() for one in results if not one.failures]
+    lines = [
+        {name: one[name] for name in ("ftl", "tier", "fs", "writer", "seed", "cuts") if name in one}
+        | {"on": time.strftime("%Y-%m-%d")}
+        for one in said
+    ]
+    try:
+        with path.open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+    except OSError as error:
+        raise UsageError(f"--survived {path}: {error.strerror}; another name would do") from None
 
 
 class State:
