@@ -5,10 +5,27 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
+import costs
 import pytest
 
 MANY = 200  # descriptors: a chip in memory has one, and its memory
 left = 0  # of them after the last time: whatever it is that holds these
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--guard", action="store_true", help="fail when the tests have become dearer (tests/costs.py)")
+    parser.addoption("--write-durations", action="store_true", help="write tests/durations.json anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(costs.Meter())
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(costs.Guard(config.getoption("--guard"), config.getoption("--write-durations")))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    costs.longest_first(items)
 
 
 @pytest.hookimpl(trylast=True)

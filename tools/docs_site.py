@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).resolve().parents[1]
-AT_ROOT = ("README.md", "SPEC.md", "CONTRIBUTING.md", "CHANGELOG.md")
+AT_ROOT = ("README.md", "SPEC.md", "CONTRIBUTING.md", "tests/README.md", "CHANGELOG.md")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 AS_THEY_ARE = (".md", ".svg", ".png", ".ipynb")

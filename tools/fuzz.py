@@ -164,7 +164,7 @@ def spans(wanted: dict[str, int]) -> Iterator[tuple[str, tuple[int, int]]]:
 def campaign(wanted: dict[str, int], seed: int, jobs: int, shelf: Path, findings_most: int) -> Result:
     """All of it, over ``jobs`` processes at a time."""
     result = Result(seed)
-    made = bases()
+    made = list(bases())
     waiting = spans(wanted)
     again: list[tuple[str, tuple[int, int]]] = []
     workers: list[Worker] = []
@@ -217,7 +217,7 @@ def replay(text: str) -> int:
     kind, seed, number = text.split(":")
     with tempfile.TemporaryDirectory(dir=shelf_of()) as folder:
         Path(folder).chmod(0o777)
-        made = bases()
+        made = list(bases())
         limit()
         run, outcomes = runner(kind, int(seed), made, Path(folder))
         try:

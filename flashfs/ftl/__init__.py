@@ -104,7 +104,7 @@ class Scheme:
     structures, beside those that every scheme is cut on.
 
     ``year`` is its paper's: schemes are listed in that order. ``manual`` is its page, from the root of the project.
-    ``ci_cuts`` is how many power cuts of tier sweep our CI gives it; the other tiers and checks get shares of that.
+    ``ci_cuts`` is how many power cuts of tier sweep `make test-all` gives it.
     """
 
     name: str

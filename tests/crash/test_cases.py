@@ -7,6 +7,7 @@ import shlex
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from schemes import KINDS
 
 from flashfs import cli
 from flashfs.crash import Case, run_case
@@ -105,7 +106,7 @@ def test_a_bad_line_names_the_word(line: str, said: str, capsys: pytest.CaptureF
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_a_case_is_deterministic(ftl: str) -> None:
     preset = presets_for(ftl, ("tiny-16", "tiny-32", "tiny-48"))[0]
     case = Case(ftl, "w0+4 w1 f w2 t1 r w3 w0+8 f i w5", preset, (Cut(9, "prefix"), Cut(2, "data-only")))

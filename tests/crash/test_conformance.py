@@ -18,6 +18,7 @@ from typing import Any
 import bugs
 import numpy as np
 import pytest
+from schemes import STANDS_FOR
 
 import nandimg
 from flashfs import cli
@@ -34,6 +35,16 @@ from nandimg import PRESETS, NandError
 IDS = [check.id for check in CHECKS]
 PAGEMAP = SCHEMES["pagemap"]
 OURS = list(SCHEMES)
+#: who meets a check in `make test`: each scheme what it answers for itself; the others one scheme for each code path of
+#: the engine. Tests of the crash tiers cut the power of each scheme more often than `durability` does
+QUICK = {
+    **dict.fromkeys(("names", "content", "accounting", "dram", "maps"), tuple(SCHEMES)),
+    **dict.fromkeys(
+        ("rules", "failing", "gc", "wear", "clean", "idempotent", "readonly", "determinism"),
+        ("pagemap", "dftl", "geckoftl"),
+    ),
+    "durability": ("pagemap",),
+}
 #: what each check must have done at least, in scale quick, to mean anything
 DONE = {
     "names": {"options": 5, "views": 4},
@@ -64,8 +75,14 @@ def one(spec: str, check: str, **how: Any) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("check", IDS)
-@pytest.mark.parametrize("ftl", OURS)
+@pytest.mark.parametrize(
+    ("ftl", "check"),
+    [
+        pytest.param(ftl, check, marks=() if ftl in QUICK.get(check, STANDS_FOR) else pytest.mark.slow)
+        for ftl in OURS
+        for check in IDS
+    ],
+)
 def test_ours_pass(ftl: str, check: str) -> None:
     outcome = one(ftl, check)
     print(ftl, check, outcome.counts)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs import inspect
@@ -23,13 +24,12 @@ from flashfs.device import Device
 from flashfs.engine.fsck import cross_check
 from flashfs.engine.metalog import BOOT, MAGIC_BOOT, sealed
 from flashfs.errors import CorruptError, UncorrectableError
-from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, Fault, dress
 
 PAGE = 512
 USER, CHECKPOINT, TRIM = 1, 4, 5
 LAST = 2
-pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
+pytestmark = pytest.mark.parametrize("ftl", KINDS)
 
 
 def page_of(lpa: int, version: int) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from schemes import EACH, FEW
 
 from flashfs import cli
 from flashfs.crash import Case, campaign, run_case
@@ -15,9 +16,8 @@ from flashfs.crash.host import HostBench
 from flashfs.crash.programs import STRIPED, fitting
 from flashfs.crash.tiers import dying
 from flashfs.errors import UsageError
-from flashfs.ftl import SCHEMES
 
-SHARE = 12  #: one death of the host for so many cuts of tier sweep
+DEATHS = 200  #: a part
 
 
 #: a block that was erased and written again, of which the disk kept the last pages, and the first as they were before
@@ -67,15 +67,15 @@ def test_an_erase_in_the_same_window_is_aimed_at(ftl: str) -> None:
     assert found > 10
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
-def test_any_subset_of_unsynced_sectors(ftl: str) -> None:
-    deaths = SCHEMES[ftl].ci_cuts // SHARE
-    result = campaign.run(ftl, "host", 0, deaths)
+@pytest.mark.parametrize("ftl", EACH)
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2))])
+def test_any_subset_of_unsynced_sectors(ftl: str, part: int) -> None:
+    result = campaign.run(ftl, "host", part, DEATHS)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
-    assert result.cuts >= deaths
+    assert result.cuts >= DEATHS
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 def test_a_line_is_the_case_and_the_case_is_deterministic(ftl: str) -> None:
     for case in dying(ftl, 1, 0):
         assert Case.parse(case.line()).line() == case.line()

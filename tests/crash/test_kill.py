@@ -32,6 +32,13 @@ BENCHES = [
 Need = Callable[[str, str], None]
 
 
+def quick(bench: tuple[str, str, int]) -> bool:
+    """Each writer on ext4, and files on each file system."""
+    fs, writer, _ = bench
+    return fs == "ext4" or writer == "files"
+
+
+
 @pytest.fixture
 def need_kill() -> Need:
     """Skips by name where the tier cannot run on that file system with that writer."""
@@ -55,7 +62,10 @@ def need_kill() -> Need:
 @pytest.mark.mount
 @pytest.mark.parametrize(
     ("fs", "writer", "rounds", "ftl"),
-    [(*bench, list(SCHEMES)[i % len(SCHEMES)]) for i, bench in enumerate(BENCHES)],
+    [
+        pytest.param(*bench, list(SCHEMES)[i % len(SCHEMES)], marks=() if quick(bench) else pytest.mark.slow)
+        for i, bench in enumerate(BENCHES)
+    ],
     ids=lambda value: str(value),
 )
 def test_rounds(

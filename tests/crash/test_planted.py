@@ -11,12 +11,14 @@ from pathlib import Path
 import bugs
 import pytest
 from Cython.Compiler.TreeFragment import parse_from_strings
+from schemes import FEW, with_one_more
 
 from flashfs.crash import Case, campaign, run_case, tiers
 from flashfs.crash.bench import Bench
 from flashfs.ftl import SCHEMES
 
 SEED = 11
+HERE = Path(__file__).parent
 #: what is asked, in this order, until a tier catches it: cuts, or the programs' length in tier every
 BOUNDS = {"sweep": 4_000, "random": 2_000, "every": 2, "host": 6_000, "wide": 1_000, "faults": 3_000}
 PATCHES = {name: bug for name, bug in bugs.BUGS.items() if isinstance(bug.how, bugs.Patch)}
@@ -51,8 +53,10 @@ def caught_by(ftl: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
-@pytest.mark.parametrize("bug", PLANTS)
+@pytest.mark.parametrize(
+    ("bug", "ftl"),
+    [pytest.param(bug, *one.values, marks=one.marks) for i, bug in enumerate(PLANTS) for one in with_one_more(i)],
+)
 def test_is_caught(monkeypatch: pytest.MonkeyPatch, ftl: str, bug: str) -> None:
     tiers.presets_for(ftl)  # before anything is spoilt
     tiers.presets_for(ftl, tiers.SMALLEST)
@@ -90,17 +94,19 @@ def must_fail(test: str, path: Path, temp: Path) -> None:
     assert failed or done.returncode < 0, f"{test} did not notice: {done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
-@pytest.mark.parametrize("bug", [pytest.param(b, marks=() if b == QUICK else pytest.mark.slow) for b in PATCHES])
-def test_a_patch_is_caught(bug: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bug", "share"), [(QUICK, "pagemap"), *(pytest.param(bug, "all", marks=pytest.mark.slow) for bug in PATCHES)]
+)
+def test_a_patch_is_caught(bug: str, share: str, tmp_path: Path) -> None:
     """In a copy of the sources, in a process of its own; one that dies of it has noticed, too."""
     how = PATCHES[bug].how
     assert isinstance(how, bugs.Patch)
     path = how.build(tmp_path / "source")
     if PATCHES[bug].test:
         must_fail(PATCHES[bug].test, path, tmp_path / "inner")
-    for ftl in PATCHES[bug].of:
+    for ftl in PATCHES[bug].of if share == "all" else (share,):
         environment = bugs.environment(path)
-        environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parent)
+        environment["PYTHONPATH"] += os.pathsep + os.pathsep.join(map(str, (HERE, HERE.parent)))
         command = [sys.executable, "-c", CHILD, ftl, str(path)]
         done = subprocess.run(command, cwd=path, env=environment, capture_output=True, text=True, timeout=500)
         assert done.returncode <= 0, done.stderr
@@ -115,7 +121,7 @@ def test_there_are_bugs_in_every_part() -> None:
         assert not scheme.replaces or any(bug.of == (name,) for bug in bugs.BUGS.values()), name
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 def test_without_a_bug_the_same_units_pass(ftl: str) -> None:
     assert not campaign.run(ftl, "sweep", SEED, 500).failures
 

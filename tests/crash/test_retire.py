@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schemes import FEW
 
 import nandimg
 from flashfs.crash import Case, run_case
@@ -16,7 +17,7 @@ from flashfs.crash.programs import presets_for
 from flashfs.device import ENGINE_OOB, Device, build_ssd
 from flashfs.engine import ranges
 from flashfs.errors import DeviceFullError
-from flashfs.ftl import SCHEMES, scheme
+from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut, FaultyNand
 from nandimg._faults import SHAPES
 
@@ -63,7 +64,7 @@ def holds(device: Device, model: dict[int, bytes]) -> None:
     assert device.problems() == []
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("clean", [True, False])
 def test_grown_bad_blocks_stay_bad_and_data_stays(tmp_path: Path, ftl: str, seed: int, clean: bool) -> None:
@@ -90,7 +91,7 @@ def test_grown_bad_blocks_stay_bad_and_data_stays(tmp_path: Path, ftl: str, seed
             assert {b for b in range(GEOMETRY.blocks) if device.nand.block_health(b)} == bad
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 def test_factory_bad_blocks_are_never_touched(ftl: str) -> None:
     chip = replace(GEOMETRY, blocks=GEOMETRY.blocks + 12 * (ftl in ("muftl", "ibftl", "geckoftl")))
     image = nandimg.memory_image(chip, factory_bad=(0, 7))
@@ -107,7 +108,7 @@ def test_factory_bad_blocks_are_never_touched(ftl: str) -> None:
     assert [device.nand.erase_count(b) for b in (0, 7)] == [0, 0]
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 @pytest.mark.parametrize("preset", ["tiny-16", "tiny-24d"])
 def test_a_failure_at_each_operation(ftl: str, preset: str) -> None:
     """One after the other, in a program that cleans, trims, checkpoints and remounts."""
@@ -118,7 +119,7 @@ def test_a_failure_at_each_operation(ftl: str, preset: str) -> None:
         assert run_case(case).failure is None, str(run_case(case).failure)
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 def test_a_cut_soon_after_a_failure(ftl: str) -> None:
     """The block is to be retired, and is not yet, when the power goes."""
     rnd = random.Random(f"soon {ftl}")
@@ -131,7 +132,7 @@ def test_a_cut_soon_after_a_failure(ftl: str) -> None:
         assert run_case(case).failure is None, str(run_case(case).failure)
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 def test_a_worn_out_device_says_so_and_still_reads(tmp_path: Path, ftl: str) -> None:
     """Block after block goes bad, until a write finds no room: one clear line, and all that was flushed is there."""
     fails, flushed = wear_out(tmp_path / "chip", ftl)
@@ -142,7 +143,7 @@ def test_a_worn_out_device_says_so_and_still_reads(tmp_path: Path, ftl: str) -> 
         assert into == data, f"LPA {lpa}"
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 def test_a_worn_out_image_opens_for_reading(tmp_path: Path, ftl: str) -> None:
     fails, flushed = wear_out(tmp_path / "chip", ftl)
     fails.image.close()
@@ -171,7 +172,7 @@ def wear_out(path: Path, ftl: str) -> tuple[Fails, dict[int, bytes]]:
     return fails, flushed
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", FEW)
 def test_a_descriptor_whose_program_failed_is_out_of_the_way_of_what_follows(ftl: str) -> None:
     """On a chip with paired pages, written again in another block, it must complete a group there too: else a power
     cut in the mark of the next mount takes the only checkpoint along."""

@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import pytest
+from schemes import FEW, KINDS
 
 from flashfs import cli
 from flashfs.cli.crash import unmet
@@ -20,10 +21,11 @@ from flashfs.crash.host import HostBench
 from flashfs.crash.programs import LARGE, STRIPED, TINY, presets_for, random_setting
 from flashfs.crash.tiers import SMALLEST
 from flashfs.device import Device
-from flashfs.ftl import SCHEMES, scheme
+from flashfs.ftl import scheme
 from nandimg import PRESETS
 
-ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
+SOME = pytest.mark.parametrize("ftl", KINDS)
+FEWER = pytest.mark.parametrize("ftl", FEW)
 SEED = 4
 CUTS = 240  #: from which on every rare event of each scheme came up
 PAGE = 4096
@@ -32,7 +34,7 @@ PAGE = 4096
 # --- the tier
 
 
-@ALL
+@FEWER
 def test_large_chips(ftl: str) -> None:
     """Nothing is lost; and every rare event of the scheme came up, or its passing would say little."""
     result = campaign.run(ftl, "wide", SEED, CUTS)
@@ -46,7 +48,7 @@ def test_large_chips(ftl: str) -> None:
     assert all(name.startswith("pages moved") or name == "reads from the data cache" for name in result.never_met())
 
 
-@ALL
+@FEWER
 def test_a_fork_and_its_line_agree(ftl: str) -> None:
     runs: list[tuple[Case, str | None]] = []
     base = tiers.wide_base(ftl, SEED, 1)
@@ -88,7 +90,7 @@ def test_programs_have_every_kind_of_word() -> None:
 # --- parts of pages
 
 
-@ALL
+@FEWER
 def test_parts_of_pages_through_cuts(ftl: str) -> None:
     """Each operation of a program cut, whose requests all take pages in part; with and without a data cache."""
     program = "w0+6 f w1.3+2 w2.7+3 t3.1+9 c0.2-4.5+6 w5:1000+4000 R f w1.0+1 R"
@@ -162,7 +164,7 @@ def test_a_translation_page_made_again_is_a_failure_where_none_was_damaged() -> 
 # --- the host
 
 
-@ALL
+@SOME
 def test_deaths_are_aimed_at_syncs(ftl: str) -> None:
     """Behind the last operation before a sync, and right after one, more often than chance would."""
     rnd, at_a_sync, all_of_them = random.Random(4), 0, 0
@@ -178,7 +180,7 @@ def test_deaths_are_aimed_at_syncs(ftl: str) -> None:
     assert at_a_sync > 0.25 * all_of_them > 5
 
 
-@ALL
+@SOME
 @pytest.mark.parametrize("plp", [False, True])
 def test_a_sync_that_fails_ends_a_life(ftl: str, plp: bool) -> None:
     """Whichever it is: nothing more is acknowledged, and what was flushed before is there."""

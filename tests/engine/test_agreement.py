@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from schemes import kinds_of
 from typer.testing import CliRunner
 
 import nandimg
@@ -64,7 +65,7 @@ def fewer_live(sections: dict[str, bytes], n: int) -> dict[str, bytes]:
     return {**sections, name: bytes(saved)}
 
 
-@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("ftl", kinds_of(FTLS))
 def test_no_checkpoint_of_what_disagrees(tmp_path: Path, ftl: str) -> None:
     path = tmp_path / "image"
     model = made(path, ftl)
@@ -102,7 +103,7 @@ def without_agreement(path: Path) -> None:
     device.close(clean=False)
 
 
-@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("ftl", kinds_of(FTLS))
 def test_a_repair_takes_the_image_back(tmp_path: Path, ftl: str) -> None:
     path = tmp_path / "image"
     model = made(path, ftl)

@@ -8,10 +8,10 @@ import time
 
 import numpy as np
 import pytest
+from schemes import KINDS
 
 from flashfs.device import Device
 from flashfs.engine import block_map
-from flashfs.ftl import SCHEMES
 from flashfs.fuse.tree import encoded
 from nandimg import Geometry
 
@@ -34,7 +34,7 @@ def used(ftl: str) -> Device:
     return device
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_block_map(ftl: str) -> None:
     device = used(ftl)
     found = device.block_map()
@@ -55,7 +55,7 @@ def test_block_map(ftl: str) -> None:
     assert [read[name] for name in ("blocks", "pages_per_block", "dies")] == [64, 16, 4]
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_smart_is_what_the_chip_says_of_each_block(ftl: str) -> None:
     device = used(ftl)
     device.nand.mark_factory_bad(63)  # type: ignore[attr-defined]
@@ -69,7 +69,7 @@ def test_smart_is_what_the_chip_says_of_each_block(ftl: str) -> None:
     assert json.loads(json.dumps(smart)) == smart  # plain numbers, no array's
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_survey_and_locations(ftl: str) -> None:
     device = used(ftl)
     arrays, pages = block_map.survey(device.nand, device.ssd)

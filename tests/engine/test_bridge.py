@@ -12,6 +12,7 @@ import planted
 import pytest
 import test_golden
 from planted import GOOD, NAME, Cleaning, Good, Guessing, Late, Placing, Saving, Stamping, Validating, use
+from schemes import bounded
 
 import nandimg
 from flashfs.crash import campaign
@@ -22,6 +23,7 @@ from flashfs.ftl import scheme
 from flashfs.plugin import Chip, Option
 from nandimg import Geometry
 
+TIERS = ("sweep", "random", "host")
 GEOMETRY = Geometry(
     page_bytes=512, pages_per_block=8, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=360, nvram_bytes=8192
 )
@@ -89,12 +91,12 @@ def test_a_good_one_is_a_device_like_any_other(cls: type, verify: str, path: Pat
         assert device.stats()["ftl"] == NAME
 
 
-@pytest.mark.parametrize("tier", ["sweep", "random", "host"])
+@pytest.mark.parametrize(("tier", "cuts"), bounded(dict.fromkeys(TIERS, 40), dict.fromkeys(TIERS, 200)))
 @pytest.mark.parametrize("cls", GOOD)
-def test_power_cuts(cls: type, tier: str) -> None:
-    result = campaign.run(use(cls, f"cut_{cls.__name__.lower()}:Ftl"), tier, 7, 200)
+def test_power_cuts(cls: type, tier: str, cuts: int) -> None:
+    result = campaign.run(use(cls, f"cut_{cls.__name__.lower()}:Ftl"), tier, 7, cuts)
     assert [str(failure) for failure in result.failures] == []
-    assert result.cuts >= 200
+    assert result.cuts >= cuts
 
 
 def test_replaces_says_which_parts_are_its_own() -> None:

@@ -7,10 +7,10 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+from schemes import KINDS
 
 from flashfs.device import Device
 from flashfs.errors import BindError
-from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=700)
@@ -32,7 +32,7 @@ def with_slots(ftl: str, slots: int) -> Device:
     return device
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 @pytest.mark.parametrize("slots", [7, 20, 64])
 def test_it_is_lru_and_changes_no_answer(ftl: str, slots: int) -> None:
     rnd = random.Random(slots)
@@ -79,7 +79,7 @@ def test_it_is_lru_and_changes_no_answer(ftl: str, slots: int) -> None:
     assert device.read(0, device.size) == plain.read(0, plain.size)
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_a_hit_reads_no_flash(ftl: str) -> None:
     device = with_slots(ftl, 40)
     device.write(0, bytes(range(256)) * 2 * 40)
@@ -90,7 +90,7 @@ def test_a_hit_reads_no_flash(ftl: str) -> None:
     assert device.ssd.cache.hits == 40
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_a_read_without_data_leaves_no_page_behind(ftl: str) -> None:
     """What was only checked, its data left where they are, must not be taken for what was read."""
     device = with_slots(ftl, 40)
@@ -137,7 +137,7 @@ def test_tables_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_a_mount_takes_no_more_than_it_is_given(ftl: str, clean: bool, tmp_path: object) -> None:
     """A cache full of dirty entries: behind the mount they are somewhere, and room for that counts."""
     import nandimg

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs.crash.programs import from_checkpoints, presets_for, without_battery
@@ -21,7 +22,7 @@ GEOMETRY = Geometry(
 )
 PAGE = GEOMETRY.page_bytes
 
-pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
+pytestmark = pytest.mark.parametrize("ftl", KINDS)
 
 
 @pytest.fixture

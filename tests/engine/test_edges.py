@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs import inspect
@@ -17,7 +18,6 @@ from flashfs.crash.forks import Forks
 from flashfs.crash.programs import from_checkpoints, presets_for
 from flashfs.device import Device
 from flashfs.engine.ranges import next_mapped
-from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, Geometry
 
@@ -25,7 +25,7 @@ LARGE = Geometry(page_bytes=512, pages_per_block=64, blocks=280, channels=1, die
 SMALL = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=1, dies=2, oob_bytes=64, lpas=700)
 MANY = Geometry(page_bytes=512, pages_per_block=64, blocks=34, channels=1, dies=1, oob_bytes=64, lpas=1_500)
 PAGE = 512
-ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
+ALL = pytest.mark.parametrize("ftl", KINDS)
 
 
 @ALL

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from rig import CHECKPOINT, CLEAN, LAST, MOUNT, MOVED, PAGE, TRIM, USER, Rig, forge
+from schemes import KINDS
 
 from flashfs.crash.programs import presets_for, without_battery
 from flashfs.device import Device
 from flashfs.engine.metalog import MAGIC_TRIM, parse_descriptor, trim_records
 from flashfs.errors import CorruptError
-from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, Cut, FaultyNand, Geometry, PowerCut
 
-ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
+ALL = pytest.mark.parametrize("ftl", KINDS)
 ONE_DIE = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=64, channels=1, dies=1, oob_bytes=64, lpas=700)
 
 

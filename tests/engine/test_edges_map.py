@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs import inspect
 from flashfs.device import Device, Front
 from flashfs.errors import CorruptError, UncorrectableError
-from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 from nandimg._chip import checksum, page_checksum
 from nandimg._menu import BitErrors, HostErrors
@@ -522,7 +522,7 @@ def test_a_page_of_which_no_neighbour_can_be_read_is_still_its_lpas(tmp_path: Pa
         held(device, model, gone)
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_pages_that_read_at_the_second_try_are_moved(tmp_path: Path, ftl: str) -> None:
     if ftl == "hpftl":
         pytest.skip("hpftl: within the writes of this test its cleaning does not come by that block")

@@ -27,6 +27,7 @@ from rig import (
     table_entry,
     without_a_block,
 )  # fmt: skip
+from schemes import KINDS
 
 import nandimg
 from flashfs.crash.programs import fitting
@@ -43,13 +44,12 @@ from flashfs.engine.metalog import (
     sealed,
 )
 from flashfs.errors import CorruptError, DeviceFailedError, UncorrectableError
-from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, FaultyNand, Geometry, checksum
 
 NONE = 0xFFFFFFFF
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=64, channels=1, dies=2, oob_bytes=64, lpas=700)
-ALL = pytest.mark.parametrize("ftl", list(SCHEMES))
+ALL = pytest.mark.parametrize("ftl", KINDS)
 
 
 # --- what a checkpoint claims

@@ -14,6 +14,7 @@ import pytest
 import test_host_errors
 from flash_pvb import FLASH_PVB, registered
 from rig import Rig
+from schemes import bounded
 
 import nandimg
 from flashfs.crash import campaign
@@ -27,7 +28,8 @@ PAGE = 512
 VALIDITY = 3  #: a page's kind
 #: a bitmap of 150 pages of two blocks each
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
-CUTS = 1_500
+FEW = {"sweep": 500, "random": 400, "faults": 300, "host": 300, "wide": 100}
+MANY = dict.fromkeys(FEW, 1_500)
 
 
 @pytest.fixture(autouse=True)
@@ -268,13 +270,14 @@ def test_kinds_have_names() -> None:
 # --- power cuts, host deaths, failing disks
 
 
-@pytest.mark.parametrize("tier", ["sweep", "random", "faults", "host", "wide"])
-def test_power_cuts(ftl: str, tier: str) -> None:
-    result = campaign.run(ftl, tier, 0, CUTS)
+@pytest.mark.parametrize(("tier", "cuts"), bounded(FEW, MANY))
+def test_power_cuts(ftl: str, tier: str, cuts: int) -> None:
+    result = campaign.run(ftl, tier, 0, cuts)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
-    assert result.cuts >= CUTS
+    assert result.cuts >= cuts
 
 
+@pytest.mark.slow
 def test_every_program_of_one_word_with_every_recovery_cut(ftl: str) -> None:
     result = campaign.run(ftl, "every", 0, 1, depth=2)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))

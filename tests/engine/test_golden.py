@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schemes import EACH
 
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import BindError
-from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a program, it is in a folder beside
@@ -82,12 +82,12 @@ def counts(ftl: str, folder: Path, options: dict[str, str] | None = None) -> dic
     return lives
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", EACH)
 def test_golden(ftl: str, tmp_path: Path) -> None:
     assert counts(ftl, tmp_path) == golden.read("engine", ftl)
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", EACH)
 def test_the_same_again(ftl: str, tmp_path: Path) -> None:
     """Nothing depends on when or where it runs."""
     for name in ("one", "two"):

@@ -12,6 +12,7 @@ import groups
 import numpy as np
 import pytest
 from rig import PAGE, Rig
+from schemes import bounded
 
 import nandimg
 from flashfs.check import suite
@@ -187,7 +188,7 @@ def overwrites(seed: int, n: int) -> str:
     return " ".join(["w0+390", *(f"w{8 * rnd.randrange(48)}+3" for _ in range(n))])
 
 
-@pytest.mark.parametrize("stripe", [1, 3, 8])
+@pytest.mark.parametrize("stripe", [3, *(pytest.param(stripe, marks=pytest.mark.slow) for stripe in (1, 8))])
 def test_interrupted_moves_of_groups_cost_no_space(stripe: int) -> None:
     """Wherever they are cut, on a device that is as full as can be."""
     options = (("buffer", 0), ("stripe", stripe))
@@ -325,7 +326,10 @@ def campaign(mode: str, seed: int, cases: int, undone: list[int]) -> None:
             assert failure is None, str(failure)
 
 
-@pytest.mark.parametrize(("mode", "cases"), [("sweep", 40), ("random", 150), ("host", 120)])
+@pytest.mark.parametrize(
+    ("mode", "cases"),
+    bounded({"sweep": 8, "random": 40, "host": 40}, {"sweep": 40, "random": 150, "host": 120}),
+)
 def test_power_cuts_and_deaths_of_the_host(mode: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     undone: list[int] = []
     run = recovery.Recovery.run

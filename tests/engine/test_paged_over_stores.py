@@ -13,6 +13,7 @@ import flash_pvb
 import pytest
 import test_host_errors
 from rig import Rig
+from schemes import bounded
 from test_flash_bitmap import PAGE, VALIDITY, Load
 from test_late_validity import store
 
@@ -38,7 +39,8 @@ ROOMY = {"tiny-24d": (48, 120), "tiny-20p": (40, 100), "tiny-16k": (40, 100)}
 BLOCKS = replace(flash_pvb.BLOCKS, default=8)
 TRANSLATION = 2  #: a page's kind
 KINDS = ("dftl-flash", "dftl-late")
-CUTS = {"sweep": 1_500, "random": 1_200, "faults": 800, "host": 1_200, "wide": 600}
+MANY = {"sweep": 1_500, "random": 1_200, "faults": 800, "host": 1_200, "wide": 600}
+FEW = {"sweep": 250, "random": 200, "faults": 100, "host": 120, "wide": 30}
 __all__ = ["store"]  # a fixture
 
 
@@ -187,11 +189,11 @@ def test_a_page_that_is_gone_is_made_again(ftl: str, crashed: bool, kind: int, t
     rig.device.close()
 
 
-@pytest.mark.parametrize("tier", CUTS)
-def test_power_cuts(ftl: str, tier: str) -> None:
-    result = campaign.run(ftl, tier, 0, CUTS[tier])
+@pytest.mark.parametrize(("tier", "cuts"), bounded(FEW, MANY))
+def test_power_cuts(ftl: str, tier: str, cuts: int) -> None:
+    result = campaign.run(ftl, tier, 0, cuts)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
-    assert result.cuts >= CUTS[tier]
+    assert result.cuts >= cuts
 
 
 @pytest.mark.parametrize("ftl", ["dftl", "dftl-late"], indirect=True)

@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import BindError
-from flashfs.ftl import SCHEMES
 from nandimg import PRESETS
 
 GEOMETRY = PRESETS["tiny-24d"].geometry
 PAGE = GEOMETRY.page_bytes
 
-pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
+pytestmark = pytest.mark.parametrize("ftl", KINDS)
 
 
 @pytest.fixture

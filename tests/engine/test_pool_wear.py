@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from schemes import KINDS
 
 from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.errors import BindError
-from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, Geometry
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=8, blocks=64, dies=2, channels=1, oob_bytes=64, lpas=380)
 SLACK = 8  #: erases by which the most worn block may be further ahead than was asked: levelling takes its turn
 
-pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
+pytestmark = pytest.mark.parametrize("ftl", KINDS)
 #: of each of these chips the one that an FTL fits
 CHIPS = {
     "tiny-8": ("tiny-8", "tiny-32", "tiny-48"), "tiny-16": ("tiny-16", "tiny-32", "tiny-48"),
@@ -88,12 +88,13 @@ def test_without_levelling_the_same_writes_would_not(ftl: str) -> None:
 
 @pytest.mark.parametrize("preset", ["tiny-8", "tiny-16", "tiny-24d"])
 @pytest.mark.parametrize("buffer", [0, 3])
-def test_a_tiny_chip_never_runs_dry(ftl: str, preset: str, buffer: int) -> None:
+@pytest.mark.parametrize("requests", [15_000, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_a_tiny_chip_never_runs_dry(ftl: str, preset: str, buffer: int, requests: int) -> None:
     geometry = PRESETS[presets_for(ftl, CHIPS[preset])[0]].geometry
     device = Device.memory(geometry, ftl, {"buffer": buffer, "wear_spread": 4})
     rnd = random.Random(f"{ftl} {preset}")
     model: dict[int, int] = {}
-    for n in range(50_000):
+    for n in range(requests):
         lpa = rnd.randrange(geometry.lpas)
         kind = rnd.random()
         if kind < 0.85:

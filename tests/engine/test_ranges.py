@@ -7,6 +7,7 @@ import random
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from schemes import KINDS
 
 from flashfs.device import Device
 from flashfs.errors import UsageError
@@ -92,7 +93,7 @@ def test_a_copy_changes_a_page_once() -> None:
         assert device.stats()["nand"]["by_cause"]["program"]["host"] == before + 1
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 @pytest.mark.parametrize("move", [False, True])
 @pytest.mark.parametrize(("target", "source", "length"), [(3, 1, 9), (1, 3, 9), (20, 4, 8), (4, 4, 8), (0, 1, 63)])
 def test_a_remap_of_whole_pages(ftl: str, move: bool, target: int, source: int, length: int) -> None:

@@ -6,13 +6,13 @@ import random
 from pathlib import Path
 
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs import resizing
 from flashfs.cli import run
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 from nandimg.errors import ImageError
 
@@ -39,7 +39,7 @@ def must_hold(device: Device, model: dict[int, bytes]) -> None:
         )
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_what_is_written_stays(tmp_path: Path, ftl: str) -> None:
     path, model = tmp_path / "image", dict[int, bytes]()
     nandimg.create(path, CHIP)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs import inspect
@@ -18,7 +19,6 @@ from flashfs.device import Device
 from flashfs.engine.fsck import admit
 from flashfs.engine.metalog import MAGIC_INDEX
 from flashfs.engine.pool import SAVED_BYTES
-from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, Geometry
 
 FREE, OPEN, CLOSED, META_STREAM = 0, 2, 3, 3
@@ -26,7 +26,7 @@ CHECKPOINT = 4  #: a page's kind
 #: blocks so small that a checkpoint takes a hundred of them, wherever they are free
 SCATTERED = Geometry(page_bytes=512, pages_per_block=4, blocks=9000, dies=1, channels=1, oob_bytes=64, lpas=28_000)
 
-pytestmark = pytest.mark.parametrize("ftl", list(SCHEMES))
+pytestmark = pytest.mark.parametrize("ftl", KINDS)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def data_of(path: Path, file: BinaryIO, ppa: int) -> bytes:
     return file.read(SCATTERED.page_bytes)
 
 
-@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("damaged", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_checkpoint_in_more_pieces_than_its_descriptor_has_room_for(ftl: str, tmp_path: Path, damaged: bool) -> None:
     """The rest is in index pages, each of which names the one before; all of them count, or none."""
     path, rnd = tmp_path / "chip", random.Random(1)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import UsageError
-from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=8, blocks=1024, dies=2, channels=1, oob_bytes=64, lpas=7200)
@@ -37,7 +37,7 @@ def erases(device: Device) -> list[int]:
     return [device.nand.erase_count(block) for block in range(device.nand.blocks)]
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_few_hot_blocks_do_not_run_ahead(ftl: str) -> None:
     device = worn(ftl, wear="scan")
     wear = device.smart()["erases"]

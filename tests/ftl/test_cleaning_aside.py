@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
+from schemes import kinds_of
 
 from flashfs.crash import run_case, tiers
 from flashfs.device import Device
@@ -54,7 +55,7 @@ def test_a_device_with_little_to_spare_is_never_full(ftl: str) -> None:
     device.close()
 
 
-@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("ftl", kinds_of(FTLS))
 def test_power_cuts(ftl: str) -> None:
     """Cases of tier random, each under this policy."""
     cuts = cases = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,12 +10,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
 from stand import Stand
 
+from flashfs import cli
 from flashfs.fuse import SERVERS, homes, mounts
 from flashfs.waiting import readable
 from nandimg import image
@@ -119,9 +121,16 @@ def stand(need_fuse: None, tmp_path: Path) -> Iterator[Callable[..., Stand]]:
 
 
 def flashfs(*arguments: object, code: int = 0, **keywords: object) -> subprocess.CompletedProcess[str]:
-    """Run the command; it must end with ``code``, and an error must be one line that is no traceback."""
+    """Run the command; it must end with ``code``, and an error must be one line that is no traceback. In this process,
+    which has imported everything, unless a keyword of subprocess.run or a log (pytest has its own) asks for another."""
     command = [sys.executable, "-m", "flashfs.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, **keywords)  # type: ignore[call-overload]
+    if keywords or "--log" in arguments:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, **keywords)  # type: ignore[call-overload]
+    else:
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            ended = cli.run(list(map(str, arguments)))
+        done = subprocess.CompletedProcess(command, ended, out.getvalue(), err.getvalue())
     assert done.returncode == code, f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}"
     if code:
         assert done.stderr.startswith("flashfs: "), done.stderr

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import refused
+from schemes import FEW
 from stand import PAGE, ZERO, Stand, extents, fallocate, punch, same
 
 from flashfs import cli, inspect
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
-from flashfs.ftl import SCHEMES
 from flashfs.fuse import commands, remapping
 
 pytestmark = pytest.mark.mount
@@ -25,7 +25,7 @@ MIB = 1 << 20
 SIZE = 64 * MIB
 
 
-@pytest.fixture(params=list(SCHEMES))
+@pytest.fixture(params=FEW)
 def one(stand: Callable[..., Stand], request: pytest.FixtureRequest) -> Stand:
     return stand(SIZE // MIB, request.param)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import refused
+from schemes import rotated
 from stand import KEEP, PAGE, ZERO, Stand, extents, fallocate, lacks, punch, run, same
 
 from flashfs import inspect
@@ -23,8 +24,11 @@ Stands = Callable[..., Stand]
 MIB = 1 << 20
 SIZES = {"ext4": 64, "xfs": 300, "btrfs": 144}  # MiB: as small as each goes
 FTLS = list(SCHEMES)
-#: each file system once, and each scheme at least once
-PAIRS = [([*SIZES][i % len(SIZES)], FTLS[i % len(FTLS)]) for i in range(max(len(SIZES), len(FTLS)))]
+#: each scheme once, and each file system; of the file systems' first turn `make test` runs one each
+PAIRS = [
+    pytest.param([*SIZES][i % len(SIZES)], ftl, marks=pytest.mark.slow if i >= len(SIZES) else ())
+    for i, ftl in enumerate(FTLS)
+]
 
 
 @pytest.fixture
@@ -144,7 +148,7 @@ def test_mkfs_discards(files: Stands, fs: str, ftl: str) -> None:
     one.unmount()
 
 
-@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("ftl", rotated(4, 2))
 def test_trimming_lowers_write_amplification(files: Stands, ftl: str) -> None:
     """A database's random writes beside deleted files, on a disk that was full once: with fstrim and without."""
     waf = {}
@@ -177,7 +181,7 @@ def test_trimming_lowers_write_amplification(files: Stands, ftl: str) -> None:
 # --- through a loop device
 
 
-@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("ftl", rotated(5, 2))
 def test_blkdiscard(files: Stands, ftl: str) -> None:
     """A range, zeroing of a range (-z), and the whole device; each counted to the page."""
     one = files("ext4", ftl, "blkdiscard")
@@ -211,7 +215,7 @@ def test_blkdiscard(files: Stands, ftl: str) -> None:
 # --- on `disk` itself
 
 
-@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("ftl", rotated(6, 2))
 def test_any_alignment(stand: Stands, ftl: str) -> None:
     """Punched or zeroed, of any offset and length: the range reads zeros, its neighbours keep their bytes, and what
     was whole pages is holes."""
@@ -260,7 +264,7 @@ def test_the_tools_of_people(stand: Stands) -> None:
     one.unmount()
 
 
-@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("ftl", rotated(7, 2))
 def test_not_flushed_is_old_or_zeros(stand: Stands, ftl: str) -> None:
     """Page by page; what was flushed before is zeros."""
     one, rnd = stand(64, ftl), random.Random(9)
@@ -285,7 +289,7 @@ def test_not_flushed_is_old_or_zeros(stand: Stands, ftl: str) -> None:
     one.unmount()
 
 
-@pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.parametrize("ftl", rotated(8, 2))
 def test_cleaning_moves_no_trimmed_page(stand: Stands, ftl: str) -> None:
     """Most pages of most blocks trimmed, the others overwritten until everything was cleaned: no copy of a trimmed page
     was made since, as every page's OOB tells. Without the trim, the same writes make them."""

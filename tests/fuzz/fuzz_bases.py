@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import overload
 
 import nandimg
 from flashfs.crash.programs import presets_for
@@ -32,6 +35,8 @@ SETTINGS = [
 SMALL = ("tiny-16", "tiny-32", "tiny-48")  #: of these the first that a scheme fits
 _LISTED = {ftl for ftl, _, _ in SETTINGS}
 SETTINGS += [(name, presets_for(name, SMALL)[0], "file") for name in SCHEMES if name not in _LISTED]
+KEPT: Path | None = None  #: see Bases
+CUTS = 5  #: states that a power cut left
 OPTIONS = {("leaftl", "tiny-24d"): {"gamma": "4", "buffer": "6"}}  #: beside a buffer of 2 pages
 
 
@@ -103,6 +108,12 @@ class Maker:
             image.close()
 
 
+def states(backend: str) -> tuple[str, ...]:
+    """The states in which a chip is taken, in this order."""
+    through = ("blank", "formatted", "clean", "mid-write", "aged", "trims", "clean-aged")
+    return (*through, *(f"cut{index}" for index in range(CUTS)), *(("nvram",) if backend == "file" else ()))
+
+
 def _of_setting(path: Path, ftl: str, preset: str, backend: str, rnd: Random) -> Iterator[Base]:
     maker = Maker(path, ftl, preset, backend, rnd)
     yield maker.take("blank")
@@ -126,7 +137,7 @@ def _of_setting(path: Path, ftl: str, preset: str, backend: str, rnd: Random) ->
     yield maker.take("trims")
     device.close()
     yield maker.take("clean-aged")
-    for index in range(5):
+    for index in range(CUTS):
         maker.cut(rnd.randrange(3, 200), SHAPES[rnd.randrange(len(SHAPES))])
         yield maker.take(f"cut{index}")
     if backend == "file":
@@ -138,10 +149,57 @@ def _of_setting(path: Path, ftl: str, preset: str, backend: str, rnd: Random) ->
         device.close(clean=False)
 
 
-def bases(seed: int = 1) -> list[Base]:
-    """All of them; the same seed makes the same bytes but for UUIDs."""
-    made: list[Base] = []
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        for index, setting in enumerate(SETTINGS):
-            made += _of_setting(Path(folder, "base"), *setting, Random(f"{seed}/{index}"))
-    return made
+class Bases(Sequence[Base]):
+    """All of them, each made when it is first asked for: with it, the other states of its chip. The same seed makes the
+    same bytes but for UUIDs. Where there is a folder ``KEPT``, processes leave each other there
+    what they made."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.seed = seed
+        self.names = [
+            (index, f"{ftl}/{preset}/{backend}/{state}")
+            for index, (ftl, preset, backend) in enumerate(SETTINGS)
+            for state in states(backend)
+        ]
+        self.made: dict[str, Base] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, at: int) -> Base: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Base]: ...
+    def __getitem__(self, at: int | slice) -> Base | list[Base]:
+        if isinstance(at, slice):
+            return [self.named(name) for _, name in self.names[at]]
+        return self.named(self.names[at][1])
+
+    def of(self, ftl: str) -> Bases:
+        """Those of one scheme."""
+        some = Bases(self.seed)
+        some.made = self.made
+        some.names = [(index, name) for index, name in self.names if name.startswith(f"{ftl}/")]
+        return some
+
+    def named(self, name: str) -> Base:
+        if name not in self.made:
+            index = next(index for index, listed in self.names if listed == name)
+            self.made |= {base.name: base for base in self._of_setting(index)}
+        return self.made[name]
+
+    def _of_setting(self, index: int) -> list[Base]:
+        left = KEPT and KEPT / f"{self.seed}-{index}"
+        if left and left.exists():
+            return pickle.loads(left.read_bytes())  # type: ignore[no-any-return]  # our own, of this run
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+            made = list(_of_setting(Path(folder, "base"), *SETTINGS[index], Random(f"{self.seed}/{index}")))
+        if left:
+            whole = left.with_suffix(f".{os.getpid()}")
+            whole.write_bytes(pickle.dumps(made))
+            whole.rename(left)
+        return made
+
+
+def bases(seed: int = 1) -> Bases:
+    return Bases(seed)

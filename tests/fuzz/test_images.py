@@ -16,6 +16,7 @@ from fuzz_bases import SMALL, bases
 from fuzz_images import REFUSALS, Judge
 from fuzz_picture import Picture, picture
 from hypothesis import HealthCheck, given, settings
+from schemes import KINDS
 
 import nandimg
 from flashfs import inspect
@@ -23,11 +24,10 @@ from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.engine import block_map
 from flashfs.errors import CorruptError, FlashfsError, UncorrectableError
-from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, GeometryError, ImageError
 
 MADE = bases()
-NAMED = {base.name: base for base in MADE}
+NAMES = [name for _, name in MADE.names]
 NONE = 2**32 - 1
 
 
@@ -41,10 +41,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 @settings(
     max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(base=st.sampled_from(list(NAMED)), seed=st.integers(0, 2**32))
+@given(base=st.sampled_from(NAMES), seed=st.integers(0, 2**32))
 def test_damaged_images(judge: Judge, base: str, seed: int) -> None:
     """The same ones each time: what is new is looked for at length, by tools/fuzz.py."""
-    judge.image(NAMED[base], Random(seed))
+    judge.image(MADE.named(base), Random(seed))
 
 
 @pytest.mark.parametrize("name", list(fuzz_mutate.ALL))
@@ -67,7 +67,7 @@ def test_guesses_that_damage_misled(judge: Judge, number: int) -> None:
     another's. The next mount notices, and asks them all. And forged tables, which no page can excuse, nor that a
     block has more synced pages than pages."""
     rnd = Random(f"L/{number}")
-    judge.image(rnd.choice([base for base in MADE if base.ftl == "leaftl"]), rnd)
+    judge.image(rnd.choice(MADE.of("leaftl")), rnd)
 
 
 def test_sound_images_are_sound(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_sound_images_are_sound(judge: Judge, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_judge_notices(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of other LPAs, exceptions that are no refusals, and what was flushed and is gone."""
-    base = NAMED["pagemap/tiny-16/file/clean"]
+    base = MADE.named("pagemap/tiny-16/file/clean")
     read = Device.read
 
     def other(device: Device, offset: int, length: int) -> bytes:
@@ -106,7 +106,7 @@ def write(path: Path, p: Picture) -> Path:
 
 def test_every_header_byte(tmp_path: Path) -> None:
     """In one copy it does not matter; in both it is refused in one line, unless the other copy was not read."""
-    base = NAMED["pagemap/tiny-8/file/clean"]
+    base = MADE.named("pagemap/tiny-8/file/clean")
     path = tmp_path / "chip"
     sound = nandimg.header.unpack(base.raw[:4096], "base")
     for at in range(4096):
@@ -123,7 +123,7 @@ def test_every_header_byte(tmp_path: Path) -> None:
 
 
 def test_every_length(tmp_path: Path) -> None:
-    base = NAMED["pagemap/tiny-8/file/clean"]
+    base = MADE.named("pagemap/tiny-8/file/clean")
     path = tmp_path / "chip"
     for length in [*range(0, 16384, 97), *range(16384, len(base.raw), 1021), len(base.raw) - 1]:
         path.write_bytes(base.raw[:length])
@@ -133,7 +133,7 @@ def test_every_length(tmp_path: Path) -> None:
 
 def test_a_longer_file_is_not_cut(tmp_path: Path) -> None:
     path = tmp_path / "chip"
-    path.write_bytes(NAMED["pagemap/tiny-8/file/clean"].raw + b"more")
+    path.write_bytes(MADE.named("pagemap/tiny-8/file/clean").raw + b"more")
     Device.open(path).close()
     assert path.read_bytes().endswith(b"more")
 
@@ -142,7 +142,7 @@ def test_a_longer_file_is_not_cut(tmp_path: Path) -> None:
 
 
 def forged(base: str, change: Callable[[Picture], object]) -> Picture:
-    p = picture(NAMED[base].raw)
+    p = picture(MADE.named(base).raw)
     change(p)
     return p
 
@@ -286,7 +286,7 @@ NOT_WHOLE = {
 def test_a_checkpoint_that_claims_too_much_is_not_whole(tmp_path: Path, lie: str) -> None:
     base, change = NOT_WHOLE[lie]
     path = write(tmp_path / "chip", forged(base, change))
-    written = NAMED[base].written
+    written = MADE.named(base).written
     with Device.open(path) as device:
         assert any("no checkpoint is of use" in alarm for alarm in device.recovery.alarms)
         for lpa in range(device.ssd.lpas):
@@ -341,7 +341,7 @@ def test_a_page_of_another_kind_is_nobodys_page(tmp_path: Path) -> None:
         p.oob(ppa)[6] = 4
         p.seal_record(ppa)
 
-    base = NAMED[PAGE]
+    base = MADE.named(PAGE)
     lpa = 3
     if not base.written[lpa]:
         pytest.fail("the base never wrote the LPA that this is about")
@@ -350,7 +350,7 @@ def test_a_page_of_another_kind_is_nobodys_page(tmp_path: Path) -> None:
         device.read(lpa * 512, 512)
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_a_page_that_cannot_be_read_takes_no_neighbour_with_it(tmp_path: Path, ftl: str) -> None:
     """Cleaning moves the block of a damaged page, or does not; other LPAs keep what they hold, and the damaged one can
     be written again. slimftl once let the next write to it kill the page of somebody else."""
@@ -421,7 +421,7 @@ def check(device: Device, model: dict[int, bytes], lost: list[int]) -> None:
             assert device.read(lpa * 512, 512) == data, lpa
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_a_damaged_head_is_not_an_erased_block(tmp_path: Path, ftl: str) -> None:
     """After a crash, a block whose first page is gone was taken for erased; if nothing newer is found of what it held,
     only that page is damaged, and the others count."""

@@ -19,8 +19,8 @@ import hypothesis.strategies as st
 import pytest
 from fuzz_requests import session
 from hypothesis import given, settings
+from schemes import FEW
 
-from flashfs.ftl import SCHEMES
 from flashfs.fuse import commands, mounts
 from nandimg import PRESETS, create
 
@@ -31,7 +31,7 @@ def test_sessions(seed: int) -> None:
     assert session(f"suite/{seed}").total() > 100
 
 
-@pytest.fixture(params=list(SCHEMES))
+@pytest.fixture(params=FEW)
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A mount of a small image in a process of its own, taken away again however the test ended."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK) or shutil.which("fusermount3") is None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schemes import KINDS
 
 import nandimg
 from flashfs.device import Device
-from flashfs.ftl import SCHEMES
 from nandimg import Geometry, ImageError, cloning
 
 GEOMETRY = nandimg.PRESETS["small-64m"].geometry
@@ -43,7 +43,7 @@ def differ_in_headers_alone(one: Path, two: Path) -> bool:
     return one.read_bytes()[HEADERS:] == two.read_bytes()[HEADERS:]
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_a_copy_of_a_crashed_image_recovers_as_it_does(tmp_path: Path, ftl: str) -> None:
     path, copy = crash(tmp_path / "a.img", ftl), tmp_path / "b.img"
     made = nandimg.clone(path, copy)

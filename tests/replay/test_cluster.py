@@ -94,6 +94,7 @@ def test_the_same_results_as_here(tmp_path: Path, cluster: str) -> None:
     assert strip[0] == strip[1]
 
 
+@pytest.mark.slow
 def test_each_point_once_on_both_workers(tmp_path: Path, cluster: str, calls: Path) -> None:
     setups = points.expand(GRID)
     report = sweep.run(setups, tmp_path / "out", Cluster(cluster, "made_up:play_slowly"))
@@ -103,6 +104,7 @@ def test_each_point_once_on_both_workers(tmp_path: Path, cluster: str, calls: Pa
     assert (again.before, len(lines(calls))) == (12, 12)
 
 
+@pytest.mark.slow
 def test_a_point_that_fails_stops_no_other(tmp_path: Path, cluster: str) -> None:
     setups = points.expand({**GRID, "dram": ["1k", "3k", "4M"]})
     report = sweep.run(setups, tmp_path / "out", Cluster(cluster, "made_up:play"))
@@ -111,6 +113,7 @@ def test_a_point_that_fails_stops_no_other(tmp_path: Path, cluster: str) -> None
     assert sum("waf" in row for row in report.rows) == 4
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "s.toml").write_text('source = "uniform:ops=100"\npreset = "small-64m"\ndram = ["4M", "8M"]\n')
     code = cli.run(["sweep", str(tmp_path / "s.toml"), "--scheduler", cluster, "--json"])

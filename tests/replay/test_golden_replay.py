@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schemes import EACH
 
-from flashfs.ftl import SCHEMES
 from flashfs.replay.play import Setup, run
 from nandimg import Geometry
 
@@ -37,7 +37,7 @@ def counts(ftl: str) -> dict[str, Any]:
     return {name: made[name] for name in FIGURES}
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", EACH)
 def test_golden(ftl: str) -> None:
     assert json.loads(json.dumps(counts(ftl))) == golden.read("replay", ftl)
 

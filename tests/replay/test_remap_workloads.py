@@ -151,9 +151,10 @@ def test_all_is_cleaned_once() -> None:
     assert sum(cleaned) > 60 * 128  # of 128 segments, in a row
 
 
-def test_hot_blocks_apart_make_cleaning_cheap() -> None:
+@pytest.mark.parametrize("ops", ["15k", pytest.param("60k", marks=pytest.mark.slow)])
+def test_hot_blocks_apart_make_cleaning_cheap(ops: str) -> None:
     def moved(text: str) -> float:
-        batch = whole(Workload(f"lfs:ops=60k,segment=256k,batch=64k,hot=0.1,heat=0.9,{text}", 4 * DEVICE))
+        batch = whole(Workload(f"lfs:ops={ops},segment=256k,batch=64k,hot=0.1,heat=0.9,{text}", 4 * DEVICE))
         written = int(batch.length[batch.op == WRITE].sum())
         return float(batch.length[batch.op == REMAP].sum()) / written
 

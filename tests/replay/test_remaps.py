@@ -8,11 +8,11 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from schemes import EACH
 from trace_files import whole
 
 from flashfs.device import Device
 from flashfs.errors import UsageError
-from flashfs.ftl import SCHEMES
 from flashfs.replay import recorded
 from flashfs.replay._player import Player
 from flashfs.replay.play import Setup, run
@@ -104,7 +104,7 @@ def test_a_survey_counts_them(tmp_path: Path) -> None:
     assert figures["span_bytes"] == 48 * MIB + 512 + PAGE
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", EACH)
 @pytest.mark.parametrize("backend", ["meta", "file"])
 def test_they_are_played(ftl: str, backend: str) -> None:
     """As a model in memory has it, which pages hold something; the same in counts, whether there are data or not."""

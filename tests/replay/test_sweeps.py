@@ -219,7 +219,9 @@ def struck(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, st
     return process.communicate(timeout=60)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGTERM))]
+)
 def test_killed_in_the_middle_and_gone_on_with(tmp_path: Path, how: signal.Signals) -> None:
     """Two FTLs, three workloads, three DRAM sizes: nothing is lost, nothing is replayed twice, no process stays."""
     spec, folder = tmp_path / "s.toml", tmp_path / "s" / "points"

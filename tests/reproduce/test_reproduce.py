@@ -545,8 +545,14 @@ def test_what_cannot_be_asked_for(arguments: list[str], capsys: pytest.CaptureFi
 OURS = files.find([files.OURS])
 
 
-@pytest.mark.parametrize("name", OURS)
-@pytest.mark.parametrize("scale", files.SCALES)
+@pytest.mark.parametrize(
+    ("name", "scale"),  # `make test` runs a third of the figures, small
+    [
+        pytest.param(name, scale, marks=() if i % 3 == 0 and scale == "small" else pytest.mark.slow)
+        for i, name in enumerate(OURS)
+        for scale in files.SCALES
+    ],
+)
 def test_each_of_ours_can_be_replayed(name: str, scale: str) -> None:
     figure = OURS[name]
     assert figure.expect and figure.says[scale] and figure.minutes[scale] > 0

@@ -131,7 +131,10 @@ def test_each_has_its_test_and_is_listed() -> None:
 
 
 @pytest.mark.mount
-@pytest.mark.parametrize("name", ["first-mount", "first-python-ftl", "teach-a-lecture"])
+@pytest.mark.parametrize(
+    "name",
+    ["first-mount", *(pytest.param(one, marks=pytest.mark.slow) for one in ("first-python-ftl", "teach-a-lecture"))],
+)
 def test_with_a_mount(name: str, home: Path, fuse: None) -> None:
     run(FOLDER / f"{name}.md", home)
 
@@ -141,16 +144,18 @@ def test_test_your_database(home: Path, loops: None) -> None:
     run(FOLDER / "test-your-database.md", home)
 
 
+@pytest.mark.slow
 def test_reproduce_a_figure(home: Path) -> None:
     run(FOLDER / "reproduce-a-figure.md", home)
 
 
+@pytest.mark.slow
 def test_first_compiled_ftl(tmp_path: Path) -> None:
     """In a copy of the checkout, with what is compiled already."""
     checkout = tmp_path / "home"
     for name in ("nandimg", "flashfs", "tests/engine", "tests/replay", "tests/ftl", "docs"):
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.cpp"))
-    for name in ("setup.py", "pyproject.toml", "tests/golden.py"):
+    for name in ("setup.py", "pyproject.toml", "tests/golden.py", "tests/schemes.py"):
         shutil.copy(ROOT / name, checkout / name)
     run(FOLDER / "first-compiled-ftl.md", checkout, checkout)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -66,14 +65,16 @@ def scenario(name: str, device: Device, rnd: random.Random) -> bool:
     return name in ("clean", "cleaned")
 
 
+def turned(name: str) -> tuple[str, ...]:
+    """The chips, the other one first for every other state."""
+    return CHIPS[:: -1 if NAMES.index(name) % 2 else 1]
+
+
 NAMES = ("fresh", "clean", "crashed", "unflushed", "trimmed", "cleaned", "cleaned-crashed", "checkpoint-crashed")
 
 
-@pytest.fixture(scope="module", params=list(itertools.product(FTLS, CHIPS, NAMES)), ids="-".join)
-def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An image in each state; nothing below changes it."""
-    ftl, chip, name = request.param
-    path = tmp_path_factory.mktemp("image") / "image"
+def made(path: Path, ftl: str, chip: str, name: str) -> Path:
+    """An image in one of the states."""
     create(path, PRESETS[chip].geometry)
     options = {"wear_spread": "4"} if chip == "tiny-24d" else {}
     if ftl == "leaftl" and chip == "tiny-24d":
@@ -82,11 +83,6 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     clean = scenario(name, device, random.Random(f"{ftl} {chip} {name}"))
     device.close(clean=clean)
     return path
-
-
-@pytest.fixture(scope="module")
-def spec(image: Path) -> reader.Image:
-    return reader.Image(image)
 
 
 @contextmanager
@@ -107,7 +103,7 @@ def test_checksums() -> None:
         assert reader.page_sum(data) == page_checksum(data)
 
 
-def test_header_and_layout(image: Path, spec: reader.Image) -> None:
+def header_and_layout(image: Path, spec: reader.Image) -> None:
     dump = inspect.header(image)
     for field in ("version", "generation", "uuid", "backend", "ftl", "oob_used", "geometry", "options", "features",
                   "nvram"):
@@ -117,7 +113,7 @@ def test_header_and_layout(image: Path, spec: reader.Image) -> None:
     assert [copy["state"] for copy in dump["copies"]] == ["whole", "whole"]
 
 
-def test_blocks(image: Path, spec: reader.Image) -> None:
+def blocks(image: Path, spec: reader.Image) -> None:
     live = [0] * spec.blocks
     for ppa in {page.ppa for page in spec.current().values()}:
         live[ppa // spec.pages_per_block] += 1
@@ -135,7 +131,7 @@ def test_blocks(image: Path, spec: reader.Image) -> None:
             assert row["stream"] == ("host", "gc", "wear", "meta", "map")[first.stream]
 
 
-def test_every_page(image: Path, spec: reader.Image) -> None:
+def every_page(image: Path, spec: reader.Image) -> None:
     chip = inspect.View(image)
     current = {page.ppa for page in spec.current().values()}
     try:
@@ -148,7 +144,7 @@ def test_every_page(image: Path, spec: reader.Image) -> None:
         chip.close()
 
 
-def test_page_view(image: Path, spec: reader.Image) -> None:
+def page_view(image: Path, spec: reader.Image) -> None:
     current = {page.ppa for page in spec.current().values()}
     for ppa in random.Random(7).sample(range(spec.pages), 12):
         found, dump = spec.page(ppa), inspect.page(image, ppa)
@@ -179,16 +175,16 @@ def test_page_view(image: Path, spec: reader.Image) -> None:
                 assert len(found.own) == 8 * spec.header["options"]["gamma"]
 
 
-def test_content(image: Path, spec: reader.Image) -> None:
-    content = spec.content()
+def content(image: Path, spec: reader.Image) -> None:
+    pages = spec.content()
     hole = bytes(spec.page_bytes)
     with readonly(image) as device:
         assert device.problems() == []
         for lpa in range(spec.lpas):
-            assert device.read(lpa * spec.page_bytes, spec.page_bytes) == content.get(lpa, hole), lpa
+            assert device.read(lpa * spec.page_bytes, spec.page_bytes) == pages.get(lpa, hole), lpa
 
 
-def test_lpa_story(image: Path, spec: reader.Image) -> None:
+def lpa_story(image: Path, spec: reader.Image) -> None:
     current = spec.users()
     everything = [page for ppa in range(spec.pages) if (page := spec.page(ppa)).status != "erased"]
     for lpa in random.Random(8).sample(range(spec.lpas), 10):
@@ -207,7 +203,7 @@ def test_lpa_story(image: Path, spec: reader.Image) -> None:
         assert all(row["why"] for row in dump["copies"])
 
 
-def test_clean_sections(image: Path, spec: reader.Image) -> None:
+def clean_sections(image: Path, spec: reader.Image) -> None:
     """A clean image's own tables say what the live pages say."""
     checkpoint = spec.clean_checkpoint()
     with readonly(image) as device:
@@ -236,7 +232,7 @@ def test_clean_sections(image: Path, spec: reader.Image) -> None:
                 assert said["shared_from"] == entry["shared"]
 
 
-def test_log(image: Path, spec: reader.Image) -> None:
+def log(image: Path, spec: reader.Image) -> None:
     """Both find the same newest checkpoint, and the same trims behind it."""
     crash = reader.Crash(spec)
     dump = inspect.log(image)
@@ -362,18 +358,22 @@ def _again(path: Path, raw: bytes) -> Path:
 
 
 @pytest.mark.parametrize("ftl", FTLS)
-@pytest.mark.parametrize("seed", range(30))
-def test_torn_images(tmp_path: Path, ftl: str, seed: int) -> None:
+def test_torn_images(tmp_path: Path, ftl: str) -> None:
+    for seed in range(30):
+        torn_image(tmp_path, ftl, seed)
+
+
+def torn_image(tmp_path: Path, ftl: str, seed: int) -> None:
     """Power goes in the middle of something, twice at times: the reader and the recovery find the same pages."""
     rnd = random.Random(f"torn {ftl} {seed}")
-    path = tmp_path / "image"
+    path = tmp_path / f"image{seed}"
     case = campaign.random_setting(rnd, ftl, rnd.choice(tiers.presets_for(ftl)), odd=False)
     cuts = [Cut(rnd.randint(1, 60), rnd.choice(SHAPES)), Cut(rnd.randint(1, 12), rnd.choice(SHAPES))]
     torn.leave(path, case, cuts[: rnd.randint(1, 2)])
     assert torn.disagreements(path) == [], f"{case.line()} cuts {cuts}"
 
 
-def test_dump_json_is_the_view(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def dump_json_is_the_view(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`flashfs dump --json` prints what the views return."""
 
     def dump(*words: Any) -> Any:
@@ -429,7 +429,7 @@ def test_blank_and_foreign(tmp_path: Path) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_scheme_views(image: Path, spec: reader.Image) -> None:
+def scheme_views(image: Path, spec: reader.Image) -> None:
     """The schemes' own tables, counted by the reader."""
     found = inspect.scheme(image)
     checkpoint = spec.clean_checkpoint()
@@ -446,3 +446,25 @@ def test_scheme_views(image: Path, spec: reader.Image) -> None:
     assert [(-1 if row["pba"] is None else row["pba"], row["shared"]) for row in found["vbt"]] == [
         (-1 if line & 0xFFFFFF == 0xFFFFFF else line & 0xFFFFFF, line >> 24) for line in lines
     ]
+
+
+@pytest.mark.parametrize(
+    ("ftl", "chip", "name"),
+    [
+        pytest.param(*one, marks=pytest.mark.slow if i % 2 else ())  # each state and each chip of each scheme
+        for i, one in enumerate((ftl, chip, name) for ftl in FTLS for name in NAMES for chip in turned(name))
+    ],
+)
+def test_all_tell_the_same_story(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ftl: str, chip: str, name: str
+) -> None:
+    """Of one image everything is asked: to make it costs more than any of the questions."""
+    image = made(tmp_path / "image", ftl, chip, name)
+    before = image.read_bytes()
+    spec = reader.Image(image)
+    for question in (
+        header_and_layout, blocks, every_page, page_view, content, lpa_story, clean_sections, log, scheme_views,
+    ):  # fmt: skip
+        question(image, spec)
+    dump_json_is_the_view(image, capsys)
+    assert image.read_bytes() == before

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from schemes import KINDS
 
 from flashfs import watch
 from flashfs.crash.programs import from_checkpoints
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
-from flashfs.ftl import SCHEMES
 from flashfs.fuse.tree import encoded
 from nandimg import PRESETS
 
@@ -99,7 +99,7 @@ def test_rates_are_of_the_servers_clock(texts: Texts) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-@pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.parametrize("ftl", KINDS)
 def test_victims_are_the_blocks_that_were_emptied(tmp_path: Path, ftl: str) -> None:
     """Counted by watching which block holds live pages before and after each request; over many intervals. Without
     fences: what one makes a request write may fill a block and empty it between two looks."""

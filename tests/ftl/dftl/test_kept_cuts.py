@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from schemes import bounded
 
 from flashfs.crash import tiers
 from flashfs.crash.bench import Bench
 
+FEW = {"sweep": 400, "random": 200, "host": 150, "faults": 150}
+MANY = {"sweep": 1_500, "random": 600, "host": 600, "faults": 400}
 
-@pytest.mark.parametrize(("tier", "cuts"), [("sweep", 1_500), ("random", 600), ("host", 600), ("faults", 400)])
+
+@pytest.mark.parametrize(("tier", "cuts"), bounded(FEW, MANY))
 def test_what_a_mount_without_it_leaves_is_not_believed(monkeypatch: pytest.MonkeyPatch, tier: str, cuts: int) -> None:
     tiers.presets_for("dftl")
     build = Bench.build

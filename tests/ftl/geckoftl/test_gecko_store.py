@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 from gecko_schemes import TABLE, registered
+from schemes import bounded
 
 from flashfs.crash import campaign
 from flashfs.device import Device
 from nandimg import Geometry
 
 PAGE = 512
+TIERS = ("sweep", "random", "faults", "host")
 #: Gecko's largest run takes 30 pages of 10 entries
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
 OPTIONS = {"buffer": "0", "entries": "10"}
@@ -60,9 +62,9 @@ def test_a_page_bitmap_is_in_neither_dram_nor_checkpoint(ftl: str) -> None:
     device.close()
 
 
-@pytest.mark.parametrize("tier", ["sweep", "random", "faults", "host"])
-def test_power_cuts(ftl: str, tier: str) -> None:
-    result = campaign.run(ftl, tier, 0, 600)
+@pytest.mark.parametrize(("tier", "cuts"), bounded(dict.fromkeys(TIERS, 200), dict.fromkeys(TIERS, 600)))
+def test_power_cuts(ftl: str, tier: str, cuts: int) -> None:
+    result = campaign.run(ftl, tier, 0, cuts)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
-    assert result.cuts >= 600
+    assert result.cuts >= cuts
     assert result.events["runs"]

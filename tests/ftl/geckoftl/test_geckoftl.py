@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schemes import bounded
 
 import nandimg
 from flashfs import inspect
@@ -16,6 +17,7 @@ from flashfs.engine.cmt import ENTRY_BYTES
 from nandimg import Geometry, create
 
 PAGE = 512
+TIERS = ("sweep", "random", "faults", "host")
 PER_PAGE = PAGE // 4  #: entries of a translation page
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
 #: a block whose last live page the NVRAM's newer one supersedes, in the recovery; it is never erased
@@ -170,11 +172,11 @@ def test_entries_of_moved_pages_gather_before_they_go_to_flash() -> None:
     device.close()
 
 
-@pytest.mark.parametrize("tier", ["sweep", "random", "faults", "host"])
-def test_power_cuts(tier: str) -> None:
-    result = campaign.run("geckoftl", tier, 0, 600)
+@pytest.mark.parametrize(("tier", "cuts"), bounded(dict.fromkeys(TIERS, 150), dict.fromkeys(TIERS, 600)))
+def test_power_cuts(tier: str, cuts: int) -> None:
+    result = campaign.run("geckoftl", tier, 0, cuts)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))
-    assert result.cuts >= 600
+    assert result.cuts >= cuts
 
 
 @pytest.mark.parametrize("line", [DEAD_IN_A_RECOVERY, KNOWN_TO_A_CHECKPOINT])

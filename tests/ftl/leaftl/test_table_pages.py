@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schemes import bounded
 
 from flashfs import inspect
 from flashfs.crash import Case, campaign, programs, run_case
@@ -385,7 +386,11 @@ def test_dump_explains_translation_pages(tmp_path: Path) -> None:
                 assert shown["content"]["groups"] == f"{row['first_group']} to {last}"
 
 
-@pytest.mark.parametrize(("tier", "cuts"), [("sweep", 3_000), ("random", 2_000), ("host", 1_200), ("faults", 1_200)])
+FEW = {"sweep": 600, "random": 400, "host": 250, "faults": 250}
+MANY = {"sweep": 3_000, "random": 2_000, "host": 1_200, "faults": 1_200}
+
+
+@pytest.mark.parametrize(("tier", "cuts"), bounded(FEW, MANY))
 def test_power_cuts_with_a_table_in_flash(monkeypatch: pytest.MonkeyPatch, tier: str, cuts: int) -> None:
     """As tests/crash has them, but every case keeps its table in translation pages."""
     options = programs.random_options
@@ -419,7 +424,7 @@ def test_a_trim_kills_nothing_that_came_later(line: str) -> None:
     assert failure is None, str(failure)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_power_cuts_among_many_translation_pages(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """The chips of the tiers hold one translation page; here are four, of a full group each; memory holds one."""
     several = Geometry(page_bytes=512, pages_per_block=8, blocks=190, oob_bytes=64, lpas=1024)

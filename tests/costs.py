@@ -1,0 +1,155 @@
+"""What ``make test`` costs: the processor time of each test, the order in which they run, and a limit to both.
+
+Wall time says nothing on a shared machine. Processor time does, but machines differ, and two programs on one core's two
+threads slow each other. So each process measures a yardstick, the same small piece of work, again and again between the
+tests; all seconds below are those of the machine on which ``tests/durations.json`` was written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+FILE = Path(__file__).with_name("durations.json")
+TEST_S_MOST = 20.0  #: of processor time, of one test
+GROWTH_MOST = 1.10  #: of the sum over all tests, against the one in FILE
+LONG_S = 1.5  #: tests that take so long run first, the longest before the others
+EVERY_S = 5.0  #: of wall time between two looks at the yardstick
+SHOWN = 10
+
+
+def processor_s() -> float:
+    """Of this process and of those that it has waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def yardstick_s() -> float:
+    """Processor seconds of a fixed piece of work: the interpreter, and memory beyond the caches of one core."""
+    before = time.process_time()
+    numbers: dict[int, int] = {}
+    for i in range(40_000):
+        numbers[i * 7919 % 65_537] = i
+    block = bytearray(1 << 22)
+    for _ in range(4):
+        block = block[1:] + block[:1]
+    assert len(numbers) + len(block) > 0
+    return time.process_time() - before
+
+
+def known() -> dict[str, Any]:
+    """What was committed: ``sum_s``, ``yardstick_s``, ``tests`` {id: seconds}, those of half a second and more."""
+    if not FILE.is_file():
+        return {"sum_s": 0.0, "yardstick_s": 0.0, "tests": {}}
+    found: dict[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """The order in which tests run: what takes long does not begin when all else is done. The others stay together
+    by file, for what they share is made once a file."""
+    took = known()["tests"]
+    items.sort(key=lambda item: -one if (one := took.get(item.nodeid, 0.0)) >= LONG_S else 0.0)
+
+
+class Meter:
+    """In each process that runs tests: what each took goes into its report, and with it what the yardstick said."""
+
+    def __init__(self) -> None:
+        self.begun = processor_s()
+        self.looked = 0.0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self.begun = processor_s()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown":
+            report.user_properties.append(("processor_s", processor_s() - self.begun))
+            if time.monotonic() - self.looked > EVERY_S:
+                report.user_properties.append(("yardstick_s", yardstick_s()))
+                self.looked = time.monotonic()
+        return report
+
+
+class Guard:
+    """In the process that prints: the dearest tests, and whether a limit was passed."""
+
+    def __init__(self, enforce: bool, write: bool) -> None:
+        self.enforce, self.write = enforce, write
+        self.took: dict[str, float] = defaultdict(float)
+        self.yardsticks: list[float] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == "processor_s":
+                self.took[report.nodeid] += float(str(value))
+            elif name == "yardstick_s":
+                self.yardsticks.append(float(str(value)))
+
+    @property
+    def scale(self) -> float:
+        """What this machine's seconds are to those of the committed file."""
+        before = known()["yardstick_s"]
+        return before / median(self.yardsticks) if before and self.yardsticks else 1.0
+
+    def scaled(self) -> dict[str, float]:
+        return {name: seconds * self.scale for name, seconds in self.took.items()}
+
+    def broken(self) -> list[str]:
+        """A line for each limit that was passed."""
+        scaled, before = self.scaled(), known()["sum_s"]
+        lines = [
+            f"{name} took {seconds:.1f} s of processor time; the limit is {TEST_S_MOST:g} s"
+            for name, seconds in dearest(scaled.items())
+            if seconds > TEST_S_MOST
+        ]
+        if before and sum(scaled.values()) > GROWTH_MOST * before:
+            lines.append(
+                f"all tests took {sum(scaled.values()):.0f} s of processor time, {before:.0f} s before: make them "
+                "cheaper, or mark the dear ones slow (tests/README.md); `make durations` accepts the new sum"
+            )
+        return lines
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.enforce and session.exitstatus == 0 and self.broken():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.write and session.exitstatus == 0:
+            self.save()
+
+    def save(self) -> None:
+        took = {name: round(seconds, 1) for name, seconds in sorted(self.took.items()) if seconds >= 0.5}
+        found = {
+            "sum_s": round(sum(self.took.values()), 1), "yardstick_s": round(median(self.yardsticks), 5), "tests": took,
+        }  # fmt: skip
+        FILE.write_text(json.dumps(found, indent=1) + "\n")
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not self.took or not (self.enforce or self.write):
+            return
+        scaled = self.scaled()
+        terminalreporter.section("processor time")
+        for name, seconds in dearest(scaled.items())[:SHOWN]:
+            terminalreporter.line(f"{seconds:8.1f} s  {name}")
+        total = sum(scaled.values())
+        terminalreporter.line(f"{total:8.1f} s  all {len(scaled)} tests; committed: {known()['sum_s']:.1f} s")
+        terminalreporter.line(f"{self.scale:8.2f}    seconds of the committed file to one of this machine's")
+        for line in self.broken() if self.enforce else ():
+            terminalreporter.line(f"over the limit: {line}", red=True)
+
+
+def dearest(took: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    return sorted(took, key=lambda one: -one[1])

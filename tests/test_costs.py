@@ -1,0 +1,103 @@
+"""The guard over what the tests cost: each of its verdicts can be the other one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import costs
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def report(name: str, seconds: float, yardstick: float | None = None) -> Any:
+    properties = [("processor_s", seconds)] + ([("yardstick_s", yardstick)] if yardstick else [])
+    return SimpleNamespace(nodeid=name, user_properties=properties)
+
+
+@pytest.fixture
+def committed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file that says 100 s in all, on a machine whose yardstick takes 20 ms."""
+    path = tmp_path / "durations.json"
+    path.write_text(json.dumps({"sum_s": 100.0, "yardstick_s": 0.02, "tests": {"b": 50.0, "c": 2.0, "d": 0.5}}))
+    monkeypatch.setattr(costs, "FILE", path)
+    return path
+
+
+def heard(*reports: Any) -> costs.Guard:
+    one = costs.Guard(enforce=True, write=False)
+    for each in reports:
+        one.pytest_runtest_logreport(each)
+    return one
+
+
+def test_ten_tests_of_ten_seconds_pass(committed: Path) -> None:
+    assert heard(*(report(str(i), 10.0, 0.02) for i in range(10))).broken() == []
+
+
+def test_one_that_takes_too_long(committed: Path) -> None:
+    (line,) = heard(report("slow one", 21.0, 0.02), report("other", 19.0, 0.02)).broken()
+    assert line == "slow one took 21.0 s of processor time; the limit is 20 s"
+
+
+@pytest.mark.parametrize(("seconds", "passes"), [(10.9, True), (11.1, False)])
+def test_all_together(committed: Path, seconds: float, passes: bool) -> None:
+    lines = heard(*(report(str(i), seconds, 0.02) for i in range(10))).broken()
+    assert (lines == []) is passes
+    assert passes or "111 s of processor time, 100 s before" in lines[0]
+
+
+def test_a_slower_machine_is_no_dearer_test(committed: Path) -> None:
+    slow = [report(str(i), 19.0, 0.04) for i in range(10)]
+    assert heard(*slow).broken() == []
+    assert len(heard(*(report(str(i), 19.0, 0.02) for i in range(10))).broken()) == 1
+
+
+def test_without_a_file_only_single_tests_have_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(costs, "FILE", tmp_path / "none")
+    assert heard(*(report(str(i), 19.0, 0.02) for i in range(100))).broken() == []
+    assert len(heard(report("a", 21.0, 0.02)).broken()) == 1
+
+
+def test_longest_first_and_the_others_in_their_order(committed: Path) -> None:
+    items: Any = [SimpleNamespace(nodeid=name) for name in ("a", "c", "d", "b", "e")]
+    costs.longest_first(items)
+    assert [item.nodeid for item in items] == ["b", "c", "a", "d", "e"]
+
+
+def test_a_yardstick_takes_time() -> None:
+    assert 0.001 < costs.yardstick_s() < 1
+
+
+BUSY = """
+import time
+def test_busy():
+    end = time.process_time() + {seconds}
+    while time.process_time() < end: pass
+"""
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(0.01, 0), (1.5, 1)])
+def test_a_run_fails_of_it(tmp_path: Path, seconds: float, code: int) -> None:
+    """In a process of its own, whose limit is a second."""
+    (tmp_path / "test_busy.py").write_text(BUSY.format(seconds=seconds))
+    lines = (
+        "import sys, costs, pytest; costs.TEST_S_MOST = 1.0; costs.FILE = costs.Path('none');"
+        "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-c', 'none.ini', '--rootdir', '.', '--guard', "
+        "'-p', 'guarded', 'test_busy.py']))"
+    )
+    (tmp_path / "none.ini").write_text("[pytest]\n")
+    (tmp_path / "guarded.py").write_text((HERE / "conftest.py").read_text())
+    environment = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{tmp_path}"}
+    done = subprocess.run(
+        [sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("over the limit: test_busy.py::test_busy took" in done.stdout) == bool(code)
+    assert "test_busy.py::test_busy" in done.stdout

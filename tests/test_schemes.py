@@ -1,0 +1,48 @@
+"""The schemes that stand for others in ``make test`` are made of everything that the engine has."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import schemes
+
+from flashfs.device import Device
+from nandimg import PRESETS
+
+
+def engine_classes(name: str) -> set[str]:
+    """The engine's classes that a device of this scheme is made of: its parts, what they are derived from, and what
+    they hold."""
+    ssd = Device.memory(PRESETS["small-64m"].geometry, name).ssd
+    parts = [ssd.mapping, ssd.validity, ssd.placement, ssd.cleaning]
+    held = [one for one in gc.get_referents(*parts) if is_ours(one)]
+    held += [one for one in gc.get_referents(*held) if is_ours(one)]
+    bases = {base for one in (*parts, *held) for base in type(one).__mro__}
+    return {f"{base.__module__}.{base.__name__}" for base in bases if base.__module__.startswith("flashfs.engine")}
+
+
+def is_ours(thing: Any) -> bool:
+    return type(thing).__module__.startswith("flashfs.")
+
+
+def test_kinds_are_made_of_all_that_any_scheme_is_made_of() -> None:
+    used = {name: engine_classes(name) for name in schemes.EACH}
+    assert all(len(classes) > 10 for classes in used.values())
+    missing = set().union(*used.values()) - set().union(*(used[name] for name in schemes.STANDS_FOR))
+    assert missing == set()
+    without_a_battery = [used[name] for name in schemes.STANDS_FOR if name not in ("dftl", "muftl")]
+    assert any("battery" in one for one in set().union(*used.values()) - set().union(*without_a_battery))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_rotation_meets_every_scheme(n: int) -> None:
+    assert {name for i in range(13) for name in schemes.turn(i, n)} == set(schemes.EACH)
+    for i in range(20):
+        row = schemes.rotated(i, n)
+        assert [one.values[0] for one in row] == schemes.EACH
+        assert sum(not one.marks for one in row) == n
+        fast = [one.values[0] for one in schemes.with_one_more(i) if not one.marks]
+        assert len(fast) == 2
+        assert "pagemap" in fast

@@ -1,0 +1,60 @@
+"""Which planted bug is tried where: by ``make test`` and by the slow tier, on which FTLs.
+
+    planted_where.py [ROOT] [--json]
+
+ROOT is a checkout that is built (default: this one). Nothing is run: the tests are collected. A bug that the slow tier
+alone tries is a line of a compiled module, which has to be built anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+TESTS = ("test_is_caught", "test_a_patch_is_caught")
+FAST = "not slow and not package"
+
+
+def collected(root: Path, marks: str) -> list[str]:
+    """The ids of the tests that try planted bugs."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", marks, "tests/crash/test_planted.py"]
+    said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    return [line.partition("::")[2] for line in said.splitlines() if "::" in line]
+
+
+def tried(ids: list[str]) -> dict[str, list[str]]:
+    """{bug: FTLs}; ``all`` stands for those that the bug is in."""
+    found: dict[str, list[str]] = {}
+    for one in ids:
+        match = re.fullmatch(r"(\w+)\[(.*)\]", one)
+        if match is None or match[1] not in TESTS:
+            continue
+        bug, _, ftl = match[2].rpartition("-") if match[1] == TESTS[0] or match[2].rpartition("-")[2] in (
+            "all", "pagemap") else (match[2], "", "all")  # fmt: skip
+        found.setdefault(bug, []).append(ftl)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", type=Path, default=HERE)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    fast, slow = tried(collected(given.root, FAST)), tried(collected(given.root, "slow"))
+    rows = {bug: {"test": sorted(fast.get(bug, [])), "slow": sorted(slow.get(bug, []))} for bug in sorted(fast | slow)}
+    if given.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        for bug, row in rows.items():
+            print(f"{bug}: make test: {', '.join(row['test']) or '-'}; slow: {', '.join(row['slow']) or '-'}")
+        print(f"{len(rows)} bugs, {len(fast)} of them in make test")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
