@@ -23,9 +23,10 @@ def report(name: str, seconds: float, yardstick: float | None = None) -> Any:
 
 @pytest.fixture
 def committed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A file that says 100 s in all, on a machine whose yardstick takes 20 ms."""
+    """A file that says 100 s in all."""
+    monkeypatch.setattr(costs, "YARDSTICK_S", 0.02)
     path = tmp_path / "durations.json"
-    path.write_text(json.dumps({"sum_s": 100.0, "yardstick_s": 0.02, "tests": {"b": 50.0, "c": 2.0, "d": 0.5}}))
+    path.write_text(json.dumps({"sum_s": 100.0, "folders": {}, "tests": {"b": 50.0, "c": 2.0, "d": 0.5}}))
     monkeypatch.setattr(costs, "FILE", path)
     return path
 
@@ -61,6 +62,7 @@ def test_a_slower_machine_is_no_dearer_test(committed: Path) -> None:
 
 def test_without_a_file_only_single_tests_have_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(costs, "FILE", tmp_path / "none")
+    monkeypatch.setattr(costs, "YARDSTICK_S", 0.02)
     assert heard(*(report(str(i), 19.0, 0.02) for i in range(100))).broken() == []
     assert len(heard(report("a", 21.0, 0.02)).broken()) == 1
 
@@ -85,10 +87,10 @@ def test_busy():
 
 @pytest.mark.parametrize(("seconds", "code"), [(0.01, 0), (1.5, 1)])
 def test_a_run_fails_of_it(tmp_path: Path, seconds: float, code: int) -> None:
-    """In a process of its own, whose limit is a second."""
+    """In a process of its own, whose limit is a quarter of a second."""
     (tmp_path / "test_busy.py").write_text(BUSY.format(seconds=seconds))
     lines = (
-        "import sys, costs, pytest; costs.TEST_S_MOST = 1.0; costs.FILE = costs.Path('none');"
+        "import sys, costs, pytest; costs.TEST_S_MOST = 0.25; costs.FILE = costs.Path('none');"
         "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-c', 'none.ini', '--rootdir', '.', '--guard', "
         "'-p', 'guarded', 'test_busy.py']))"
     )

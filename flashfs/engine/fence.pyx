@@ -1,4 +1,3 @@
-# cold
 # distutils: language = c++
 """Recovery from the pages themselves: what a mapping and a validity store in flash have when there is no checkpoint of
 them (GeckoRec, N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4.3 and Appendix C).

@@ -1,4 +1,3 @@
-# cold
 # distutils: language = c++
 """Who wins: the part of a recovery that settles where each LPA, and each page of another kind, is.
 
