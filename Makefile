@@ -6,17 +6,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(shell find nandimg flashfs -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 WORKERS ?= 2
+# A libfuse that speaks to the kernel over io_uring: built if asked for (make setup URING=1), used if it is there.
+LIBFUSE := .libfuse/lib/libfuse3.a
+RINGS := /sys/module/fuse/parameters/enable_uring
+NEWER_LIBFUSE := $(if $(URING),$(LIBFUSE),$(wildcard $(LIBFUSE)))
 CAMPAIGN_CUTS ?= 1000000
 CAMPAIGN_STATE ?= campaign.json
 CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_COMMITS ?= 500
 MUTANTS_STATE ?= mutants.jsonl
 
-.PHONY: setup system test package-test man demo lint campaign soak bench comparison coverage mutants reproduce site \
+.PHONY: setup system test test-uring package-test man demo lint campaign soak bench comparison coverage mutants reproduce site \
 	clean
 .DELETE_ON_ERROR:
 
-## setup: system packages (when root), .venv, the package with its compiled modules in place
+## setup: system packages (when root), .venv, the package with its compiled modules in place. URING=1: with a newer
+## libfuse, of Debian's sources, for mounts over io_uring
 setup: system $(VENV)/.built
 
 system:
@@ -27,17 +32,27 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.tools: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'Cython>=3.2,<4' 'setuptools-scm>=8'  # the last: pyfuse3's
+	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'Cython>=3.3,<4' 'setuptools-scm>=8'  # the last: pyfuse3's
 	PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.tools $(SOURCES)
+$(LIBFUSE): tools/libfuse_uring.sh
+	tools/libfuse_uring.sh "$(CURDIR)/.libfuse"
+
+$(VENV)/.built: $(VENV)/.tools $(SOURCES) $(NEWER_LIBFUSE)
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 	@touch $@
 
-## test: everything that is not marked slow or package
+## test: everything that is not marked slow, package or rings
 test: setup
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not package' tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not package and not rings' tests
+
+## test-uring: the tests of mounts again, over io_uring, and those that need it (needs root, Linux 6.14)
+test-uring:
+	$(MAKE) setup URING=1
+	before=$$(cat $(RINGS)); echo Y >$(RINGS); \
+	$(BIN)/python -m pytest -n $(WORKERS) -m '(mount or rings) and not slow and not package' tests; \
+	code=$$?; echo $$before >$(RINGS); exit $$code
 
 ## package-test: a source archive, a wheel from it, both from nothing, the wheel in an environment of its own, and used
 package-test: setup
@@ -102,6 +117,6 @@ mutants: setup
 	$(BIN)/python tools/mutants --jobs $(WORKERS) --state $(MUTANTS_STATE)
 
 clean:
-	rm -rf .mutants $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .mutants .libfuse $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find nandimg flashfs \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
 	rm -f $(patsubst %.pyx,%.c,$(filter %.pyx,$(SOURCES))) $(patsubst %.pyx,%.cpp,$(filter %.pyx,$(SOURCES)))

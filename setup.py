@@ -4,11 +4,14 @@ Variables of the environment:
     FLASHFS_ONLY     paths of .pyx files: build these alone
     FLASHFS_BARE=1   no compiled modules: an editable install would compile everything again, and `make setup` builds
     FLASHFS_TRACE=1  line tracing for coverage of the compiled modules
+    FLASHFS_LIBFUSE  the prefix of a libfuse to be used in place of the system's (default: .libfuse, if it is there)
     FLASHFS_SYMBOLS=1  keep symbols and debug information, for perf and gdb
 """
 
 import os
 import subprocess
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from shutil import which
 from threading import Lock
@@ -36,6 +39,14 @@ DIRECTIVES = {
 }
 #: Cython counts in types of its own, and emits functions that a module may not call
 NOISE = ["-Wno-unused-function", "-Wno-sign-compare"]
+COMPILE = ["-fno-strict-aliasing", *NOISE, *([] if SYMBOLS else ["-g0"])]
+LINK = [] if SYMBOLS else ["-s"]
+
+#: what all modules have of memoryviews, compiled once instead of in each: most of what the compiler had to do
+SHARED = "nandimg._shared"
+
+#: a newer libfuse than the system's, if `make setup URING=1` has built it
+LIBFUSE = Path(os.environ.get("FLASHFS_LIBFUSE", ".libfuse")).absolute()
 
 #: begins a line at the top of a module that there is only where the library is that it names
 OPTIONAL = "# pkg-config, or left out: "
@@ -43,17 +54,27 @@ OPTIONAL = "# pkg-config, or left out: "
 
 def pkg_config(what: str, library: str) -> list[str]:
     """The words that the compiler or the linker is to be given; the build ends here if there is no such library."""
-    return subprocess.run(["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    path = os.pathsep.join([str(LIBFUSE / "lib/pkgconfig"), *filter(None, [os.environ.get("PKG_CONFIG_PATH")])])
+    return subprocess.run(
+        ["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PKG_CONFIG_PATH": path},
+    ).stdout.split()  # fmt: skip
+
+
+def said(source: Path) -> Iterator[str]:
+    """The comments at a module's top."""
+    return takewhile(lambda line: line.startswith("#"), source.read_text().splitlines())
 
 
 def needs(source: Path) -> str | None:
     """The library that a module says it needs, in a line ``# pkg-config: NAME`` at its top."""
-    for line in source.read_text().splitlines():
-        if not line.startswith("#"):
-            return None
-        if line.startswith("# pkg-config: "):
-            return line.removeprefix("# pkg-config: ").strip()
-    return None
+    names = [line.removeprefix("# pkg-config: ").strip() for line in said(source) if line.startswith("# pkg-config: ")]
+    return names[0] if names else None
+
+
+def optimisation(source: Path) -> str:
+    """A module that says ``# cold`` at its top is compiled in half the time: nothing waits for what it does."""
+    return "-O1" if "# cold" in said(source) else "-O3"
 
 
 def is_wanted(source: Path) -> bool:
@@ -67,16 +88,25 @@ def is_wanted(source: Path) -> bool:
 
 def extension(source: Path) -> Extension:
     """A module is named by its place. What else it needs stands at its top: ``# distutils:`` for its language or for C
-    beside it, ``# pkg-config:`` for a library of the system, which is asked for when the module is built."""
+    beside it, ``# pkg-config:`` for a library of the system, which is asked for when the module is built, ``# cold``
+    for little optimisation."""
     return Extension(
         ".".join(source.with_suffix("").parts),
         [str(source)],
         include_dirs=["nandimg", str(source.parent)],
         depends=[str(header) for folder in (Path("nandimg"), source.parent) for header in sorted(folder.glob("*.h"))],
-        extra_compile_args=["-O3", "-fno-strict-aliasing", *NOISE, *([] if SYMBOLS else ["-g0"])],
-        extra_link_args=[] if SYMBOLS else ["-s"],
+        extra_compile_args=[optimisation(source), *COMPILE],
+        extra_link_args=[*LINK],
         define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACED else [],
     )
+
+
+def shared() -> list[Extension]:
+    """The module that Cython makes for the others: it has no source of its own."""
+    if BARE or ONLY:
+        return []
+    source = SHARED.replace(".", "/") + ".c"
+    return [Extension(SHARED, [source], extra_compile_args=["-O1", *COMPILE], extra_link_args=[*LINK])]
 
 
 def sources() -> list[Path]:
@@ -101,8 +131,14 @@ class Build(build_ext):
     def build_extensions(self) -> None:
         tree = create_dependency_tree(quiet=True)
         for ext in self.extensions:
+            if ext.name == SHARED:
+                if self.force or not Path(self.get_ext_fullpath(ext.name)).exists():
+                    self.stale.append(ext)
+                continue
             info = tree.distutils_info(ext.sources[0]).values
             needed = {*tree.all_dependencies(ext.sources[0]), *info.get("sources", []), *info.get("depends", [])}
+            if needs(Path(ext.sources[0])):
+                needed.add(str(LIBFUSE / "lib/pkgconfig/fuse3.pc"))
             ext.depends = sorted({*ext.depends, *(path for path in needed if Path(path).exists())})
             if self.force or newer_group(ext.depends, self.get_ext_fullpath(ext.name)):
                 self.stale.append(ext)
@@ -119,12 +155,15 @@ class Build(build_ext):
 
     def translate(self, ext: Extension) -> None:
         """C or C++ for its source, and what the source's first lines ask for."""
-        library = needs(Path(ext.sources[0]))
-        (made,) = cythonize([ext], compiler_directives=DIRECTIVES, quiet=True)
+        library = None if ext.name == SHARED else needs(Path(ext.sources[0]))
+        (made,) = cythonize(
+            [ext], compiler_directives=DIRECTIVES, quiet=True, force=ext.name != SHARED,
+            shared_utility_qualified_name=SHARED,
+        )  # fmt: skip
         ext.sources, ext.language, ext.include_dirs = made.sources, made.language, made.include_dirs
         if library:
             ext.extra_compile_args += pkg_config("--cflags", library)
-            ext.extra_link_args += pkg_config("--libs", library)
+            ext.extra_link_args += [*pkg_config("--libs", library), "-Wl,--exclude-libs,ALL"]
 
 
 def data_files() -> list[tuple[str, list[str]]]:
@@ -141,4 +180,4 @@ def data_files() -> list[tuple[str, list[str]]]:
     ]
 
 
-setup(ext_modules=[extension(source) for source in sources()], cmdclass={"build_ext": Build}, data_files=data_files())
+setup(ext_modules=[*shared(), *map(extension, sources())], cmdclass={"build_ext": Build}, data_files=data_files())

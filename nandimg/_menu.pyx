@@ -1,3 +1,4 @@
+# cold
 # cython: wraparound=True
 """What else can go wrong with a chip, each a filter of its own, to be stacked in any order in front of one.
 

@@ -1,3 +1,4 @@
+# cold
 """How operations that go wrong leave the flash: torn programs and erases, spoilt, skipped and misdirected pages.
 
 None of these can happen through the chip's own interface, which keeps the rules; they are what the world does to it.

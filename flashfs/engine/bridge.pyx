@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 """The bridge: an FTL written in Python behind the interfaces of the four parts. Compiled schemes never notice.
 

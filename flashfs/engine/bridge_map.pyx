@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 """The bridge's mapping: lookup, bind and unbind of an FTL in Python, each answer held against what the engine knows."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

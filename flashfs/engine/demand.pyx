@@ -12,6 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from flashfs.engine.arrays cimport array_u32
 from flashfs.engine.agreement cimport Agreement
 from flashfs.engine.entry_pages cimport EntryPages
 from flashfs.engine.map_battery cimport WAITING, named_by
@@ -320,8 +321,8 @@ cdef class DemandMapping(EntryPages):
         n = self.pending.n
         lpas, ppas = (numpy.asarray(array, numpy.uint32) for array in self.dirty_entries())
         if n:
-            lpas = numpy.append(numpy.asarray(<uint32_t[:n]> self.pending.lpa), lpas)
-            ppas = numpy.append(numpy.asarray(<uint32_t[:n]> self.pending.ppa), ppas)
+            lpas = numpy.append(array_u32(self.pending.lpa, n), lpas)
+            ppas = numpy.append(array_u32(self.pending.ppa, n), ppas)
         order = numpy.argsort(lpas, kind="stable")
         lpas, ppas = lpas[order], ppas[order]
         last = numpy.append(numpy.diff(lpas) != 0, True) if len(lpas) else numpy.empty(0, bool)

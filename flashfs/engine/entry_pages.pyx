@@ -16,6 +16,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from flashfs.engine.arrays cimport array_u32
 from flashfs.engine.map_battery cimport KEPT, READY, REFUSED, MapBattery
 from flashfs.engine.paged cimport PageDirectory, PagedMapping
 from flashfs.engine.parts cimport IN_TABLE, Engine
@@ -100,7 +101,7 @@ cdef class Gtd(PageDirectory):
 
     def save(self):
         """{section: bytes} of a checkpoint."""
-        return {"gtd": numpy.asarray(<uint32_t[:self.n]> self.page_ppas).tobytes()}
+        return {"gtd": array_u32(self.page_ppas, self.n).tobytes()}
 
     def load(self, sections, pages):
         """The inverse, on a chip of so many pages; ValueError says what cannot be."""
@@ -112,7 +113,7 @@ cdef class Gtd(PageDirectory):
             raise ValueError(f"gtd section: a translation page at PPA {int(named.max())}: the chip has {pages} pages")
         if len(numpy.unique(named)) != len(named):
             raise ValueError("gtd section: two translation pages at one PPA")
-        numpy.asarray(<uint32_t[:self.n]> self.page_ppas)[:] = page_ppas
+        array_u32(self.page_ppas, self.n)[:] = page_ppas
 
     # of the battery: ``halves`` are PPAs of pages, ``pointers`` what a directory in flash has beside its root
 
@@ -130,7 +131,7 @@ cdef class Gtd(PageDirectory):
 
     def take_kept(self, halves, pointers, named):
         """The directory is that from now on, of so many pages."""
-        numpy.asarray(<uint32_t[:self.n]> self.page_ppas)[:] = halves
+        array_u32(self.page_ppas, self.n)[:] = halves
 
     def from_versions(self, ids, ppas):
         """{section: bytes} of a checkpoint that never was, from all whole pages: by number, the oldest version first.
@@ -149,7 +150,7 @@ cdef class Gtd(PageDirectory):
         return {"gtd": (4 * self.n, 4 * self.n)}
 
     def ppas(self):
-        page_ppas = numpy.asarray(<uint32_t[:self.n]> self.page_ppas)
+        page_ppas = array_u32(self.page_ppas, self.n)
         return page_ppas[page_ppas != NONE].tolist()
 
     def entries(self):

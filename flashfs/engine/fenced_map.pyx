@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from flashfs.engine.arrays cimport array_u32
 from flashfs.engine.cached_map cimport CachedMap
 from flashfs.engine.cmt cimport AGED
 from flashfs.engine.parts cimport Engine
@@ -139,8 +140,8 @@ cdef class FencedMap(CachedMap):
             while slot != NONE:
                 self.cmt.flags[slot] |= AGED
                 slot = self.cmt.next_dirty[slot]
-        self.aged_lpas = numpy.array(<uint32_t[:n]> self.pending.lpa) if n else numpy.empty(0, numpy.uint32)
-        self.aged_ppas = numpy.array(<uint32_t[:n]> self.pending.ppa) if n else numpy.empty(0, numpy.uint32)
+        self.aged_lpas = numpy.array(array_u32(self.pending.lpa, n)) if n else numpy.empty(0, numpy.uint32)
+        self.aged_ppas = numpy.array(array_u32(self.pending.ppa, n)) if n else numpy.empty(0, numpy.uint32)
         return 0
 
     # --- what a recovery makes of pages

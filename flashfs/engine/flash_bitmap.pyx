@@ -19,6 +19,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
+from flashfs.engine.arrays cimport array_u32
 from flashfs.engine.entry_pages cimport EntryPages
 from flashfs.engine.flash_validity cimport FlashValidity
 from flashfs.engine.kept_frames cimport KeptFrames
@@ -384,7 +385,7 @@ cdef class FlashBitmap(FlashValidity):
         for block in range(self.ssd.nand.blocks):
             counts[block] = 0 if self.is_own(block) else self.victims.valid[block]
         return {
-            "pvbdir": numpy.asarray(<uint32_t[:self.directory.n]> self.directory.page_ppas).tobytes(),
+            "pvbdir": array_u32(self.directory.page_ppas, self.directory.n).tobytes(),
             "bvc": counts.tobytes(),
             "pvblog": struct.pack(f"<{self.log_n}Q", *(self.log[i] for i in range(self.log_n))),
         }

@@ -1,3 +1,4 @@
+# cold
 # cython: wraparound=True
 """The invariants between map, OOB and validity, checked page by page: what `flashfs fsck` and the tests ask."""
 from libc.stdint cimport uint8_t, uint32_t

@@ -1,3 +1,4 @@
+# cold
 """The section ``newer`` of a checkpoint: entries of a demand-paged mapping that are newer than their translation pages.
 
 For each page of which something is newer: u32 page, u32 n, then n u16 places in the page and n u32 PPAs; or, with DENSE

@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
+from flashfs.engine.arrays cimport array_u32
 from flashfs.engine.pool cimport NONE
 
 import numpy
@@ -195,8 +196,8 @@ cdef class Found:
         """All of it is pending from now on: of an LPA that was found twice, the last."""
         cdef uint64_t n = self.n
         if n:
-            lpas = numpy.asarray(<uint32_t[:n]> self.lpa)
-            ppas = numpy.asarray(<uint32_t[:n]> self.ppa)
+            lpas = array_u32(self.lpa, n)
+            ppas = array_u32(self.ppa, n)
             if (lpas[1:] <= lpas[: n - 1]).any():
                 order = numpy.argsort(lpas, kind="stable")
                 last = numpy.append(numpy.diff(lpas[order]) != 0, True)

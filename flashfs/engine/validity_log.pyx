@@ -30,6 +30,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, memset
 
+from flashfs.engine.arrays cimport array_u16, array_u32
 from flashfs.engine.flash_validity cimport FlashValidity
 from flashfs.engine.parts cimport IN_TABLE, Engine
 from flashfs.engine.pool cimport NONE
@@ -404,10 +405,10 @@ cdef class ValidityLog(FlashValidity):
             counts[block] = 0 if self.is_own(block) else self.victims.valid[block]
         return {
             "pvl": struct.pack("<QQII", self.first_n, self.next_n, self.time, 0)
-            + numpy.asarray(<uint32_t[:self.slots]> self.directory.page_ppas).tobytes(),
-            "pvlheads": numpy.asarray(<uint32_t[:blocks]> self.heads).tobytes(),
-            "pvlstamp": numpy.asarray(<uint32_t[:blocks]> self.stamps).tobytes(),
-            "pvltops": numpy.asarray(<uint16_t[:blocks]> self.tops).tobytes(),
+            + array_u32(self.directory.page_ppas, self.slots).tobytes(),
+            "pvlheads": array_u32(self.heads, blocks).tobytes(),
+            "pvlstamp": array_u32(self.stamps, blocks).tobytes(),
+            "pvltops": array_u16(self.tops, blocks).tobytes(),
             "bvc": counts.tobytes(),
             "pvlwaits": struct.pack(f"<{self.log_n}Q", *(self.log[i] for i in range(self.log_n))),
         }
@@ -440,9 +441,9 @@ cdef class ValidityLog(FlashValidity):
             raise ValueError("pvlwaits section: its PPAs do not ascend, or are beyond the chip")
         self.reset()
         self.first_n, self.next_n, self.time = first, behind, time
-        numpy.asarray(<uint32_t[:blocks]> self.heads)[:] = parts["pvlheads"]
-        numpy.asarray(<uint32_t[:blocks]> self.stamps)[:] = parts["pvlstamp"]
-        numpy.asarray(<uint16_t[:blocks]> self.tops)[:] = parts["pvltops"]
+        array_u32(self.heads, blocks)[:] = parts["pvlheads"]
+        array_u32(self.stamps, blocks)[:] = parts["pvlstamp"]
+        array_u16(self.tops, blocks)[:] = parts["pvltops"]
         for block in range(blocks):
             self.victims.set_count(block, int(parts["bvc"][block]))
             if parts["bvc"][block] == 0:    # it may be opened again, and nobody knows when by what a scan finds

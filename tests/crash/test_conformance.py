@@ -66,6 +66,7 @@ def one(spec: str, check: str, **how: Any) -> Outcome:
 
 @pytest.mark.parametrize("check", IDS)
 @pytest.mark.parametrize("ftl", OURS)
+@pytest.mark.share(3)
 def test_ours_pass(ftl: str, check: str) -> None:
     outcome = one(ftl, check)
     print(ftl, check, outcome.counts)

@@ -68,6 +68,7 @@ def test_an_erase_in_the_same_window_is_aimed_at(ftl: str) -> None:
 
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.share(2)
 def test_any_subset_of_unsynced_sectors(ftl: str) -> None:
     deaths = SCHEMES[ftl].ci_cuts // SHARE
     result = campaign.run(ftl, "host", 0, deaths)

@@ -225,6 +225,7 @@ def zeros(patch: pytest.MonkeyPatch) -> None:
 
 @ALL
 @pytest.mark.parametrize("plant", [silent, zeros])
+@pytest.mark.share(3)
 def test_damage_in_silence_is_a_failure(monkeypatch: pytest.MonkeyPatch, ftl: str, plant: Any) -> None:
     """Few of the cases show it: those whose damage the device met, and whose loss nobody noticed before."""
     plant(monkeypatch)

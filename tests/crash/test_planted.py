@@ -53,6 +53,7 @@ def caught_by(ftl: str) -> str | None:
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
 @pytest.mark.parametrize("bug", PLANTS)
+@pytest.mark.share(4)
 def test_is_caught(monkeypatch: pytest.MonkeyPatch, ftl: str, bug: str) -> None:
     tiers.presets_for(ftl)  # before anything is spoilt
     tiers.presets_for(ftl, tiers.SMALLEST)
@@ -116,6 +117,7 @@ def test_there_are_bugs_in_every_part() -> None:
 
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.share(4)
 def test_without_a_bug_the_same_units_pass(ftl: str) -> None:
     assert not campaign.run(ftl, "sweep", SEED, 500).failures
 

@@ -14,6 +14,7 @@ extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
 }
 
 struct Range {
@@ -85,6 +86,12 @@ void* realloc(void* at, size_t n) {
         return nullptr;
     }
     return __libc_realloc(at, n);
+}
+
+int posix_memalign(void** at, size_t alignment, size_t n) {
+    if (fails(__builtin_return_address(0))) return ENOMEM;
+    *at = __libc_memalign(alignment, n);
+    return *at == nullptr ? ENOMEM : 0;
 }
 
 void* mmap(void* at, size_t n, int protection, int flags, int fd, off_t offset) {

@@ -269,6 +269,7 @@ def test_kinds_have_names() -> None:
 
 
 @pytest.mark.parametrize("tier", ["sweep", "random", "faults", "host", "wide"])
+@pytest.mark.share(2)
 def test_power_cuts(ftl: str, tier: str) -> None:
     result = campaign.run(ftl, tier, 0, CUTS)
     assert not result.failures, "\n".join(map(str, result.failures[:5]))

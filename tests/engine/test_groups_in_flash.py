@@ -185,6 +185,7 @@ def cases(name: str, mode: str, n: int, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.mark.parametrize(("mode", "n"), [("random", 400), ("host", 120)])
+@pytest.mark.share(2)
 def test_power_cuts_and_deaths_of_the_host(ftl: str, mode: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run, undone = 0, []
     recover = recovery.Recovery.run

@@ -296,6 +296,7 @@ def run_all(variant: str, request_kind: Callable[[Rig], None], stride: int) -> C
 
 @pytest.mark.parametrize("request_kind", REQUESTS, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.share(3)
 def test_calls_of_every_request_fail(variant: str, request_kind: Callable[[Rig], None]) -> None:
     """A program that fails is the request's error alone. A sync that fails stops the device: the mount recovers."""
     run_all(variant, request_kind, 3)

@@ -32,6 +32,7 @@ def run(preloaded: Path, variant: str, stride: int) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.share(2)
 def test_allocations_fail(preloaded: Path, variant: str) -> None:
     told = run(preloaded, variant, 6)
     print(variant, told)

@@ -188,6 +188,7 @@ def test_a_page_that_is_gone_is_made_again(ftl: str, crashed: bool, kind: int, t
 
 
 @pytest.mark.parametrize("tier", CUTS)
+@pytest.mark.share(3)
 def test_power_cuts(ftl: str, tier: str) -> None:
     result = campaign.run(ftl, tier, 0, CUTS[tier])
     assert not result.failures, "\n".join(map(str, result.failures[:5]))

@@ -49,6 +49,7 @@ def gone(home: Path, target: Path) -> bool:
 
 
 @pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.share(3)
 def test_up_and_down(chip: Path, home: Path, target: Path, ftl: str) -> None:
     assert "new ext4" in flashfs("up", chip, target, "--fs", "ext4", "--ftl", ftl).stdout
     data = random.Random(5).randbytes(5 << 20)

@@ -83,6 +83,7 @@ def test_cp_keeps_holes(one: Stand, fd: int, tmp_path: os.PathLike[str]) -> None
     [(0, 8 * MIB, 8 * MIB), (PAGE, 9 * MIB, 3 * PAGE), (8 * MIB + 5, 100, 50_000), (MIB + 1, 8 * MIB + 1, 5 * PAGE),
      (0, 8 * MIB, 1), (12 * MIB, 0, 4 * MIB)],
 )  # fmt: skip
+@pytest.mark.share(3)
 def test_copies(one: Stand, fd: int, source: int, target: int, length: int) -> None:
     """Aligned, ragged, large. (That copies outlive a kill: test_the_command_copy, and fsx.)"""
     data = bytearray(random.Random(source).randbytes(SIZE))

@@ -58,6 +58,7 @@ def load(mountpoint: Path) -> Iterator[Callable[[], None]]:
 
 @pytest.mark.parametrize("server", list(SERVERS))
 @pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.share(4)
 def test_once_json_under_load(
     chip: Path, mountpoint: Path, load: Callable[[], None], ftl: str, server: str
 ) -> None:

@@ -145,6 +145,7 @@ def test_mkfs_discards(files: Stands, fs: str, ftl: str) -> None:
 
 
 @pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.share(3)
 def test_trimming_lowers_write_amplification(files: Stands, ftl: str) -> None:
     """A database's random writes beside deleted files, on a disk that was full once: with fstrim and without."""
     waf = {}
@@ -286,6 +287,7 @@ def test_not_flushed_is_old_or_zeros(stand: Stands, ftl: str) -> None:
 
 
 @pytest.mark.parametrize("ftl", FTLS)
+@pytest.mark.share(3)
 def test_cleaning_moves_no_trimmed_page(stand: Stands, ftl: str) -> None:
     """Most pages of most blocks trimmed, the others overwritten until everything was cleaned: no copy of a trimmed page
     was made since, as every page's OOB tells. Without the trim, the same writes make them."""

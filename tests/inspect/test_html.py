@@ -204,6 +204,7 @@ def test_an_image_that_no_recovery_understands(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("preset", ["slimftl-16g", "16g"])
 @pytest.mark.parametrize("ftl", list(SCHEMES))
+@pytest.mark.share(4)
 def test_a_large_chip_makes_no_large_page(tmp_path: Path, ftl: str, preset: str) -> None:
     """16 GiB: every block a cell of its own, and the page under 2 MB."""
     geometry = PRESETS[preset].geometry if preset in PRESETS else Geometry.sized(1 << 34)

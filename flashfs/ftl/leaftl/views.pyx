@@ -1,3 +1,4 @@
+# cold
 """LeaFTL's table for people: what it holds in all, a group's levels and segments, the segment of an LPA."""
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset

@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from flashfs.engine.arrays cimport array_u32
 from flashfs.engine.counted_map cimport CountedMap
 from flashfs.engine.parts cimport Engine
 from flashfs.engine.pool cimport NONE
@@ -191,7 +192,7 @@ cdef class SftlMap(CountedMap):
         cdef uint32_t page = self.cmt.node(unit).page, n = self.newest_dirty(unit)
         cdef uint64_t most = 0
         if self.pending.n + n <= self.buffer_most:
-            self.spill(unit)
+            self.put_newer(self.leaving, self.leaving + self.per_page, NULL, n)
             self.buffered += n
             return True
         if not may_write:
@@ -359,8 +360,8 @@ cdef class SftlMap(CountedMap):
         while unit != NONE:
             n = self.newest_dirty(unit) if self.cmt.node(unit).dirty_n else 0
             if n:
-                lpas[at : at + n] = numpy.asarray(<uint32_t[:n]> self.leaving)
-                ppas[at : at + n] = numpy.asarray(<uint32_t[:n]> (self.leaving + self.per_page))
+                lpas[at : at + n] = array_u32(self.leaving, n)
+                ppas[at : at + n] = array_u32(self.leaving + self.per_page, n)
             at += n
             unit = self.cmt.node(unit).newer
         return lpas[:at], ppas[:at]
