@@ -60,7 +60,7 @@ test: setup-dev
 
 ## test-all: the slow tests too: every scheme in every test, every planted bug
 test-all: setup-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not package' tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --fresh -m 'not package' tests
 
 ## durations: what each test takes goes to tests/durations.json: the order of `make test`, and its limit
 durations: setup-dev
@@ -88,7 +88,7 @@ lint: setup-dev
 ## Broken off, the power cuts go on where they stood: CAMPAIGN_STATE says where that is. Each campaign draws a new seed;
 ## CAMPAIGN_SURVIVED keeps which seeds each FTL has survived
 campaign: setup-dev
-	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests || test $$? -eq 5  # 5: no test is marked so
+	$(BIN)/python -m pytest -n $(WORKERS) --fresh -m slow tests || test $$? -eq 5  # 5: no test is marked so
 	$(CRASH) --tier sweep --cuts $(CAMPAIGN_CUTS)
 	$(CRASH) --tier random,host,faults --cuts $$(($(CAMPAIGN_CUTS) / 20))
 	$(CRASH) --tier wide --cuts $$(($(CAMPAIGN_CUTS) / 5))  # it makes a tenth

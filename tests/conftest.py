@@ -6,6 +6,7 @@ import gc
 from pathlib import Path
 
 import costs
+import hypothesis
 import pytest
 
 MANY = 200  # descriptors: a chip in memory has one, and its memory
@@ -14,10 +15,14 @@ left = 0  # of them after the last time: whatever it is that holds these
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--guard", action="store_true", help="fail when the tests have become dearer (tests/costs.py)")
+    parser.addoption("--fresh", action="store_true", help="hypothesis draws other cases each time")
     parser.addoption("--write-durations", action="store_true", help="write tests/durations.json anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """``make test`` has the same cases each time; what is new is looked for by ``make test-all`` and campaigns."""
+    hypothesis.settings.register_profile("fixed", derandomize=True)
+    hypothesis.settings.load_profile("default" if config.getoption("--fresh") else "fixed")
     config.pluginmanager.register(costs.Meter())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(costs.Guard(config.getoption("--guard"), config.getoption("--write-durations")))

@@ -21,7 +21,7 @@ import pytest
 FILE = Path(__file__).with_name("durations.json")
 TEST_S_MOST = 20.0  #: of processor time, of one test
 GROWTH_MOST = 1.10  #: of the sum over all tests, against the one in FILE
-YARDSTICK_S = 0.012  #: what it takes on a quiet core
+YARDSTICK_S = 0.0045  #: what it takes on a quiet core
 LONG_S = 0.8  #: tests that take so long run first, the longest before the others
 EVERY_S = 5.0  #: of wall time between two looks at the yardstick
 SHOWN = 10

@@ -278,11 +278,11 @@ def test_the_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     first = json.loads(capsys.readouterr().out)[0]
     assert cli.run([*line, "--cuts", "200"]) == 0
     assert json.loads(capsys.readouterr().out)[0] == first
-    assert cli.run([*line, "--cuts", "1500"]) == 0
+    assert cli.run([*line, "--cuts", "2000"]) == 0
     more = json.loads(capsys.readouterr().out)[0]
     assert more["seed"] == 4
     assert more["next"] > first["next"]
-    assert more["cuts"] == campaign.run("pagemap", "sweep", 4, 1_500).cuts
+    assert more["cuts"] == campaign.run("pagemap", "sweep", 4, 2_000).cuts
 
 
 def test_a_seed_is_drawn_and_said_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
