@@ -6,6 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(shell find nandimg flashfs -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 WORKERS ?= 2
+# A libfuse that speaks to the kernel over io_uring: built if asked for (make setup URING=1), used if it is there.
+LIBFUSE := .libfuse/lib/libfuse3.a
+RINGS := /sys/module/fuse/parameters/enable_uring
+NEWER_LIBFUSE := $(if $(URING),$(LIBFUSE),$(wildcard $(LIBFUSE)))
 CAMPAIGN_CUTS ?= 1000000
 CAMPAIGN_STATE ?= campaign.json
 CAMPAIGN_ROUNDS ?= 100
@@ -17,11 +21,12 @@ KILLS = $(BIN)/flashfs crash --kill --survived $(CAMPAIGN_SURVIVED)
 BUILD = $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 INSTALL = PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 
-.PHONY: setup setup-dev system system-dev test test-all durations package-test man demo lint campaign soak bench \
-	comparison coverage mutants reproduce site clean
+.PHONY: setup setup-dev system system-dev test test-all test-uring durations package-test man demo lint campaign soak \
+	bench comparison coverage mutants reproduce site clean
 .DELETE_ON_ERROR:
 
-## setup: what a mount and `make demo` need: system packages (when root), .venv, the compiled modules in place
+## setup: what a mount and `make demo` need: system packages (when root), .venv, the compiled modules in place. URING=1:
+## with a newer libfuse, of Debian's sources, for mounts over io_uring
 setup: system $(VENV)/.built $(if $(wildcard $(VENV)/.dev),,$(VENV)/.runtime)
 
 ## setup-dev: also what tests, linters, benchmarks and the site need
@@ -50,21 +55,31 @@ $(VENV)/.dev: $(VENV)/.tools
 	$(INSTALL) '.[dev]'
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.tools $(SOURCES)
+$(LIBFUSE): tools/libfuse_uring.sh
+	tools/libfuse_uring.sh "$(CURDIR)/.libfuse"
+
+$(VENV)/.built: $(VENV)/.tools $(SOURCES) $(NEWER_LIBFUSE)
 	$(BUILD)
 	@touch $@
 
-## test: everything that is not marked slow or package; fails when the tests have become dearer (tests/costs.py)
+## test: everything that is not marked slow, package or rings; fails when tests have become dearer (tests/costs.py)
 test: setup-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not package' --guard tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not package and not rings' --guard tests
 
 ## test-all: the slow tests too: every scheme in every test, every planted bug
 test-all: setup-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --fresh -m 'not package' tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --fresh -m 'not package and not rings' tests
 
 ## durations: what each test takes goes to tests/durations.json: the order of `make test`, and its limit
 durations: setup-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not package' --write-durations tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not package and not rings' --write-durations tests
+
+## test-uring: tests of mounts again, over io_uring, and those that need it (needs root, Linux 6.14)
+test-uring:
+	$(MAKE) setup-dev URING=1
+	before=$$(cat $(RINGS)); echo Y >$(RINGS); \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '(mount or rings) and not slow and not package' tests; \
+	code=$$?; echo $$before >$(RINGS); exit $$code
 
 ## package-test: a source archive, a wheel from it, both from nothing, the wheel in an environment of its own, and used
 package-test: setup-dev
@@ -130,6 +145,6 @@ mutants: setup-dev
 	$(BIN)/python tools/mutants --jobs $(WORKERS) --state $(MUTANTS_STATE)
 
 clean:
-	rm -rf .mutants $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .mutants .libfuse $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find nandimg flashfs \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
 	rm -f $(patsubst %.pyx,%.c,$(filter %.pyx,$(SOURCES))) $(patsubst %.pyx,%.cpp,$(filter %.pyx,$(SOURCES)))

@@ -4,6 +4,7 @@ Variables of the environment:
     FLASHFS_ONLY     paths of .pyx files: build these alone
     FLASHFS_BARE=1   no compiled modules: an editable install would compile everything again, and `make setup` builds
     FLASHFS_TRACE=1  line tracing for coverage of the compiled modules
+    FLASHFS_LIBFUSE  the prefix of a libfuse to be used in place of the system's (default: .libfuse, if it is there)
     FLASHFS_SYMBOLS=1  keep symbols and debug information, for perf and gdb
 """
 
@@ -48,6 +49,8 @@ SHARED = "nandimg._shared"
 TRANSLATED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashfs", "cython")
 #: ccache takes what lies below this folder for the same, wherever the folder is
 CCACHE = {"CCACHE_BASEDIR": str(Path.cwd()), "CCACHE_NOHASHDIR": "1"}
+#: a newer libfuse than the system's, if `make setup URING=1` has built it
+LIBFUSE = Path(os.environ.get("FLASHFS_LIBFUSE", ".libfuse")).absolute()
 
 #: begins a line at the top of a module that there is only where the library is that it names
 OPTIONAL = "# pkg-config, or left out: "
@@ -55,7 +58,11 @@ OPTIONAL = "# pkg-config, or left out: "
 
 def pkg_config(what: str, library: str) -> list[str]:
     """The words that the compiler or the linker is to be given; the build ends here if there is no such library."""
-    return subprocess.run(["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    path = os.pathsep.join([str(LIBFUSE / "lib/pkgconfig"), *filter(None, [os.environ.get("PKG_CONFIG_PATH")])])
+    return subprocess.run(
+        ["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PKG_CONFIG_PATH": path},
+    ).stdout.split()  # fmt: skip
 
 
 def said(source: Path) -> Iterator[str]:
@@ -148,6 +155,8 @@ class Build(build_ext):
                 continue
             info = tree.distutils_info(ext.sources[0]).values
             needed = {*tree.all_dependencies(ext.sources[0]), *info.get("sources", []), *info.get("depends", [])}
+            if needs(Path(ext.sources[0])):
+                needed.add(str(LIBFUSE / "lib/pkgconfig/fuse3.pc"))
             ext.depends = sorted({*ext.depends, *(path for path in needed if Path(path).exists())})
             if self.force or newer_group(ext.depends, self.get_ext_fullpath(ext.name)):
                 self.stale.append(ext)
@@ -172,7 +181,7 @@ class Build(build_ext):
         ext.sources, ext.language, ext.include_dirs = made.sources, made.language, made.include_dirs
         if library:
             ext.extra_compile_args += pkg_config("--cflags", library)
-            ext.extra_link_args += pkg_config("--libs", library)
+            ext.extra_link_args += [*pkg_config("--libs", library), "-Wl,--exclude-libs,ALL"]
 
 
 def data_files() -> list[tuple[str, list[str]]]:

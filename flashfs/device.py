@@ -221,8 +221,9 @@ class Device:
         """The scheme and the options of a bound image; what was fixed at binding is not to be changed."""
         name = image.header.ftl
         if ftl is not None and ftl != name:
+            scheme(ftl)  # a name that nobody has is a slip
             raise BindError(
-                f"{image.path}: bound to {name}, not {ftl}; `flashfs create --force {image.path}` makes it blank again"
+                f"{image.path}: bound to {name} for life, not {ftl}: leave that out, or make another image for it"
             )
         if ftl is None and not trusted:
             check_trust(image.path, name)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import nandimg
+from flashfs import fs_end
 from flashfs.device import Device
 from flashfs.engine.life import AT, Life
 from flashfs.engine.metalog import newest_slot, sealed
@@ -86,9 +87,13 @@ def _lpas(path: Path, size: int, old: nandimg.Geometry) -> int:
 
 
 def _nothing_behind(path: Path, device: Device | None, size: int) -> None:
-    """UsageError if something is written where the device is to end."""
+    """UsageError if something is written where the device is to end, or a file system ends behind that."""
     if device is None or size >= device.size:
         return
+    found = fs_end.end_of(lambda offset, n: device.read(offset, min(n, device.size - offset)))
+    if found is not None and size < found.size <= device.size:
+        raise UsageError(f"{path}: {shown(size)} would cut off the {found.name} in it, which takes "
+                         f"{shown(found.size)}: {fs_end.smaller(found)}")  # fmt: skip
     at = device.extent(size, mapped=True)
     if at < device.size:
         raise UsageError(f"{path}: {shown(size)} would cut off what is written at byte {at}: make the file system "

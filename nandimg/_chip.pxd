@@ -68,7 +68,7 @@ cdef class Chip(Nand):
     cdef uint32_t mark(self, uint32_t block) noexcept nogil
     cdef int32_t find_next(self, uint32_t block) noexcept nogil
     cdef int64_t view(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t** data, uint8_t* oob, int cause,
-                      int64_t t_ns) except -1 nogil
+                      int64_t t_ns, uint32_t ahead) except -1 nogil
     cdef int64_t time_read(self, uint32_t block, uint32_t n, int64_t t_ns) noexcept nogil
     cdef int64_t count_read(self, uint32_t block, uint32_t n, int cause, int64_t t_ns) noexcept nogil
     cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil
@@ -76,6 +76,8 @@ cdef class Chip(Nand):
     cdef uint32_t erases_after(self, uint32_t block) noexcept nogil
     cdef int write_data(self, uint32_t ppa, uint32_t n, const uint8_t* data) except -1 nogil
     cdef int write_record(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob) noexcept nogil
+    cdef int write_plain_records(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* oob) noexcept nogil
+    cdef bint take_plain(self, const uint8_t* rec, uint32_t now, uint8_t* oob) noexcept nogil
     cdef int write_entry(self, uint32_t block, uint32_t erases, uint32_t synced, int health) noexcept nogil
     cdef uint8_t judge_spare(self, uint32_t block, uint32_t page, bint doubting) noexcept nogil
     cdef uint8_t take_again(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil

@@ -8,7 +8,7 @@ An erase is one 8-byte store: it raises the block's erase count, and a page reco
 agrees with it (SPEC.md, "page records").
 """
 cimport cython
-from libc.errno cimport EINTR, EIO, errno
+from libc.errno cimport EINTR, EIO, ENXIO, errno
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport close as close_fd
@@ -48,6 +48,9 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* at, size_t bytes, int advice)
     int MADV_DONTNEED
 
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void*, int) nogil
+
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
 
@@ -56,7 +59,8 @@ cdef extern from "guard.h" nogil:
     int guarded_copy(void* into, const void* source, size_t n)
     guarded_tables* guard_watch(void* base, size_t bytes, int fd, bint writable)
     void guard_release(guarded_tables* tables)
-    int guarded_holds(const uint8_t* pages, size_t page_bytes, uint32_t n, const uint8_t* records, size_t stride)
+    int guarded_holds(const uint8_t* pages, size_t page_bytes, uint32_t n, const uint8_t* records, size_t stride,
+                      const uint8_t* ahead)
 
 cdef extern from "nvram.h" nogil:
     void nvram_copy(void* into, const void* source, size_t words)
@@ -76,9 +80,13 @@ cdef extern from "sys/mman.h" nogil:
 
 crc32c_setup()
 
+cdef uint8_t[7] seven_zeros = [0, 0, 0, 0, 0, 0, 0]
+cdef uint32_t check_of_zeros = crc32c(0, seven_zeros, 7)
+
 cdef enum:
     BOOT_SLOT_BYTES = 2048
     READ_CHUNK = 16          # pages
+    RECORDS_AHEAD = 16       # of pages that are read out of order, those fetched into the processor's cache
     LOST_ERASES_MOST = 65536  # of one block, that a host's death can take at once
     COPY_CHUNK = 4096        # bytes
     MEMORY_PAGE = 4096       # bytes
@@ -333,6 +341,32 @@ cdef class Chip(Nand):
         if self.data_map != NULL:
             munlock(self.data_map, self.data_bytes)
 
+    def maybe_written(self):
+        """By where the file has holes: what was never written takes no disk, and to read it takes memory for each page
+        of the file. Where the host's file system knows of none, each block may be written."""
+        self.require_open()
+        if self.path is None:
+            return Nand.maybe_written(self)
+        cdef uint32_t block
+        cdef uint64_t start = self.spare - self.base, block_bytes = <uint64_t> self.pages_per_block * self.stride
+        cdef uint64_t end = start + self.blocks * block_bytes, at = start, hole
+        found = bytearray(self.blocks)
+        cdef uint8_t[::1] out = found
+        try:
+            while at < end:
+                at = os.lseek(self.fd, at, os.SEEK_DATA)
+                hole = min(end, <uint64_t> os.lseek(self.fd, at, os.SEEK_HOLE))
+                if at < end:
+                    block = (at - start) // block_bytes
+                    memset(&out[block], 1, (hole - 1 - start) // block_bytes + 1 - block)
+                at = hole
+        except OSError as error:
+            if error.errno != ENXIO:      # there is no more of it
+                return Nand.maybe_written(self)
+        for block in range(self.blocks):
+            out[block] |= self.mark(block) != 0   # then it is pages that are missing
+        return found
+
     def block_table_problem(self):
         """The first block whose entry fails its check, or has more erases or synced pages than it can; or None."""
         cdef uint32_t block
@@ -386,6 +420,18 @@ cdef class Chip(Nand):
         if not self.unsummed:
             crc = self.record_crc(block * self.pages_per_block + page, rec)
             memcpy(rec + 4, &crc, 4)
+        return 0
+
+    cdef int write_plain_records(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* oob) noexcept nogil:
+        """Those of an unsummed chip: an epoch and the OOB."""
+        cdef uint8_t* rec = self.record(block, page)
+        cdef uint32_t epoch = self.erases(block) + 1, _
+        for _ in range(n):
+            memcpy(rec, &epoch, 4)
+            copy_oob(rec + self.record_head, oob, self.oob_bytes)
+            prefetch(rec + n * self.stride, 1)  # those that are written when its turn comes again
+            rec += self.stride
+            oob += self.oob_bytes
         return 0
 
     cdef int write_entry(self, uint32_t block, uint32_t erases, uint32_t synced, int health) noexcept nogil:
@@ -556,11 +602,14 @@ cdef class Chip(Nand):
             self.write_data(block * self.pages_per_block + page, n, data)
         elif self.unsummed and self.homes[block] != NO_HOME:
             memset(self.home(block, page), 0, <uint64_t> n * self.page_bytes)
-        for i in range(n):
-            self.write_record(block, page + i, at, oob)
-            oob += self.oob_bytes
-            if at != NULL:
-                at += self.page_bytes
+        if self.unsummed:
+            self.write_plain_records(block, page, n, oob)
+        else:
+            for i in range(n):
+                self.write_record(block, page + i, at, oob)
+                oob += self.oob_bytes
+                if at != NULL:
+                    at += self.page_bytes
         self.next_page[block] = page + n
         if not self.is_touched[block]:
             self.is_touched[block] = 1
@@ -595,9 +644,11 @@ cdef class Chip(Nand):
         return self.count_read(block, n, cause, t_ns)
 
     cdef int64_t view(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t** data, uint8_t* oob, int cause,
-                      int64_t t_ns) except -1 nogil:
+                      int64_t t_ns, uint32_t ahead) except -1 nogil:
         """A read of whole, programmed pages without copying them: where they are mapped, and that is theirs until the
-        next program. ``data[0]`` NULL, and nothing was done, if any of them is not such a page: read them then."""
+        next program. ``data[0]`` NULL, and nothing was done, if any of them is not such a page: read them then.
+        ``ahead``: the PPA that comes next, for the processor's cache; any that the chip does not have: none."""
+        cdef const uint8_t* coming = NULL
         cdef uint32_t i
         data[0] = NULL
         if (self.data_map == NULL or self.unsummed or block >= self.blocks or n == 0 or page >= self.pages_per_block
@@ -608,7 +659,9 @@ cdef class Chip(Nand):
                 return t_ns
             copy_oob(oob + i * self.oob_bytes, self.record(block, page + i) + self.record_head, self.oob_bytes)
         data[0] = self.data_map + (<uint64_t> block * self.pages_per_block + page) * self.page_bytes
-        if not guarded_holds(data[0], self.page_bytes, n, self.record(block, page), self.stride):
+        if ahead < <uint64_t> self.blocks * self.pages_per_block:
+            coming = self.data_map + <uint64_t> ahead * self.page_bytes
+        if not guarded_holds(data[0], self.page_bytes, n, self.record(block, page), self.stride, coming):
             data[0] = NULL
             return t_ns
         return self.count_read(block, n, cause, t_ns)
@@ -648,6 +701,15 @@ cdef class Chip(Nand):
                 return PAGE_TORN
         return status
 
+    cdef bint take_plain(self, const uint8_t* rec, uint32_t now, uint8_t* oob) noexcept nogil:
+        """The OOB of an unsummed chip's page that is programmed, as ``take_page`` would have it; False of any other."""
+        cdef uint32_t epoch
+        memcpy(&epoch, rec, 4)
+        if epoch < now:
+            return False
+        copy_oob(oob, rec + self.record_head, self.oob_bytes)
+        return True
+
     cdef uint8_t take_again(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil:
         """One page of a run in which the host could not read something: the one that it cannot read is unreadable,
         as if its cells had worn out; the others are none the worse for it."""
@@ -659,11 +721,15 @@ cdef class Chip(Nand):
 
     cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
                            uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
-        cdef uint32_t i = 0, k, run
+        cdef uint32_t i = 0, k, run, now
         cdef int64_t end
         cdef int error = 0
+        cdef bint plain = self.unsummed and data == NULL
+        cdef const uint8_t* first
         if block >= self.blocks or n == 0 or pages[n - 1] >= self.pages_per_block:
             return self.breach(OP_READ, block, pages[n - 1] if n else 0, RULE_RANGE)
+        first = self.record(block, 0)
+        now = self.erases(block) + 1
         while data != NULL and i < n:
             run = 1
             while i + run < n and pages[i + run] == pages[i] + run:
@@ -673,7 +739,12 @@ cdef class Chip(Nand):
             i += run
         end = self.count_read(block, n, cause, t_ns)
         for k in range(n):
-            status[k] = self.take_page(block, pages[k], data, oob)
+            if k + RECORDS_AHEAD < n:
+                prefetch(first + <uint64_t> pages[k + RECORDS_AHEAD] * self.stride, 0)
+            if plain and self.take_plain(first + <uint64_t> pages[k] * self.stride, now, oob):
+                status[k] = PAGE_OK
+            else:
+                status[k] = self.take_page(block, pages[k], data, oob)
             if error and data != NULL:
                 status[k] = self.take_again(block, pages[k], data, oob)
             oob += self.oob_bytes
@@ -795,11 +866,13 @@ cdef class Chip(Nand):
         return count
 
     cdef int sync(self, bint durable) except -1 nogil:
-        """fdatasync, and only then move each touched block's synced mark: the mark may lag, it never leads."""
+        """fdatasync, and only then move each touched block's synced mark: the mark may lag, it never leads. Without
+        ``durable`` the host is trusted not to die, and what it holds counts: a process that dies takes nothing with
+        it."""
         cdef uint32_t i, block, whole
-        if not durable or self.readonly:
+        if self.readonly:
             return 0
-        if self.path is not None and fdatasync(self.fd) != 0:
+        if durable and self.path is not None and fdatasync(self.fd) != 0:
             with gil:
                 raise OSError(errno, os.strerror(errno), str(self.path))
         self.look(True)
@@ -857,6 +930,15 @@ cdef class Chip(Nand):
 
     cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
         return self.charge_nvram(OP_NVRAM_READ, nvram_lines(offset, n), cause, t_ns) if n else t_ns
+
+    cdef int hold(self, int64_t t_ns, int64_t until_ns) noexcept nogil:
+        cdef uint32_t die
+        for die in range(self.dies):
+            self.die_time[die].gaps_n = 0
+            if self.die_time[die].tail < until_ns:
+                self.die_time[die].busy += until_ns - max(t_ns, self.die_time[die].tail)
+                self.die_time[die].tail = until_ns
+        return 0
 
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
         if offset > self.nvram_bytes or n > self.nvram_bytes - offset:
@@ -916,7 +998,10 @@ cdef inline void copy_oob(uint8_t* into, const uint8_t* at, uint32_t n) noexcept
     if n > 32:
         memcpy(into, at, n)
         return
-    while i + 4 <= n:
+    while i + 8 <= n:
+        memcpy(into + i, at + i, 8)
+        i += 8
+    if i + 4 <= n:
         memcpy(into + i, at + i, 4)
         i += 4
     while i < n:
@@ -935,5 +1020,4 @@ cdef inline bint spare_is_blank(const uint8_t* at, uint32_t n) noexcept nogil:
 
 cdef inline uint8_t entry_check(uint64_t entry) noexcept nogil:
     """The check byte of a block table entry: over its other seven bytes, 0 for an entry of zeros."""
-    cdef uint64_t zero = 0
-    return <uint8_t> (crc32c(0, &entry, 7) ^ crc32c(0, &zero, 7))
+    return <uint8_t> (crc32c(0, &entry, 7) ^ check_of_zeros)

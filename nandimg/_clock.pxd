@@ -11,6 +11,7 @@ cdef struct Timeline:
     int64_t busy             # ns that it was given to somebody
     uint32_t first           # of the stretches, which lie side by side and in order of time
     uint32_t gaps_n
+    int64_t[5] apart         # so that the heads of several do not share the lines of the processor's cache
     int64_t[ROOM] gap_from
     int64_t[ROOM] gap_to
 
@@ -42,10 +43,19 @@ cdef inline uint32_t insert_gap(Timeline* line, uint32_t at) noexcept nogil:
 cdef inline int64_t take_gap(Timeline* line, int64_t ready, int64_t duration, int64_t least) noexcept nogil:
     """When ``duration`` begins in the first idle stretch that has room for it from ``ready`` on; -1 if none has. What
     it leaves of that is remembered if it is as long as ``least``."""
-    cdef uint32_t low = line.first, high = line.first + line.gaps_n, at
+    cdef uint32_t low = line.first, high = line.first + line.gaps_n - 1, at, step = 1
     cdef int64_t start, end
     cdef bint before, behind
-    while low < high:                        # the first that ends late enough
+    if line.gap_to[high] < ready + duration:
+        return -1
+    # The first that ends late enough. It is among the last as a rule, so the search begins there: halving the whole
+    # would fetch a cache line a step, and there are dozens of dies.
+    while high - low >= step and line.gap_to[high - step] >= ready + duration:
+        high -= step
+        step *= 2
+    if high - low >= step:
+        low = high - step + 1
+    while low < high:
         at = (low + high) // 2
         if line.gap_to[at] < ready + duration:
             low = at + 1

@@ -98,6 +98,9 @@ cdef class NandFilter(Nand):
     cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
         return self.inner.charge_load(offset, n, cause, t_ns)
 
+    cdef int hold(self, int64_t t_ns, int64_t until_ns) noexcept nogil:
+        return self.inner.hold(t_ns, until_ns)
+
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
         return self.inner.nvram_at(offset, n)
 

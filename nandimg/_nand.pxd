@@ -75,6 +75,7 @@ cdef class Nand:
                             int64_t t_ns) except -1 nogil
     cdef int64_t nvram_load(self, uint64_t offset, void* data, uint64_t n, int cause, int64_t t_ns) except -1 nogil
     cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil
+    cdef int hold(self, int64_t t_ns, int64_t until_ns) noexcept nogil
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil
     cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil

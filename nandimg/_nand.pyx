@@ -105,6 +105,11 @@ cdef class Nand:
         """What a load of ``n`` bytes costs, for whoever reads them where they are (``nvram_at``)."""
         return t_ns
 
+    cdef int hold(self, int64_t t_ns, int64_t until_ns) noexcept nogil:
+        """What is asked for from now on begins on no die before ``until_ns``, nor in an idle stretch before what was
+        asked for already: since ``t_ns`` the controller is at something else."""
+        return 0
+
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
         """Where those ``n`` bytes are in memory, until the chip is closed; ``charge_load`` charges for reading them."""
         with gil:
@@ -200,6 +205,11 @@ cdef class Nand:
         """As ``synced``."""
         self.require_open()
         return self.synced(block)
+
+    def maybe_written(self):
+        """A byte a block: 0 if all of its pages are erased, which is known without a look at them; 1 if some may not
+        be."""
+        return bytearray(b"\1") * self.blocks
 
     def corrected(self):
         """Bit errors that ECC has put right since the chip was opened."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from nandimg._chip import checksum
 from nandimg.errors import ImageError
 from nandimg.header import HEADER_BYTES, Header, read_header
-from nandimg.image import CHUNK, _lock, _open_fd, _reserve, require_known
+from nandimg.image import CHUNK, _lock, _open_fd, _reserve, require_known, why_not
 
 FICLONE = 0x40049409  #: linux/fs.h
 UUID_AT = 24  #: in the header, SPEC.md section 2
@@ -48,7 +48,7 @@ def clone(path: str | Path, copy: str | Path) -> Clone:
         try:
             target, name = tempfile.mkstemp(".clone", f".{copy.name}.", copy.parent)
         except OSError as error:
-            raise ImageError(f"{copy}: {error.strerror}") from None
+            raise ImageError(f"{copy}: {why_not(copy, error)}") from None
         try:
             shared = _copy(source, target, path, copy)
             _reserve(target, header, copy)

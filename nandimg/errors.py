@@ -25,6 +25,16 @@ class ImageError(NandimgError):
     """The image cannot be created or opened; the message names the file and the field at fault."""
 
 
+class NoRoomError(ImageError):
+    """The host's disk has no room for the image's tables. Attributes: ``errno`` and ``need_bytes``, all that the tables
+    take."""
+
+    def __init__(self, line: str, errno: int, need_bytes: int) -> None:
+        super().__init__(line)
+        self.errno = errno
+        self.need_bytes = need_bytes
+
+
 class GeometryError(NandimgError, ValueError):
     """A geometry that no chip can have; the message names the field and what would do."""
 

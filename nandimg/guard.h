@@ -109,8 +109,9 @@ static int guarded_copy(void *into, const void *from, size_t n)
 }
 
 /* Whether the sums of n mapped pages are those of their records (at byte 8 of each; 0: programmed without data, and
- * mapped nowhere). A page that cannot be read has no sum. */
-static int guarded_holds(const uint8_t *pages, size_t page_bytes, uint32_t n, const uint8_t *records, size_t stride)
+ * mapped nowhere). A page that cannot be read has no sum. `ahead`: the page that will be asked for next, or NULL. */
+static int guarded_holds(const uint8_t *pages, size_t page_bytes, uint32_t n, const uint8_t *records, size_t stride,
+                         const uint8_t *ahead)
 {
     volatile int holds = 1;
     uint32_t i, sum;
@@ -118,7 +119,8 @@ static int guarded_holds(const uint8_t *pages, size_t page_bytes, uint32_t n, co
     guard_on = 1;
     for (i = 0; i < n && holds; i++) {
         memcpy(&sum, records + i * stride + 8, 4);
-        holds = sum != 0 && crc32c_page(pages + i * page_bytes, page_bytes) == sum;
+        holds = sum != 0 && crc32c_page_before(pages + i * page_bytes, page_bytes,
+                                               i + 1 < n ? pages + (i + 1) * page_bytes : ahead) == sum;
     }
     guard_on = 0;
     return holds;

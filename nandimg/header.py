@@ -202,6 +202,9 @@ def pack(header: Header) -> bytes:
 
 def unpack(raw: bytes, where: str) -> Header:
     """One copy of the header; ImageError names the field that is wrong."""
+    if len(raw) < HEADER_BYTES and not raw.startswith(MAGIC):
+        raise ImageError(f"{where}: {len(raw)} bytes, and a header has {HEADER_BYTES}: not a NAND image; "
+                         "`flashfs create` makes one")  # fmt: skip
     if len(raw) < HEADER_BYTES:
         raise ImageError(f"{where}: the file ends inside the header; {HEADER_BYTES} bytes are needed")
     (magic, version, size, generation, uid, backend, name, oob_used, n_options, paired, n_features, n_regions,

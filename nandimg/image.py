@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nandimg._chip import Chip
-from nandimg.errors import ImageError
+from nandimg.errors import ImageError, NoRoomError
 from nandimg.geometry import Geometry
 from nandimg.header import (
     BACKENDS,
@@ -36,6 +36,7 @@ __all__ = [
 ]  # fmt: skip
 FEATURES: tuple[str, ...] = ()  #: of the chip itself ("nandimg.what") that this library knows; others are not its own
 
+DIRECTORY = "a directory, not a regular file; an image would do"
 CHUNK = 1 << 20  #: bytes looked at at a time
 
 
@@ -52,9 +53,10 @@ def _reserve(fd: int, header: Header, path: Path) -> None:
             os.ftruncate(fd, header.layout.end)
         os.posix_fallocate(fd, 0, header.allocated_bytes)
     except (OSError, OverflowError) as error:
-        why = error.strerror if isinstance(error, OSError) else os.strerror(errno.EFBIG)
-        need = header.allocated_bytes / 2**20
-        raise ImageError(f"{path}: {why}; the image's tables need {need:.1f} MiB on the disk") from None
+        code = (error.errno if isinstance(error, OSError) else None) or errno.EFBIG
+        need = header.allocated_bytes
+        line = f"{path}: {os.strerror(code)}; the image's tables need {need / 2**20:.1f} MiB on the disk"
+        raise NoRoomError(line, code, need) from None
 
 
 def _holds_data(fd: int, start: int) -> bool:
@@ -91,7 +93,7 @@ def create(
     except FileExistsError:
         raise ImageError(f"{path}: exists already; another name, or --force to overwrite it, would do") from None
     except OSError as error:
-        raise ImageError(f"{path}: {error.strerror}") from None
+        raise ImageError(f"{path}: {why_not(path, error)}") from None
     header = Header(geometry, backend, uuid or uuids.uuid4(), options={}, regions=first_regions(geometry))
     try:
         _require_file(fd, path)
@@ -110,6 +112,15 @@ def create(
     return header
 
 
+def why_not(path: Path, error: OSError) -> str:
+    """In words, why a file there cannot be opened or made."""
+    if error.errno == errno.EISDIR:
+        return DIRECTORY
+    if error.errno == errno.ENOENT and not path.parent.exists():
+        return f"there is no directory {path.parent}"
+    return error.strerror or str(error)
+
+
 def _lock(fd: int, path: Path, kind: int) -> None:
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
@@ -117,7 +128,7 @@ def _lock(fd: int, path: Path, kind: int) -> None:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise ImageError(f"{path}: cannot lock: {error.strerror}") from None
         holder = _holder(fd)
-        raise ImageError(f"{path}: in use by {holder}; unmount it there first") from None
+        raise ImageError(f"{path}: in use by {holder}: unmount it there first, or end that process") from None
 
 
 def _holder(fd: int) -> str:
@@ -140,7 +151,7 @@ def _open_fd(path: Path, readonly: bool) -> int:
     except FileNotFoundError:
         raise ImageError(f"{path}: no such image; `flashfs create {path}` makes one") from None
     except OSError as error:
-        raise ImageError(f"{path}: {error.strerror}") from None
+        raise ImageError(f"{path}: {why_not(path, error)}") from None
     try:
         _require_file(fd, path)
     except BaseException:
@@ -151,6 +162,8 @@ def _open_fd(path: Path, readonly: bool) -> int:
 
 def _require_file(fd: int, path: Path) -> None:
     """Devices, pipes and folders are refused, whatever they would say."""
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        raise ImageError(f"{path}: {DIRECTORY}")
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise ImageError(f"{path}: not a regular file")
 
@@ -310,6 +323,8 @@ def open_image(path: str | Path, readonly: bool = False, *, held: bool = False) 
     except BaseException:
         os.close(fd)
         raise
+    if held:  # whoever serves the image has locked its memory, and these mappings are as large as the image
+        chip.stay_pageable()
     block = chip.block_table_problem()
     if block is not None:
         chip.close()

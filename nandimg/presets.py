@@ -95,6 +95,8 @@ _ALL = [
            _remapssd(256 * GIB, 32 * GIB, 640 * MIB, dies=32)),
     Preset("remapssd-2g", "2 + 0.25 GiB, 64 pages a block, 5 MiB NVRAM", "Remap-SSD, scaled down",
            _remapssd(2 * GIB, GIB // 4, 5 * MIB, pages_per_block=64)),
+    Preset("remapssd-16g", "16 + 2 GiB, 32 dies, 64 pages a block, 40 MiB NVRAM", "Remap-SSD, figure 6 scaled down",
+           _remapssd(16 * GIB, 2 * GIB, 40 * MIB, pages_per_block=64, dies=32)),
     Preset("small-64m", "64 MiB, two channels, four dies: a first mount", "for trying things",
            Geometry.sized(64 * 2**20, op=0.25, pages_per_block=64, channels=2, dies=4, nvram_bytes=4 * 2**20)),
     Preset("demo-1g", "1 GiB, four channels, eight dies: a file system's worth", "for trying things",

@@ -42,27 +42,58 @@ DEVICES: dict[str, Geometry] = {
 OPTIONS: dict[str, dict[str, Any]] = {"default": {}, "buffer=0": {"buffer": 0}}
 
 
-class Bare:
-    """tools/pagemap.c, compiled for this machine and called with the arrays that the engine gets."""
+class InC:
+    """A page map in C, compiled for this machine and called with the arrays that the engine gets. ``name`` is what its
+    functions begin with."""
 
-    def __init__(self, library: Path, geometry: Geometry) -> None:
-        lib = ctypes.CDLL(str(library))
-        lib.pagemap_new.restype = ctypes.c_void_p
-        lib.pagemap_programs.restype = ctypes.c_uint64
-        lib.pagemap_programs.argtypes = [ctypes.c_void_p]
-        lib.pagemap_write.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
-        lib.pagemap_free.argtypes = [ctypes.c_void_p]
-        self._lib = lib
-        self._map = lib.pagemap_new(geometry.lpas, geometry.blocks, geometry.pages_per_block, GC_FREE)
+    name = ""
+
+    def __init__(self, library: Path, *shape: Any) -> None:
+        self._lib = lib = ctypes.CDLL(str(library))
+        for verb, result, arguments in (
+            ("new", ctypes.c_void_p, None),
+            ("programs", ctypes.c_uint64, [ctypes.c_void_p]),
+            ("write", None, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]),
+            ("free", None, [ctypes.c_void_p]),
+        ):
+            function = getattr(lib, f"{self.name}_{verb}")
+            function.restype, function.argtypes = result, arguments
+        self._map = self._call("new", *shape)
+
+    def _call(self, verb: str, *arguments: Any) -> Any:
+        return getattr(self._lib, f"{self.name}_{verb}")(*arguments)
 
     def write(self, lpas: np.ndarray) -> None:
-        self._lib.pagemap_write(self._map, lpas.ctypes.data, len(lpas))
+        self._call("write", self._map, lpas.ctypes.data, len(lpas))
 
     def programs(self) -> int:
-        return int(self._lib.pagemap_programs(self._map))
+        return int(self._call("programs", self._map))
 
     def close(self) -> None:
-        self._lib.pagemap_free(self._map)
+        self._call("free", self._map)
+
+
+class Bare(InC):
+    """tools/pagemap.c."""
+
+    name = "pagemap"
+
+    def __init__(self, library: Path, geometry: Geometry) -> None:
+        super().__init__(library, geometry.lpas, geometry.blocks, geometry.pages_per_block, GC_FREE)
+
+
+class Rules(InC):
+    """tools/pagemap_rules.c: the C page map with the rules, the OOB and the time of a page."""
+
+    name = "rules"
+
+    def __init__(self, library: Path, geometry: Geometry) -> None:
+        one = geometry
+        times = (ctypes.c_int64 * 4)(one.read_ns, one.program_ns, one.erase_ns, one.transfer_ns)
+        gc_free = GC_FREE if one.dies == 1 else 2 * one.dies + GC_FREE  # two streams may open a block a die
+        super().__init__(
+            library, one.lpas, one.blocks, one.pages_per_block, one.dies, one.channels, gc_free, times
+        )  # fmt: skip
 
 
 class Engine:
@@ -81,9 +112,10 @@ class Engine:
         self._device.close(clean=False)
 
 
-def build(folder: Path) -> Path:
-    library = folder / "pagemap.so"
-    source = bench_common.HERE / "pagemap.c"
+def build(folder: Path, name: str = "pagemap") -> Path:
+    """tools/``name``.c, as a library."""
+    library = folder / f"{name}.so"
+    source = bench_common.HERE / f"{name}.c"
     subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True)
     return library
 

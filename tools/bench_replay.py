@@ -2,7 +2,8 @@
 
 - steady: uniform random overwrites of single pages on a device that was filled and overwritten, each a request of its
   own with its virtual time, its latency in a histogram and the rules on; C and replay take turns, and the ratio is the
-  median over them. Processor time of the thread that plays.
+  median over them. Processor time of the thread that plays. A third takes turns with them: the C page map with the
+  rules, the OOB and the time of a page, and nothing else (tools/pagemap_rules.c).
 - oracle: 4 M uniform overwrites of `oracle-1g` from empty, on each FTL; C on the same.
 - traces: three real ones, if FLASHFS_TRACES names the folder that has them, looped to a few million pages.
 - sizes: from 16 GiB to the 2 TiB of the LeaFTL paper, filled and then overwritten, a process each: pages per second,
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -31,7 +31,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
 import bench_common
 import numpy as np
-from bench_engine import BATCH, Bare, build
+from bench_engine import BATCH, Bare, Rules, build
 
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES
@@ -85,7 +85,7 @@ def draw(rng: np.random.Generator, geometry: Geometry, n: int) -> Iterator[np.nd
         yield rng.integers(0, geometry.lpas, min(BATCH, n - done), dtype=np.uint32)
 
 
-def turn(side: Bare | Replay, batches: list[np.ndarray]) -> float:
+def turn(side: Bare | Rules | Replay, batches: list[np.ndarray]) -> float:
     """Pages a second of this thread's time on the processor."""
     start = time.thread_time()
     for lpas in batches:
@@ -99,28 +99,34 @@ def steady(library: Path, name: str, ftls: list[str], turns: int) -> list[Row]:
     for ftl in ftls:
         rng = np.random.default_rng(1)
         bare, replay = Bare(library, geometry), Replay(geometry, ftl)
+        rules = Rules(build(library.parent, "pagemap_rules"), geometry)
+        sides = (bare, rules, replay)
         order = np.arange(geometry.lpas, dtype=np.uint32)
-        for side in (bare, replay):
-            for at in range(0, len(order), BATCH):
-                side.write(order[at : at + BATCH])
-        for lpas in draw(rng, geometry, 2 * geometry.lpas):
-            bare.write(lpas)
-            replay.write(lpas)
-        before, pages, c, ours = replay.programs(), 0, [], []
+        for lpas in (
+            *(order[at : at + BATCH] for at in range(0, len(order), BATCH)),
+            *draw(rng, geometry, 2 * geometry.lpas),
+        ):
+            for side in sides:
+                side.write(lpas)
+        before, pages, rates = replay.programs(), 0, []
         for _ in range(turns):
             batches = list(draw(rng, geometry, 2_000_000))
             pages += sum(map(len, batches))
-            c.append(turn(bare, batches))
-            ours.append(turn(replay, batches))
+            rates.append([turn(side, batches) for side in sides])
+        c, c_rules, ours = (list(column) for column in zip(*rates, strict=True))
         rows.append({
-            "device": name, "ftl": ftl, "c_per_s": statistics.median(c), "replay_per_s": statistics.median(ours),
-            "ratio": statistics.median(two / one for one, two in zip(c, ours, strict=True)),
-            "waf": (replay.programs() - before) / pages, "c": c, "replay": ours,
+            "device": name, "ftl": ftl, "c_per_s": statistics.median(c), "c_rules_per_s": statistics.median(c_rules),
+            "replay_per_s": statistics.median(ours), "ratio": ratio(ours, c), "ratio_rules": ratio(c_rules, c),
+            "waf": (replay.programs() - before) / pages, "c": c, "c_rules": c_rules, "replay": ours,
         })  # fmt: skip
-        bare.close()
-        replay.close()
+        for side in sides:
+            side.close()
         say(rows[-1])
     return rows
+
+
+def ratio(ones: list[float], others: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(ones, others, strict=True))
 
 
 def oracle(library: Path, ftls: list[str]) -> list[Row]:
@@ -179,6 +185,12 @@ def sizes(ftls: list[str], largest: int) -> list[Row]:
     return rows
 
 
+def most_memory_gib() -> float:
+    """Of this process's own memory: getrusage would go on from that of the process which started it."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 2**20  # it is given in KiB
+
+
 def one_size(size: int, ftl: str) -> Row:
     geometry = PRESETS["leaftl-2t"].geometry if size == 2048 else Geometry.sized(size * GIB, op=0.2, channels=8, dies=8)
     setup = Setup(
@@ -190,7 +202,7 @@ def one_size(size: int, ftl: str) -> Row:
     return {
         "device_gib": size, "ftl": ftl, "pages": geometry.lpas, "fill_s": wall - made["wall_s"],
         "overwrites": OVERWRITES, "overwrite_s": made["wall_s"], "replay_per_s": made["pages_per_s"],
-        "waf": made["waf"], "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "waf": made["waf"], "peak_gib": most_memory_gib(),
         "heap_gib": made["heap"] / GIB,
     }  # fmt: skip
 

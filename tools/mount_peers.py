@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from bench_common import HERE
@@ -19,7 +21,10 @@ from bench_common import HERE
 SIZE_MIB = 1024
 FLASHFS = [sys.executable, "-m", "flashfs.cli"]
 START_S = 10
+RINGS = Path("/sys/module/fuse/parameters/enable_uring")
+LIBFUSE = HERE.parent / ".libfuse"
 Serving = tuple[Path, list[int]]
+Peer = tuple[Callable[..., contextlib.AbstractContextManager[Serving]], tuple[object, ...], str, str]
 
 
 def run(*command: object) -> str:
@@ -59,13 +64,32 @@ def unmounting(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def c_limit(folder: Path) -> Iterator[Serving]:
-    """tools/ram_fuse.c: memory behind libfuse, and nothing else."""
+def rings(wanted: bool) -> Iterator[None]:
+    """Whether the kernel offers io_uring to whoever mounts meanwhile."""
+    before = RINGS.read_text() if RINGS.exists() else None
+    if before is not None:
+        RINGS.write_text("Y" if wanted else "N")
+    try:
+        yield
+    finally:
+        if before is not None:
+            RINGS.write_text(before)
+
+
+@contextlib.contextmanager
+def c_limit(folder: Path, over: str = "read") -> Iterator[Serving]:
+    """tools/ram_fuse.c: memory behind libfuse, and nothing else: the system's, or the one that has io_uring."""
     program = folder.with_suffix(".bin")
-    flags = run("pkg-config", "--cflags", "--libs", "fuse3").split()
+    path = {"PKG_CONFIG_PATH": str(LIBFUSE / "lib/pkgconfig")} if over == "io_uring" else {}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True,
+                           env={**os.environ, **path}).stdout.split()  # fmt: skip
     run("cc", "-O2", "-o", program, HERE / "ram_fuse.c", *flags)
     folder.mkdir()
-    with process(program, folder, SIZE_MIB, ready="ready") as pid, unmounting(folder):
+    with contextlib.ExitStack() as stack:
+        with rings(over == "io_uring"):
+            pid = stack.enter_context(process(program, folder, SIZE_MIB, ready="ready"))
+            stack.enter_context(unmounting(folder))
+            appears(folder / "disk", SIZE_MIB << 20)
         yield folder / "disk", [pid]
 
 
@@ -79,14 +103,18 @@ def pyfuse3_ram(folder: Path) -> Iterator[Serving]:
 
 
 @contextlib.contextmanager
-def flashfs(folder: Path, ftl: str, server: str, *options: object) -> Iterator[Serving]:
+def flashfs(folder: Path, ftl: str, server: str, *options: object, over: str = "read") -> Iterator[Serving]:
     """This project, as a user would mount it, with more ``options`` of `flashfs mount`."""
     image = folder.with_suffix(".img")
     run(*FLASHFS, "create", image, "--size", f"{SIZE_MIB}M", "--op", "0.15")
     folder.mkdir()
-    run(*FLASHFS, "mount", "--ftl", ftl, "--server", server, *options, image, folder)
+    with rings(over == "io_uring"):
+        run(*FLASHFS, "mount", "--ftl", ftl, "--server", server, *options, image, folder)
     try:
-        yield folder / "disk", [json.loads((folder / "config.json").read_text())["pid"]]
+        config = json.loads((folder / "config.json").read_text())
+        if config["transport"] != over:
+            raise SystemExit(f"{folder}: {config['transport']} instead of {over}")
+        yield folder / "disk", [config["pid"]]
     finally:
         run(*FLASHFS, "umount", folder)
 
@@ -150,11 +178,19 @@ def raw_file(folder: Path) -> Path:
     return path
 
 
+#: with `make setup URING=1`, on a kernel that knows it
+RING_PEERS: dict[str, Peer] = {
+    "C, RAM, io_uring": (partial(c_limit, over="io_uring"), (), "cc", "gcc"),
+    "pagemap, io_uring": (partial(flashfs, over="io_uring"), ("pagemap", "native"), "fusermount3", "fuse3"),
+    "slimftl, io_uring": (partial(flashfs, over="io_uring"), ("slimftl", "native"), "fusermount3", "fuse3"),
+} if LIBFUSE.exists() and RINGS.exists() else {}  # fmt: skip
+
 #: name: (what makes it, the program that it needs and the Debian package that has it)
-PEERS: dict[str, tuple[Callable[..., contextlib.AbstractContextManager[Serving]], tuple[object, ...], str, str]] = {
+PEERS: dict[str, Peer] = {
     "C, RAM": (c_limit, (), "cc", "gcc"),
     "pagemap, native": (flashfs, ("pagemap", "native"), "fusermount3", "fuse3"),
     "slimftl, native": (flashfs, ("slimftl", "native"), "fusermount3", "fuse3"),
+    **RING_PEERS,
     "pagemap, pyfuse3": (flashfs, ("pagemap", "pyfuse3"), "fusermount3", "fuse3"),
     "slimftl, pyfuse3": (flashfs, ("slimftl", "pyfuse3"), "fusermount3", "fuse3"),
     "pyfuse3, RAM": (pyfuse3_ram, (), "fusermount3", "fuse3"),

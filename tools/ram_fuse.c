@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #define FUSE_USE_VERSION 35
 #include <errno.h>
-#include <fuse3/fuse_lowlevel.h>
+#include <fuse_lowlevel.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +107,16 @@ static const struct fuse_lowlevel_ops operations = {
     .open = on_open, .read = on_read, .write = on_write, .fsync = on_fsync,
 };
 
+/* From libfuse 3.18 on, if the kernel has it. */
+static int over_io_uring(struct fuse_args *arguments) {
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+    return fuse_opt_add_arg(arguments, "-o") || fuse_opt_add_arg(arguments, "io_uring,io_uring_q_depth=32");
+#else
+    (void) arguments;
+    return 0;
+#endif
+}
+
 int main(int argc, char **argv) {
     struct fuse_args arguments = FUSE_ARGS_INIT(0, NULL);
     struct fuse_session *session;
@@ -117,7 +127,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED || fuse_opt_add_arg(&arguments, "ram_fuse")) {
+    if (memory == MAP_FAILED || fuse_opt_add_arg(&arguments, "ram_fuse") || over_io_uring(&arguments)) {
         perror("ram_fuse");
         return 1;
     }

@@ -1,6 +1,6 @@
-"""Makes the figures of papers at the small scale, keeps their tables, and writes into docs/reproduce.md what holds.
+"""Makes the figures of papers, keeps their tables, and writes into docs/reproduce.md what holds.
 
-    reproduce.py [PAPER...] [--out DIR] [--only-page]
+    reproduce.py [PAPER...] [--figure FIGURE]... [--scale paper] [--jobs N] [--out DIR] [--only-page]
 
 What is kept (flashfs/reproduce/results) is what later runs of `flashfs reproduce` are held against, so a verdict that
 changes is to be looked at before it is committed. --only-page writes the page from what is kept.
@@ -27,11 +27,17 @@ BEGIN, END = "<!-- tools/reproduce.py writes from here -->\n", "<!-- to here -->
 
 
 def table(figures: dict[str, files.Figure]) -> str:
-    """A row for each figure, and what of it does not hold."""
+    """A row for each figure, and what of it does not hold; then the same of those that were made as large as in the
+    paper."""
+    paper = _rows([(one, kept) for one in figures.values() if (kept := make.kept_file(one, "paper")) is not None])
+    small = _rows([(one, make.kept_file(one)) for one in figures.values()])
+    return f"{small}\nAt the scale of the paper, as far as that was made (`--scale paper`):\n\n{paper}"
+
+
+def _rows(kept: list[tuple[files.Figure, dict[str, Any] | None]]) -> str:
     out = ["| figure | what | holds | what does not |", "| --- | --- | --- | --- |"]
-    for one in figures.values():
-        kept = make.kept_file(one)
-        holds, does_not = ("-", "") if kept is None else (kept["summary"], "; ".join(differing(kept["rows"])))
+    for one, found in kept:
+        holds, does_not = ("-", "") if found is None else (found["summary"], "; ".join(differing(found["rows"])))
         out.append(f"| `{one.paper} {one.number}` | {one.title} | {holds} | {does_not} |")
     return "\n".join(out) + "\n"
 
@@ -56,21 +62,26 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("papers", nargs="*", metavar="PAPER", help="default: all")
     arguments.add_argument("--out", type=Path, default=ROOT / "reproduced", metavar="DIR")
+    arguments.add_argument("--figure", action="append", metavar="FIGURE", help="only this one, as 11; repeatable")
+    arguments.add_argument("--scale", choices=files.SCALES, default="small")
+    arguments.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
     arguments.add_argument("--only-page", action="store_true")
     given = arguments.parse_args()
     figures = files.find([files.OURS])
     failed = False
     for one in figures.values():
-        if given.only_page or (given.papers and one.paper not in given.papers):
+        if given.only_page or one.paper not in (given.papers or [one.paper]):
             continue
-        made = make.make(one, "small", given.out, Processes(len(os.sched_getaffinity(0))))
+        if one.number not in (given.figure or [one.number]) or (given.scale == "paper" and not given.figure):
+            continue  # all at the scale of their papers would take weeks
+        made = make.make(one, given.scale, given.out, Processes(given.jobs))
         print(f"{one.name}: {verdict.summary(made.lines)}", flush=True)
         for line in (*made.failed, *(f"{one.name}: {lost.key} held before" for lost in made.lost)):
             print(line, file=sys.stderr)
         failed |= bool(made.failed)
         if not made.failed:
             make.KEPT.mkdir(exist_ok=True)
-            shutil.copyfile(made.files["table"], make.KEPT / f"{one.name}.json")
+            shutil.copyfile(made.files["table"], make.KEPT / make.kept_name(one, given.scale))
     PAGE.write_text(with_table(PAGE.read_text(), figures))
     return int(failed)
 

@@ -1,150 +1,64 @@
 """The command line: one command in one file, no logic of its own. Whatever goes wrong is one line on stderr.
 
-Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted. What is here starts before anything else is imported.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NoReturn
-
-import typer
-
-from flashfs.cli import (
-    check,
-    clone,
-    crash,
-    create,
-    cut,
-    down,
-    dump,
-    fault,
-    fsck,
-    ftls,
-    mount,
-    mount_helper,
-    nbd,
-    new_ftl,
-    plot,
-    presets,
-    recovery_model,
-    remap,
-    replay,
-    reproduce,
-    resize,
-    show,
-    smart,
-    status,
-    sweep,
-    top,
-    trace,
-    umount,
-    up,
-    upgrade,
-)
-from flashfs.errors import UsageError, one_line
-
-INTERRUPTED = 130  #: the exit code
-
-# typer brings its own click in some versions and needs the package in others: this is the class in both.
-BadUsage: Any = typer.BadParameter.__mro__[1]
-
-app = typer.Typer(
-    name="flashfs",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def say_version(asked: bool) -> None:
-    """What --version does."""
-    if asked:
-        from flashfs import __version__
-
-        show.line(f"flashfs {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Print the version, and leave.")
-    ] = False,
-) -> None:
-    """An SSD that you can mount: a NAND chip in a sparse file, and a flash translation layer chosen by name."""
-
-
-# A command's file has one function called `command`; a line here adds it.
-for module in (create, clone, mount, umount, nbd, up, down, status, cut, fault, top, smart, dump, fsck, remap, resize,
-               upgrade, replay, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
-    app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
-app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
-app.add_typer(trace.app, name="trace")
-
-
-def names() -> set[str]:
-    """Of the commands, and of those that have commands of their own."""
-    named = [one.name for one in app.registered_commands] + [one.name for one in app.registered_groups]
-    return {name for name in named if name is not None}
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 
 def main() -> None:
     """What the console script calls."""
-    if mount_helper.is_asked(sys.argv[1:], names()):
-        mount_main()
-    try:
-        from flashfs.ftl import search_here
-    except Exception as error:  # a scheme of the checkout that is not compiled, or wrong
-        sys.exit(fail(*one_line(error)))
-    search_here()
-    sys.exit(run(sys.argv[1:]))
+    with _nothing_to_undo():
+        commands = import_module("flashfs.cli.commands")
+    commands.main()
 
 
-def mount_main() -> NoReturn:
-    """What mount(8) calls. It is root's more often than not: no FTL is looked for in the present folder."""
-    sys.exit(helped(mount_helper.mount))
+def mount_main() -> None:
+    """What mount(8) calls."""
+    with _nothing_to_undo():
+        commands = import_module("flashfs.cli.commands")
+    commands.mount_main()
 
 
-def umount_main() -> NoReturn:
+def umount_main() -> None:
     """What umount(8) calls."""
-    sys.exit(helped(mount_helper.unmount))
-
-
-def helped(helper: Callable[[Sequence[str], Callable[[Sequence[str]], int]], int]) -> int:
-    """mount(8)'s exit code."""
-    try:
-        return helper(sys.argv[1:], run)
-    except UsageError as error:
-        return fail(*one_line(error)) and mount_helper.CODES[error.exit_code]
+    with _nothing_to_undo():
+        commands = import_module("flashfs.cli.commands")
+    commands.umount_main()
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are printed, never raised."""
+    return int(import_module("flashfs.cli.commands").run(arguments))
+
+
+@contextmanager
+def _nothing_to_undo() -> Iterator[None]:
+    """Inside, where much is imported, Ctrl-C ends the process without a word. Streams that are closed lead nowhere: the
+    number of one would be that of the first file that is opened, and what is printed would go there."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # ignored, as a shell has it for what runs in the background
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def __getattr__(name: str) -> Any:
+    commands = import_module("flashfs.cli.commands")  # a statement would ask here for it
     try:
-        result: Any = app(args=list(arguments), prog_name="flashfs", standalone_mode=False)
-        sys.stdout.flush()
-    except BadUsage as error:
-        message = error.format_message()
-        if not message or type(error).__name__ == "NoArgsIsHelpError":
-            return 2  # the help was printed
-        command = f" {error.ctx.info_name}" if error.ctx and error.ctx.parent else ""
-        return fail(f"{' '.join(message.split()).rstrip('.')} (see flashfs{command} --help)", 2)
-    except (typer.Abort, KeyboardInterrupt):
-        return fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except Exception as error:
-        return fail(*one_line(error))
-    if result == INTERRUPTED:  # typer may have caught it, and says nothing
-        return fail("interrupted", INTERRUPTED)
-    return result if isinstance(result, int) else 0
-
-
-def fail(line: str, exit_code: int) -> int:
-    """Say why, in one line."""
-    show.warn(line)
-    return exit_code
+        return getattr(commands, name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

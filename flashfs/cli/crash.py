@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from flashfs.cli import options, show
+from flashfs.cli import options, show, units
 from flashfs.errors import UsageError
 from flashfs.plain import meant
 
@@ -56,7 +56,10 @@ def command(
         typer.Option(metavar="ext4,xfs,btrfs", help="File systems of tier kill; the one of --workload. Default: ext4."),
     ] = None,
     writer: Annotated[
-        str, typer.Option(metavar="files,sqlite,fio", help="What works on them in tier kill; also sqlite-delete, -wal.")
+        str,
+        typer.Option(
+            metavar="files,sqlite,fio", help="What works on them in tier kill; also sqlite-delete, -wal, -remap."
+        ),
     ] = "files",
     rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Kills per FTL, file system and writer.")] = 10,
     seed: Annotated[
@@ -117,7 +120,9 @@ def command(
     ] = None,
     opt: Annotated[
         list[str] | None,
-        typer.Option("--opt", metavar="NAME=VALUE", rich_help_panel=OWN, help="An option of the FTL; repeatable."),
+        typer.Option(
+            "--opt", metavar="NAME=VALUE", rich_help_panel=OWN, help="An option of the FTL; repeatable. Of --kill too."
+        ),
     ] = None,
     dram: Annotated[
         str | None, typer.Option(metavar="SIZE", rich_help_panel=OWN, help="The controller's DRAM: a budget.")
@@ -146,9 +151,11 @@ def command(
         )  # fmt: skip
         report([result], as_json)
         return
+    tiers = ["every"] * every + ["kill"] * kill or tier.split(",")
     for name, value in own.items():
-        if value:
-            raise UsageError(f"{name}: belongs to --workload, or to the --recording of one")
+        if value and (name != "--opt" or "kill" not in tiers):
+            to = "--kill, --workload" if name == "--opt" else "--workload"
+            raise UsageError(f"{name}: belongs to {to}, or to the --recording of one")
     cuts, fs = cuts or DEFAULT_CUTS, fs or "ext4"
     from flashfs.crash import campaign
     from flashfs.crash import kill as kills
@@ -157,15 +164,16 @@ def command(
     names = ftl.split(",") if ftl else list(SCHEMES)
     for name in names:
         scheme(name)
-    tiers = ["every"] * every + ["kill"] * kill or tier.split(",")
     for name in tiers:
         if name not in (*campaign.TIERS, "kill"):
             raise UsageError(f"--tier {name}{meant(name, campaign.TIERS)}: there is {', '.join(campaign.TIERS)}, kill")
     if state is not None and start:
         raise UsageError("--state and --from: both say where to begin; one would do")
-    benches = [(system, work) for system in fs.split(",") for work in kills.writers(writer.split(","))]
+    benches, fixed = kills.benches(fs.split(","), writer.split(",")), units.pairs("--opt", opt or [])
     for system, work in benches if "kill" in tiers else ():
         kills.check_machine(system, work)
+    for name in names if "kill" in tiers else ():
+        kills.check_options(name, fixed)
     kept = campaign.State(state) if state else None
     if survived is not None:
         campaign.note_survivors(survived, [])  # a file that cannot be written is said now, not after hours
@@ -179,7 +187,9 @@ def command(
             if one == "kill":
                 for system, work in benches:
                     with bar(f"{name} {system} {work}", rounds) as progress:
-                        results.append(kills.run(name, seed, rounds, fs=system, writer=work, progress=progress))
+                        results.append(
+                            kills.run(name, seed, rounds, fs=system, writer=work, options=fixed, progress=progress)
+                        )
             else:
                 bound = length if one == "every" else max(1, cuts // LARGE_COSTS) if one == "wide" else cuts
                 begin = kept.find(name, one, seed, depth) if kept else campaign.Result(name, one, seed, next=start)
@@ -249,7 +259,8 @@ def unmet(results: list[Result]) -> list[str]:
 
 
 COLUMNS = (
-    "ftl", "tier", "fs", "writer", "cuts", "cases", "chosen", "recoveries_killed", "flushes", "marks", "operations",
+    "ftl", "tier", "fs", "writer", "cuts", "cases", "chosen", "recoveries_killed", "aimed", "flushes", "marks",
+    "operations",
 )  # fmt: skip  #: as far as a tier has them
 
 

@@ -21,7 +21,7 @@ def command(
             metavar="[header|blocks|page PPA|lpa LPA|log|scheme|recovery|map|segments GROUP|...]", show_default="header"
         ),
     ] = None,
-    address: Annotated[int | None, typer.Argument(metavar="ADDRESS", show_default=False, hidden=True)] = None,
+    number: Annotated[str | None, typer.Argument(metavar="ADDRESS", show_default=False, hidden=True)] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Make one HTML page of it all instead, for a browser.")
     ] = None,
@@ -44,6 +44,9 @@ def command(
         write_html(image, mount, html, force, trust or ftl or False, as_json)
         return
     view = view or "header"
+    if number is not None and not number.removeprefix("-").isdecimal():
+        raise UsageError(f"dump {view} {number}: a whole number would do")
+    address = None if number is None else int(number)
     title = view if address is None else f"{view} {address}"
     from flashfs import inspect
     from flashfs.inspect import views
@@ -75,11 +78,11 @@ def write_html(image: Path, mount: Any, file: Path, force: bool, trust: bool | s
     """The page, and one line that says so."""
     from flashfs import inspect
 
-    with show.working(f"reading {image}"):
+    with show.progressing(f"reading {image}") as progress:
         if mount is None:
-            made = inspect.write_html(image, file, force=force, trust=trust)
+            made = inspect.write_html(image, file, force=force, trust=trust, progress=progress)
         else:
-            made = mount.write_html(file, force)
+            made = mount.write_html(file, force, progress)
     if as_json:
         show.result(made, as_json=True)
         return

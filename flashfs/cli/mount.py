@@ -63,6 +63,8 @@ def report(request: daemon.Request, mounted: daemon.Mounted, verbose: bool) -> N
     if request.sync == "none":
         show.warn("--sync none: what was flushed survives a crash of the daemon, not one of this machine")
     if verbose:
+        how = "over io_uring" if mounted.transport == "io_uring" else "by read(2) of /dev/fuse"
+        show.line(f"server {mounted.server}, requests come {how}")
         if mounted.steps:
             show.rows(mounted.steps)
         for note in mounted.notes:

@@ -49,27 +49,21 @@ def command(
     """Serve IMAGE to NBD clients (QEMU, libguestfs, nbdcopy) through nbdkit, without root and without a mount."""
     if socket is not None and port is not None:
         raise UsageError("--socket and --port: one of them would do")
-    if sync not in ("flush", "none"):
-        raise UsageError(f"--sync {sync}: flush or none would do")
     if run is not None and once:
         raise UsageError("--run and --once: one of them would do")
-    path = Path(os.path.realpath(image))
+    path = options.absolute(image)
     request = Request(
         image=path,
-        socket=None if port is not None else absolute(socket or path.with_name(f"{path.name}.sock")),
+        socket=None if port is not None else options.absolute(socket or path.with_name(f"{path.name}.sock")),
         port=port,
         ftl=ftl,
         trust=trust,
-        options=units.pairs("--opt", opt or []),
-        dram=None if dram is None else units.size("--dram", dram),
-        sync=sync,
+        **options.served(opt=opt, dram=dram, sync=sync, log=log, fault=fault),
         plp=plp,
         read_only=read_only,
         once=once,
         foreground=foreground or run is not None,
-        log=None if log is None else absolute(log),
-        stats=None if stats is None else absolute(stats),
-        faults=tuple(fault or ()),
+        stats=None if stats is None else options.absolute(stats),
     )
     running = server.start(request, lambda: show.working(f"opening {image}"))
     if run is None:
@@ -83,10 +77,6 @@ def command(
             running.stop()
         running.wait()
     return code
-
-
-def absolute(path: Path) -> Path:
-    return Path(os.path.realpath(path))
 
 
 def captive(line: str, request: Request) -> int:

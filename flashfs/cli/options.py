@@ -77,6 +77,26 @@ def given(context: typer.Context) -> dict[str, Any]:
     return {name: context.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
+def absolute(path: Path) -> Path:
+    """For a process that changes its folder. (Path.resolve() fails at a circle of links.)"""
+    return Path(os.path.realpath(path))
+
+
+def served(
+    *, opt: list[str] | None, dram: str | None, sync: str, log: Path | None, fault: list[str] | None
+) -> dict[str, Any]:
+    """What a daemon is asked for, whoever its clients are: a request's fields, of the options as they were typed."""
+    if sync not in ("flush", "none"):
+        raise UsageError(f"--sync {sync}: flush or none would do")
+    return {
+        "options": units.pairs("--opt", opt or []),
+        "dram": None if dram is None else units.size("--dram", dram),
+        "sync": sync,
+        "log": None if log is None else absolute(log),
+        "faults": tuple(fault or ()),
+    }
+
+
 def request(
     image: Path,
     mountpoint: Path,
@@ -95,21 +115,15 @@ def request(
     trust: bool = False,
 ) -> Request:
     """The options as given on the command line, read and made absolute."""
-    if sync not in ("flush", "none"):
-        raise UsageError(f"--sync {sync}: flush or none would do")
     return Request(
-        image=Path(os.path.realpath(image)),  # Path.resolve() fails at a circle of links
+        image=absolute(image),
         mountpoint=mounts.absolute(mountpoint),
+        **served(opt=opt, dram=dram, sync=sync, log=log, fault=fault),
         ftl=ftl,
         trust=trust,
-        options=units.pairs("--opt", opt or []),
-        dram=None if dram is None else units.size("--dram", dram),
-        sync=sync,
         plp=plp,
         realtime=realtime,
         server=server,
         allow_other=allow_other,
-        log=None if log is None else Path(os.path.realpath(log)),
-        faults=tuple(fault or ()),
-        record=None if record is None else Path(os.path.realpath(record)),
+        record=None if record is None else absolute(record),
     )

@@ -85,7 +85,7 @@ def listed(known: dict[str, Figure], scale: str, as_json: bool) -> None:
 
     rows = []
     for one in known.values():
-        kept = make.kept_file(one)
+        kept = make.kept_file(one, scale)
         rows.append({
             "paper": one.paper, "figure": one.number, "what": one.title, "minutes": one.minutes[scale],
             "kept": "-" if kept is None else f"{kept['summary']}, {kept['scale']}",

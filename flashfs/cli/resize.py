@@ -18,8 +18,8 @@ def command(
 ) -> None:
     """Let the host see SIZE of IMAGE, which is not mounted: more of the chip's flash, and so less over-provisioning, or
     less of it. What is written stays, and is written once more, to a chip with the same blocks and the same wear that
-    takes IMAGE's name at the end; a SIZE that would cut off what is written is refused. A file system has to be told
-    (resize2fs, xfs_growfs)."""
+    takes IMAGE's name at the end; a SIZE that would cut off what is written, or a file system, is refused. A file
+    system has to be told (resize2fs, xfs_growfs)."""
     from flashfs import resizing
 
     n = units.size("SIZE", size)

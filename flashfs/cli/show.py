@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from flashfs.plain import printable
 
@@ -20,6 +22,8 @@ PIPE_COLUMNS = 1000  # a table in a pipe is not folded: whoever reads it there l
 LIST_COLUMNS = 100  # a longer list is a table of its own
 NAME_COLUMNS = 20  # what is no longer is not folded, as far as a terminal has room for that
 TEXT_COLUMNS = 16  # that are left for each column of longer texts
+EDGES = 2  # columns left and right of a table
+GAPS = (3, 2)  # between two of its columns: one or the other, as it fits
 
 
 def console(stderr: bool = False) -> Console:
@@ -76,21 +80,101 @@ def is_rows(value: Any) -> bool:
 
 
 def rows(data: Sequence[Mapping[str, Any]], title: str = "", *, head: bool = True) -> None:
-    """One table; numbers to the right, columns in the order in which they first appear."""
+    """One table; numbers to the right, columns in the order in which they first appear. Where the terminal is too
+    narrow for it, several with some of the columns each; or, if there are long texts in it, one for each row."""
     names = list(dict.fromkeys(name for row in data for name in row))
+    columns = [Column.of(data, name, head) for name in names]
+    width = console().width
+    if not head or not columns or gap_of(columns, width):
+        draw(columns, title, head)
+    elif any(column.is_text for column in columns):
+        for i, row in enumerate(data):
+            rows([{"field": name.replace("_", " "), "value": row.get(name, "")} for name in names],
+                 "" if i else title, head=False)  # fmt: skip
+    else:
+        for part in parted(columns, width):
+            draw(part, title, head, gaps=False)
+            title = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Of a table: its name, its cells, and how wide it is, with all of it in one line and at least."""
+
+    name: str
+    cells: list[str]
+    numbers: bool
+    most: int
+    least: int
+
+    @classmethod
+    def of(cls, data: Sequence[Mapping[str, Any]], name: str, head: bool) -> Column:
+        cells = [cell(row.get(name, "")) for row in data]
+        shown = escape(printable(name.replace("_", " "))) if head else ""
+        longest = max((width_of(text) for text in cells), default=0)
+        words = max((width_of(word) for word in shown.split()), default=0)
+        return cls(
+            shown, cells, head and all(isinstance(row.get(name, 0), int | float) for row in data),
+            most=max(longest, width_of(shown)),
+            least=max(words, longest if longest <= NAME_COLUMNS else min(longest, TEXT_COLUMNS)),
+        )  # fmt: skip
+
+    @property
+    def is_text(self) -> bool:
+        """It has what may be folded."""
+        return any(width_of(text) > NAME_COLUMNS for text in self.cells)
+
+
+def width_of(text: str) -> int:
+    """Columns of a text with markup."""
+    return Text.from_markup(text).cell_len
+
+
+def gap_of(columns: Sequence[Column], width: int) -> int:
+    """How far from each other the columns of a table are that is not wider than that; 0 if they do not fit at all."""
+    least = sum(column.least for column in columns) + EDGES
+    return next((gap for gap in GAPS if least + gap * (len(columns) - 1) <= width), 0)
+
+
+def parted(columns: Sequence[Column], width: int) -> Iterator[Sequence[Column]]:
+    """As many columns at a time as fit, the first one with all of them."""
+    first, *rest = columns
+    while rest:
+        n = next((n for n in range(len(rest), 1, -1) if gap_of([first, *rest[:n]], width)), 1)
+        yield [first, *rest[:n]]
+        rest = rest[n:]
+
+
+def shared(columns: Sequence[Column], room: int) -> list[int]:
+    """The width of each column: what is left of ``room`` goes to those that want least of it first."""
+    widths = [column.least for column in columns]
+    left = room - sum(widths)
+    wanting = sorted(range(len(columns)), key=lambda i: columns[i].most - widths[i])
+    for turn, i in enumerate(wanting):
+        more = max(0, min(columns[i].most - widths[i], left // (len(columns) - turn)))
+        widths[i] += more
+        left -= more
+    return widths
+
+
+def draw(columns: Sequence[Column], title: str, head: bool, gaps: bool = True) -> None:
+    """One table of these columns, as narrow as its cells allow, and not wider than the terminal; without ``gaps`` no
+    row of which the first cell alone says something."""
+    on = console()
+    gap = gap_of(columns, on.width) or GAPS[-1]
     title = escape(printable(title))
     table = Table(
-        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, show_header=head, pad_edge=False
-    )
-    cells = [[cell(row.get(name, "")) for name in names] for row in data]
-    on = console()
-    whole = unfolded([max(len(line[i]) for line in cells) for i in range(len(names))], on.width) if cells else set()
-    for i, name in enumerate(names):
-        numbers = head and all(isinstance(row.get(name, 0), int | float) for row in data)
-        shown = escape(printable(name.replace("_", " ")))
-        table.add_column(shown, justify="right" if numbers else "left", overflow="fold", no_wrap=i in whole)
-    for line in cells:
-        table.add_row(*line)
+        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, show_header=head, pad_edge=False,
+        padding=(0, 1, 0, gap - 2),
+    )  # fmt: skip
+    widths = shared(columns, on.width - EDGES - gap * (len(columns) - 1))
+    fits = sum(widths) + EDGES + gap * (len(columns) - 1) <= on.width
+    for column, width in zip(columns, widths, strict=True):
+        side: Literal["left", "right"] = "right" if column.numbers else "left"
+        table.add_column(column.name, justify=side, overflow="fold", width=width if fits else None)
+    for line in zip(*(column.cells for column in columns), strict=True):
+        if gaps or set(line[1:]) - {"-", ""}:
+            table.add_row(*line)
     if sys.stdout.isatty():
         on.print(table)
         return
@@ -99,14 +183,6 @@ def rows(data: Sequence[Mapping[str, Any]], title: str = "", *, head: bool = Tru
     for text in drawn.get().splitlines():  # without what fills a line up to the table's width
         text = text.rstrip()
         print(text if text.strip("─ ") else text[:PICTURE_COLUMNS])
-
-
-def unfolded(widths: Sequence[int], columns: int) -> set[int]:
-    """Which columns of a table, by their longest cells, are not folded: names and numbers, if ``columns`` have room for
-    all of them, else the first."""
-    short = {i for i, width in enumerate(widths) if width <= NAME_COLUMNS}
-    need = sum(widths[i] + 3 for i in short) + (len(widths) - len(short)) * (TEXT_COLUMNS + 3)
-    return short if need <= columns else short & {0}
 
 
 def cell(value: Any) -> str:

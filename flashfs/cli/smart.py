@@ -44,11 +44,12 @@ def _table(found: dict[str, Any]) -> dict[str, Any]:
         "percentage used": f"{found['used']:g} % of {found['endurance']:,} erases a block",
         "data units written": f"{units.shown(life['host_writes'] * page)} by the host in all its life",
         "NAND written": f"{units.shown(life['programs'] * page)}, {waf} times that",
-        "power cycles": f"{found['mounts']:,} mounts",
+        "power cycles": f"{found['power_cycles']:,}",
         "unsafe shutdowns": f"{life['unsafe_shutdowns']:,}",
         "media errors": f"{found['unreadable']:,} reads that failed, {found['lost']:,} pages lost since this mount",
         "corrected": f"{found['corrected']:,} reads since this mount",
         "erases": f"{erases['min']:,} to {erases['max']:,} a block, {erases['mean']:g} on average",
         "bad blocks": f"{found['factory_bad']:,} of {found['blocks']:,} from the factory, {found['grown_bad']:,} grown",
         "alarms": "; ".join(found["alarms"]) or "none",
+        **({"host disk": found["host_disk"] or "no request failed for it"} if "host_disk" in found else {}),
     }

@@ -204,7 +204,8 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
     if large and rnd.random() < 0.7:
         tight = {name: rnd.choice(values) for name, values in scheme(ftl).tight.items()}
         case = replace(case, options=tuple({**dict(case.options), **tight}.items()))
-    for name in ("gc_reserve", *scheme(ftl).tight):
+    fixed = [option.name for option in scheme(ftl).options if option.fixed and option.choices]
+    for name in ("gc_reserve", *scheme(ftl).tight, *fixed):
         if name in dict(case.options) and not fits(case):
             case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
     return budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case

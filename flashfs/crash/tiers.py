@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -268,6 +269,8 @@ def _faults(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 # --- every
 
 EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
+#: beside them, of a scheme that remaps: each page from each other one, and what leaves nothing behind
+REMAP_WORDS = ("p0-1+1", "p1-0+1", "p0-2+1", "p2-0+1", "p1-2+1", "p2-1+1", "m0-1+1", "m1-0+1")
 #: cold pages among hot ones, until the next write has to clean and to move
 AGED_8 = "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f"
 AGED_32 = "w0+150 w0+40 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 f"
@@ -306,23 +309,43 @@ SCENES = (
 SMALLEST = ("tiny-8", "tiny-16", "tiny-32", "tiny-48")  #: a larger one only for an FTL that does not fit two before
 
 
-def programs(length: int) -> Iterator[tuple[str, ...]]:
+def words_for(ftl: str) -> tuple[str, ...]:
+    return EVERY_WORDS + REMAP_WORDS * scheme(ftl).remaps
+
+
+def programs(length: int, among: tuple[str, ...] = EVERY_WORDS) -> Iterator[tuple[str, ...]]:
     """All programs of up to ``length`` words, the empty one first, up to the names of the pages: page 1 comes only
     after page 0. A longer ``length`` only adds some at the end."""
     for n in range(length + 1):
-        for words in itertools.product(EVERY_WORDS, repeat=n):
-            named = list(dict.fromkeys(word[1] for word in words if len(word) == 2))
-            if named == sorted(named) and (not named or int(named[-1]) == len(named) - 1):
+        for words in itertools.product(among, repeat=n):
+            named = 0
+            for word in words:
+                named = naming(word, named)
+            if named >= 0:
                 yield words
 
 
-def programs_count(length: int) -> int:
-    """How many they are. After k pages are named, 3 + 2k words name no new one and 2 do."""
-    named = [1, 0, 0, 0]
+def naming(word: str, named: int) -> int:
+    """How many pages are named behind a word, if so many were before it; -1 if it names one before its turn."""
+    for page in word[1:].partition("+")[0].split("-") if len(word) > 1 else ():
+        if named < 0 or int(page) > named:
+            return -1
+        named = max(named, int(page) + 1)
+    return named
+
+
+def programs_count(length: int, among: tuple[str, ...] = EVERY_WORDS) -> int:
+    """How many they are."""
+    named = {0: 1}  #: {pages named: programs}
     total = 1
     for _ in range(length):
-        named = [n * (3 + 2 * k) + (2 * named[k - 1] if k else 0) for k, n in enumerate(named)]
-        total += sum(named)
+        longer: Counter[int] = Counter()
+        for k, count in named.items():
+            for word in among:
+                longer[naming(word, k)] += count
+        del longer[-1]
+        named = dict(longer)
+        total += sum(named.values())
     return total
 
 
@@ -375,11 +398,11 @@ def units(tier: str, ftl: str, seed: int, bound: int, depth: int = 1, start: int
         for number in itertools.count(start):
             yield Unit(tier, ftl, seed, number, bound, depth)
     where = scenes(ftl, depth)
-    pairs = itertools.islice(itertools.product(programs(bound), where), start, None)
+    pairs = itertools.islice(itertools.product(programs(bound, words_for(ftl)), where), start, None)
     for number, (words, scene) in enumerate(pairs, start):
         yield Unit(tier, ftl, seed, number, bound, depth, words, scene)
 
 
 def units_count(tier: str, ftl: str, bound: int, depth: int = 1) -> int | None:
     """How many there are, if there is an end."""
-    return programs_count(bound) * len(scenes(ftl, depth)) if tier == "every" else None
+    return programs_count(bound, words_for(ftl)) * len(scenes(ftl, depth)) if tier == "every" else None

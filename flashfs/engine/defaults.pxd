@@ -21,6 +21,9 @@ cdef class PageBitmap(Validity):
     @cython.final
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
 
+    @cython.final
+    cdef int come(self, uint32_t ppa) noexcept nogil
+
 
 cdef class Streams(Placement):
     cdef readonly uint32_t width_host, width_gc, stripe

@@ -69,6 +69,10 @@ cdef class PageTable(Mapping):
             ppas[i] = self.table[lpas[i]]
         return 0
 
+    cdef int expect(self, uint32_t lpa) noexcept nogil:
+        prefetch(self.table + lpa, 1)
+        return 0
+
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
                   uint32_t* olds) except -1 nogil:
         cdef uint32_t i
@@ -183,23 +187,38 @@ cdef class PageBitmap(Validity):
 
     cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
         cdef uint32_t block = self.block_of(ppa)
-        cdef uint32_t page = ppa - block * self.pages_per_block, i
+        cdef uint32_t page = ppa - block * self.pages_per_block
         cdef uint64_t* word = self.bits + <uint64_t> block * self.words_a_block
-        cdef uint64_t bit
-        for i in range(page, page + n):
-            bit = <uint64_t> 1 << (i & 63)
-            n -= (word[i >> 6] & bit) != 0      # the count must stay that of the bits, whatever a damaged image says
-            word[i >> 6] |= bit
+        cdef uint64_t some
+        cdef uint32_t end = page + n, part
+        while page < end:
+            part = min(end - page, 64 - (page & 63))
+            some = (~<uint64_t> 0 >> (64 - part)) << (page & 63)
+            n -= popcount64(word[page >> 6] & some)  # the count must stay that of the bits, whatever an image says
+            word[page >> 6] |= some
+            page += part
         return gained(self.victims, block, n)
+
+    @cython.final
+    cdef int come(self, uint32_t ppa) noexcept nogil:
+        """What ``dead`` needs for the page is fetched into the cache."""
+        cdef uint32_t block = self.block_of(ppa)
+        if ppa != NONE:
+            prefetch(self.victims.valid + block, 1)
+            prefetch(self.victims.next_of + block, 1)
+            prefetch(self.victims.prev_of + block, 1)
+            prefetch(self.bits + (<uint64_t> block * self.words_a_block
+                                  + ((ppa - block * self.pages_per_block) >> 6)), 1)
+        return 0
 
     cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
         cdef uint32_t i, block, page
         cdef uint64_t* word
+        for i in range(min(n, <uint32_t> AHEAD)):
+            self.come(ppas[i])
         for i in range(n):
-            if i + AHEAD < n and ppas[i + AHEAD] != NONE:
-                block = self.block_of(ppas[i + AHEAD])
-                prefetch(self.victims.valid + block, 1)
-                prefetch(self.bits + <uint64_t> block * self.words_a_block, 1)
+            if i + AHEAD < n:
+                self.come(ppas[i + AHEAD])
             if ppas[i] == NONE:
                 continue
             block = self.block_of(ppas[i])

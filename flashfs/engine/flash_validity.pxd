@@ -2,17 +2,16 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.parts cimport Validity
-from flashfs.engine.translation cimport Directory, TranslationPages
+from flashfs.engine.translation cimport DramDirectory, TranslationPages
 
 
 cdef class FlashValidity(Validity)
 
 
-cdef class ValidityDirectory(Directory):
+cdef class ValidityDirectory(DramDirectory):
     cdef FlashValidity store
-    cdef uint32_t* page_ppas
     cdef uint8_t* missing                  # of each page, whether it has to be made again
-    cdef readonly uint32_t n, missing_n
+    cdef readonly uint32_t missing_n
 
 
 cdef class ValidityPages(TranslationPages):

@@ -18,7 +18,7 @@ from libc.string cimport memmove, memset
 
 from flashfs.engine.parts cimport IN_TABLE, Engine, Validity
 from flashfs.engine.pool cimport CAUSE_VALIDITY, KIND_VALIDITY, NONE
-from flashfs.engine.translation cimport Directory, TranslationPages
+from flashfs.engine.translation cimport DramDirectory, TranslationPages
 from flashfs.engine.victims cimport gained, lost_one
 
 cdef extern from "<algorithm>" namespace "std" nogil:
@@ -27,38 +27,25 @@ cdef extern from "<algorithm>" namespace "std" nogil:
 STREAM = "validity"
 
 
-cdef class ValidityDirectory(Directory):
-    """Where each page of the store is: 4 bytes a page, in DRAM."""
+cdef class ValidityDirectory(DramDirectory):
+    """Where each page of the store is."""
 
     def __cinit__(self, FlashValidity store not None, uint32_t n):
         self.store = store
-        self.n = n
-        self.page_ppas = <uint32_t*> malloc(n * 4)
+        self.hold(n)
         self.missing = <uint8_t*> calloc(n, 1)
-        if not (self.page_ppas and self.missing):
+        if self.missing == NULL:
             raise MemoryError
-        memset(self.page_ppas, 0xFF, n * 4)
 
     def __dealloc__(self):
-        free(self.page_ppas)
         free(self.missing)
-
-    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
-        return self.page_ppas[id] if id < self.n else NONE
-
-    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
-        if id < self.n:
-            self.page_ppas[id] = ppa
-        return 0
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
         """It is made again when it is next asked for, and programmed before the next checkpoint."""
-        cdef uint32_t id
-        for id in range(self.n):
-            if self.page_ppas[id] == ppa:
-                self.page_ppas[id] = NONE
-                self.missing_n += not self.missing[id]
-                self.missing[id] = 1
+        cdef uint32_t id = self.drop(ppa)
+        if id != NONE:
+            self.missing_n += not self.missing[id]
+            self.missing[id] = 1
         return 0
 
 

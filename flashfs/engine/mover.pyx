@@ -38,6 +38,9 @@ from nandimg._nand cimport PAGE_OK
 cdef extern from "<algorithm>" namespace "std" nogil:
     void sort(uint64_t* first, uint64_t* last)
 
+cdef extern from *:
+    int leading_zeros "__builtin_clzll"(unsigned long long) nogil
+
 cdef enum:
     RUN = 32                 # pages that one program carries at most
 
@@ -437,6 +440,7 @@ cdef class Mover:
         cdef uint32_t i, k, ppa, n = 0
         cdef uint64_t order = 0
         cdef Oob oob
+        cdef uint8_t* at
         cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
         self.gone_n = self.left_n = 0
         if live == 0:
@@ -446,6 +450,11 @@ cdef class Mover:
         self.moved_reads[self.kind] += live
         self.confirm(block, 0, live)
         for i in range(live):
+            at = self.read_oobs + i * self.oob_bytes
+            if (order and self.status[i] == PAGE_OK and self.confirmed[i] == LIVE and oob_order(at) == order):
+                self.keys[n] = (<uint64_t> oob_lpa(at) << 32) | i  # as nearly all are
+                n += 1
+                continue
             ppa = block * self.pages_per_block + self.pages[i]
             if self.is_late(block, i, cause):
                 self.left[self.left_n] = ppa
@@ -546,11 +555,14 @@ cdef class Mover:
         return True
 
     cdef int sort_keys(self, uint32_t n) noexcept nogil:
-        """By LPA, a byte of it at a time: a comparison sort of random keys mispredicts half its branches."""
+        """By LPA, some bits of it at a time: a comparison sort of random keys mispredicts half its branches. Eight at
+        most, and no more than the number of passes asks for: a block has about as many pages as a byte has values."""
         cdef uint32_t[257] at
-        cdef uint32_t i
-        cdef int shift = 32
-        cdef uint64_t limit = self.ssd.lpas if self.kind == KIND_USER else NONE
+        cdef uint32_t i, digit
+        cdef int shift = 32, done = 0
+        cdef int bits = 64 - leading_zeros((self.ssd.lpas if self.kind == KIND_USER else NONE) | 1)
+        cdef int passes = (bits + 7) // 8, width = (bits + passes - 1) // passes
+        cdef uint32_t values = <uint32_t> 1 << width
         cdef uint64_t* a = self.keys
         cdef uint64_t* b = self.sorted
         cdef int64_t began
@@ -558,20 +570,20 @@ cdef class Mover:
             sort(a, a + n)
             return 0
         began = wall_ns()
-        while limit:
-            memset(at, 0, sizeof(at))
+        while done < bits:
+            memset(at, 0, (values + 1) * sizeof(uint32_t))
             for i in range(n):
-                at[((a[i] >> shift) & 0xFF) + 1] += 1
-            for i in range(256):
+                at[((a[i] >> shift) & (values - 1)) + 1] += 1
+            for i in range(values):
                 at[i + 1] += at[i]
             for i in range(n):
-                b[at[(a[i] >> shift) & 0xFF]] = a[i]
-                at[(a[i] >> shift) & 0xFF] += 1
+                digit = (a[i] >> shift) & (values - 1)
+                b[at[digit]] = a[i]
+                at[digit] += 1
             a, b = b, a
-            shift += 8
-            limit >>= 8
-        if a != self.keys:
-            memcpy(self.keys, a, n * 8)
+            shift += width
+            done += width
+        self.keys, self.sorted = a, b
         self.sort_ns += wall_ns() - began
         return 0
 

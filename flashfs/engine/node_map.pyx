@@ -155,7 +155,7 @@ cdef class TpMap(CountedMap):
 
     cdef int mark_known(self, uint32_t page) noexcept nogil:
         """A bit in ``marked`` for each entry of the page that needs no prefetching: those that are cached."""
-        return self.cmt.mark_cached(page, self.marked)
+        return self.cmt.list_cached(page, self.marked, NULL)
 
     cdef inline bint is_marked(self, uint32_t offset) noexcept nogil:
         return self.marked[offset >> 6] >> (offset & 63) & 1

@@ -68,7 +68,7 @@ cdef class TpNodes:
     cdef int clean_page(self, uint32_t page) noexcept nogil
     cdef int forget_page(self, uint32_t page) noexcept nogil
     cdef uint32_t dirty_of(self, uint32_t page, uint32_t offset, uint32_t n, uint32_t* image) noexcept nogil
-    cdef int mark_cached(self, uint32_t page, uint64_t* bits) noexcept nogil
+    cdef int list_cached(self, uint32_t page, uint64_t* bits, uint32_t* image) noexcept nogil
     cdef int next_batch(self) noexcept nogil
     cdef uint32_t used_now(self, const Node* node) noexcept nogil
     cdef int to_front(self, Node* node, const Spot* spot) noexcept nogil

@@ -12,7 +12,8 @@ is not kept: one that is used is taken to have been as hot as its node.
 cimport cython
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memmove, memset
+from libc.string cimport memcpy, memmove, memset
+from posix.stdlib cimport posix_memalign
 
 from flashfs.engine.pool cimport NONE
 
@@ -23,6 +24,45 @@ cdef enum:
     BOUND = 3                # births less deaths of nodes, or the reverse, that switch selective prefetching
 
 assert sizeof(Chunk) == UNIT_BYTES and sizeof(Node) <= UNIT_BYTES
+
+cdef extern from *:
+    int lowest "__builtin_ctz"(unsigned int) nogil
+
+cdef uint64_t LANES = 0x0001000100010001u, UPTO = 0x7FFF7FFF7FFF7FFFu
+
+
+cdef inline uint64_t zeros(uint64_t lanes) noexcept nogil:
+    """The highest bit of each of four lanes of 16 bits that is 0, and no other."""
+    return ~(((lanes & UPTO) + UPTO) | lanes | UPTO)
+
+
+cdef inline uint32_t gathered(uint64_t highest) noexcept nogil:
+    """The highest bits of four lanes, side by side."""
+    return <uint32_t> (((highest >> 15) * <uint64_t> 0x0001000200040008u) >> 48) & 0xF
+
+
+cdef inline uint32_t places_of(const Chunk* chunk, uint32_t offset) noexcept nogil:
+    """A bit for each place of the chunk that has the offset, whether or not it holds anything."""
+    cdef uint64_t[2] at
+    cdef uint64_t first, second, wanted = offset * LANES
+    memcpy(at, chunk.at, 16)
+    first = zeros(at[0] ^ wanted)
+    second = zeros(at[1] ^ wanted)
+    if not (first | second):
+        return (chunk.at[CHUNK - 1] == offset) << (CHUNK - 1)
+    return gathered(first) | gathered(second) << 4 | (chunk.at[CHUNK - 1] == offset) << (CHUNK - 1)
+
+
+cdef inline int shift_all_down(Chunk* chunk) noexcept nogil:
+    """As ``shift_down``, of a chunk that is full, whose last entry goes."""
+    cdef uint64_t[4] ppas
+    cdef uint64_t[2] at
+    memcpy(ppas, chunk.ppa, 32)
+    memcpy(&chunk.ppa[1], ppas, 32)
+    memcpy(at, chunk.at, 16)
+    memcpy(&chunk.at[1], at, 16)
+    chunk.dirty = <uint16_t> ((chunk.dirty << 1) & ((1 << CHUNK) - 1))
+    return 0
 
 
 cdef inline int shift_down(Chunk* chunk, uint32_t low, uint32_t place) noexcept nogil:
@@ -61,7 +101,8 @@ cdef class TpNodes:
 
     cdef int allocate(self, uint32_t units) except -1:
         self.heap_room = min(self.pages, units // 2 + 1)
-        self.arena = <char*> malloc(<uint64_t> units * UNIT_BYTES)
+        if posix_memalign(<void**> &self.arena, UNIT_BYTES, <uint64_t> units * UNIT_BYTES):
+            self.arena = NULL
         self.node_of = <uint32_t*> malloc(<uint64_t> self.pages * 4)
         self.heap = <uint32_t*> malloc(<uint64_t> self.heap_room * 4)
         if not (self.arena and self.node_of and self.heap):
@@ -188,7 +229,7 @@ cdef class TpNodes:
 
     cdef bint find(self, uint32_t page, uint32_t offset, Spot* spot) noexcept nogil:
         """Whether the entry is cached, and where. Changes nothing."""
-        cdef uint32_t unit = self.node_of[page], place, end, left, passed = 0
+        cdef uint32_t unit = self.node_of[page], place, end, left, found, passed = 0
         cdef Node* node
         cdef Chunk* chunk
         if unit == NONE:
@@ -201,13 +242,12 @@ cdef class TpNodes:
             chunk = self.chunk(unit)
             end = min(<uint32_t> CHUNK, place + left)
             left -= end - place
-            while place < end:
-                if chunk.at[place] == offset:
-                    spot.chunk = unit
-                    spot.place = place
-                    spot.index = passed + place - node.skip
-                    return True
-                place += 1
+            found = places_of(chunk, offset) >> place << place & ((<uint32_t> 1 << end) - 1)
+            if found:
+                spot.chunk = unit
+                spot.place = lowest(found)
+                spot.index = passed + spot.place - node.skip
+                return True
             passed += CHUNK
             place = 0
             unit = chunk.next
@@ -250,7 +290,10 @@ cdef class TpNodes:
         cdef bint dirty = chunk.dirty >> place & 1
         while True:
             low = node.skip if unit == node.head else 0
-            shift_down(chunk, low, place)
+            if place - low == CHUNK - 1:
+                shift_all_down(chunk)
+            else:
+                shift_down(chunk, low, place)
             if unit == node.head:
                 break
             before = self.chunk(chunk.before)
@@ -435,12 +478,14 @@ cdef class TpNodes:
             unit = chunk.next
         return found
 
-    cdef int mark_cached(self, uint32_t page, uint64_t* bits) noexcept nogil:
-        """A bit for each entry of the page that is cached."""
+    cdef int list_cached(self, uint32_t page, uint64_t* bits, uint32_t* image) noexcept nogil:
+        """The entries of the page that are cached: a bit for each, and none for others, and each to its place in
+        ``image``, where others stay as they are. Either may be NULL."""
         cdef uint32_t unit = self.node_of[page], left, place, end
         cdef Node* node
         cdef Chunk* chunk
-        memset(bits, 0, (self.per_page + 63) // 64 * 8)
+        if bits != NULL:
+            memset(bits, 0, (self.per_page + 63) // 64 * 8)
         if unit == NONE:
             return 0
         node = self.node(unit)
@@ -451,9 +496,11 @@ cdef class TpNodes:
             chunk = self.chunk(unit)
             end = min(<uint32_t> CHUNK, place + left)
             left -= end - place
-            while place < end:
-                bits[chunk.at[place] >> 6] |= <uint64_t> 1 << (chunk.at[place] & 63)
-                place += 1
+            for place in range(place, end):
+                if bits != NULL:
+                    bits[chunk.at[place] >> 6] |= <uint64_t> 1 << (chunk.at[place] & 63)
+                if image != NULL:
+                    image[chunk.at[place]] = chunk.ppa[place]
             place = 0
             unit = chunk.next
         return 0

@@ -117,6 +117,7 @@ cdef class Mapping(Explained):
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
     cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
+    cdef int expect(self, uint32_t lpa) noexcept nogil
     cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil

@@ -461,6 +461,11 @@ cdef class Mapping(Explained):
         was read there, the engine's bytes first, or NULL if the page cannot be read."""
         return NONE
 
+    cdef int expect(self, uint32_t lpa) noexcept nogil:
+        """A page of the host went into the write buffer, and will be bound before long: its entry may be fetched into
+        the processor's cache. A hint, which changes nothing."""
+        return 0
+
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
                   uint32_t* olds) except -1 nogil:
         """The host's pages ``lpas`` lie at ``ppa``, ``ppa + 1``, ... now; ``choice`` is what placement put into the

@@ -44,10 +44,11 @@ from flashfs.engine.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from flashfs.engine.metalog import LoadedCheckpoint, boot_hints
-from flashfs.errors import CorruptError, MapLostError
+from flashfs.errors import CorruptError, DeviceFullError, MapLostError
 
 
 @dataclass(slots=True)
@@ -522,7 +523,22 @@ cdef class Worker(Rebuilder):
         for seq, lpa, page in self.back:
             self.ssd.restore(lpa, seq, page, True)
 
+    def find_room(self):
+        """Where no checkpoint is left, nor what it knew of trims, pages of blocks that were free may count again, one
+        here and one there, until no block is free. But the lost checkpoint had blocks. What else was logged in them is
+        in the tables by now: they are given up, and cleaning begins with them."""
+        cdef Ssd ssd = self.ssd
+        if self.base is not None or ssd.pool.free_n > ssd.meta.checkpoint_blocks:
+            return
+        if ssd.pool.free_n < ssd.meta.checkpoint_blocks:
+            for block in ssd.meta.blocks:
+                ssd.pool.release(block, ssd.now_ns)
+            ssd.meta.blocks = []
+        with suppress(DeviceFullError):     # no page is dead, on a worn chip: then there may be room for a checkpoint
+            ssd.clean_up()
+
     def commit(self):
+        self.find_room()
         for seq, lpa, page in self.back:
             self.ssd.restore(lpa, seq, page, False)
         self.ssd.checkpoint()

@@ -208,8 +208,20 @@ cdef class Scanner:
                                "`flashfs fsck --repair` goes on without it") from None
         for block in range(self.ssd.pool.blocks):  # blocks opened since are newer than it says
             if self.marks[block] & HEADED:
+                self.trust_base(block)
                 self.ssd.pool.order[block] = self.orders[block]
                 self.ssd.pool.stream[block] = self.streams[block]
+
+    def trust_base(self, uint32_t block):
+        """A block that was in use at the checkpoint, and says that it was opened at another time before that: its first
+        page was meant for elsewhere. It is what the checkpoint says."""
+        if (self.by_steps or self.orders[block] > self.base_order
+                or self.ssd.pool.order[block] == self.orders[block]
+                or self.ssd.pool.state[block] != STATE_OPEN and self.ssd.pool.state[block] != STATE_CLOSED):
+            return
+        self.alarm(f"block {block}: its first page was meant for another block")
+        self.orders[block] = self.ssd.pool.order[block]
+        self.streams[block] = self.ssd.pool.stream[block]
 
     def headers(self):
         cdef uint32_t block, n = 0

@@ -81,6 +81,8 @@ cdef class Settler(Scanner):
 
     @cython.final
     cdef bint was_there(self, const Entry* copy, uint32_t base) except -1 nogil
+    cdef int tell_foreign(self, uint32_t block) except -1 nogil
+    cdef bint is_gone(self, uint32_t ppa) except -1 nogil
 
     @cython.final
     cdef recount(self)

@@ -307,11 +307,14 @@ cdef class Settler(Scanner):
         with nogil:
             counted = self.take_claims(&raw[0], n)
         self.cut.sort()
+        n = numpy.count_nonzero(found["lpa"] != NONE)
         return f"{n} entries, {counted} newer than the checkpoint"
 
     @cython.final
     cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil:
-        """A record counts if its page is whole, and the one that was meant: its block was not opened since."""
+        """A record counts if its page is whole, and the one that was meant: its block was not opened since. So no block
+        is to be opened under an order that a record's stamp has: the host's death may have taken the block that had it.
+        """
         cdef const Claimed* one
         cdef uint64_t i, counted = 0
         cdef uint32_t block, page
@@ -322,7 +325,11 @@ cdef class Settler(Scanner):
             if runs_out(one.seq):
                 with gil:
                     raise CorruptError(f"NVRAM: an entry of LPA {one.lpa} with sequence number {one.seq}")
+            if runs_out(one.stamp):
+                with gil:
+                    raise CorruptError(f"NVRAM: a segment with order {one.stamp}")
             self.seq = max(self.seq, one.seq)
+            self.order = max(self.order, one.stamp)
             if one.ppa == NONE:
                 continue
             block = one.ppa // self.ssd.pages_per_block
@@ -351,17 +358,31 @@ cdef class Settler(Scanner):
     @cython.final
     cdef bint belongs(self, uint32_t block, uint32_t page, uint64_t order) except -1 nogil:
         """Whether a page that says that order was meant for the block. If the first page says otherwise, one of the two
-        was meant for another: the others of the block say which."""
+        was meant for another: the others of the block say which. The first page itself needs one that agrees, unless
+        there is none."""
         cdef uint32_t other
+        cdef bint alone = order == self.orders[block]
         cdef Oob oob
-        if order == self.orders[block]:
+        if alone and page:
             return True
         for other in range(1, min(self.ssd.pages_per_block, <uint32_t> 4)):
-            if other != page and self.spare_read(block, other, &oob) == PAGE_OK and oob.order == order:
-                with gil:
-                    self.alarm(f"block {block}: its first page was meant for another block")
-                return True
-        return False
+            if other == page or self.spare_read(block, other, &oob) != PAGE_OK:
+                continue
+            if oob.order != order:
+                alone = False
+                continue
+            if page:
+                self.tell_foreign(block)
+            return True
+        if not alone and order == self.orders[block]:
+            self.tell_foreign(block)
+        return alone
+
+    @cython.final
+    cdef int tell_foreign(self, uint32_t block) except -1 nogil:
+        with gil:
+            self.alarm(f"block {block}: its first page was meant for another block")
+        return 0
 
     @cython.final
     cdef bint is_since(self, uint32_t ppa) noexcept nogil:
@@ -382,7 +403,7 @@ cdef class Settler(Scanner):
         before = self.owner.locate(best.key)
         if entry_seq(best) <= self.floor and not entry_flags(best) & CLAIMED and not self.was_there(best, before):
             return 0
-        if before != NONE and (self.is_marked(before, REOPENED) or entry_seq(best) > self.floor):
+        if before != NONE and (self.is_gone(before) or entry_seq(best) > self.floor):
             before = NONE
         if n > 1 and entry_seq(of + n - 2) == entry_seq(best):
             before = of[n - 2].ppa
@@ -401,7 +422,16 @@ cdef class Settler(Scanner):
         LPA is newer, or this is its copy."""
         if base == NONE:
             return False
-        return base == copy.ppa or self.is_marked(base, REOPENED) or self.is_of(base, copy.key, entry_seq(copy))
+        return base == copy.ppa or self.is_gone(base) or self.is_of(base, copy.key, entry_seq(copy))
+
+    @cython.final
+    cdef bint is_gone(self, uint32_t ppa) except -1 nogil:
+        """Whether the block of a page that the checkpoint names was opened again, or an erase was cut that began with
+        this page and left the block's first: whoever was there was elsewhere by then."""
+        cdef Oob oob
+        cdef uint32_t block = ppa // self.ssd.pages_per_block
+        return (self.is_marked(ppa, REOPENED) or self.ssd.nand.synced(block) == 0
+                and self.spare_read(block, ppa % self.ssd.pages_per_block, &oob) != PAGE_OK)
 
     @cython.final
     cdef recount(self):

@@ -317,6 +317,7 @@ cdef class Ssd(Engine):
             if self.buffer.used == self.buffer.slots:
                 self.drain()
             self.seq += 1
+            self.mapping.expect(lpas[i])
             slot = self.buffer.add(lpas[i], self.seq)
             if data != NULL and self.buffer.data != NULL:
                 memcpy(self.buffer.page(slot), data + <uint64_t> i * self.page_bytes, self.page_bytes)
@@ -460,6 +461,7 @@ cdef class Ssd(Engine):
             return t_ns
         self.stopped = IN_REMAP
         self.seq += 1
+        self.mapping.remap_run(target, source, n, self.seq, move, self.olds)
         for i in range(n):
             if self.buffer.held:
                 self.buffer.drop(target + i)
@@ -467,7 +469,6 @@ cdef class Ssd(Engine):
                 self.cache.drop(target + i)
                 if move:
                     self.cache.drop(source + i)
-        self.mapping.remap_run(target, source, n, self.seq, move, self.olds)
         self.validity.dead(self.olds, n)
         if move:                           # what says so in NVRAM may go before the page that the source had is erased
             self.meta.note_trim(source, n, self.seq)
@@ -1020,6 +1021,11 @@ cdef class Ssd(Engine):
             done = self.relocate_pages(&ppas[0], ppas.shape[0], STREAM_GC, CAUSE_GC)
         self.dirty = True
         return done
+
+    def clean_up(self):
+        """Clean until blocks may be opened for the host."""
+        with nogil:
+            self.make_room()
 
     def sync_now(self, int64_t t_ns=0):
         """Flush."""

@@ -286,13 +286,21 @@ cdef class SuperblockGreedy(Greedy):
         return self.empty(offset)
 
     cdef int empty(self, uint32_t offset) except -1 nogil:
-        """Clean that superblock."""
-        cdef uint32_t die, block, n = 0
+        """Clean that superblock; where the free blocks would not hold what lives in it (others than the host and
+        cleaning have taken of the reserve, and bring it back when this is through), only its emptiest block."""
+        cdef uint32_t die, block, n = 0, least = NONE
+        cdef uint64_t live = 0
         for die in range(self.ssd.pool.dies):
             block = offset * self.ssd.pool.dies + die
             if self.may_go(block):
                 self.victims[n] = block
                 n += 1
+                live += self.ssd.victims.valid[block]
+                if least == NONE or self.ssd.victims.valid[block] < self.ssd.victims.valid[least]:
+                    least = block
+        if least != NONE and live > <uint64_t> (self.ssd.pool.free_n + self.ssd.pool.pending_n) * (
+                self.ssd.pool.pages_per_block):
+            return self.ssd.relocate(least, STREAM_GC, CAUSE_GC)
         self.ssd.relocate_blocks(self.victims, n, STREAM_GC, CAUSE_GC)
         self.cleaned_n += 1
         return 0

@@ -18,6 +18,13 @@ cdef class Directory:
     cdef int lost(self, uint32_t ppa) except -1 nogil
 
 
+cdef class DramDirectory(Directory):
+    cdef uint32_t* page_ppas
+    cdef readonly uint32_t n
+    cdef int hold(self, uint32_t n) except -1
+    cdef uint32_t drop(self, uint32_t ppa) noexcept nogil
+
+
 cdef class TranslationPages(Owner):
     cdef readonly Directory directory
     cdef readonly int kind, cause

@@ -60,6 +60,39 @@ cdef class Directory:
         return 0
 
 
+cdef class DramDirectory(Directory):
+    """In DRAM, 4 bytes a page, by number."""
+
+    cdef int hold(self, uint32_t n) except -1:
+        """Room for ``n`` pages, none of which is anywhere."""
+        self.page_ppas = <uint32_t*> malloc(n * 4)
+        if self.page_ppas == NULL:
+            raise MemoryError
+        memset(self.page_ppas, 0xFF, n * 4)
+        self.n = n
+        return 0
+
+    def __dealloc__(self):
+        free(self.page_ppas)
+
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
+        return self.page_ppas[id] if id < self.n else NONE
+
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
+        if id < self.n:
+            self.page_ppas[id] = ppa
+        return 0
+
+    cdef uint32_t drop(self, uint32_t ppa) noexcept nogil:
+        """The page there is nowhere from now on; its number, or NONE if there was none."""
+        cdef uint32_t id
+        for id in range(self.n):
+            if self.page_ppas[id] == ppa:
+                self.page_ppas[id] = NONE
+                return id
+        return NONE
+
+
 cdef class TranslationPages(Owner):
     """The translation pages of one mapping, ``ids`` of them at most; or, of another ``kind``, pages that another part
     keeps in flash by the same rules, in blocks of a stream of its own, counted under ``cause``."""

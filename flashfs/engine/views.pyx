@@ -1,7 +1,7 @@
 """Reads that copy nothing: where in the image's mapping the pages are, verified as any read verifies them.
 
-What they find stays what it is until the next change of flash: whoever holds views keeps the device from that. Anything
-out of the ordinary (a ragged end, a page in the write buffer, a data cache, one that is not what the mapping means, a
+What they find stays what it is until the next change of flash or of the write buffer: whoever holds views keeps the
+device from that. Anything out of the ordinary (a ragged end, a data cache, a page that is not what the mapping means, a
 fault's chip) is left to the reads that copy; then nothing has been counted here either.
 """
 cimport cython
@@ -11,6 +11,16 @@ from libc.stdlib cimport calloc, free, malloc
 from flashfs.engine.ssd cimport RUN, Ssd
 from flashfs.engine.pool cimport CAUSE_HOST, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack
 from nandimg._chip cimport Chip
+
+
+cdef enum:
+    IN_BUFFER = 0xFFFFFFFE  # in place of a PPA
+
+cdef extern from *:
+    """
+    #define prefetch(at) __builtin_prefetch(at)
+    """
+    void prefetch(const void*) nogil
 
 
 @cython.final
@@ -34,12 +44,13 @@ cdef class Views:
         has to be copied."""
         cdef uint32_t[RUN] lpas
         cdef uint32_t[RUN] ppas
+        cdef uint32_t[RUN] slots
         cdef int64_t[RUN] ready
         cdef uint32_t page_bytes = self.ssd.page_bytes, n = <uint32_t> (size // page_bytes), i = 0, run, block
         cdef int64_t end = t_ns
         self.pieces_n = 0
         if (self.chip is None or self.ssd.mapping.demand or offset % page_bytes or size % page_bytes or n > RUN
-                or self.ssd.buffer.held or self.ssd.cache.slots):
+                or (self.ssd.buffer.held and self.ssd.buffer.data == NULL) or self.ssd.cache.slots):
             return t_ns
         for i in range(n):
             lpas[i] = <uint32_t> (offset // page_bytes + i)
@@ -48,31 +59,42 @@ cdef class Views:
         if self.ssd.mapping.prepare(lpas, n, False, ready) < n:
             return t_ns
         self.ssd.mapping.lookup(lpas, n, ppas)
+        for i in range(n if self.ssd.buffer.held else 0):
+            slots[i] = self.ssd.buffer.find(lpas[i])
+            if slots[i] != NONE:
+                ppas[i] = IN_BUFFER
+        for i in range(n):
+            if ppas[i] < IN_BUFFER:
+                prefetch(self.chip.record(ppas[i] // self.ssd.pages_per_block, ppas[i] % self.ssd.pages_per_block))
         i = 0
         while i < n:
             run = 1
             if ppas[i] == NONE:
                 self.add(self.zeros, page_bytes)
                 end = max(end, ready[i])
+            elif ppas[i] == IN_BUFFER:
+                self.add(self.ssd.buffer.page(slots[i]), page_bytes)
             else:
                 block = ppas[i] // self.ssd.pages_per_block
                 while (i + run < n and ppas[i + run] == ppas[i] + run and ready[i + run] == ready[i]
                        and (ppas[i] + run) // self.ssd.pages_per_block == block):
                     run += 1
-                end = max(end, self.see(lpas + i, ppas[i], run, ready[i]))
+                end = max(end, self.see(lpas + i, ppas[i], run, ready[i], ppas[i + run] if i + run < n else NONE))
                 if self.pieces_n == 0:
                     return t_ns
             i += run
         self.ssd.host_read += n
         return end
 
-    cdef int64_t see(self, const uint32_t* lpas, uint32_t ppa, uint32_t n, int64_t t_ns) except -1 nogil:
-        """One run of pages of a block; no piece is left if one of them is not its LPA's."""
+    cdef int64_t see(self, const uint32_t* lpas, uint32_t ppa, uint32_t n, int64_t t_ns,
+                     uint32_t ahead) except -1 nogil:
+        """One run of pages of a block; no piece is left if one of them is not its LPA's. ``ahead``: the page behind."""
         cdef uint32_t k, block = ppa // self.ssd.pages_per_block
         cdef const uint8_t* data
         cdef int64_t end
         cdef Oob oob
-        end = self.chip.view(block, ppa % self.ssd.pages_per_block, n, &data, self.ssd.read_oobs, CAUSE_HOST, t_ns)
+        end = self.chip.view(block, ppa % self.ssd.pages_per_block, n, &data, self.ssd.read_oobs, CAUSE_HOST, t_ns,
+                             ahead)
         for k in range(n):
             if data == NULL:
                 break

@@ -82,15 +82,14 @@ def picture(device: Any, where: NDArray[Any]) -> dict[str, Any]:
 
 def runs(device: Any, where: NDArray[Any]) -> dict[str, Any]:
     """How long the stretches of LPAs are that lie side by side in flash: by powers of two, in pages of the map."""
-    mapped = where != NO_PAGE
-    joins = mapped[1:] & mapped[:-1] & (where[1:] == where[:-1] + np.uint32(1))
-    joins &= where[1:] % device.ssd.nand.pages_per_block != 0  # a run ends with its block
-    starts = np.flatnonzero(mapped & ~np.concatenate([[False], joins]))
-    ends = np.flatnonzero(mapped & ~np.concatenate([joins, [False]]))
-    lengths = ends - starts + 1
+    lpas = np.flatnonzero(where != NO_PAGE)
+    ppas = where[lpas]
+    parts = (np.diff(lpas) != 1) | (ppas[1:] != ppas[:-1] + np.uint32(1))
+    parts |= ppas[1:] % device.ssd.nand.pages_per_block == 0  # a run ends with its block
+    lengths = np.diff(np.flatnonzero(np.concatenate([[True], parts, [True]]))) if len(lpas) else lpas
     power = np.floor(np.log2(lengths)).astype(np.int64) if len(lengths) else np.zeros(0, np.int64)
     counts = np.bincount(power)
     names = ["1" if index == 0 else f"{2**index} to {2 ** (index + 1) - 1}" for index in range(len(counts))]
     found = [[name, int(n)] for name, n in zip(names, counts, strict=True)]
-    about = f"{int(mapped.sum()):,} mapped LPAs lie in {len(lengths):,} runs: what a map of ranges would hold."
+    about = f"{len(lpas):,} mapped LPAs lie in {len(lengths):,} runs: what a map of ranges would hold."
     return bars("Runs of the map", "pages in a run", "runs", found, about)

@@ -27,6 +27,10 @@ class Server(Protocol):
 
     name: str
 
+    @property
+    def transport(self) -> str:
+        """How requests come, once it has started: ``io_uring``, or ``read``, which is read(2) of /dev/fuse."""
+
     async def run(self, *, task_status: trio.TaskStatus[None] = ...) -> None:
         """Mount, call ``task_status.started()`` once `disk` answers, and serve until unmounted or cancelled.
 

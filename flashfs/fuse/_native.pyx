@@ -12,8 +12,7 @@ the GIL wherever both are. With ``--realtime``, where an answer may be due befor
 thread, and it waits in ppoll(2).
 """
 cimport cython
-from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException
-from cpython.ref cimport PyObject, Py_XDECREF
+from cpython.ref cimport Py_INCREF
 from libc.errno cimport (
     EACCES,
     EAGAIN,
@@ -21,10 +20,11 @@ from libc.errno cimport (
     EBUSY,
     EINTR,
     EINVAL,
-    EIO,
     EISDIR,
     ENOENT,
+    ENOMEM,
     ENOSPC,
+    ENOTCONN,
     ENOTDIR,
     ENOTTY,
     ENXIO,
@@ -46,11 +46,14 @@ from flashfs.engine.ranges cimport copy_bytes, read_bytes, remap_bytes, seek_map
 from flashfs.engine.views cimport Views
 from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer
 from flashfs.fuse.includes.libfuse cimport *
+from flashfs.fuse.raised cimport errno_of_raised
 from flashfs.replay cimport _record
 from flashfs.replay._record cimport Recorder
 
 import os
+import queue
 import threading
+from functools import partial
 
 from flashfs.errors import FlashfsError
 from flashfs.fuse.answers import errno_of
@@ -75,11 +78,6 @@ cdef extern from *:
         return sigaction(wake_signal(), &action, NULL);
     }
 
-    /* What a thread copies through, a request at a time. */
-    static __thread unsigned char *my_buffer;
-    static unsigned char *get_buffer(void) { return my_buffer; }
-    static void set_buffer(unsigned char *buffer) { my_buffer = buffer; }
-
     /* A count that threads change without a lock. */
     static void add_to(int64_t *count, int64_t n) { __atomic_add_fetch(count, n, __ATOMIC_RELAXED); }
 
@@ -92,8 +90,6 @@ cdef extern from *:
     """
     int wake_signal() nogil
     int wake_install() nogil
-    uint8_t* get_buffer() nogil
-    void set_buffer(uint8_t*) nogil
     void add_to(int64_t*, int64_t) nogil
     ctypedef struct pthread_mutex_t:
         pass
@@ -120,16 +116,34 @@ cdef extern from *:
     const short POLLIN
     int ppoll(pollfd*, unsigned long, const timespec*, void*) nogil
 
+cdef extern from "rings.h" nogil:
+    enum:
+        REPLY_BUFFER_BYTES
+    uint8_t* get_buffer()                  # of this thread; NULL: no memory
+    void set_buffer(uint8_t*)
+    bint rings_known()                     # by this libfuse
+    bint rings_offered(fuse_conn_info*)    # by the kernel
+    bint rings_stop(fuse_session*)         # False: their threads are at the session until the mount is gone, or longer
+    bint is_from_ring(fuse_req_t)
+    uint8_t* payload_of(fuse_req_t)
+    void* session_of(fuse_req_t)
+    int init_short_lock(pthread_mutex_t*)
+
 cdef enum:
     ROOT = 1
     DISK = 2
     DURABLE = 3               # `disk`'s handle where it was opened with O_SYNC or O_DSYNC; texts have the next ones
     REQUEST_BYTES = 1 << 20   # the kernel's largest
+    RING_REQUESTS = 32        # under way for each processor, over io_uring
     COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest
     LONG_BYTES = 64 << 10     # of a request that is worth another thread
     UNDER_WAY = 64            # requests that the kernel may have under way without anybody waiting for them
 
 assert (ROOT, DISK) == (TREE_ROOT, TREE_DISK)
+assert REPLY_BUFFER_BYTES == REQUEST_BYTES
+cdef double LET_GO_S = 0.5        # that a cut waits for its pages to be let go of
+#: whether this libfuse can take requests over io_uring; whether they come so, the kernel says (Session.transport)
+KNOWS_RINGS = rings_known()
 cdef double FOREVER_S = 86400.0   # names and the size of `disk` never change
 
 # What each operation counts as in `traffic`.
@@ -207,10 +221,13 @@ cdef class Session:
     cdef fuse_session* session
     cdef Ssd ssd
     cdef object tree, ready, quiet_at, fail_if_lost
+    cdef object let_go, cutter             # cuts of which the kernel is to be told, and the thread that does
     cdef dict texts
     cdef uint64_t size, handles
     cdef uint32_t page_bytes
     cdef bint writable, realtime, stopping
+    cdef bint closed               # under the device's lock: it is not to be asked any more
+    cdef bint rings                # requests come over io_uring
     cdef int64_t zero_ns          # when virtual time was 0
     cdef LateReplies late
     cdef Recorder recorder        # or None
@@ -240,8 +257,10 @@ cdef class Session:
         self.late = LateReplies()
         self.recorder = recorder
         self.threads = []
+        self.let_go = queue.SimpleQueue()
+        self.cutter = None
         pthread_mutex_init(&self.place, NULL)
-        pthread_mutex_init(&self.device, NULL)
+        init_short_lock(&self.device)
         pthread_cond_init(&self.no_views, NULL)
         self.views = Views(device.ssd)
         fill_stat(&self.disk_stat, tree.attr(DISK))
@@ -257,6 +276,8 @@ cdef class Session:
         """Raises OSError if libfuse cannot; why is on stderr."""
         cdef fuse_args args
         memset(&args, 0, sizeof(args))
+        if rings_known() and not self.realtime:  # replies that wait are sent by one thread
+            options = *options, "io_uring", f"io_uring_q_depth={RING_REQUESTS}"
         for word in ("flashfs", "-o", ",".join(("default_permissions", *options))):
             if fuse_opt_add_arg(&args, os.fsencode(word)):
                 raise MemoryError
@@ -266,10 +287,32 @@ cdef class Session:
             raise OSError("libfuse makes no session")
         if fuse_session_mount(self.session, os.fsencode(mountpoint)):
             raise OSError("libfuse does not mount")
+        if rings_known() and not self.realtime:
+            self.cutter = threading.Thread(target=self.let_pages_go, daemon=True)
+            self.cutter.start()
 
     def unmount(self):
         """After ``serve``. Whoever still waits for an answer gets ENOTCONN or ECONNABORTED."""
-        fuse_session_unmount(self.session)
+        cdef bint ended = True
+        with nogil:                        # libfuse's threads may want the interpreter before they end
+            pthread_mutex_lock(&self.device)
+            self.closed = True
+            pthread_mutex_unlock(&self.device)
+        if self.cutter is not None:
+            self.let_go.put(None)
+            self.cutter.join()
+        with nogil:
+            if self.rings:
+                ended = rings_stop(self.session)
+            fuse_session_unmount(self.session)
+        if not ended:
+            self.session = NULL            # not to be freed under their feet
+            Py_INCREF(self)
+
+    @property
+    def transport(self):
+        """How requests come: io_uring, or read(2) of /dev/fuse."""
+        return "io_uring" if self.rings else "read"
 
     def traffic(self):
         """What the kernel asked for so far: requests when they are begun, the bytes of those that were done; and how
@@ -395,27 +438,20 @@ cdef class Session:
 
     cdef int fail(self, fuse_req_t req, int operation, uint64_t offset) noexcept nogil:
         """Answer with the error that an exception means."""
-        cdef PyObject* kind = NULL
-        cdef PyObject* value = NULL
-        cdef PyObject* trace = NULL
-        cdef int code = EIO
+        cdef int code
         with gil:
-            PyErr_Fetch(&kind, &value, &trace)
-            PyErr_NormalizeException(&kind, &value, &trace)
-            if value != NULL:
-                code = self.tree.errno_of(OPERATIONS[operation], offset, <object> value)
-            self.fail_if_lost()
-            Py_XDECREF(kind)
-            Py_XDECREF(value)
-            Py_XDECREF(trace)
+            code = errno_of_raised(self.tree.errno_of, self.fail_if_lost, OPERATIONS[operation], offset)
         return fuse_reply_err(req, code)
 
-    cdef int take_device(self, bint to_change) noexcept nogil:
-        """Nobody else is at it until it is unlocked; ``to_change``: and no reply is being made of what lies in it."""
+    cdef bint take_device(self, bint to_change) noexcept nogil:
+        """Nobody else is at it until it is unlocked; ``to_change``: and no reply is being made of what lies in it.
+        False, and it is not locked, if it is closed: over io_uring requests come until the mount is gone."""
         pthread_mutex_lock(&self.device)
         while to_change and self.views_held:
             pthread_cond_wait(&self.no_views, &self.device)
-        return 0
+        if self.closed:
+            pthread_mutex_unlock(&self.device)
+        return not self.closed
 
     cdef bint show(self, fuse_req_t req, uint64_t offset, uint64_t size) noexcept nogil:
         """Answer a read out of the image itself, if that can be: the kernel copies, we do not. The device does other
@@ -424,7 +460,9 @@ cdef class Session:
         cdef uint32_t i, n
         cdef int64_t end
         add_to(&self.under_way, 1)
-        self.take_device(False)
+        if not self.take_device(False):
+            add_to(&self.under_way, -1)
+            return False
         end = (<Showing> find_views)(self, offset, size)
         n = self.views.pieces_n if end >= 0 else 0
         for i in range(n):
@@ -467,7 +505,9 @@ cdef class Session:
         """Do it, count it, answer. ``durable``: with a flush behind it, whose failure is the request's."""
         cdef int64_t end, flushed
         add_to(&self.under_way, 1)
-        self.take_device(operation != READ)
+        if not self.take_device(operation != READ):
+            add_to(&self.under_way, -1)
+            return fuse_reply_err(req, ENOTCONN)
         if operation < COPY:
             self.requests[operation] += 1
         end = function(self, offset, size, other, data, self.t_ns())
@@ -485,6 +525,7 @@ cdef class Session:
         return self.reply(req, end, kind, data, size)
 
     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
+        cdef uint8_t* into
         if ino != DISK:
             return self.read_text(req, handle, offset, size)
         if offset >= self.size:
@@ -493,7 +534,11 @@ cdef class Session:
         self.record(_record.READ, offset, size, NULL)
         if size >= LONG_BYTES and not self.realtime and self.show(req, offset, size):
             return 0
-        return self.run(req, READ, <Quiet> do_read, offset, size, 0, get_buffer(), REPLY_DATA)
+        into = payload_of(req)
+        if into == NULL:
+            into = get_buffer()
+        return self.run(req, READ, <Quiet> do_read, offset, size, 0, into, REPLY_DATA) if into != NULL else (
+            fuse_reply_err(req, ENOMEM))
 
     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size, uint64_t offset,
                    uint64_t handle, bint durable) noexcept nogil:
@@ -547,6 +592,8 @@ cdef class Session:
         size = min(min(size, <uint64_t> COPY_BYTES), self.size - <uint64_t> max(source, target))
         if <uint64_t> abs(source - target) < size:
             return fuse_reply_err(req, EINVAL)
+        if get_buffer() == NULL:
+            return fuse_reply_err(req, ENOMEM)
         self.record_copy(source, target, size)
         return self.run(req, COPY, <Quiet> do_copy, source, size, target, get_buffer(), REPLY_WRITTEN, durable)
 
@@ -556,7 +603,8 @@ cdef class Session:
             return fuse_reply_err(req, EINVAL)
         if offset < 0 or <uint64_t> offset >= self.size:
             return fuse_reply_err(req, ENXIO)
-        pthread_mutex_lock(&self.device)
+        if not self.take_device(False):
+            return fuse_reply_err(req, ENOTCONN)
         found = (<Quiet> do_seek)(self, offset, self.size - <uint64_t> offset, whence == SEEK_DATA, NULL, 0)
         pthread_mutex_unlock(&self.device)
         if found < 0:
@@ -573,8 +621,11 @@ cdef class Session:
         cdef int failed = 0
         if ino != DISK:
             return fuse_reply_err(req, ENOTTY)
+        if get_buffer() == NULL:
+            return fuse_reply_err(req, ENOMEM)
         if number == FLASHFS_IOC_CHECKPOINT:
-            self.take_device(True)
+            if not self.take_device(True):
+                return fuse_reply_err(req, ENOTCONN)
             with gil:
                 try:
                     self.ssd.checkpoint()
@@ -592,7 +643,8 @@ cdef class Session:
                 or max(span.source, span.target) - min(span.source, span.target) < span.bytes):
             return fuse_reply_err(req, EINVAL)
         self.record_copy(span.source, span.target, span.bytes)
-        self.take_device(True)
+        if not self.take_device(True):
+            return fuse_reply_err(req, ENOTCONN)
         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
         pthread_mutex_unlock(&self.device)
         if failed:
@@ -610,7 +662,8 @@ cdef class Session:
             return fuse_reply_err(req, EROFS)
         if self.recorder is not None:
             self.recorder.note_from(_record.MOVE if move else _record.REMAP, asked.source, asked.target, asked.bytes)
-        self.take_device(True)
+        if not self.take_device(True):
+            return fuse_reply_err(req, ENOTCONN)
         failed = (<Quiet> do_move if move else <Quiet> do_remap)(
             self, asked.source, asked.bytes, asked.target, get_buffer(), self.t_ns()) < 0
         pthread_mutex_unlock(&self.device)
@@ -632,11 +685,13 @@ cdef class Session:
                   uint64_t handle) noexcept nogil:
         """A command; its answer is what is read by this handle from now on."""
         cdef int failed = EBADF
-        self.take_device(True)
+        if not self.take_device(True):
+            return fuse_reply_err(req, ENOTCONN)
         with gil:
             try:
                 if self.tree.takes_commands(ino) and handle in self.texts:
-                    said, done = self.tree.obey(ino, <bytes> data[:size])
+                    tell = partial(self.texts.__setitem__, handle)
+                    said, done = self.tree.obey(ino, <bytes> data[:size], tell)
                     self.texts[handle] = said
                     failed = 0 if done else EINVAL
             except Exception as error:
@@ -658,7 +713,8 @@ cdef class Session:
             # libfuse 3.14 knows no name for it: requests that write need not wait for each other.
             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
-        pthread_mutex_lock(&self.device)  # a text is made of what the device says
+        if not self.take_device(False):     # a text is made of what the device says
+            return fuse_reply_err(req, ENOTCONN)
         with gil:
             try:
                 if not self.tree.is_text(ino):
@@ -744,7 +800,9 @@ cdef class Session:
             return fuse_reply_err(req, EROFS)
         self.record(_record.TRIM, size, self.size - size, NULL)
         add_to(&self.under_way, 1)
-        self.take_device(True)
+        if not self.take_device(True):
+            add_to(&self.under_way, -1)
+            return fuse_reply_err(req, ENOTCONN)
         self.requests[TRIM] += 1
         end = (<Quiet> do_trim)(self, size, self.size - size, 0, NULL, self.t_ns())
         if end >= 0 and durable:
@@ -758,16 +816,33 @@ cdef class Session:
         if end < 0:
             return self.fail(req, TRIM, size)
         # The kernel forgets what it has of the rest only if the size changes. It may wait for a read that is under way:
-        # the other thread is there to answer that.
-        if not self.realtime:
+        # the other thread is there to answer that; but of a ring, only this one is, and waits no longer than a while.
+        if is_from_ring(req):
+            with gil:
+                done = threading.Event()
+                self.let_go.put((size, done))
+                done.wait(LET_GO_S)
+        elif not self.realtime:
             fuse_lowlevel_notify_inval_inode(self.session, DISK, size, 0)
         return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
+
+    def let_pages_go(self):
+        """For cuts that came over a ring, in a thread of its own. It answers none: a ring is its thread's alone, for
+        libfuse 3.18 submits what another one puts there while that one may be doing so, and the kernel takes garbage
+        until there is no memory left; and io_uring takes back what a thread has submitted when that ends."""
+        cdef uint64_t size
+        for size, done in iter(self.let_go.get, None):
+            with nogil:
+                fuse_lowlevel_notify_inval_inode(self.session, DISK, size, 0)
+            done.set()
 
     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
         cdef char* at = <char*> get_buffer()
         cdef size_t used = 0, need
         cdef uint64_t index = 0
         cdef struct_stat attr
+        if at == NULL:
+            return fuse_reply_err(req, ENOMEM)
         size = min(size, <uint64_t> REQUEST_BYTES)
         with gil:
             for name, inode in self.tree.entries():
@@ -803,8 +878,8 @@ cdef bint takes_long(const fuse_buf* request) noexcept nogil:
         asked = <const fuse_ioctl_in*> (head + 1)
         return (asked.in_size >= sizeof(flashfs_span)
                 and (<const flashfs_span*> (asked + 1)).bytes >= LONG_BYTES)  # a remap has them there too
-    if head.opcode == FUSE_WRITE and (<const fuse_write_in*> (head + 1)).flags & O_DSYNC:
-        return True
+    if head.opcode == FUSE_WRITE and (head.nodeid != DISK or (<const fuse_write_in*> (head + 1)).flags & O_DSYNC):
+        return True                       # a command may make a page of all there is, and is asked how far it is
     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_SETATTR, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
 
 
@@ -848,12 +923,13 @@ cdef void on_init(void* self, fuse_conn_info* conn) noexcept nogil:
     conn.max_write = REQUEST_BYTES
     conn.max_background = UNDER_WAY
     conn.congestion_threshold = UNDER_WAY * 3 // 4
+    (<Session> self).rings = rings_offered(conn) and not (<Session> self).realtime
     with gil:
         (<Session> self).ready()
 
 
 cdef void on_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).lookup(req, parent, name)
+    (<Session> session_of(req)).lookup(req, parent, name)
 
 
 cdef void on_name(fuse_req_t req, fuse_ino_t _, const char* __) noexcept nogil:
@@ -887,26 +963,26 @@ cdef void on_rename(fuse_req_t req, fuse_ino_t _, const char* __, fuse_ino_t ___
 
 
 cdef void on_getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* _) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).attributes(req, ino)
+    (<Session> session_of(req)).attributes(req, ino)
 
 
 cdef void on_setattr(fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what,
                      fuse_file_info* info) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).set_attributes(
+    (<Session> session_of(req)).set_attributes(
         req, ino, attr, what, info != NULL and info.fh == DURABLE)
 
 
 cdef void on_open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).open(req, ino, info.flags)
+    (<Session> session_of(req)).open(req, ino, info.flags)
 
 
 cdef void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fuse_file_info* info) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).read(req, ino, size, offset, info.fh)
+    (<Session> session_of(req)).read(req, ino, size, offset, info.fh)
 
 
 cdef void on_write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t offset,
                    fuse_file_info* info) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).write(req, ino, data, size, offset, info.fh, (info.flags & O_DSYNC) != 0)
+    (<Session> session_of(req)).write(req, ino, data, size, offset, info.fh, (info.flags & O_DSYNC) != 0)
 
 
 cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept nogil:
@@ -914,11 +990,11 @@ cdef void on_flush(fuse_req_t req, fuse_ino_t _, fuse_file_info* __) noexcept no
 
 
 cdef void on_release(fuse_req_t req, fuse_ino_t _, fuse_file_info* info) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).release(req, info.fh)
+    (<Session> session_of(req)).release(req, info.fh)
 
 
 cdef void on_fsync(fuse_req_t req, fuse_ino_t ino, int _, fuse_file_info* __) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).sync(req, ino)
+    (<Session> session_of(req)).sync(req, ino)
 
 
 cdef void on_opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexcept nogil:
@@ -929,21 +1005,21 @@ cdef void on_opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* info) noexc
 
 
 cdef void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t start, fuse_file_info* _) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).list_names(req, ino, size, start)
+    (<Session> session_of(req)).list_names(req, ino, size, start)
 
 
 cdef void on_statfs(fuse_req_t req, fuse_ino_t _) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).space(req)
+    (<Session> session_of(req)).space(req)
 
 
 cdef void on_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int number, void* _, fuse_file_info* __, unsigned ___,
                    const void* data, size_t size, size_t ____) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).command(req, ino, number, data, size)
+    (<Session> session_of(req)).command(req, ino, number, data, size)
 
 
 cdef void on_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
                        fuse_file_info* info) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).allocate(req, ino, mode, offset, length, info.fh == DURABLE)
+    (<Session> session_of(req)).allocate(req, ino, mode, offset, length, info.fh == DURABLE)
 
 
 cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file_info* _, fuse_ino_t target_ino,
@@ -951,11 +1027,11 @@ cdef void on_copy(fuse_req_t req, fuse_ino_t source_ino, off_t source, fuse_file
     if flags:
         fuse_reply_err(req, EINVAL)
     else:
-        (<Session> fuse_req_userdata(req)).copy(req, source_ino, source, target_ino, target, size, info.fh == DURABLE)
+        (<Session> session_of(req)).copy(req, source_ino, source, target_ino, target, size, info.fh == DURABLE)
 
 
 cdef void on_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_info* _) noexcept nogil:
-    (<Session> fuse_req_userdata(req)).seek(req, ino, offset, whence)
+    (<Session> session_of(req)).seek(req, ino, offset, whence)
 
 
 cdef fuse_lowlevel_ops OPS

@@ -4,7 +4,7 @@ A command is one write(2). Its answer, JSON, is what is read next by the same de
 what is set. An error is EINVAL, and the answer holds its line: so a shell notices, and a program can say why.
 
     dump VIEW [NUMBER]    a view of ``flashfs dump``, of what a power cut at this moment would leave
-    html                  the page of ``flashfs dump --html``, the same way
+    html                  the page of ``flashfs dump --html``, the same way; what is read meanwhile says how far it is
     fault WORD...         from now on, what ``--fault`` would have done from the start; counted from here
     fault none            no more of that
     cut                   the power goes, now: nobody answers
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from flashfs.device import Device
 
 log = logging.getLogger(__name__)
+Tell = Callable[[bytes], None]
 
 
 class Control:
@@ -35,6 +36,7 @@ class Control:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._tell: Tell = lambda so_far: None
         self._commands: dict[str, Callable[[list[str]], Any]] = {
             "dump": self._dump, "html": self._html, "fault": self._fault, "cut": self._cut,
         }  # fmt: skip
@@ -48,8 +50,10 @@ class Control:
             "operations": front.operations if front else None,
         }
 
-    def obey(self, command: bytes) -> tuple[bytes, bool]:
-        """(the answer, whether it was done); the answer of one that was not holds ``error``."""
+    def obey(self, command: bytes, tell: Tell) -> tuple[bytes, bool]:
+        """(the answer, whether it was done); the answer of one that was not holds ``error``. ``tell`` is given what to
+        answer to who reads meanwhile."""
+        self._tell = tell
         try:
             name, *words = command.decode(errors="replace").split() or [""]
             if name not in self._commands:
@@ -77,7 +81,10 @@ class Control:
         if words:
             raise UsageError(f"control html takes no words, {' '.join(words)} was given")
         with inspect.held():
-            return {"page": inspect.html(self._path(), self._device.ftl), **self._not_in_flash()}
+            page = inspect.html(
+                self._path(), self._device.ftl, lambda share: self._tell(_encoded({"progress": round(share, 3)}))
+            )
+            return {"page": page, **self._not_in_flash()}
 
     def _path(self) -> Path:
         if self._device.path is None:

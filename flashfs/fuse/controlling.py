@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from flashfs.fuse import mounts
 from flashfs.waiting import readable
 
 ANSWER_BYTES = 1 << 20  # of a read
+TOLD_S = 0.2  # between two looks at how far a command is
 GONE_S = 30.0  # a process that was killed is gone long before
 
 
@@ -33,15 +36,18 @@ class Control:
         self.folder = mounts.find(mounts.absolute(mountpoint))
         self._file = self.folder / "control"
 
-    def ask(self, *words: str) -> dict[str, Any]:
-        """Give a command, and return its answer; RefusedError says why it was not done."""
+    def ask(self, *words: str, progress: Callable[[float], None] | None = None) -> dict[str, Any]:
+        """Give a command, and return its answer; RefusedError says why it was not done. ``progress`` is told now and
+        then which share of it is done, if the mount says so."""
         try:
             fd = os.open(self._file, os.O_RDWR)
+        except PermissionError:
+            raise self._not_ours() from None
         except OSError as error:
             raise FlashfsError(f"{self._file}: {error.strerror}; served by another version of flashfs?") from None
         try:
             try:
-                os.write(fd, " ".join(words).encode())
+                _give(fd, " ".join(words).encode(), progress)
             except OSError:
                 answer = _read(fd)
                 if "error" not in answer:
@@ -56,8 +62,7 @@ class Control:
 
     def state(self) -> dict[str, Any]:
         """Which faults are set, and how many operations were counted since."""
-        found: dict[str, Any] = json.loads(self._file.read_bytes())
-        return found
+        return self._json(self._file)
 
     def pid(self) -> int:
         return int(self._config()["pid"])
@@ -66,8 +71,17 @@ class Control:
         return str(self._config()["image"])
 
     def _config(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "config.json").read_text())
+        return self._json(self.folder / "config.json")
+
+    def _json(self, file: Path) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(file.read_bytes())
+        except PermissionError:
+            raise self._not_ours() from None
         return found
+
+    def _not_ours(self) -> FlashfsError:
+        return FlashfsError(f"{self.folder} belongs to another user: that user may ask it")
 
     # --- what lies in flash
 
@@ -76,10 +90,12 @@ class Control:
         answer = self.ask("dump", view, *([str(number)] if number is not None else []))
         return answer["found"], _note(answer)
 
-    def write_html(self, out: Path, force: bool) -> dict[str, Any]:
+    def write_html(
+        self, out: Path, force: bool, progress: Callable[[float], None] | None = None
+    ) -> dict[str, Any]:
         """As inspect.write_html."""
         inspect.check_html(Path(self.image()), out, force)
-        answer = self.ask("html")
+        answer = self.ask("html", progress=progress)
         made = inspect.put_html(answer["page"], out, force)
         blocks = self._config()["geometry"]["blocks"]
         return {"file": str(out), "bytes": made, "blocks": blocks, "note": _note(answer)}
@@ -106,6 +122,51 @@ class Control:
         finally:
             os.close(descriptor)
         return image
+
+
+def _give(fd: int, command: bytes, progress: Callable[[float], None] | None) -> None:
+    """Returns when the command is done; OSError if it was refused. The write of it waits that long in the kernel.
+    ``progress`` is told a share every TOLD_S, and 1 once the command is done."""
+    if progress is None:
+        os.write(fd, command)
+        return
+    failed: list[OSError] = []
+
+    def give(processors: set[int]) -> None:
+        os.sched_setaffinity(0, processors)
+        try:
+            os.write(fd, command)
+        except OSError as error:
+            failed.append(error)
+
+    with _apart() as givers:
+        giver = threading.Thread(target=give, args=(givers,), daemon=True)
+        giver.start()
+        while giver.is_alive():
+            giver.join(TOLD_S)
+            with suppress(OSError, ValueError):
+                if "progress" in (so_far := _read(fd)):
+                    progress(so_far["progress"])
+    if failed:
+        raise failed[0]
+    progress(1.0)
+
+
+@contextmanager
+def _apart() -> Iterator[set[int]]:
+    """Keeps this thread off one processor, and gives that one: over io_uring a processor's requests are done one after
+    another, and a question that comes from where the command did would be answered behind it. With one processor there
+    is no such place."""
+    all_of_them = os.sched_getaffinity(0)
+    one = {min(all_of_them)}
+    if all_of_them == one:
+        yield one
+        return
+    os.sched_setaffinity(0, all_of_them - one)
+    try:
+        yield one
+    finally:
+        os.sched_setaffinity(0, all_of_them)
 
 
 def _read(fd: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import FlashfsError, UsageError, one_line
-from flashfs.fuse import make_server, mounts
+from flashfs.fuse import host_disk, make_server, mounts
 from flashfs.waiting import readable
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Mounted:
     ftl: str
     size: int
     server: str
+    transport: str  # io_uring, or read: of /dev/fuse
     clean: bool
     summary: str
     steps: list[dict[str, Any]]
@@ -246,16 +247,17 @@ def _open_and_serve(
 
     from flashfs.device import Device
 
-    device = Device.open(
-        request.image,
-        ftl=request.ftl,
-        trust=request.trust,
-        options=request.options,
-        dram=request.dram,
-        sync=request.sync,
-        plp=request.plp,
-        front=front(request.faults, power_goes),
-    )
+    with host_disk.in_words(request.image):
+        device = Device.open(
+            request.image,
+            ftl=request.ftl,
+            trust=request.trust,
+            options=request.options,
+            dram=request.dram,
+            sync=request.sync,
+            plp=request.plp,
+            front=front(request.faults, power_goes),
+        )
     answered = False
 
     def answers(mounted: Mounted) -> None:
@@ -371,6 +373,7 @@ async def _until_unmounted(
                 ftl=device.ftl,
                 size=device.size,
                 server=server.name,
+                transport=server.transport,
                 clean=recovery.clean,
                 summary=summary,
                 steps=[row(step) for step in recovery.steps],
@@ -406,6 +409,8 @@ def keep_out_of_reclaim() -> list[str]:
 
 # ---- umount ----
 
+CORPSE_S = 5.0  # how long the kernel may take to end the connection of a daemon that was killed
+
 
 @dataclass(frozen=True)
 class Unmounted:
@@ -419,26 +424,34 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
     """Unmount, and return once the daemon has written its checkpoint and ended."""
     cleared = mounts.clear_corpse(mountpoint)
     if cleared:
-        return Unmounted(cleared, ["nothing was checkpointed: the next mount recovers what was flushed"])
+        return _unmounted_dead(cleared)
     mount = mounts.at(mountpoint)
     if mount is None or mount.fs_type != mounts.FS_TYPE:
-        what = f"{mount.fs_type} of {mount.source} is" if mount else "nothing is"
         hint = " (`flashfs down` undoes `flashfs up`)" if mount and mount.source.startswith("/dev/loop") else ""
-        raise UsageError(f"{mountpoint} is no flashfs mount: {what} mounted there{hint}")
+        raise UsageError(f"{mountpoint} is no flashfs mount: {mounts.instead(mountpoint, mount)}{hint}")
     try:
         pid = json.loads((mountpoint / "config.json").read_text())["pid"]
     except PermissionError:
         raise FlashfsError(f"{mountpoint} belongs to another user: unmount it as that user") from None
+    except OSError as error:  # its daemon died since the first line, or was on its way: the kernel ends requests first
+        cleared = mounts.clear_corpse(mountpoint, timeout_s=CORPSE_S)
+        if not cleared:
+            raise FlashfsError(f"{mountpoint} does not answer: config.json: {error.strerror}") from None
+        return _unmounted_dead(cleared)
     with _Daemon(pid) as daemon:
         warnings = _flush(mountpoint / "disk")
         mounts.release(mountpoint)
         if not daemon.ended(timeout_s):
             raise FlashfsError(f"{mountpoint} is unmounted, but its daemon (pid {pid}) still writes its checkpoint")
-        error = daemon.last_words()
-    if error:
-        warnings.append(f"no checkpoint was written ({error}): the next mount recovers what was flushed")
+        why = daemon.last_words()
+    if why:
+        warnings.append(f"no checkpoint was written ({why}): the next mount recovers what was flushed")
         return Unmounted([f"unmounted {mountpoint}"], warnings)
     return Unmounted([f"unmounted {mountpoint}: {mount.source} is checkpointed"], warnings)
+
+
+def _unmounted_dead(cleared: list[str]) -> Unmounted:
+    return Unmounted(cleared, ["nothing was checkpointed: the next mount recovers what was flushed"])
 
 
 def _flush(disk: Path) -> list[str]:

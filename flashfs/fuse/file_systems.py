@@ -9,8 +9,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from flashfs import fs_end
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import mounts
+from flashfs.plain import shown
 
 DEFAULT = "ext4"
 SECTOR_BYTES = 4096  # the loop device's logical sector: each request is whole pages
@@ -24,6 +26,7 @@ FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # What mount is given. xfs refuses a second one of the same UUID, which a clone of an image has.
 OPTIONS = {"xfs": "nouuid"}
+_UNITS = {"xfs": "sectors"}  # of what blkid's BLOCK_SIZE speaks
 # How to make one on `disk` itself, where mkfs cannot see the sectors of the loop device to come.
 BY_HAND = {"ext4": "mkfs.ext4 -b 4096", "xfs": "mkfs.xfs -s size=4096"}
 
@@ -60,13 +63,31 @@ def make_if_blank(device: Path, disk: Path, fs: str | None) -> tuple[str, bool]:
     if not found.is_file_system:
         raise UsageError(f"the image holds {found.name}, which is no file system: use `flashfs mount` to see it")
     require_same(found.name, fs)
+    _require_room(device, disk)
     if 0 < found.block_bytes < SECTOR_BYTES:
         made = f"; `{BY_HAND[found.name]}` makes one that does" if found.name in BY_HAND else ""
+        units = _UNITS.get(found.name, "blocks")
         raise UsageError(
-            f"the {found.name} on the image has blocks of {found.block_bytes} bytes, and does not fit a loop device "
+            f"the {found.name} on the image has {units} of {found.block_bytes} bytes, and does not fit a loop device "
             f"with sectors of {SECTOR_BYTES}: `flashfs mount` it and `mount -o loop DIR/disk MOUNTPOINT`{made}"
         )
     return found.name, False
+
+
+def _require_room(device: Path, disk: Path) -> None:
+    """UsageError if the file system on ``device`` ends behind ``disk``: mount(8) would call its superblock bad."""
+    with device.open("rb") as file:
+
+        def read(offset: int, n: int) -> bytes:
+            file.seek(offset)
+            return file.read(n)
+
+        found, size = fs_end.end_of(read), disk.stat().st_size
+    if found is not None and found.size > size:
+        raise UsageError(
+            f"the {found.name} on the image takes {shown(found.size)}, and the image has {shown(size)} for the host: "
+            f"`flashfs resize IMAGE {found.size}` makes it as large again"
+        )
 
 
 def require_same(found: str, fs: str | None) -> None:

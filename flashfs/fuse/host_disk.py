@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flashfs.errors import FlashfsError
+from flashfs.fuse import answers
 from flashfs.plain import shown
+from nandimg.errors import NoRoomError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 LITTLE_BYTES = 1 << 20  # a disk with less than that free is full, whatever it says
@@ -33,6 +37,10 @@ class HostDisk:
         self._last_s = time.time()
         return True
 
+    def errno_of(self, operation: str, offset: int, error: BaseException) -> int:
+        """The errno that the host sees for what ended a request; noted if it is the host's, and in the log in words."""
+        return answers.errno_of(operation, offset, error, self.line() if self.note(error) else None)
+
     def line(self) -> str | None:
         """What is wrong, or was since the mount; None if nothing."""
         if not self._failed:
@@ -45,10 +53,9 @@ class HostDisk:
         if free is None:
             return f"the host's disk was full below {self._image}: {said}"
         if free < LITTLE_BYTES or self._errno == errno.EDQUOT:
-            why = "is full" if self._errno == errno.ENOSPC else "has no more room for its owner"
             return (
-                f"the host's disk {why} below {self._image}: {said}; {shown(free)} are free there: make room, and "
-                "writes go on"
+                f"the host's disk {_why(self._errno)} below {self._image}: {said}; {shown(free)} are free there: "
+                "make room, and writes go on"
             )
         return f"the host's disk was full below {self._image}: {said}; {shown(free)} are free there now"
 
@@ -58,3 +65,27 @@ class HostDisk:
         except OSError:
             return None
         return found.f_bavail * found.f_frsize
+
+
+@contextmanager
+def in_words(image: Path) -> Iterator[None]:
+    """Inside, an image is opened, and so recovered, which takes room on its disk: FlashfsError if that has none."""
+    try:
+        yield
+    except NoRoomError as error:
+        if error.errno not in FULL:
+            raise
+        needs = f"whose tables need {shown(error.need_bytes)} there"
+        raise _without_room(image, error.errno, needs) from None
+    except OSError as error:
+        if isinstance(error, FlashfsError) or error.errno not in FULL:
+            raise
+        raise _without_room(image, error.errno, "and recovery writes there") from None
+
+
+def _without_room(image: Path, code: int, why: str) -> FlashfsError:
+    return FlashfsError(f"the host's disk {_why(code)} below {image}, {why}: make room, and try again")
+
+
+def _why(code: int | None) -> str:
+    return "is full" if code == errno.ENOSPC else "has no more room for its owner"

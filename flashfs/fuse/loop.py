@@ -118,7 +118,7 @@ def refuse_others(home: homes.Home, request: daemon.Request, given: Mapping[str,
             )
 
 
-_NOTHING = daemon.Mounted(0, "", 0, "", True, "", [], [], [], [])
+_NOTHING = daemon.Mounted(0, "", 0, "", "", True, "", [], [], [], [])
 
 
 def _worded(name: str, value: Any) -> str:
@@ -197,7 +197,9 @@ def home_of(mountpoint: Path) -> Path:
     for known in homes.all_homes():
         if mountpoint in known.mountpoints:
             return known.path
-    raise UsageError(f"nothing that `flashfs up` made is at {mountpoint}")
+    mount = mounts.at(mountpoint)
+    hint = " (`flashfs umount` ends that)" if mount and mount.fs_type == mounts.FS_TYPE else ""
+    raise UsageError(f"nothing that `flashfs up` made is at {mountpoint}: {mounts.instead(mountpoint, mount)}{hint}")
 
 
 def loops_under(mountpoint: Path) -> list[Path]:

@@ -61,9 +61,22 @@ def find(mountpoint: Path) -> Path:
             below = mountpoint
         mountpoint, mount = below, at(below)
     if mount is None or mount.fs_type != FS_TYPE:
-        what = f"{mount.fs_type} of {mount.source} is" if mount else "nothing is"
-        raise UsageError(f"{mountpoint} is no flashfs mount: {what} mounted there")
+        raise UsageError(f"{mountpoint} is no flashfs mount: {instead(mountpoint, mount)}")
     return mountpoint
+
+
+def instead(path: Path, mount: Mount | None) -> str:
+    """What is at a path that is not the mountpoint which it is said to be; of an image, where that is mounted."""
+    if mount is not None:
+        return f"{mount.fs_type} of {mount.source} is mounted there"
+    if not path.is_file():
+        return "nothing is mounted there"
+    of_it = [one for one in table() if one.fs_type == FS_TYPE and one.source == str(path)]
+    loops = {str(loop) for one in of_it for loop in loops_of(one.mountpoint / "disk")}
+    upper = [one for one in table() if one.source in loops]
+    if not of_it:
+        return "it is a file, and mounted nowhere"
+    return f"it is an image, which is mounted at {' and '.join(str(one.mountpoint) for one in upper or of_it)}"
 
 
 def absolute(mountpoint: Path) -> Path:
@@ -130,7 +143,7 @@ def check_mountpoint(path: Path) -> bool:
         except OSError as error:
             raise UsageError(f"mountpoint {path} does not exist and cannot be made: {error.strerror}") from None
     if not path.is_dir():
-        raise UsageError(f"mountpoint {path} is not a directory: name an empty one")
+        raise UsageError(f"mountpoint {path} is not a directory: name an empty one, behind the image")
     try:
         hidden = len(list(path.iterdir()))
     except OSError as error:
@@ -171,14 +184,17 @@ def mounts_of(source: Path) -> list[Path]:
     return [mount.mountpoint for mount in reversed(table()) if mount.source == str(source)]
 
 
-def clear_corpse(path: Path) -> list[str]:
+def clear_corpse(path: Path, timeout_s: float = 0.0) -> list[str]:
     """Take away the mount of a dead daemon at ``path`` and what hangs on its `disk`, and nothing else.
 
-    Returns what was done, one line each; nothing if ``path`` is no corpse.
+    Returns what was done, one line each; nothing if ``path`` is no corpse, and none after ``timeout_s``.
     """
     said: list[str] = []
-    if not is_corpse(path):
-        return said
+    end = time.monotonic() + timeout_s
+    while not is_corpse(path):
+        if time.monotonic() >= end:
+            return said
+        time.sleep(0.01)
     for loop in loops_of(path / "disk"):
         for upper in mounts_of(loop):
             run("umount", str(upper), what=f"unmounting {upper}, a file system of the dead device,")

@@ -38,13 +38,18 @@ class NativeServer:
         self._realtime = realtime
         self._recorder = recorder
         self._stop = trio.Event()
+        self._session: Session | None = None
+
+    @property
+    def transport(self) -> str:
+        return self._session.transport if self._session is not None else "read"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         tree = Tree(
             self._device, self._mountpoint, self.name, shared=self._allow_other, recorder=self._recorder,
-            traffic=lambda: session.traffic(),
+            traffic=lambda: session.traffic(), transport=lambda: session.transport,
         )  # fmt: skip
-        session = Session(self._device, tree, realtime=self._realtime, recorder=self._recorder)
+        session = self._session = Session(self._device, tree, realtime=self._realtime, recorder=self._recorder)
         self._mount(session)
         token = trio.lowlevel.current_trio_token()
         hello = trio.Event()

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -163,7 +164,8 @@ class Handlers(pyfuse3.Operations):
             raise FUSEError(errno.EBADF)
         try:
             async with self._alone():
-                self._texts[fh], done = self._tree.obey(self._commanding[fh], bytes(buf))
+                tell = partial(self._texts.__setitem__, fh)
+                self._texts[fh], done = self._tree.obey(self._commanding[fh], bytes(buf), tell)
         except Exception as error:
             raise FUSEError(errno_of("command", 0, error)) from None
         if not done:
@@ -363,6 +365,7 @@ class Pyfuse3Server:
     """pyfuse3 keeps one session in its module's globals, so that a process can run one of these at a time."""
 
     name = "pyfuse3"
+    transport = "read"
 
     def __init__(
         self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,

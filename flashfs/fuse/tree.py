@@ -22,8 +22,7 @@ import numpy as np
 
 from flashfs.engine.block_map import joined
 from flashfs.fuse import mounts
-from flashfs.fuse.answers import errno_of
-from flashfs.fuse.control import Control
+from flashfs.fuse.control import Control, Tell
 from flashfs.fuse.host_disk import HostDisk
 
 if TYPE_CHECKING:
@@ -61,11 +60,12 @@ class Tree:
     ``text`` asks the device, so that only the holder of the server's lock may call it; nothing else here does.
     ``traffic()`` is what the server has been asked for since it started, counted as the host counts: {"requests":
     {"read", "write", "trim", "flush"}, "bytes": {"read", "write", "trim"}, "in_flight": requests begun and not ended}.
+    ``transport()`` is how they come: by io_uring, or by read(2) of /dev/fuse.
     """
 
     def __init__(
         self, device: Device, mountpoint: Path, server: str, *, shared: bool, traffic: Callable[[], dict[str, Any]],
-        recorder: Recording | Tape | None = None,
+        recorder: Recording | Tape | None = None, transport: Callable[[], str] = lambda: "read",
     ) -> None:  # fmt: skip
         self.device = device
         self._traffic = traffic
@@ -84,11 +84,11 @@ class Tree:
         self._sources: dict[str, Callable[[], dict[str, Any]]] = {
             "stats.json": self._stats,
             "smart.json": lambda: {**device.smart(), "host_disk": self._host_disk.line()},
-            "config.json": lambda: {**device.config(), **self._mount},
+            "config.json": lambda: {**device.config(), **self._mount, "transport": transport()},
             "map.json": device.block_map,
         }
         control = Control(device)
-        self._takers: dict[str, Callable[[bytes], tuple[bytes, bool]]] = {"control": control.obey}
+        self._takers: dict[str, Callable[[bytes, Tell], tuple[bytes, bool]]] = {"control": control.obey}
         self._sources["control"] = control.state
         if recorder is not None and hasattr(recorder, "mark"):  # a tape's
             self._takers["mark"] = partial(_mark, cast("Tape", recorder))
@@ -109,8 +109,7 @@ class Tree:
     def errno_of(self, operation: str, offset: int, error: BaseException) -> int:
         """The errno that the host sees for what ended a request of `disk`. smart.json says it too if the disk below the
         image was to blame, and the log says it in words."""
-        why = self._host_disk.line() if self._host_disk.note(error) else None
-        return errno_of(operation, offset, error, why)
+        return self._host_disk.errno_of(operation, offset, error)
 
     def is_used(self) -> bool:
         """True if a loop device lies on `disk`: it must not be emptied by a slip."""
@@ -130,9 +129,10 @@ class Tree:
         """True for the files that are written to."""
         return self.is_text(inode) and self._names[inode - DISK] in self._takers
 
-    def obey(self, inode: int, command: bytes) -> tuple[bytes, bool]:
-        """(the answer to what was written to such a file, whether it was done); an OSError says why it was not."""
-        return self._takers[self._names[inode - DISK]](command)
+    def obey(self, inode: int, command: bytes, tell: Tell) -> tuple[bytes, bool]:
+        """(the answer to what was written to such a file, whether it was done); an OSError says why it was not.
+        ``tell`` is given what to answer to who reads meanwhile."""
+        return self._takers[self._names[inode - DISK]](command, tell)
 
     def _stats(self) -> dict[str, Any]:
         uptime_s = round(time.monotonic() - self._started_s, 6)
@@ -158,7 +158,7 @@ class Tree:
         return Attr(inode, mode, links, self._uid, self._gid, size, self.device.page_bytes, self._time_ns)
 
 
-def _mark(tape: Tape, data: bytes) -> tuple[bytes, bool]:
+def _mark(tape: Tape, data: bytes, _: Tell) -> tuple[bytes, bool]:
     """What was written to `mark`, onto the tape."""
     tape.mark(data)
     return encoded(tape.figures()), True

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -26,19 +27,20 @@ HERE = Path(__file__).parent
 CHART = {"width": 440, "height": 170, "left": 44, "bottom": 34, "top": 8}  #: of a histogram, in its own units
 
 
-def page(path: str | Path, trust: bool | str = False) -> str:
-    """The page about the image at ``path``."""
-    return render(report(path, trust))
+def page(path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None) -> str:
+    """The page about the image at ``path``. ``progress`` is told now and then which share is done."""
+    return render(report(path, trust, progress))
 
 
 def write(
-    path: str | Path, out: str | Path, *, force: bool = False, trust: bool | str = False
-) -> dict[str, Any]:
+    path: str | Path, out: str | Path, *, force: bool = False, trust: bool | str = False,
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Make the page and put it at ``out``: whole or not at all. An existing file is refused unless ``force``, and the
-    image itself in any case. Returns {"file", "bytes", "blocks", "note"}."""
+    image itself in any case. Returns {"file", "bytes", "blocks", "note"}. ``progress`` as for ``page``."""
     out = Path(out)
     check_place(Path(path), out, force)
-    found = report(path, trust)
+    found = report(path, trust, progress)
     made = put(render(found), out, force)
     return {"file": str(out), "bytes": made, "blocks": found["blocks"]["total"], "note": found["note"]}
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import nandimg
 from flashfs.engine.pool import KIND_NAMES
-from flashfs.inspect._view import BLANK, HEALTH_NAMES, TORN, WHOLE, View, _name, opened
+from flashfs.inspect._view import BLANK, ERASED, HEALTH_NAMES, TORN, WHOLE, Spare, View, _name, opened
 
 PROGRESS_BLOCKS = 1024  #: between two reports of progress
+UNWRITTEN = (ERASED, Spare.of(b""))  #: a page of a block that is erased for certain
 FOLDED_FROM = 1024  #: rows of a block table: a longer one is folded
 
 
@@ -86,7 +87,7 @@ def folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _block(view: View, block: int) -> dict[str, Any]:
-    status, spare = view.spare(block * view.per_block)
+    status, spare = view.spare(block * view.per_block) if view.written[block] else UNWRITTEN
     whole = status == WHOLE
     ssd = view.device.ssd if view.device else None
     row = {

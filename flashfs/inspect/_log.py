@@ -10,7 +10,7 @@ import nandimg
 from flashfs.engine import metalog
 from flashfs.errors import CorruptError
 from flashfs.inspect._page import _no_trims
-from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE, Spare, View, opened
+from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE, Spare, View, is_kind, opened
 from nandimg.header import WRITE_BUFFER
 
 
@@ -31,8 +31,7 @@ def _trims(view: View) -> list[dict[str, Any]]:
     floor = _floor(view)
     rows = []
     for ppa, status, raw in view.pages(STREAM_META):
-        spare = Spare.of(raw)
-        if status != WHOLE or spare.kind != KIND_TRIM:
+        if status != WHOLE or not is_kind(raw, KIND_TRIM):
             continue
         status, data, _ = view.chip.read_page(*view.at(ppa))
         if status != WHOLE or _no_trims(data) is not None:
@@ -52,10 +51,18 @@ def _floor(view: View) -> int:
 
 def _checkpoints(view: View) -> list[dict[str, Any]]:
     """Every checkpoint descriptor in flash, newest first, and whether all of it can still be read."""
+    if view.known_checkpoints is None:
+        view.known_checkpoints = _read_checkpoints(view)
+    return view.known_checkpoints
+
+
+def _read_checkpoints(view: View) -> list[dict[str, Any]]:
     rows = []
     for ppa, status, raw in view.pages(STREAM_META):
+        if status != WHOLE or not is_kind(raw, KIND_CHECKPOINT):
+            continue
         spare = Spare.of(raw)
-        if status != WHOLE or spare.kind != KIND_CHECKPOINT or not spare.flags & 2:
+        if not spare.flags & 2:
             continue
         try:
             page_bytes = view.header.geometry.page_bytes

@@ -6,7 +6,7 @@ into cells, pages into counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,25 @@ CELLS_MOST = 32_768  #: of the block map; a chip with more blocks has several in
 ROWS_MOST = 60  #: of a table that may have many
 BINS_MOST = 40  #: of a histogram
 KINDS = ("nothing", *(KIND_NAMES[kind] for kind in sorted(KIND_NAMES)), "unknown")
+OPENED, SURVEYED, LOGGED = 0.1, 0.8, 0.9  #: shares of the work that are done by then
 COLD_STATES = ("unknown", "blank")  #: of a block where no device says it
 
 
-def report(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
-    """What is in the image, for a page to be made of. Raises what `opened` raises."""
+def report(
+    path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None
+) -> dict[str, Any]:
+    """What is in the image, for a page to be made of. Raises what `opened` raises. ``progress`` is told now and then
+    which share of that is done: a guess, for it goes by what takes most of the time on a chip that is full."""
+    tell = progress or (lambda share: None)
+    tell(0.0)
     head = header(path)
     with opened(path, trust) as view:
         ssd = view.device.ssd if view.device else None
-        survey, pages = block_map.survey(view.chip, ssd)
+        tell(OPENED)
+        survey, pages = block_map.survey(view.chip, ssd, lambda share: tell(OPENED + share * (SURVEYED - OPENED)))
+        tell(SURVEYED)
         blocks, log = _blocks(view, survey), _log(view)
-        return {
+        found = {
             "name": Path(path).name,
             "header": head,
             "note": view.note,
@@ -44,8 +52,9 @@ def report(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
             "pages": {name: n for name, n in pages.items() if n},
             "recovery": _recovery(view, log["checkpoints"]["rows"]),
             "log": log,
-            "scheme": _scheme(view),
         }
+        tell(LOGGED)
+        return {**found, "scheme": _scheme(view)}
 
 
 def _blocks(view: View, survey: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -53,13 +62,11 @@ def _blocks(view: View, survey: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
     if view.device:
         found = block_map.block_map(view.device.ssd)
     else:
-        numbers = range(view.chip.blocks)
         bare = len(STATE_NAMES) + COLD_STATES.index("unknown" if view.header.ftl else "blank")
         found = {
             "state": np.full(view.chip.blocks, bare),
             "valid": np.zeros(view.chip.blocks, np.int64),
-            "erases": np.array([view.chip.erase_count(block) for block in numbers]),
-            "health": np.array([view.chip.block_health(block) for block in numbers]),
+            **block_map.bare(view.chip),
         }
     return {**found, **survey, "kind": np.minimum(survey["kind"], len(KINDS) - 1)}
 

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import nandimg
 from flashfs.device import ENGINE_OOB, Device, saved_bytes
+from flashfs.engine import block_map
 from flashfs.engine.pool import STREAM_NAMES
 from flashfs.errors import CorruptError, FtlError, UntrustedError, UsageError
 from flashfs.ftl import Scheme
@@ -20,6 +25,7 @@ from flashfs.ftl import scheme as scheme_of
 STATUS_NAMES = ("erased", "whole", "torn")
 HEALTH_NAMES = ("good", "factory bad", "grown bad")
 KIND_USER, KIND_TRANSLATION, KIND_VALIDITY, KIND_CHECKPOINT, KIND_TRIM = 1, 2, 3, 4, 5
+KIND_AT = 6  #: in an OOB
 FLAG_NAMES = ((1, "moved"), (2, "last"), (4, "clean"), (8, "lost"))
 ERASED, WHOLE, TORN = 0, 1, 2
 STREAM_META = 3
@@ -61,6 +67,11 @@ class Spare:
         return self.flags >> 4
 
 
+def is_kind(raw: bytes, kind: int) -> bool:
+    """Whether an OOB is of a page of that kind: of a million checkpoint pages, decoding the rest takes seconds."""
+    return raw[KIND_AT : KIND_AT + 1] == bytes([kind])
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A page of some LPA that a scan of the spare areas found."""
@@ -88,6 +99,7 @@ class View:
 
     def __init__(self, path: str | Path, trust: bool | str = False, held: bool = False) -> None:
         self.path = Path(path)
+        self.known_checkpoints: list[dict[str, Any]] | None = None  #: once they have been looked for
         self.header = nandimg.inspect(self.path)
         self.device: Device | None = None
         self.note = ""
@@ -117,6 +129,16 @@ class View:
         if self.untrusted:
             self.checkpoint_most = self.header.geometry.pages
 
+    @cached_property
+    def written(self) -> NDArray[Any]:
+        """Of each block, whether it may hold anything: the others are erased, and are not worth a look."""
+        return np.frombuffer(self.chip.maybe_written(), np.bool_)
+
+    @cached_property
+    def first_streams(self) -> NDArray[Any]:
+        """Of each block, the stream that its first page names; 255 of an erased one."""
+        return block_map.first_streams(self.chip, self.written.view(np.uint8))
+
     @property
     def stream_names(self) -> tuple[str, ...]:
         """By number: those that every device has, and those that the parts of this one registered."""
@@ -145,7 +167,8 @@ class View:
     def programmed(self, block: int) -> int:
         """Pages of a block before the first that is erased; those pages are all whole or torn. O(log pages) reads; two
         spare reads of a block whose ends are erased, since the data of a large chip take a while to read."""
-        if all(self.chip.read_spare_area(block, page)[0] == ERASED for page in (0, self.per_block - 1)):
+        ends = (0, self.per_block - 1) if self.written[block] else ()
+        if all(self.chip.read_spare_area(block, page)[0] == ERASED for page in ends):
             return 0
         low, high = 0, self.per_block
         while low < high:
@@ -158,9 +181,7 @@ class View:
 
     def pages(self, stream: int | None = None) -> Iterator[tuple[int, int, bytes]]:
         """(PPA, status, OOB) of every page that is not erased, in blocks of that stream alone if one is named."""
-        for block in range(self.chip.blocks):
-            if stream is not None and self.spare(block * self.per_block)[1].stream != stream:
-                continue
+        for block in np.flatnonzero(self.written if stream is None else self.first_streams == stream).tolist():
             for page in range(self.per_block):
                 status, raw = self.chip.read_spare_area(block, page)
                 if status == ERASED:
@@ -219,7 +240,7 @@ class View:
         if ppa >= self.header.geometry.pages:
             return None
         status, data, raw = self.chip.read_page(*self.at(ppa))
-        return data if status == WHOLE and Spare.of(raw).kind == KIND_CHECKPOINT else None
+        return data if status == WHOLE and is_kind(raw, KIND_CHECKPOINT) else None
 
 
 _held: ContextVar[bool] = ContextVar("held", default=False)

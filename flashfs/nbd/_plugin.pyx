@@ -1,19 +1,17 @@
 # pkg-config, or left out: nbdkit
+# distutils: depends = flashfs/fuse/foreign_thread.h
 """nbdkit's plugin: its callbacks, answered by the engine without the interpreter.
 
 nbdkit calls from one thread for each connection; the device is behind one lock, so that copying between a socket and
 its requests goes on beside its work for another. embed.h has what happens before there is an interpreter.
 """
 cimport cython
-from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException
-from cpython.ref cimport PyObject, Py_XDECREF
-from libc.errno cimport EIO
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.ssd cimport Ssd
 from flashfs.engine.ranges cimport read_bytes, seek_mapped, trim_bytes, write_bytes
+from flashfs.fuse.raised cimport errno_of_raised
 
-from flashfs.fuse.answers import errno_of
 from flashfs.fuse.host_disk import HostDisk
 
 cdef extern from "embed.h" nogil:
@@ -139,29 +137,11 @@ cdef class Export:
             "in_flight": self.under_way,
         }
 
-    def errno_of(self, operation, offset, error):
-        """As a mount's, with the same line in the log."""
-        why = self.host_disk.line() if self.host_disk.note(error) else None
-        return errno_of(operation, offset, error, why)
-
     cdef int fail(self, int operation, uint64_t offset) noexcept nogil:
         """Tell nbdkit the errno that an exception means; -1."""
-        cdef PyObject* kind = NULL
-        cdef PyObject* value = NULL
-        cdef PyObject* trace = NULL
-        cdef int code = EIO
+        cdef int code
         with gil:
-            PyErr_Fetch(&kind, &value, &trace)
-            PyErr_NormalizeException(&kind, &value, &trace)
-            if value != NULL:
-                code = self.errno_of(OPERATIONS[operation], offset, <object> value)
-            try:
-                self.fail_if_lost()
-            except Exception as error:
-                code = self.errno_of(OPERATIONS[operation], offset, error)
-            Py_XDECREF(kind)
-            Py_XDECREF(value)
-            Py_XDECREF(trace)
+            code = errno_of_raised(self.host_disk.errno_of, self.fail_if_lost, OPERATIONS[operation], offset)
         nbdkit_set_error(code)
         return -1
 

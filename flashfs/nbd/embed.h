@@ -22,6 +22,8 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS
 #include <nbdkit-plugin.h>
 
+#include "../fuse/foreign_thread.h"
+
 /* They are in nbdkit itself: weak, so that the module can be imported elsewhere too, where nobody calls them. */
 #pragma weak nbdkit_error
 #pragma weak nbdkit_set_error
@@ -75,31 +77,6 @@ static int begin_python(void)
         return 0;
     nbdkit_error("no interpreter: %s", status.err_msg ? status.err_msg : "it gives no reason");
     return -1;
-}
-
-/* A thread that Python did not make has no thread state but while it has the GIL, and an exception is kept in the state.
- * The engine raises with the GIL for a moment only, and looks for the exception after it. So each of nbdkit's threads
- * gets a state that lasts until the thread ends. */
-static pthread_key_t state_of_thread;
-
-static void drop_state(void *state)
-{
-    if (!Py_IsInitialized())  /* the interpreter has ended, and all states with it */
-        return;
-    PyEval_RestoreThread(state);
-    PyThreadState_Clear(state);
-    PyThreadState_DeleteCurrent();
-}
-
-static void keep_state(void)
-{
-    static __thread int kept;
-
-    if (kept)
-        return;
-    kept = 1;
-    PyGILState_Ensure();
-    pthread_setspecific(state_of_thread, PyEval_SaveThread());
 }
 
 /* flashfs.nbd.plugin.NAME(ARGUMENT): what it returns; -1 if it raises. */
@@ -185,12 +162,6 @@ static int watch_signals(void)
 /* The socket listens, and nobody is answered yet. The image is opened here, so that no taken port leaves a recovery. */
 static int on_start(void)
 {
-    int failed = pthread_key_create(&state_of_thread, drop_state);
-
-    if (failed) {
-        nbdkit_error("no key for threads: %s", strerror(failed));
-        return -1;
-    }
     if (watch_signals() < 0 || begin_python() < 0)
         return -1;
     if (call("start", given_request) < 0)

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from flashfs.device import Device
 from flashfs.errors import one_line
-from flashfs.fuse import daemon
+from flashfs.fuse import daemon, host_disk
 from flashfs.fuse.tree import encoded
 from flashfs.nbd._plugin import Export
 from flashfs.nbd.request import Request
@@ -30,11 +30,12 @@ class _Serving:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.started_s = time.monotonic()
-        self.device = Device.open(
-            request.image, ftl=request.ftl, trust=request.trust, options=request.options, dram=request.dram,
-            sync=request.sync, plp=request.plp, readonly=request.read_only,
-            front=daemon.front(request.faults, lambda line: self.tell(error=line, exit_code=1)),
-        )  # fmt: skip
+        with host_disk.in_words(request.image):
+            self.device = Device.open(
+                request.image, ftl=request.ftl, trust=request.trust, options=request.options, dram=request.dram,
+                sync=request.sync, plp=request.plp, readonly=request.read_only,
+                front=daemon.front(request.faults, lambda line: self.tell(error=line, exit_code=1)),
+            )  # fmt: skip
         try:
             notes = daemon.keep_out_of_reclaim()
             self.device.stay_pageable()

@@ -8,6 +8,7 @@ which has none, holds them as JSON.
 from __future__ import annotations
 
 import csv
+import errno
 import fcntl
 import io
 import json
@@ -117,9 +118,16 @@ def write(path: Path, rows: Rows, *, append: bool = True) -> int:
 
 
 def check_name(path: Path) -> None:
-    """UsageError if the name does not say in which format to write."""
+    """UsageError if the name does not say in which format to write, or no file of that name can be made: what is to be
+    in it may take hours."""
     if path.suffix not in FORMATS:
         raise UsageError(f"--out {path}: a name that ends in {' or '.join(FORMATS)} would do")
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: there is no directory {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"--out {path}: a directory; the name of a file would do")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise FlashfsError(f"--out {path}: {os.strerror(errno.EACCES)}")
 
 
 @contextmanager
@@ -146,6 +154,10 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             os.close(handle)
         draft.replace(path)
+    except OSError as error:  # nobody has heard of a draft
+        if error.filename != str(draft):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         draft.unlink(missing_ok=True)
 
@@ -198,17 +210,17 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read_one(path: Path) -> list[dict[str, Any]]:
+    if path.suffix not in (*FORMATS, ".json"):
+        raise UsageError(f"{path}: .parquet, .csv, .json or the folder of a sweep would do")
     try:
         if path.suffix == ".parquet":
             return _from_parquet(path)
         text = path.read_text()
         if path.suffix == ".csv":
             return _from_csv(text)
-        if path.suffix == ".json":
-            return _from_json(json.loads(text))
+        return _from_json(json.loads(text))
     except (ValueError, csv.Error) as error:  # bytes that are no text are a ValueError too
         raise ResultsError(f"{path}: no {path.suffix[1:]} that can be read ({_first_line(error)})") from None
-    raise UsageError(f"{path}: .parquet, .csv, .json or the folder of a sweep would do")
 
 
 def _from_parquet(path: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """A figure of a paper, as a TOML file has it: PAPER-FIGURE.toml. docs/reproduce.md lists the keys.
 
 Series times x are the points; each is what ``all``, the scale, the series and the x say together, in that order, with
-the keys of a sweep; or, where a figure is ``of = "formulas"``, with those of flashfs.formulas. ``of`` says what is
-measured at a point (MEASURED). What the paper says is ``expect``.
+the keys of a sweep; or, where a figure is ``of = "formulas"``, with those of flashfs.formulas; or, ``of = "records"``,
+with those of flashfs.reproduce.records. ``of`` says what is measured at a point (MEASURED). What the paper says is
+``expect``.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ JOINT = ("order", "meet")  #: of several series
 #: by what a figure is of: what takes a point of a sweep and gives its result (flashfs.replay.workers.PLAYER)
 MEASURED = {"replays": PLAYER, "recoveries": "flashfs.replay.recovered:run"}
 FORMULAS = "formulas"  #: nothing is measured
+RECORDS = "records"  #: what a tool has measured is read
 #: what a point may say, by what it is made of
 KEYS = {
     **{name: frozenset({*AXES, OPTIONS}) for name in MEASURED},
     FORMULAS: frozenset({"ftl", *(one.name for one in fields(Chip))}),
+    RECORDS: frozenset({"ftl", "file", "row"}),
 }
 NAME = re.compile(r"[a-z0-9]+-[a-z0-9]+")
 

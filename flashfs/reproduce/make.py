@@ -18,8 +18,9 @@ from flashfs import formulas
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.formulas import recovery
 from flashfs.replay import points, results, sweep
-from flashfs.reproduce import picture, verdict
-from flashfs.reproduce.figure import FORMULAS, MEASURED, Figure, Point, Table, merged
+from flashfs.reproduce import picture, records, verdict
+from flashfs.reproduce.figure import FORMULAS, MEASURED, RECORDS, Figure, Point, Table, merged
+from flashfs.reproduce.records import Recorded
 from flashfs.reproduce.verdict import Line
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Computed:
                 if getattr(self.chip, one.name) != getattr(default, one.name)}  # fmt: skip
 
 
-Points: TypeAlias = "Sequence[Cell | Computed]"
+Points: TypeAlias = "Sequence[Cell | Computed | Recorded]"
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,10 @@ def make(
     if figure.of == FORMULAS:
         every = computed(figure, scale, ftls)
         rows = {at: formulas.row(cell.ftl, cell.chip) for at, cell in enumerate(every)}
+    elif figure.of == RECORDS:
+        _check_ftls(figure, ftls)
+        every, complaints = records.of(figure, scale, ftls, tell)
+        rows = {at: one.row for at, one in enumerate(every)}
     else:
         every, why_not = cells(figure, scale, ftls, traces, tell)
         if not every and not why_not:
@@ -307,7 +312,7 @@ def _values(figure: Figure, every: Points, rows: Mapping[int, Row]) -> dict[tupl
 def options(every: Points) -> dict[str, str]:
     """All that is not as a replay has it by itself: what all points share, then of each series and of each x what it
     has more, then of a point what neither says."""
-    groups: dict[str, list[Cell | Computed]] = {"all": list(every)} if every else {}
+    groups: dict[str, list[Cell | Computed | Recorded]] = {"all": list(every)} if every else {}
     for cell in every:
         groups.setdefault(cell.series.name, []).append(cell)
     for cell in every:
@@ -383,7 +388,7 @@ def unplayed(every: Sequence[Cell], rows: Mapping[int, Row]) -> list[str]:
 
 def kept(figure: Figure, scale: str) -> dict[str, bool | None]:
     """Which lines of a figure were met when its results were kept; nothing if it has none at this scale."""
-    found = kept_file(figure)
+    found = kept_file(figure, scale)
     if found is None or found.get("scale") != scale:
         return {}
     out: dict[str, bool | None] = {}
@@ -392,9 +397,13 @@ def kept(figure: Figure, scale: str) -> dict[str, bool | None]:
     return out
 
 
-def kept_file(figure: Figure) -> dict[str, Any] | None:
+def kept_name(figure: Figure, scale: str) -> str:
+    return f"{figure.name}.json" if scale == "small" else f"{figure.name}.{scale}.json"
+
+
+def kept_file(figure: Figure, scale: str = "small") -> dict[str, Any] | None:
     """The table that lies in ``results`` beside the folder of the figure."""
-    path = figure.file.parent.with_name("results") / f"{figure.name}.json"
+    path = figure.file.parent.with_name("results") / kept_name(figure, scale)
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:

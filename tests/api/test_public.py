@@ -234,7 +234,7 @@ def test_an_image_does_not_choose_a_class_that_was_given(tmp_path: Path) -> None
         flashfs.open(path)
     with flashfs.open(path, ftl=Plain) as ssd:
         assert ssd.ftl == "notebook_ftl:Plain"
-    with pytest.raises(BindError, match="bound to notebook_ftl:Plain, not pagemap"):
+    with pytest.raises(BindError, match="bound to notebook_ftl:Plain for life, not pagemap"):
         flashfs.open(path, ftl="pagemap")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from flashfs import cli
-from flashfs.cli import show, units
+from flashfs.cli import commands, show, units
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
@@ -77,7 +80,7 @@ def test_an_exception_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatc
     def broken(**_: object) -> None:
         raise ValueError("what\nnobody expected")
 
-    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(commands, "app", broken)
     assert cli.run([]) == 1
     assert capsys.readouterr().err == "flashfs: internal error: ValueError: what nobody expected\n"
 
@@ -86,7 +89,7 @@ def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatc
     def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(commands, "app", interrupted)
     assert cli.run([]) == 130
     assert capsys.readouterr().err == "flashfs: interrupted\n"
 
@@ -215,3 +218,72 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, out.startswith(f"{copy}: a copy of {image} with UUID ")) == (0, True)
     code, _, err = run(capsys, "clone", image, copy)
     assert (code, err) == (1, f"flashfs: {copy}: exists already; another name would do\n")
+
+
+# --- slips
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("dump text", 1, "6 bytes, and a header has 4096: not a NAND image"),
+        ("fsck folder", 1, "folder: a directory, not a regular file"),
+        ("create nowhere/chip", 1, "there is no directory nowhere"),
+        ("clone chip nowhere/copy", 1, "there is no directory nowhere"),
+        ("umount chip", 2, "it is a file, and mounted nowhere"),
+        ("down chip", 2, "it is a file, and mounted nowhere"),
+        ("cut folder", 2, "nothing is mounted there"),
+        ("mount folder chip", 2, "name an empty one, behind the image"),
+        ("replay uniform:ops=1k --out nowhere/x.csv", 2, "there is no directory nowhere"),
+        ("replay uniform:ops=1k --out folder.csv", 2, "a directory; the name of a file would do"),
+        ("plot text", 2, ".parquet, .csv, .json or the folder of a sweep would do"),
+        ("dump chip --ftl slimft", 2, "no FTL is called 'slimft' (did you mean slimftl?)"),
+        ("dump chip --ftl pagemap", 1, "bound to slimftl for life, not pagemap: leave that out"),
+        ("dump chip lpa x", 2, "dump lpa x: a whole number would do"),
+    ],
+)
+def test_slips(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: str, code: int, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("hello\n")
+    Path("folder").mkdir()
+    Path("folder.csv").mkdir()
+    cli.run(["create", "chip", "--size", "64M"])
+    Device.open("chip", ftl="slimftl").close()
+    capsys.readouterr()
+    if "--ftl" in words:
+        words += " lpa 0"
+    assert cli.run(words.split()) == code
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), err[:9]) == ("", 1, "flashfs: ")
+    assert said in err
+
+
+def test_closed_streams_take_no_file(tmp_path: Path) -> None:
+    """An AttributeError, and the number of the first file that was opened."""
+    for closed in (">&-", "<&- >&-", "<&- >&- 2>&-"):
+        line = f"exec {closed}; exec {sys.executable} -m flashfs.cli create chip --size 64M --force"
+        assert subprocess.run(["sh", "-c", line], cwd=tmp_path, timeout=60, check=False).returncode == 0
+        with Device.open(tmp_path / "chip") as device:
+            assert not device.read(0, 4096).strip(b"\0")
+        assert b"flash" not in (tmp_path / "chip").read_bytes()[:64]
+
+
+def test_interrupted_while_it_imports() -> None:
+    """At any moment from the first of our own lines on: a word at most, and never a traceback."""
+    code = (
+        "import os, signal, sys, builtins\n"
+        "import flashfs.cli\n"
+        "real = builtins.__import__\n"
+        "def slow(name, *more, **named):\n"
+        "    if name == 'typer':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(name, *more, **named)\n"
+        "builtins.__import__ = slow\n"
+        "sys.argv = ['flashfs', 'ftls']\n"
+        "flashfs.cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")

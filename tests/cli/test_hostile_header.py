@@ -200,11 +200,11 @@ def test_whoever_says_so_gets_it(folder: Path, run: Run, said: str) -> None:
 
 
 def test_another_name_is_no_leave(folder: Path, run: Run) -> None:
-    (folder / "other.py").write_text("class Other: pass\n")
+    (folder / "other.py").write_text("class Other:\n    def lookup(self): ...\n    bind = unbind = lookup\n")
     for words in ("fsck evil.img", "dump evil.img blocks", "mount evil.img mnt"):
         done = run(f"{words} --ftl other:Other")
         assert done.returncode == 1
-        assert "bound to evil:Evil, not other:Other" in done.stderr
+        assert "bound to evil:Evil for life, not other:Other" in done.stderr
     assert not (folder / "marker").exists()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from flashfs import cli
 from flashfs.cli import show
+from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from nandimg.presets import PRESETS
 
@@ -73,7 +74,40 @@ def test_one_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no preset is called 'leaftl2t' (did you mean leaftl-2t?)" in capsys.readouterr().err
 
 
-def test_what_is_not_folded() -> None:
-    assert show.unfolded([10, 4, 60], 80) == {0, 1}
-    assert show.unfolded([10, 20, 20, 20, 60], 80) == {0}  # no room for all of them
-    assert show.unfolded([60, 60], 80) == set()
+def test_a_table_as_wide_as_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Side by side where there is room for it, else some columns at a time, or a row at a time: no word is split."""
+    numbers = [{"block": i, **{f"field {k}": 10**k for k in range(9)}} for i in range(3)]
+    texts = [{"name": f"row {i}", "says": "word " * 30, **{f"path{k}": "/a/" * 9 for k in range(4)}} for i in range(2)]
+    monkeypatch.setattr(show, "PIPE_COLUMNS", 80)
+    for data, n, tables in ((numbers, 10, 1), (numbers, 60, 2), (texts, 80, 2), (texts, 30, 2)):
+        monkeypatch.setattr(show, "PIPE_COLUMNS", n if n > 10 else 200)
+        show.rows(data, "the title")
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= max(n, 60) or n == 10
+        assert sum("the title" in line for line in lines) == 1
+        heads = [line for line in lines if line.lstrip().startswith(("block", "name"))]
+        assert len(heads) == tables
+    show.rows(numbers)
+    out = capsys.readouterr().out
+    assert all(f"{10**k:,}" in out for k in range(9))
+
+
+def test_blocks_and_results_at_80_columns(tmp_path: Path) -> None:
+    """`checkpoint` was in three lines, and a number in two."""
+    image = str(tmp_path / "chip")
+    assert cli.run(["create", image, "--size", "32M"]) == 0
+    with Device.open(image, ftl="leaftl") as device:
+        device.write(0, bytes(4096))
+    lines = on_terminal("dump", image, "blocks")
+    assert max(map(len, lines)) <= 80
+    assert any("checkpoint" in line.split() for line in lines)
+    assert {len(line.split()) for line in lines if "checkpoint" in line} == {10}
+    lines = on_terminal("dump", image, "recovery")
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if 0 < len(line.strip()) < 3]
+    ftls = ["pagemap", "dftl", "leaftl", "slimftl", "sftl"]
+    lines = on_terminal("replay", "uniform:ops=300k", "--ftl", ",".join(ftls), "--size", "64M")
+    assert not [line for line in lines if len(line) > 80 and "flashfs:" not in line]
+    assert [word for line in lines for word in line.split() if word in ftls and "ground" not in line] == ftls
+    assert sum(line.startswith(" host pages written") for line in lines) == 2
+    assert not [line for line in lines if line.rstrip().endswith(" -") and not set(line.split()[-2:]) - {"-"}]

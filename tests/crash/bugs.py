@@ -151,7 +151,8 @@ def of_a_room(path: Path) -> dict[str, Bug]:
     for one in tomllib.loads(path.read_text())["bug"]:
         place = one["module"] if "/" in one["module"] else f"flashfs/ftl/{room}/{one['module']}"
         patch = Patch(place, one["old"], one["new"])
-        found[one["name"]] = Bug(room, patch, (one.get("of", room),))
+        test = one.get("test", "")
+        found[one["name"]] = Bug(room, patch, () if test else (one.get("of", room),), test)
     return found
 
 
@@ -408,11 +409,11 @@ BUGS: dict[str, Bug] = {
                       "        self.sync_image()\n", "            self.meta.mark_mounted()\n        self.pad_pairs()\n")
     ),
     "marks of a sync that are made before it": Bug(
-        "chip", Patch("nandimg/_chip", "        if self.path is not None and fdatasync(self.fd) != 0:\n",
+        "chip", Patch("nandimg/_chip", "        if durable and self.path is not None and fdatasync(self.fd) != 0:\n",
                       "        for i in range(self.blocks):\n"
                       "            if self.mark(i) + 1 < <uint32_t> self.pages_per_block and self.mark(i):\n"
                       "                self.write_entry(i, self.erases(i), self.mark(i) + 1, self.health(i))\n"
-                      "        if self.path is not None and fdatasync(self.fd) != 0:\n")
+                      "        if durable and self.path is not None and fdatasync(self.fd) != 0:\n")
     ),
     "a page that was lost and is moved as if it were whole": Bug(
         "mover", Patch("flashfs/engine/mover", "        oob.flags |= FLAG_LOST\n", "")
@@ -439,6 +440,23 @@ BUGS: dict[str, Bug] = {
     "a move that makes no room for what the map reports of its own pages": Bug(
         "mover", Patch("flashfs/engine/mover", "return 2 + self.ssd.mapping.own_reports", "return 2"),
         (), "engine/test_paged_over_stores.py::test_contents_and_every_invariant_after_much_cleaning[leaftl-flash]",
+    ),
+    "a move that believes rotten data, but for a block's first page": Bug(
+        "mover", Patch("flashfs/engine/mover", "if (order and self.status[i] == PAGE_OK and", "if (order and"),
+        (), "engine/test_edges_moves.py::test_rotten_data_behind_the_first_page_of_a_block_move_as_unreadable",
+    ),
+    "a chip without sums that takes what was there before an erase": Bug(
+        "chip", Patch("nandimg/_chip", "        if epoch < now:\n            return False\n        copy_oob",
+                      "        copy_oob"),
+        (), "engine/test_edges_moves.py::test_records_from_before_an_erase_are_no_pages",
+    ),
+    "a recovery that makes no room where no block is free": Bug(
+        "recovery", Patch("flashfs/engine/recovery", "        self.find_room()\n", ""),
+        (), "ftl/remapssd/test_crash_lines.py::test_is_survived[no block is free where the only checkpoint is lost]",
+    ),
+    "a recovery that believes a first page which is older than the checkpoint": Bug(
+        "recovery", Patch("flashfs/engine/scan", "                self.trust_base(block)\n", ""), (),
+        "ftl/remapssd/test_crash_lines.py::test_is_survived[a block whose first page is another's, at the checkpoint]",
     ),
 }  # fmt: skip
 for listed in sorted((ROOT / "tests" / "ftl").glob("*/bugs.toml")):

@@ -14,7 +14,8 @@ from flashfs import cli
 from flashfs.crash import kill
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.ftl import SCHEMES
-from flashfs.fuse import mounts
+from flashfs.fuse import daemon, mounts
+from nandimg import Cut
 
 #: file system, writer, rounds; each scheme runs some of them
 BENCHES = [
@@ -27,6 +28,7 @@ BENCHES = [
     ("btrfs", "sqlite-delete", 2),
     ("ext4", "fio", 3),
     ("btrfs", "fio", 2),
+    ("none", "sqlite-remap", 3),
 ]
 
 Need = Callable[[str, str], None]
@@ -48,6 +50,8 @@ def need_kill() -> Need:
             kill.check_machine(fs, writer)
         except FlashfsError as error:
             pytest.skip(str(error))
+        if fs == "none":
+            return
         if f"\t{fs}\n" not in Path("/proc/filesystems").read_text():
             subprocess.run(["modprobe", fs], capture_output=True, check=False, env=mounts.environment())
             if f"\t{fs}\n" not in Path("/proc/filesystems").read_text():
@@ -63,8 +67,11 @@ def need_kill() -> Need:
 @pytest.mark.parametrize(
     ("fs", "writer", "rounds", "ftl"),
     [
-        pytest.param(*bench, list(SCHEMES)[i % len(SCHEMES)], marks=() if quick(bench) else pytest.mark.slow)
-        for i, bench in enumerate(BENCHES)
+        *(
+            pytest.param(*bench, list(SCHEMES)[i % len(SCHEMES)], marks=() if quick(bench) else pytest.mark.slow)
+            for i, bench in enumerate(BENCHES)
+        ),
+        *(("none", "sqlite-remap", 4, name) for name in SCHEMES if SCHEMES[name].remaps),
     ],
     ids=lambda value: str(value),
 )
@@ -84,12 +91,12 @@ def test_rounds(
 
 
 @pytest.mark.mount
-@pytest.mark.parametrize("writer", ["files", "sqlite-delete", "sqlite-wal", "fio"])
+@pytest.mark.parametrize("writer", ["files", "sqlite-delete", "sqlite-wal", "sqlite-remap", "fio"])
 def test_a_loss_is_found_told_and_cleaned_up(
     need_kill: Need, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], writer: str
 ) -> None:
     """A device that takes back all that was written since the writer began: planted between kill and recovery."""
-    need_kill("ext4", writer)
+    need_kill("none" if writer == "sqlite-remap" else "ext4", writer)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(kill.Moments, "EARLY", 0.0)  # the first life reaches its writer
     settle, run_writer = kill.Bench.settle, kill.Bench.run_writer
@@ -109,11 +116,71 @@ def test_a_loss_is_found_told_and_cleaned_up(
     command = ["crash", "--kill", "--ftl", "pagemap", "--writer", writer, "--rounds", "2", "--seed", "4"]
     assert cli.run(command) == 1
     out = capsys.readouterr().out
-    assert f"flashfs crash --kill --fs ext4 --writer {writer} --ftl pagemap --seed 4 --rounds 2" in out
+    where = "" if writer == "sqlite-remap" else " --fs ext4"
+    assert f"flashfs crash --kill{where} --writer {writer} --ftl pagemap --seed 4 --rounds 2" in out
     assert "round 1: " in out or "round 2: " in out  # a first life may end before anything was acknowledged
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     (kept,) = tmp_path.iterdir()
     assert (kept / "crashed.nand").exists()
+
+
+@pytest.mark.mount
+def test_options_are_the_same_in_all_lives(need_kill: Need, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those that chance would choose from life to life too; a failure's line has them."""
+    need_kill("ext4", "files")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    heard, mount = [], kill.lives.mount
+
+    def listening(request: daemon.Request, cut: Cut | None) -> kill.lives.Life | None:
+        heard.append(request.options)
+        return mount(request, cut)
+
+    monkeypatch.setattr("flashfs.crash.kill.bench.mount", listening)
+    result = kill.run("remapssd", 3, 6, options={"dedup": "on", "segment": "512"})
+    assert not result.failures, str(result.failures[0])
+    assert result.as_dict()["options"] == {"dedup": "on", "segment": "512"}
+    assert len(heard) > 6
+    assert all((options["dedup"], options["segment"]) == ("on", "512") for options in heard)
+    assert len({options["references"] for options in heard}) > 1  # chance has the others
+
+
+@pytest.mark.mount
+def test_a_failure_says_the_options(need_kill: Need, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    need_kill("ext4", "files")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(kill.Bench, "begin", failing)
+    result = kill.run("remapssd", 3, 6, options={"dedup": "on"})
+    assert result.failures[0].replay.endswith(" --ftl remapssd --seed 3 --rounds 6 --opt dedup=on")
+
+
+def failing(bench: kill.Bench) -> None:
+    raise kill.Lost("as planted")
+
+
+def test_a_kill_is_aimed_at_a_checkpoint(tmp_path: Path) -> None:
+    """It was inside one if the log says that it began, and not that it is durable."""
+    from flashfs.crash.kill.remapped import SqliteRemap
+
+    work = SqliteRemap(tmp_path, tmp_path, "1", lambda: 0)
+    inside = '{"begun": 1}\n{"done": 1}\n{"checkpoint": 1}\n'
+    for text, began, aimed in (
+        ('{"begun": 1}\n', False, 0),
+        (inside, False, 1),
+        (inside + '{"now": 7}\n{"checkpoi', True, 2),
+        (inside + '{"now": 7}\n{"checkpointed": 9}\n{"begun": 2}\n', True, 2),
+    ):
+        work.log.write_text(text)
+        work.read_log()
+        assert (work.began(), work.aimed) == (began, aimed)
+
+
+def test_options_that_no_image_can_have(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kill, "check_machine", lambda fs, writer: None)
+    for ftl, option, said in (("remapssd", "dedup=maybe", "off or on would do"), ("pagemap", "x=1", "pagemap has")):
+        assert cli.run(["crash", "--kill", "--ftl", ftl, "--opt", option]) == 2
+        assert said in capsys.readouterr().err
+    assert cli.run(["crash", "--ftl", "remapssd", "--opt", "dedup=on"]) == 2
+    assert "--opt: belongs to --kill, --workload" in capsys.readouterr().err
 
 
 @pytest.mark.mount
@@ -142,6 +209,9 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         kill.check_machine("nonesuch")
     with pytest.raises(UsageError, match="--writer nonesuch: there is files"):
         kill.writers(["files", "nonesuch"])
+    assert kill.benches(["xfs", "ext4"], ["sqlite-remap", "fio"]) == [
+        ("xfs", "fio"), ("ext4", "fio"), ("none", "sqlite-remap"),
+    ]  # fmt: skip
     assert kill.writers(["sqlite", "files", "sqlite-wal"]) == ["sqlite-delete", "sqlite-wal", "files"]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "access", lambda *_: True)

@@ -73,7 +73,7 @@ class Power(RuleBasedStateMachine):
         self.case = Case(self.ftl, "", preset, tuple(cuts), tuple(options.items()), tuple(fail), plp)
         if not fits(self.case):
             options.pop("gc_reserve", None)
-            for name in SCHEMES[self.ftl].tight:
+            for name in (*SCHEMES[self.ftl].tight, "rival"):  # a log in flash takes more blocks than a tiny chip has
                 options.pop(name, None)
             self.case = replace(self.case, options=tuple(options.items()))
         self.bench = Bench(self.case)

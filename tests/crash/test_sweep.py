@@ -186,6 +186,22 @@ def test_programs_are_all_there_up_to_the_names_of_pages() -> None:
     assert len(two) == len(set(two)) == 35
     assert list(tiers.programs(3))[: len(two)] == list(tiers.programs(2))
     assert [sum(1 for _ in tiers.programs(n)) for n in range(5)] == [tiers.programs_count(n) for n in range(5)]
+    assert [tiers.programs_count(n) for n in range(5)] == [1, 6, 35, 228, 1661]
+
+
+def test_the_programs_of_a_scheme_that_remaps() -> None:
+    """The words of the others, and each page remapped from each other one; a move of one at least."""
+    remapping = next(name for name in SCHEMES if SCHEMES[name].remaps)
+    words = tiers.words_for(remapping)
+    assert set(tiers.words_for("pagemap")) == set(tiers.EVERY_WORDS) < set(words)
+    assert list(tiers.programs(1, words)) == [*tiers.programs(1), ("p0-1+1",), ("m0-1+1",)]
+    two = {" ".join(program) for program in tiers.programs(2, words)}
+    assert {"w0 p0-1+1", "p0-1+1 p1-0+1", "p0-1+1 p0-2+1", "m0-1+1 w2", "w0 m0-1+1", "w0 p1-0+1"} < two
+    assert not two & {"p1-0+1", "p0-2+1", "w0 p2-0+1", "m1-0+1 w0"}
+    assert [sum(1 for _ in tiers.programs(n, words)) for n in range(4)] == [
+        tiers.programs_count(n, words) for n in range(4)
+    ]
+    assert tiers.units_count("every", remapping, 2) == len(two) * len(tiers.scenes(remapping, 1))
 
 
 def test_units_go_on_from_any_number() -> None:

@@ -91,7 +91,15 @@ def test_survey_and_locations(ftl: str) -> None:
         raw = None if where[lpa] == 2**32 - 1 else device.nand.read_spare_area(*divmod(int(where[lpa]), 16))[1]
         assert device.ssd.mapped(lpa) == (raw is not None)
         assert raw is None or int.from_bytes(raw[8:12], "little") == lpa
-    bare, without = block_map.survey(device.nand)
+    told: list[float] = []
+    bare, without = block_map.survey(device.nand, progress=told.append)
+    assert told == [0]
+    streams = block_map.first_streams(device.nand, device.nand.maybe_written())
+    assert streams.tolist() == [device.nand.read_spare_area(block, 0)[1][18] for block in range(64)]
+    assert set(block_map.first_streams(device.nand, bytes(64))) == {255}
+    alone = block_map.bare(device.nand)
+    assert alone["erases"].tolist() == [device.nand.erase_count(block) for block in range(64)]
+    assert alone["health"].tolist() == [device.nand.block_health(block) for block in range(64)]
     assert without["live"] == 0
     assert without["superseded"] == pages["live"] + pages["superseded"]
     assert np.array_equal(bare["programmed"], arrays["programmed"])

@@ -225,9 +225,9 @@ def test_a_bound_image_stays_what_it_is(ftl: str, path: Path) -> None:
     Device.open(path, ftl=ftl).close()
     other = next(name for name in SCHEMES if name != ftl)
     before = path.read_bytes()
-    with pytest.raises(BindError, match=f"bound to {ftl}, not {other}"):
+    with pytest.raises(BindError, match=f"bound to {ftl} for life, not {other}"):
         Device.open(path, ftl=other)
-    with pytest.raises(BindError, match="not nonesuch"):
+    with pytest.raises(UsageError, match="no FTL is called 'nonesuch'; there are"):
         Device.open(path, ftl="nonesuch")
     if ftl == "slimftl":
         with pytest.raises(BindError, match="shift was fixed at 8"):

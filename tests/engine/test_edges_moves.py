@@ -4,12 +4,15 @@ pages come to lie. Each was found by a change to the engine that nothing else no
 from __future__ import annotations
 
 import random
+from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rig import LOST, PAGE, USER, Rig
 
+from flashfs.device import Device
 from flashfs.errors import UncorrectableError
 from flashfs.inspect._view import Spare
 from nandimg import Chip, FaultyNand, Geometry
@@ -99,6 +102,52 @@ def test_what_stands_for_an_unreadable_page_is_a_page_of_the_host(tmp_path: Path
         rig.holds(14)
     assert rig.holds(15) == b"a"
     rig.kill()
+
+
+def test_rotten_data_behind_the_first_page_of_a_block_move_as_unreadable(tmp_path: Path) -> None:
+    """The spare area is whole, says whose the page is, and when its block was opened. Its data would get a sum of their
+    own, and be believed."""
+    def run(name: str, failing: int) -> tuple[Doomed, int]:
+        rig = Doomed(tmp_path / name, failing)
+        rig.write(13, 14, 16)
+        rig.device.flush()
+        rig.rot(rig.live_ppa(14))
+        before = rig.operations
+        rig.write(15)
+        return rig, before
+
+    tried, before = run("tried", NEVER)
+    tried.kill()
+    rig, _ = run("chip", before + 1)
+    rig.device.ssd.idle()
+    assert [(one.lpa, one.moved) for one in rig.spares() if one.flags & LOST] == [(14, True)]
+    with pytest.raises(UncorrectableError):
+        rig.holds(14)
+    assert [rig.holds(lpa) for lpa in (13, 15, 16)] == [b"a"] * 3
+    rig.kill()
+
+
+def test_records_from_before_an_erase_are_no_pages() -> None:
+    """On a chip whose records have no sum: all that says so is the epoch."""
+    geometry = replace(ROOM, lpas=1000)
+    with closing(Device.memory(geometry, "pagemap", {"buffer": "0"}, backend="meta")) as device:
+
+        def block_of(lpa: int) -> int:
+            return int(device.ssd.mapping.explain(lpa)["ppa"]) // geometry.pages_per_block
+
+        device.write(0, bytes(1000 * PAGE))
+        erased, rnd = block_of(500), random.Random(1)
+        assert block_of(501) == erased
+        device.nand.erase_block(erased)
+        others = sorted({*range(1000)} - {500, 501})
+        for _ in range(40):
+            if block_of(501) != erased:
+                break
+            for lpa in rnd.sample(others, 500):
+                device.write(lpa * PAGE, bytes(PAGE))
+        assert block_of(501) != erased
+        with pytest.raises(UncorrectableError):
+            device.read(501 * PAGE, PAGE)
 
 
 def test_pages_are_moved_in_the_order_of_their_lpas(tmp_path: Path) -> None:

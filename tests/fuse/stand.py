@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ class Stand:
             subprocess.run(["losetup", "-d", str(device)], check=False, capture_output=True)
         if mounts.at(self.home) is not None:
             if not mounts.is_corpse(self.home):
-                os.kill(self.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it ends by itself just now
+                    os.kill(self.pid, signal.SIGKILL)
             subprocess.run(["fusermount3", "-u", "-z", str(self.home)], check=False, capture_output=True)
 
 

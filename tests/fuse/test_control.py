@@ -7,6 +7,8 @@ import json
 import os
 import random
 import struct
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -16,9 +18,10 @@ from conftest import flashfs, pid_of
 from flashfs import inspect
 from flashfs.device import Device
 from flashfs.engine.metalog import newest_slot, sealed
-from flashfs.fuse import health, mounts
+from flashfs.fuse import controlling, health, mounts
 from flashfs.fuse.controlling import Control, RefusedError
-from nandimg import image
+from nandimg import create, image
+from nandimg.presets import PRESETS
 
 pytestmark = pytest.mark.mount
 PAGE = 4096
@@ -52,6 +55,25 @@ def test_a_mount_is_dumped(chip: Path, mountpoint: Path, tmp_path: Path, server:
     for view, said in live.items():
         assert json.loads(said) == json.loads(flashfs("dump", chip, *view.split(), "--json").stdout), view
     assert (tmp_path / "live.html").read_text() == inspect.html(chip)
+
+
+def test_how_far_a_page_is_can_be_read_meanwhile(
+    chip: Path, mountpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the descriptor that is to have the page: on a terminal, a percentage."""
+    monkeypatch.setattr(controlling, "TOLD_S", 0.001)  # a fast machine makes the page in less than the usual 0.2 s
+    create(chip, PRESETS["geckoftl-32g"].geometry, force=True)
+    flashfs("mount", chip, mountpoint, "--ftl", "slimftl")
+    written(mountpoint, 512, 3)
+    rings = json.loads((mountpoint / "config.json").read_text())["transport"] == "io_uring"
+    if rings and len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("needs two processors: over io_uring the requests of one are done one after another")
+    said: list[float] = []
+    made = Control(mountpoint).write_html(tmp_path / "page.html", False, said.append)
+    assert made["blocks"] == 65_536
+    assert said == sorted(said)
+    assert any(0 <= share < 1 for share in said)
+    assert said[-1] == 1
 
 
 def test_what_is_not_in_flash_is_said(chip: Path, mountpoint: Path) -> None:
@@ -142,7 +164,9 @@ def test_smart_counts_a_whole_life(chip: Path, mountpoint: Path) -> None:
             assert (still["host_writes"], still["unsafe_shutdowns"]) == (100 * (turn + 1), 0)
             assert still["programs"] > programs  # a checkpoint behind it
             programs = still["programs"]
+    assert health.of(chip)["power_cycles"] == 3
     flashfs("mount", chip, mountpoint)
+    assert health.of(mountpoint)["power_cycles"] == 4
     written(mountpoint, 5, 9)
     flashfs("cut", mountpoint)
     flashfs("mount", chip, mountpoint)
@@ -210,3 +234,33 @@ def test_dump_of_a_mount_takes_no_ftl(chip: Path, mountpoint: Path) -> None:
     with pytest.raises(RefusedError, match="there is header"):
         Control(mountpoint).dump("nonsense")
     flashfs("umount", mountpoint)
+
+
+LOCKED = """
+import sys
+from flashfs import inspect
+from flashfs.fuse.daemon import keep_out_of_reclaim
+
+def locked_kib():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmLck:"))
+
+refused = keep_out_of_reclaim()
+before = locked_kib()
+with inspect.held(), inspect.opened(sys.argv[1]) as view:
+    print("mlockall" in str(refused), locked_kib() - before, view.device is not None)
+"""
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_looking_into_an_image_locks_no_memory_of_its_size(chip: Path, bound: bool) -> None:
+    """The process that serves has locked what it has; what it maps to look into a large image must stay pageable."""
+    if bound:
+        with closing(Device.open(chip, ftl="pagemap")) as device:
+            device.write(0, bytes(PAGE))
+    done = subprocess.run([sys.executable, "-c", LOCKED, chip], capture_output=True, text=True, check=True)
+    refused, grown_kib, has_device = done.stdout.split()
+    if refused == str(True):
+        pytest.skip("needs to be allowed mlockall")
+    assert has_device == str(bound)
+    assert int(grown_kib) < 32 << 10  # of an image of 64 MiB and more

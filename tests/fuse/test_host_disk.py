@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import flashfs, refused, take_away
+from conftest import flashfs, kill, refused, take_away
 
 from flashfs.crash.kill.filesystems import chip as geometry
 from flashfs.device import Device
-from flashfs.errors import DeviceFailedError
-from flashfs.fuse import SERVERS, homes, mounts
+from flashfs.errors import DeviceFailedError, FlashfsError
+from flashfs.fuse import SERVERS, homes, host_disk, mounts
 from flashfs.fuse.host_disk import HostDisk
 from nandimg import create, inspect
 
@@ -73,6 +75,7 @@ def test_where_people_look(small: Small, mountpoint: Path, tmp_path: Path, serve
     assert "make room" in line
     assert line.partition(":")[0] in flashfs("top", mountpoint, "--once").stdout
     assert json.loads(flashfs("top", mountpoint, "--json").stdout)["health"]["host_disk"].startswith("the host's disk")
+    assert f"host disk {line.partition(':')[0]}" in " ".join(flashfs("smart", mountpoint).stdout.split())
     assert f"at byte {MIB}" not in log.read_text()
     assert "the host's disk is full below" in log.read_text()
     assert os.pread(fd, MIB, 0) == data
@@ -97,6 +100,85 @@ def test_up_says_so(small: Small, need_loop: None, tmp_path: Path) -> None:
     assert f"the host's disk is full below {chip}" in said
     assert not (tmp_path / "files").exists()
     assert not (homes.RUN / str(inspect(chip).uuid)).exists()
+
+
+def fill_up(folder: Path) -> Path:
+    """A file beside the image that takes all room there is."""
+    filler = folder / "filler"
+    with filler.open("wb") as file:
+        for step in (MIB, 4096):
+            with suppress(OSError):
+                while True:
+                    os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, step)
+    assert os.statvfs(folder).f_bavail == 0
+    return filler
+
+
+@pytest.mark.parametrize("end", ["umount", "kill"])
+def test_a_disk_that_stays_full_loses_nothing(small: Small, mountpoint: Path, end: str) -> None:
+    """Written until the host's disk is full, ended there, not mounted while it is, and whole when there is room."""
+    chip = small(6)
+    flashfs("mount", chip, mountpoint)
+    kept = os.urandom(2 * MIB)
+    fd = os.open(mountpoint / "disk", os.O_RDWR)
+    os.pwrite(fd, kept, 8 * MIB)
+    os.fsync(fd)
+
+    def fill() -> None:
+        for at in range(16 * MIB, 48 * MIB, MIB):
+            os.pwrite(fd, os.urandom(MIB), at)
+            os.fsync(fd)
+
+    assert refused(fill) == errno.ENOSPC
+    assert os.pread(fd, 2 * MIB, 8 * MIB) == kept
+    filler = fill_up(chip.parent)
+    with suppress(OSError):
+        os.close(fd)
+    if end == "kill":
+        kill(mountpoint)
+    else:
+        assert "no checkpoint was written" in flashfs("umount", mountpoint, code=1).stderr
+    for _ in range(2):
+        said = flashfs("mount", chip, mountpoint, code=1)
+        assert f"the host's disk is full below {chip}" in said.stderr
+        assert "make room" in said.stderr
+        assert (said.stdout, mounts.at(mountpoint)) == ("", None)
+    assert flashfs("dump", chip, "lpa", str(8 * MIB // 4096)).stdout
+    filler.unlink()
+    subprocess.run(["mount", "-o", "remount,size=80M", str(chip.parent)], check=True)
+    flashfs("mount", chip, mountpoint)
+    with (mountpoint / "disk").open("r+b") as disk:
+        disk.seek(8 * MIB)
+        assert disk.read(2 * MIB) == kept
+        disk.seek(16 * MIB)
+        disk.write(kept * 8)
+    flashfs("umount", mountpoint)
+    flashfs("fsck", chip, "--data")
+
+
+def test_tables_that_have_lost_their_room(small: Small, mountpoint: Path) -> None:
+    """A sparse copy has holes where the tables were, and they need disk before the image can be mapped."""
+    chip = small(2)
+    with Device.open(chip):
+        pass
+    copy = chip.with_name("copy")
+    subprocess.run(["cp", "--sparse=always", str(chip), str(copy)], check=True)
+    filler = fill_up(chip.parent)
+    said = flashfs("mount", copy, mountpoint, code=1).stderr
+    assert re.search(rf"the host's disk is full below {copy}, whose tables need [\d.]+ [KM]iB there: make room", said)
+    filler.unlink()
+    flashfs("mount", copy, mountpoint)
+    flashfs("umount", mountpoint)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_recovery_for_which_the_disk_has_no_room_says_whose_disk(code: int) -> None:
+    chip = Path("/somewhere/chip.nand")
+    with pytest.raises(OSError if code == errno.EIO else FlashfsError) as caught, host_disk.in_words(chip):
+        raise OSError(code, os.strerror(code), str(chip))
+    if code != errno.EIO:
+        said = str(caught.value)
+        assert f"below {chip}" in said and said.startswith("the host's disk") and "make room" in said
 
 
 def test_whose_errors_they_are() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import flashfs, take_away
+from conftest import TIMEOUT_S, flashfs, take_away
 
 from flashfs.errors import UsageError
 from flashfs.fuse import daemon, homes, loop, mounts
@@ -113,7 +114,7 @@ def test_an_image_that_is_up_keeps_its_options(chip: Path, target: Targets, tmp_
 def test_which_options_an_image_that_is_up_takes(tmp_path: Path) -> None:
     path, log = tmp_path / "a.img", tmp_path / "log"
     request = daemon.Request(path, tmp_path / "mnt", dram=1 << 20, log=log, faults=("cut=1",))
-    mounted = daemon.Mounted(1, "pagemap", 0, "native", True, "", [], [], [], [])
+    mounted = daemon.Mounted(1, "pagemap", 0, "native", "read", True, "", [], [], [], [])
     home = homes.Home(tmp_path, path, (1, 2), loop._options(request, mounted), (request.mountpoint,))
     asked = {"dram": "1M", "log": log, "sync": "flush", "server": "auto", "fs": "ext4", "verbose": True}
     loop.refuse_others(home, request, asked)
@@ -158,3 +159,60 @@ def test_down_of_one_of_two_mountpoints(chip: Path, target: Targets) -> None:
     subprocess.run(["umount", str(b)], check=True)
     assert "is checkpointed" in flashfs("down", a).stdout
     flashfs("down", b, code=2)
+
+
+@pytest.mark.parametrize("at", [5 << 20, 63 << 20], ids=["middle", "end"])
+def test_data_anywhere_on_the_disk_is_not_formatted_over(
+    chip: Path, target: Targets, mountpoint: Path, at: int
+) -> None:
+    """However far from the front, where file systems begin."""
+    flashfs("mount", chip, mountpoint)
+    with (mountpoint / "disk").open("r+b", buffering=0) as disk:
+        disk.seek(at)
+        disk.write(b"somebody's")
+    flashfs("umount", mountpoint)
+    a = target("A")
+    assert "data that is no file system" in flashfs("up", chip, a, code=2).stderr
+    assert mounts.at(a) is None
+    flashfs("mount", chip, mountpoint)
+    with (mountpoint / "disk").open("rb") as disk:
+        disk.seek(at)
+        assert disk.read(10) == b"somebody's"
+    flashfs("umount", mountpoint)
+
+
+def test_two_at_once(chip: Path, target: Targets, tmp_path: Path) -> None:
+    """Both succeed or one is told; there is one file system, made once, and nothing else is left."""
+    a, b = target("A"), target("B")
+    command = [sys.executable, "-m", "flashfs.cli", "up", str(chip)]
+    both = [
+        subprocess.Popen([*command, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for path in (a, b)
+    ]
+    said = ["".join(process.communicate(timeout=TIMEOUT_S)) for process in both]
+    assert any(process.returncode == 0 for process in both), said
+    assert sum("new ext4" in one for one in said) == 1, said
+    for path, process in zip((a, b), both, strict=True):
+        if process.returncode == 0:
+            assert mounts.at(path) is not None
+            flashfs("down", path)
+        assert mounts.at(path) is None
+    assert not [known for known in homes.all_homes() if tmp_path in known.image.parents]
+
+
+def test_down_leaves_what_somebody_else_mounted_there(chip: Path, target: Targets, tmp_path: Path) -> None:
+    a, theirs = target("A"), tmp_path / "theirs.img"
+    up(chip, a)
+    subprocess.run(["umount", str(a)], check=True)
+    with theirs.open("wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(theirs)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(theirs), str(a)], check=True)
+    try:
+        (a / "file").write_text("theirs")
+        subprocess.run(
+            [sys.executable, "-m", "flashfs.cli", "down", str(a)], capture_output=True, timeout=TIMEOUT_S, check=False
+        )
+        assert (a / "file").read_text() == "theirs"
+    finally:
+        subprocess.run(["umount", str(a)], check=True)

@@ -72,6 +72,39 @@ def test_a_log_that_is_cleaned(one: Stand) -> None:
     ends(one)
 
 
+@pytest.mark.parametrize("dedup", ["off", "on"])
+def test_copies_of_a_tree(
+    need_loop: None, stand: Callable[..., Stand], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    dedup: str,
+) -> None:  # fmt: skip
+    """On ext4 with dedup=on a copy of source files programs what the file system says of them, and not their content,
+    and all are what they were, behind a kill too."""
+    import dedup_tree
+
+    tree = Path(__file__).parents[1] / "replay"
+    one = stand(64, "remapssd", options={"dedup": dedup})
+    one.attach()
+    one.make("ext4", "-F")
+    one.mount_files("ext4")
+    first, *copies = dedup_tree.played(one.home, one.root, tree, 3)
+    pages = first["bytes"] // PAGE
+    assert pages > 50
+    for took in copies:
+        assert took["written"] > pages
+        assert (took["found"] > pages * 0.9, took["programmed"] < pages * 0.6) == (dedup == "on", dedup == "on")
+    one.kill()
+    one.mount(options={"dedup": dedup})
+    one.attach()
+    one.mount_files("ext4")
+    for path in tree.rglob("*"):
+        for n in range(4) if path.is_file() else ():
+            assert (one.root / f"replay-{n}" / path.relative_to(tree)).read_bytes() == path.read_bytes()
+    monkeypatch.setattr(sys, "argv", ["dedup_tree.py", str(one.home), str(one.root), str(tree / "foreign"), "1"])
+    dedup_tree.main()
+    assert [row.split()[0] for row in capsys.readouterr().out.splitlines()] == ["the", "copy", "in"]
+    ends(one)
+
+
 class Sqlite:
     """The example, and a database on a mount. A file is opened anew each time, as after a death of its process."""
 

@@ -11,6 +11,7 @@ import pytest
 from conftest import flashfs, kill, pid_of
 
 from flashfs.fuse import homes, loop, mounts, status
+from flashfs.nbd import serving
 from nandimg import image
 
 
@@ -24,10 +25,11 @@ def test_nothing_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     from flashfs import cli
 
     monkeypatch.setattr(mounts, "table", list)
+    monkeypatch.setattr(serving, "servers", list)
     assert cli.run(["status"]) == 0
     assert capsys.readouterr().out == "nothing is up\n"
     assert cli.run(["status", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"mounts": []}
+    assert json.loads(capsys.readouterr().out) == {"mounts": [], "nbd": []}
 
 
 @pytest.mark.mount

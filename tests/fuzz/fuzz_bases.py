@@ -82,8 +82,19 @@ class Maker:
         self.written[lpa].add(data if self.backend == "file" else bytes(len(data)))
         device.write(lpa * device.page_bytes, data)
 
+    def remap(self, device: Device) -> None:
+        """A few pages read what others do, or are moved there."""
+        lpas, page = self.geometry.lpas, device.page_bytes
+        n = self.rnd.randint(1, 4)
+        target, source = self.rnd.randrange(lpas - n + 1), self.rnd.randrange(lpas - n + 1)
+        before = [set(one) for one in self.written[source : source + n]]
+        for one, more in zip(self.written[target : target + n], before, strict=True):
+            one |= more
+        device.remap(target * page, source * page, n * page, move=self.rnd.random() < 0.3)
+
     def churn(self, device: Device, writes: int, trims: int = 0) -> None:
-        """Random writes, half of them to a tenth of the LPAs, trims and flushes between them."""
+        """Random writes, half of them to a tenth of the LPAs, trims and flushes between them; and remaps, of a scheme
+        that has any."""
         lpas = self.geometry.lpas
         for step in range(writes):
             hot = self.rnd.random() < 0.5
@@ -91,6 +102,8 @@ class Maker:
             if trims and step % max(1, writes // trims) == 0:
                 first = self.rnd.randrange(lpas)
                 device.trim(first * device.page_bytes, min(3, lpas - first) * device.page_bytes)
+            if SCHEMES[self.ftl].remaps and self.rnd.random() < 0.3:
+                self.remap(device)
             if self.rnd.random() < 0.2:
                 device.flush()
 

@@ -60,7 +60,8 @@ NUMBERS = [
     "",
     "1.5",
 ]
-VIEWS = ["header", "blocks", "page", "lpa", "log", "scheme", "recovery", "map", "hids", "vbt", "nonesuch", ""]
+VIEWS = ["header", "blocks", "page", "lpa", "log", "scheme", "recovery", "map", "hids", "vbt", "rmm",
+         "references", "segments", "sharers", "nonesuch", ""]  # fmt: skip
 OPTIONS = [
     "shift=8",
     "shift=-1",
@@ -71,6 +72,9 @@ OPTIONS = [
     "buffer=0",
     "stripe=4",
 ]
+OPTIONS += ["segment=64", "segment=65", "nvram=0", "nvram=2048", "nvram=1099511627776", "atomic=command", "atomic=x"]
+OPTIONS += ["watermark=0", "references=15", "references=16", "dedup=on", "verify=off", "lookups=alone"]
+OPTIONS += [f"rival={rival}" for rival in ("remap", "none", "flog", "nlog", "opt", "x")]
 OPTIONS += [
     "buffer=-1",
     "buffer=1048576",
@@ -93,6 +97,11 @@ LINES += [
     "ftl=slimftl preset=tiny-16 plp cut=3:prefix program='w0+9 f i r'",
     "fail=1,2 program=w1",
     "fail=, program=w1",
+]
+LINES += [
+    "ftl=remapssd preset=tiny-16 program='w0+9 p20-0+4 m30-2+3 f r'",
+    "ftl=remapssd preset=tiny-24d opt.rival=flog opt.nvram=2048 cut=20:prefix program='w0+80 p0-6+14 f r'",
+    "ftl=remapssd preset=tiny-8 opt.nvram=64 opt.segment=65 program='p0-99+4'",
 ]
 LINES += [
     "opt.buffer=99 program=w0",
@@ -212,7 +221,7 @@ class CommandLines:
 
     def mount(self, rnd: Random, command: str) -> list[str]:
         out = [command, self.path(rnd), self.place(rnd)]
-        out += ["--ftl", rnd.choice(("pagemap", "slimftl", "", "x"))] * (rnd.random() < 0.3)
+        out += ["--ftl", rnd.choice(("pagemap", "slimftl", "remapssd", "", "x"))] * (rnd.random() < 0.3)
         out += ["--opt", rnd.choice(OPTIONS)] * (rnd.random() < 0.5)
         out += ["--dram", rnd.choice(SIZES)] * (rnd.random() < 0.3)
         out += ["--sync", rnd.choice(("flush", "none", "x"))] * (rnd.random() < 0.3)

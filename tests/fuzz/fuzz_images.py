@@ -184,7 +184,14 @@ class Judge:
         with expecting("write") as refused:
             for _ in range(rnd.choice((1, 4, 12, 40))):
                 lpa = rnd.randrange(min(lpas, 2000))
-                if rnd.random() < 0.1:
+                if device.ssd.mapping.remaps and wanted and rnd.random() < 0.3:
+                    source = rnd.choice(sorted(wanted))
+                    held = wanted.pop(source)
+                    wanted.pop(lpa, None)
+                    self.tried.add(held)
+                    device.remap(lpa * page, source * page, page)
+                    wanted |= {source: held, lpa: held}
+                elif rnd.random() < 0.1:
                     wanted.pop(lpa, None)
                     device.trim(lpa * page, page)
                     wanted[lpa] = bytes(page)

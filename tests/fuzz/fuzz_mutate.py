@@ -245,10 +245,54 @@ def boot_slot(p: Picture, rnd: Random) -> bool:
 def nvram_slot(p: Picture, rnd: Random) -> bool:
     slots = p.geometry.nvram_bytes // (16 + p.page_bytes)
     if not slots:
-        return KEPT
+        return remapping_metadata(p, rnd)
     lpa = rnd.randrange(p.geometry.lpas) if rnd.random() < 0.6 else number(rnd, 32, p.geometry.lpas)
     p.put_nvram(rnd.randrange(slots), lpa, number(rnd, 64, 1000), rnd.randbytes(p.page_bytes))
     return FORGED
+
+
+def change_word(p: Picture, at: int, bits: tuple[int, int], rnd: Random) -> None:
+    """Another number in those bits of a word, and its torn bit set, unless that is what is changed."""
+    first, last = bits
+    word, mask = p.word(at), (1 << last - first + 1) - 1
+    if first:
+        value = number(rnd, last - first + 1, word >> first & mask)
+        p.put_word(at, word & ~(mask << first) | value << first | 1)
+    else:
+        p.put_word(at, word ^ 1)
+
+
+def remapping_metadata(p: Picture, rnd: Random) -> bool:
+    """remapssd's entries in NVRAM: their words, and those of segments' heads, torn bits set; segments in another's
+    place; how far commands are whole."""
+    found = p.region("rmm")
+    if found is None:
+        return KEPT
+    at, size = found
+    options = p.header.options or {}
+    segment, entry = int(options.get("segment", 1024)), 24 if options.get("atomic") == "command" else 16
+    heads = [one for one in range(at + 64, at + size - segment + 1, segment) if p.raw[one] & p.raw[one + 8] & 1]
+    heads = heads or [at + 64]
+    for _ in range(rnd.randrange(1, 5)):
+        head, kind = rnd.choice(heads), rnd.random()
+        if kind < 0.15:
+            p.put_word(at, number(rnd, 64, 100))
+        elif kind < 0.4:
+            change_word(p, head + 8 * rnd.randrange(2), rnd.choice(HEAD_FIELDS), rnd)
+        elif kind < 0.85:
+            slot = head + entry * rnd.randrange(1, min(9, segment // entry))
+            change_word(p, slot + 8 * rnd.randrange(entry // 8), rnd.choice(ENTRY_FIELDS), rnd)
+        elif kind < 0.95:
+            other = at + 64 + segment * rnd.randrange(max(1, (size - 64) // segment))
+            p.raw[other : other + segment] = p.raw[head : head + segment]
+        else:
+            p.raw[head + rnd.randrange(segment)] ^= 1 << rnd.randrange(8)
+    return FORGED
+
+
+#: (first bit, last bit) of what the words of a head, and of an entry, are made of
+HEAD_FIELDS = ((0, 0), (1, 48), (49, 54), (1, 20), (21, 39), (40, 63))
+ENTRY_FIELDS = ((0, 0), (1, 21), (22, 63), (1, 31), (32, 32), (33, 63), (32, 62))
 
 
 # --- the metadata log, sealed
@@ -477,7 +521,7 @@ SEALED: tuple[Mutation, ...] = (
     nvram_slot, descriptor_field, huge_stream, index_pages, trim_page, section_map, section_pvb, section_pool,
     section_primary, section_vbt, move_sections, section_groups,
 )  # fmt: skip
-ALL = {mutation.__name__: mutation for mutation in (*BLIND, *SEALED)}
+ALL = {mutation.__name__: mutation for mutation in (*BLIND, *SEALED, remapping_metadata)}
 assert KIND_CHECKPOINT == 4
 
 

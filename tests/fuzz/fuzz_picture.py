@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flashfs.engine import metalog
 from nandimg import Header, checksum, page_checksum
-from nandimg.header import HEADER_BYTES, unpack
+from nandimg.header import HEADER_BYTES, places_of, unpack
 
 KIND_CHECKPOINT, KIND_TRIM = 4, 5
 LAST = 2
@@ -123,6 +123,17 @@ class Picture:
         body = struct.pack("<IQ", lpa & NONE, seq & (2**64 - 1)) + data.ljust(self.page_bytes, b"\0")
         at = self.layout.nvram_at + slot * size
         self.raw[at : at + size] = struct.pack("<I", checksum(body)) + body
+
+    def region(self, name: str) -> tuple[int, int] | None:
+        """(where it begins in the file, bytes) of a region of NVRAM."""
+        found = places_of(self.header.regions).get(name)
+        return (self.layout.nvram_at + found[0], found[1]) if found else None
+
+    def word(self, at: int) -> int:
+        return int.from_bytes(self.raw[at : at + 8], "little")
+
+    def put_word(self, at: int, value: int) -> None:
+        self.raw[at : at + 8] = (value & (2**64 - 1)).to_bytes(8, "little")
 
     # --- checkpoints
 

@@ -20,6 +20,7 @@ import trio
 from fuzz_images import Finding
 
 from flashfs.device import Device
+from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
 from flashfs.fuse import pyfuse3_server
 from flashfs.fuse.pyfuse3_server import DURABLE, Handlers, Traffic
@@ -136,6 +137,28 @@ class Session:
         else:
             self.model[offset : offset + put] = data[:put]
 
+    async def remap(self) -> None:
+        """What an ioctl or a copy_file_range within `disk` comes to, behind the handlers."""
+        source, target, length, move = self.offset(), self.offset(), self.length(), self.rnd.random() < 0.3
+        self.asked.append(f"remap({target}, {source}, {length}, move={move})")
+        fits = all(0 <= at <= len(self.model) - length for at in (source, target))
+        try:
+            self.device.remap(target, source, length, move=move)
+        except UsageError as error:
+            if fits:
+                raise Finding(f"{self.asked[-1]}: {error}") from error
+            self.outcomes["remap: refused"] += 1
+            return
+        except BaseException as error:
+            raise Finding(f"{self.asked[-1]}: {type(error).__name__}: {error}") from error
+        if not fits:
+            raise Finding(f"{self.asked[-1]}: answered")
+        self.outcomes["remap: answered"] += 1
+        held = bytes(self.model[source : source + length])
+        if move and source != target:
+            self.model[source : source + length] = bytes(length)
+        self.model[target : target + length] = held
+
     async def open(self) -> None:
         inode, appending = self.value("inode"), os.O_RDWR | os.O_APPEND
         flags = self.rnd.choice((0, 1, 2, os.O_SYNC, os.O_TRUNC, appending, 2**31 - 1))
@@ -208,6 +231,8 @@ class Session:
             await self.ask("opendir", self.handlers.opendir, self.value("inode"), None)
         elif kind < 0.95:
             await self.ask("statfs", self.handlers.statfs, None)
+        elif kind < 0.98:
+            await self.remap()
         else:
             what = self.rnd.choice(list(OTHERS))
             arguments = [self.value(one) for one in OTHERS[what]]

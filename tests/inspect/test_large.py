@@ -34,6 +34,24 @@ def test_blocks_and_html(capsys: pytest.CaptureFixture[str], large: Path) -> Non
     assert time.process_time() - began < 30
 
 
+def test_two_tebibytes_of_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each block was looked at eight times, and each look took a page of memory: three minutes."""
+    chip = tmp_path / "chip"
+    assert cli.run(["create", str(chip), "--size", "2T"]) == 0
+    began = time.process_time()
+    assert cli.run(["dump", str(chip), "--html", str(tmp_path / "page.html")]) == 0
+    assert time.process_time() - began < 8
+    assert "2,306,872 blocks" in capsys.readouterr().out
+    assert (tmp_path / "page.html").stat().st_size > 100_000  # of 32,492 cells
+
+
+def test_how_far_a_page_is(large: Path) -> None:
+    said: list[float] = []
+    inspect.html(large, progress=said.append)
+    assert said == sorted(said)
+    assert (said[0], len(said) > 16, said[-1] < 1) == (0, True, True)
+
+
 def test_progress_and_folding(large: Path) -> None:
     said: list[float] = []
     rows = inspect.blocks(large, progress=said.append)

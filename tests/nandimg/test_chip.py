@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 import nandimg
-from nandimg import Cut, FaultyNand, Geometry, NandError, PowerCut, memory_image
+from nandimg import Cut, FaultyNand, Geometry, NandError, PowerCut, create, memory_image, open_image
 from nandimg._faults import SHAPES
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=4, blocks=8, oob_bytes=64, lpas=16, nvram_bytes=256)
@@ -33,6 +35,8 @@ def state(chip: Any) -> Any:
     pages = [chip.read_page(b, p) for b in range(chip.blocks) for p in range(chip.pages_per_block)]
     blocks = [(chip.erase_count(b), chip.block_health(b)) for b in range(chip.blocks)]
     return pages, blocks, chip.nvram(0, GEOMETRY.nvram_bytes), chip.boot_slot(0), chip.boot_slot(1)
+
+
 
 
 def test_an_erased_page_reads_ff(chip: Any) -> None:
@@ -362,3 +366,34 @@ def test_a_chip_in_memory_gives_back_what_nobody_asks_for_again() -> None:
     assert chip.read_page(5, 0)[:2] == (1, bytes(4096))  # its record is there; what it held is not asked for
     chip.program_page(0, 0, None, b"")
     assert chip.read_page(0, 0)[:2] == (1, bytes(4096))
+
+
+def test_what_is_known_to_be_erased(tmp_path: Path) -> None:
+    """Blocks in holes of the file, unless pages of them should be there: those are lost ones, and torn."""
+    geometry = Geometry(page_bytes=4096, pages_per_block=64, blocks=200, oob_bytes=64, lpas=6400)
+    create(tmp_path / "chip", geometry)
+    rnd, touched = random.Random(2), set()
+    with closing(open_image(tmp_path / "chip")) as image:
+        chip = image.chip
+        for block in rnd.sample(range(200), 9):
+            touched.add(block)
+            for page in range(rnd.choice([1, 3, 64])):
+                chip.program_page(block, page, b"d" * 4096, b"oob")
+        gone = max(block for block in range(3, 197) if not touched & {*range(block - 3, block + 4)})
+        chip.program_page(gone, 0, b"d" * 4096, b"oob")
+        chip.synchronise()
+        layout = image.header.layout
+    block_bytes = 64 * layout.stride
+    first = (layout.spare_at + gone * block_bytes) // 4096 * 4096
+    end = -(-(layout.spare_at + (gone + 1) * block_bytes) // 4096) * 4096  # nobody wrote the neighbours in these pages
+    subprocess.run(["fallocate", "-p", "-o", str(first), "-l", str(end - first), str(tmp_path / "chip")], check=True,
+                   capture_output=True)  # fmt: skip
+    with closing(open_image(tmp_path / "chip", readonly=True)) as image:
+        known = image.chip.maybe_written()
+        assert known[gone]
+        for block in range(200):
+            some = any(image.chip.read_spare_area(block, page)[0] for page in range(64))
+            assert known[block] or not some
+        assert sum(known) < 100
+    with closing(memory_image(geometry)) as image:
+        assert image.chip.maybe_written() == b"\1" * 200

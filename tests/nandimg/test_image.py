@@ -150,7 +150,7 @@ def test_damage_in_both_copies_is_a_checksum(path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 1, 100, HEADER_BYTES - 1])
 def test_a_file_that_ends_in_its_header(path: Path, size: int) -> None:
     os.truncate(path, size)
-    assert "ends inside the header" in refused(path)
+    assert ("ends inside the header" if size >= 8 else f"{size} bytes, and a header has 4096") in refused(path)
 
 
 def test_a_file_that_ends_later(path: Path) -> None:

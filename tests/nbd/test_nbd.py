@@ -21,7 +21,7 @@ from export import FLUSH, FUA, READ, TIMEOUT_S, ZEROES, Client, Export, run
 from flashfs import cli
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
-from flashfs.nbd import server
+from flashfs.nbd import server, serving
 from flashfs.nbd.request import Request
 from flashfs.waiting import readable
 from nandimg import Geometry, image
@@ -255,6 +255,20 @@ def test_a_tcp_port(export: Serve) -> None:
     one.end()
 
 
+def test_status_has_what_is_served(export: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    one = export(ftl="dftl")
+    expected = serving.Serving(str(one.request.image), "dftl", one.pid, one.request.uri)
+    assert expected in serving.servers()
+    assert cli.run(["status"]) == 0
+    assert f"served by process {one.pid} at {one.request.uri}; `kill {one.pid}` ends that" in capsys.readouterr().out
+    one.end()
+    assert all(found.pid != one.pid for found in serving.servers())
+    for text in (b"", b"nbdkit", b"nbdkit\0request=no", b"nbdkit\0request={}", b"\xff\0"):  # others' processes
+        (tmp_path / "77").mkdir(exist_ok=True)
+        (tmp_path / "77/cmdline").write_bytes(text)
+        assert serving.servers(tmp_path) == []
+
+
 def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line each, and the image and the server that runs are as they were."""
     one = export(ftl="dftl")
@@ -268,7 +282,7 @@ def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest
     assert not other.exists()
     assert one.info()["export-size"] == SIZE
     one.end()
-    with pytest.raises(FlashfsError, match="bound to dftl, not slimftl"):
+    with pytest.raises(FlashfsError, match="bound to dftl for life, not slimftl"):
         server.start(Request(chip, other, ftl="slimftl"))
     with pytest.raises(FlashfsError, match="107 bytes"):
         server.start(Request(chip, tmp_path / ("x" * 107)))

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from schemes import EACH
 
+from flashfs.ftl import SCHEMES
 from flashfs.replay.play import Setup, run
 from nandimg import Geometry
 
@@ -26,6 +27,14 @@ import golden
 
 GEOMETRY = Geometry.sized(64 << 20, op=0.2, pages_per_block=64, channels=2, dies=4)
 WORK = "hotcold:ops=30k,write=0.6,trim=0.02,flush=0.002,size=4k/70:16k/20:64k/10,seed=11"
+REMAPS = {
+    "log": ("wal:ops=20k,loaded=1,frames=6,run=3,checkpoint=500,dist=zipf:0.9", {}),
+    "file system": ("lfs:ops=30k,discard=0,util=0.5,segment=256k", {}),
+    "contents": ("uniform:ops=20k,write=1,dup=0.4,seed=5", {"dedup": "on"}),
+    "log in flash": ("uniform:ops=40k,write=1,dup=0.4,seed=5", {"dedup": "on", "rival": "flog", "nvram": 200_000}),
+    "log in NVRAM": ("uniform:ops=40k,write=1,dup=0.4,seed=5", {"dedup": "on", "rival": "nlog", "nvram": 200_000}),
+}
+REMAPPING = [name for name in SCHEMES if SCHEMES[name].remaps]
 FIGURES = ("host", "nand", "waf", "scheme", "map_bytes", "dram", "cache", "holes_read", "virtual_s", "precondition")
 
 
@@ -37,6 +46,27 @@ def counts(ftl: str) -> dict[str, Any]:
     return {name: made[name] for name in FIGURES}
 
 
+def with_remaps(ftl: str) -> dict[str, Any]:
+    """Workloads that remap and move, and one whose contents come again, for which a scheme that can looks."""
+    found = {}
+    for name, (work, options) in REMAPS.items():
+        known = {key: value for key, value in options.items() if key in {one.name for one in SCHEMES[ftl].options}}
+        made = run(Setup(work, ftl, geometry=GEOMETRY, options=known, dram=12 << 20, qd=8))
+        found[name] = {figure: made[figure] for figure in FIGURES}
+    return found
+
+
+@pytest.mark.parametrize("ftl", REMAPPING)
+def test_golden_remaps(ftl: str) -> None:
+    found = json.loads(json.dumps(with_remaps(ftl)))
+    assert found == golden.read("replay remaps", ftl)
+    assert all(found[name]["scheme"]["remap_done"] > 1_000 for name in ("log", "file system"))
+    assert found["contents"]["scheme"]["dedup_found"] > 1_000
+    assert found["file system"]["host"]["remap"] > 1_000
+    assert all(found[name]["scheme"]["rmm_reclaimed"] for name in ("log in flash", "log in NVRAM"))
+    assert found["log in flash"]["scheme"]["flog_reads"] > 1_000
+
+
 @pytest.mark.parametrize("ftl", EACH)
 def test_golden(ftl: str) -> None:
     assert json.loads(json.dumps(counts(ftl))) == golden.read("replay", ftl)
@@ -44,3 +74,5 @@ def test_golden(ftl: str) -> None:
 
 if __name__ == "__main__":
     golden.write("replay", counts, sys.argv[1:])
+    if named := [name for name in REMAPPING if name in (sys.argv[1:] or REMAPPING)]:
+        golden.write("replay remaps", with_remaps, named)

@@ -200,6 +200,16 @@ def test_a_share_of_requests_is_shown_by_its_nines() -> None:
     assert axes.get_ylim()[1] < 1
 
 
+@pytest.mark.parametrize(("y", "whole"), [([1, 2, 1], True), ([1.0, 2.0, 2.0], True), ([1, 1.5, 2], False)])
+def test_of_whole_numbers_there_is_no_half(y: list[float], whole: bool) -> None:
+    """Levels had ticks at 0.5 and 1.5."""
+    panel = Panel("lines", "levels", "groups", [Series("leaftl", [*y], [0, 1, 2])])
+    axes = axes_of(panel)
+    assert all(tick.is_integer() for tick in axes.get_xticks())
+    assert all(tick.is_integer() for tick in axes.get_yticks()) == whole
+    assert len(axes.get_yticks()) > 2
+
+
 def test_chips_are_told_apart() -> None:
     """Each FTL on a chip of its own: side by side without a word, one would look better for its chip."""
     rows = [result("pagemap"), result("slimftl")]

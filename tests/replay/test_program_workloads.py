@@ -200,7 +200,7 @@ def test_contents_by_a_law() -> None:
     ("fileset:personality=mail", "fileserver or varmail or webserver or oltp or compflow would do"),
     ("fileset:files=100k", "100,000 files of 131,072 bytes in 67,108,864: 70% of the span"),
     ("fileset:gamma=1.3", "0, 0.5, 1, 1.5 and so on would do"),
-    ("fileset:write=0.5", ": KEY=VALUE would do, with ops, span"),
+    ("fileset:write=0.5", ": KEY=VALUE would do, with ops, skip, span"),
     ("lsm:keys=1M", "1,000,000 keys of 424 bytes in 67,108,864: 60% of the span would do"),
     ("lsm:get=0.7,update=0.7", "get and update are more than 1 together"),
     ("lsm:memtable=1M", "memtable=1048576: 262144 at most, 1/256 of the span"),

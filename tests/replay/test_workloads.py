@@ -71,8 +71,30 @@ OF_PROGRAMS = {  # on a device of 64 MiB
     "lfs:ops=20k,discard=0,hot=0.1": "117fdc976fec37a1",
     "wal:ops=5k,remap=0,contents=zipf:N=0.9,a=0.2": "0310340b931df4df",
     "uniform:ops=20k,contents=zipf:N=0.9,a=0.2": "cbc10dc4fcebc163",
+    "remaps:ops=20k": "72fd0157208ae3c3",
+    "remaps:ops=20k,iosize=16k,move=1,seed=3": "dcd473462ccc1148",
 }
 FOR_EVER = [(DEVICE, *one) for one in GOLDEN.items()] + [(64 << 20, *one) for one in OF_PROGRAMS.items()]
+
+
+@pytest.mark.parametrize("text", ["lfs:%sutil=0.5", "wal:%sorder=seq", "uniform:%swrite=0.5,contents=zipf:N=0.7,a=0.2",
+                                  "fileset:%sdiscard=1,dup=0.4", "remaps:%sspan=0.5"])  # fmt: skip
+def test_what_is_left_out_has_been_played_before(text: str) -> None:
+    """A workload that skips goes on where a shorter one of the same text ended."""
+    every, rest = (whole(Workload(text % keys, 64 << 20)) for keys in ("ops=25k,", "skip=18k,ops=7k,"))
+    for column in ("time_ns", "op", "offset", "length", "source"):
+        mine, other = getattr(rest, column), getattr(every, column)
+        assert (mine is None and other is None) or (mine == other[18_000:]).all()
+    if every.hashes is not None:
+        assert (rest.hashes.grain == every.hashes.grain[every.hashes.start[18_000] :]).all()
+
+
+def test_to_skip_is_another_workload() -> None:
+    one, some = (Workload(f"lfs:{keys}ops=100", 64 << 20) for keys in ("", "skip=5,"))
+    assert one.hash() != some.hash()
+    assert one.hash().startswith("dbca72075fe1e6ce")  # of before there was such a key
+    with pytest.raises(UsageError, match="skip and rate"):
+        Workload("uniform:skip=5,rate=100", 64 << 20)
 
 
 @pytest.mark.parametrize(("size", "text", "said"), FOR_EVER)
@@ -300,7 +322,7 @@ def test_skew(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("nonesuch", "workload nonesuch: sequential, uniform.* would do"),
-        ("uniform:nonesuch=1", "'nonesuch=1': KEY=VALUE would do, with ops, write"),
+        ("uniform:nonesuch=1", "'nonesuch=1': KEY=VALUE would do, with ops, skip, write"),
         ("uniform:ops", "'ops': KEY=VALUE would do"),
         ("uniform:theta=1", "KEY=VALUE would do"),
         ("uniform:ops=1,ops=2", "ops is there twice"),

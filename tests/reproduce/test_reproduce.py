@@ -6,94 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from figures import TINY, written
 
-from flashfs import formulas
 from flashfs.cli import run
 from flashfs.errors import UsageError
-from flashfs.replay import recovered, sweep
 from flashfs.replay.workers import Here, Processes
 from flashfs.reproduce import figure as files
-from flashfs.reproduce import make, verdict
+from flashfs.reproduce import make, records, verdict
 from flashfs.reproduce.expression import Expression
-from flashfs.reproduce.figure import Figure
-
-TINY = """
-title = "WAF"
-source = "a paper, figure 1"
-value = "waf / base.waf"
-baseline = "pagemap"
-y = "WAF / page map"
-x = "Seed"
-form = "lines"
-substitute = "a generator"
-
-[all]
-preset = "small-64m"
-precondition = "fill"
-
-[all.opt]
-buffer = 64
-
-[small]
-says = "a fourth"
-source = "uniform:ops=8k"
-
-[paper]
-source = "uniform:ops=32k"
-
-[[series]]
-name = "pagemap"
-ftl = "pagemap"
-
-[[series]]
-name = "slimftl"
-ftl = "slimftl"
-
-[[series]]
-name = "not yet"
-ftl = "nosuchftl"
-
-[[at]]
-name = 1
-seed = 1
-
-[[at]]
-name = 2
-seed = 2
-
-[[expect]]
-series = "pagemap"
-x = "*"
-mark = "A"
-paper = 1
-within = 0.001
-
-[[expect]]
-series = "slimftl"
-x = "mean"
-mark = "N"
-at_least = 0.5
-
-[[expect]]
-series = ["not yet", "pagemap", "slimftl"]
-mark = "S"
-order = 0.5
-
-[[expect]]
-series = "not yet"
-x = 1
-mark = "P"
-paper = 3
-within = 0.05
-"""
-
-
-def written(tmp_path: Path, text: str = TINY, name: str = "tiny-1") -> Figure:
-    folder = tmp_path / "figures"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.toml").write_text(text)
-    return files.load(folder / f"{name}.toml")
-
 
 ROW = {
     "waf": 3.0, "nand.erase": 10, "none": None, "scheme.hist": "[1, 2, 1]", "host.write": 0, "full": [0, 4],
@@ -152,7 +72,7 @@ def test_a_list_is_no_number() -> None:
     ("x = 1\n", "x = 7\n", "x = '7': 1, 2, *, mean, most, least would do"),
     ('order = 0.5', 'order = 0.5\nx = "most"', "order is a rule along x"),
     ("seed = 2", 'seed = 2\nsource = "a"\ntrace = "b"', "source and trace: one of them would do"),
-    ('form = "lines"', 'of = "guesses"', "replays or recoveries or formulas would do"),
+    ('form = "lines"', 'of = "guesses"', "replays or recoveries or formulas or records would do"),
     ('form = "lines"', 'of = "formulas"', "all.preset: no such key"),
     ("order = 0.5", "meet = 3", "meet is of two series, and not of 3"),
     ('mark = "S"\norder = 0.5', 'mark = "S"\nx = 1\nrising = true', "several for order and meet"),
@@ -300,148 +220,6 @@ def test_lines_take_numbers(tmp_path: Path) -> None:
         written(tmp_path, text)
 
 
-FORMULAS = """
-title = "DRAM"
-source = "a paper, figure 1"
-of = "formulas"
-value = "dram.total / base.dram.total"
-baseline = "lazyftl"
-y = "DRAM"
-
-[all]
-pages_per_block = 256
-
-[small]
-says = "a device"
-
-[paper]
-capacity = 4_398_046_511_104
-
-[[series]]
-name = "lazyftl"
-ftl = "lazyftl"
-
-[[series]]
-name = "geckoftl"
-ftl = "geckoftl"
-
-[[at]]
-name = "as it is"
-
-[[at]]
-name = "half"
-ratio = 0.5
-value = "recovery.seconds"
-
-[[expect]]
-series = "geckoftl"
-x = "as it is"
-mark = "A"
-at_most = 0.2
-"""
-
-
-def test_a_figure_of_formulas(tmp_path: Path) -> None:
-    figure = written(tmp_path, FORMULAS)
-    made = make.make(figure, "small", tmp_path / "out", Here())
-    values = {(line.series, line.x): line.ours for line in made.lines}
-    assert values["lazyftl", "as it is"] == 1 and 0.1 < (values["geckoftl", "as it is"] or 0) < 0.2
-    half = formulas.Chip(pages_per_block=256, ratio=0.5)
-    assert values["geckoftl", "half"] == pytest.approx(formulas.recovery.seconds("geckoftl", half))
-    assert made.options == {"all": "pages_per_block=256", "at half": "ratio=0.5"} and not made.complaints
-    again = make.make(figure, "small", tmp_path / "again", Here())
-    for name in ("tiny-1.json", "tiny-1.parquet", "tiny-1.svg"):
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-    assert again.plain() == made.plain()
-    paper = make.computed(figure, "paper", ["geckoftl"])
-    assert [one.chip.capacity for one in paper if one.ftl == "geckoftl"] == [1 << 42] * 2
-    assert {one.ftl for one in paper} == {"lazyftl", "geckoftl"}  # the baseline comes along
-
-
-@pytest.mark.parametrize(("old", "new", "why"), [
-    ('ftl = "geckoftl"', 'ftl = "pagemap"', "ftl = 'pagemap': dftl, lazyftl"),
-    ("ratio = 0.5", "ratio = 2", "shares below 1"), ("ratio = 0.5", 'ratio = "half"', "ratio = 'half': a number"),
-])  # fmt: skip
-def test_a_device_of_formulas_that_is_none(tmp_path: Path, old: str, new: str, why: str) -> None:
-    with pytest.raises(UsageError) as told:
-        make.computed(written(tmp_path, FORMULAS.replace(old, new, 1)), "small", None)
-    assert why in str(told.value) and "tiny-1: " in str(told.value)
-
-
-RECOVERIES = """
-title = "Recoveries"
-source = "a paper, appendix C"
-of = "recoveries"
-value = "max(recovered.headers.spare_reads_by_cut) / recovery.blocks.spare_reads"
-y = "Spare reads / K"
-
-[all]
-preset = "tiny-1536"
-precondition = "fill"
-source = "uniform:write=1,size=512,qd=1,ops=4k"
-
-[small]
-says = "a tiny device"
-
-[paper]
-says = "the same"
-
-[[series]]
-name = "headers"
-ftl = "geckoftl"
-
-[[series]]
-name = "seconds"
-ftl = "geckoftl"
-value = "mean(recovered.seconds_by_cut) / recovery.seconds"
-
-[[series]]
-name = "no formulas"
-ftl = "pagemap"
-value = "mean(recovered.all.spare_reads_by_cut)"
-
-[[at]]
-name = "as it is"
-
-[[expect]]
-series = "headers"
-x = "*"
-mark = "A"
-paper = 1
-within = 0
-"""
-
-
-def test_a_figure_of_recoveries(tmp_path: Path) -> None:
-    """Each point is cut and mounted several times; what that took stands beside the formulas of that device."""
-    figure = written(tmp_path, RECOVERIES)
-    made = make.make(figure, "small", tmp_path / "out", Here())
-    values = {line.series: line.ours for line in made.lines}
-    assert not made.failed and verdict.summary(made.lines) == "reproduced (1 of 1)"
-    assert (values["seconds"] or 0) > 0 and (values["no formulas"] or 0) > 0
-    points = sweep.Place.at(tmp_path / "out" / "recoveries").points
-    every = [json.loads(one.read_text())["result"] for one in points.iterdir()]
-    (result,) = [one for one in every if one["ftl"] == "geckoftl"]
-    cuts = result["requests_by_cut"]
-    assert len(cuts) == recovered.CUTS and cuts == sorted(set(cuts)) and cuts[0] > 0 and cuts[-1] <= 4000
-    assert result["input"]["requests"] == cuts[-1]  # what lies behind the last one is not played
-    for step in result["recovered"].values():
-        assert all(len(took) == len(cuts) for took in step.values())
-    total = [sum(step["spare_reads_by_cut"][at] for name, step in result["recovered"].items() if name != "all")
-             for at in range(len(cuts))]  # fmt: skip
-    assert total == result["recovered"]["all"]["spare_reads_by_cut"] and min(total) > 0
-    again = make.make(figure, "small", tmp_path / "again", Processes(2))
-    assert again.plain() == made.plain()
-    for name in ("tiny-1.json", "tiny-1.parquet", "tiny-1.svg"):
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-
-
-def test_recoveries_need_to_know_where_to_cut(tmp_path: Path) -> None:
-    made = make.make(written(tmp_path, RECOVERIES.replace("ops=4k", "ops=3")), "small", tmp_path / "out", Here())
-    assert len(made.failed) == 2 and "a workload of 8 requests at least would do" in made.failed[0]
-    assert [line.met for line in made.lines if line.mark] == [None]
-
-
 def test_two_lines_of_one_key_have_to_hold_both(tmp_path: Path) -> None:
     figure = written(tmp_path, TINY + '[[expect]]\nseries = "slimftl"\nx = "mean"\nmark = "N"\nat_least = 99\n')
     made = make.make(figure, "small", tmp_path / "out", Here())
@@ -486,6 +264,23 @@ def test_what_held_and_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert run(["reproduce", "--figures", str(figure.file.parent), "--json"]) == 0
     listed = {(one["paper"], one["figure"]): one["kept"] for one in json.loads(capsys.readouterr().out)}
     assert listed["tiny", "1"] == "reproduced (4 of 4), waits for nosuchftl, small"
+
+
+def test_each_scale_is_kept_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure = written(tmp_path, TINY.replace('source = "uniform:ops=32k"', 'source = "uniform:ops=9k"'))
+    kept = tmp_path / "results"
+    kept.mkdir()
+    small = make.make(figure, "small", tmp_path / "out", Here())
+    (kept / make.kept_name(figure, "small")).write_text(Path(small.files["table"]).read_text())
+    assert make.kept(figure, "paper") == {} and make.kept_file(figure, "paper") is None
+    paper = make.make(figure, "paper", tmp_path / "out", Here())
+    (kept / make.kept_name(figure, "paper")).write_text(Path(paper.files["table"]).read_text())
+    assert {path.name for path in kept.iterdir()} == {"tiny-1.json", "tiny-1.paper.json"}
+    assert make.kept(figure, "small") and make.kept(figure, "paper").keys() == make.kept(figure, "small").keys()
+    listing = ["reproduce", "--figures", str(figure.file.parent), "--scale", "paper", "--json"]
+    assert run(listing) == 0
+    listed = {(one["paper"], one["figure"]): one["kept"] for one in json.loads(capsys.readouterr().out)}
+    assert listed["tiny", "1"] == "reproduced (4 of 4), waits for nosuchftl, paper"
 
 
 def test_other_ground_is_told(tmp_path: Path) -> None:
@@ -559,6 +354,9 @@ def test_each_of_ours_can_be_replayed(name: str, scale: str) -> None:
     if figure.of == "formulas":
         assert make.computed(figure, scale, None)
         return
+    if figure.of == "records":
+        assert len(records.of(figure, scale, None, print)[0]) == len(figure.series) * len(figure.xs)
+        return
     some = None if scale == "small" else figure.ftls[:1]  # sources of that size take their time, and are the same
     every, waits = make.cells(figure, scale, some, None, lambda line: None)
     assert every or waits
@@ -567,9 +365,13 @@ def test_each_of_ours_can_be_replayed(name: str, scale: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_each_of_ours_is_kept(name: str) -> None:
-    kept = make.kept_file(OURS[name])
-    assert kept is not None and kept["scale"] == "small" and not kept["failed"]
+@pytest.mark.parametrize("scale", files.SCALES)
+def test_each_of_ours_is_kept(name: str, scale: str) -> None:
+    """At the small scale all are."""
+    kept = make.kept_file(OURS[name], scale)
+    if kept is None and scale == "paper":
+        return
+    assert kept is not None and kept["scale"] == scale and not kept["failed"]
     names = {one.name for one in (*OURS[name].series, *OURS[name].xs)}
     names |= {verdict.named(one) for one in OURS[name].expect if one.rule in files.NUMBERED}
     told = [row["series"] for row in kept["rows"] if row["x"] != verdict.ALONG]

@@ -214,6 +214,9 @@ class Image:
     def health(self, block: int) -> int:
         return self.table[block][2]
 
+    def synced(self, block: int) -> int:
+        return self.table[block][1]
+
     def record(self, ppa: int) -> bytes:
         at = self.spare_at + ppa * self.stride
         return self.raw[at : at + self.head + self.oob_kept]
@@ -476,7 +479,7 @@ class Crash:
                 page
                 for page in pages
                 if page.seq > self.seq
-                or (at and ((at.lpa, at.seq) == (lpa, page.seq) or at.ppa == page.ppa or self._block(at) in self.void))
+                or (at and ((at.lpa, at.seq) == (lpa, page.seq) or at.ppa == page.ppa or self._gone(at)))
             ]
         self.base_pages = self.image.mapped(self.base.sections, self.void) if self.base else {}
         for entry in reader_remap.entries(self.image):
@@ -494,6 +497,11 @@ class Crash:
                 pages.append(said)
             if entry.source is not None and entry.seq > self.seq:
                 self.emptied.append((entry.source, 1, entry.seq))
+
+    def _gone(self, page: Page) -> bool:
+        """Whether a page that the base names was erased, or its erase begun."""
+        block = self._block(page)
+        return block in self.void or (self.image.synced(block) == 0 and page.status != "whole")
 
     def trimmed(self, lpa: int) -> int:
         """The newest trim of an LPA since the base."""

@@ -17,17 +17,18 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from flashfs.crash.campaign import Result
 from flashfs.crash.kill.bench import Bench
 from flashfs.crash.kill.files import Files
-from flashfs.crash.kill.filesystems import FILE_SYSTEMS
+from flashfs.crash.kill.filesystems import FILE_SYSTEMS, NONE, FileSystem
 from flashfs.crash.kill.fio import Fio
 from flashfs.crash.kill.lives import Lost, Moments, adopting
+from flashfs.crash.kill.remapped import SqliteRemap, needs
 from flashfs.crash.kill.sqlite import Sqlite, SqliteWal
 from flashfs.crash.kill.workload import Workload
 from flashfs.errors import FlashfsError, UsageError
@@ -42,15 +43,16 @@ __all__ = [
     "KillResult",
     "Lost",
     "Moments",
+    "benches",
     "check_machine",
     "run",
-    "writers",
 ]
 
 WRITERS: dict[str, type[Workload]] = {
     "files": Files,
     "sqlite-delete": Sqlite,
     "sqlite-wal": SqliteWal,
+    "sqlite-remap": SqliteRemap,
     "fio": Fio,
 }
 EXPECTED = (FlashfsError, OSError, subprocess.SubprocessError)  #: what ends a run and is reported
@@ -72,12 +74,15 @@ class KillFailure:
 class KillResult(Result):
     """One scheme under one writer on one file system. ``cuts`` are the rounds survived; ``chosen`` of them ended at a
     chosen operation. ``recoveries_killed`` are the deaths before a writer began: in a recovery, or in the replay of the
-    journal and the checks behind it."""
+    journal and the checks behind it. ``aimed`` are the rounds whose kill came where the writer wanted it, None if it
+    does not say where; ``options`` were the same in all lives."""
 
     fs: str = ""
     writer: str = ""
     chosen: int = 0
     recoveries_killed: int = 0
+    aimed: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     in_memory: ClassVar[bool] = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,9 +91,11 @@ class KillResult(Result):
             "tier": self.tier,
             "fs": self.fs,
             "writer": self.writer,
+            **({"options": dict(self.options)} if self.options else {}),
             "cuts": self.cuts,
             "chosen": self.chosen,
             "recoveries_killed": self.recoveries_killed,
+            **({"aimed": self.aimed} if self.aimed is not None else {}),
             "failures": [{"why": failure.why, "replay": failure.replay} for failure in self.failures],
             "seconds": round(self.seconds, 2),
             "seed": self.seed,
@@ -105,19 +112,40 @@ def writers(names: Iterable[str]) -> list[str]:
     return out
 
 
+def benches(systems: Iterable[str], names: Iterable[str]) -> list[tuple[str, str]]:
+    """(file system, writer) of each campaign. Writers that need no file system are in one, on ``none``."""
+    of = writers(names)
+    over = [(system, one) for system in systems for one in of if not WRITERS[one].bare]
+    return [*over, *((NONE.name, one) for one in of if WRITERS[one].bare)]
+
+
+def system_of(fs: str) -> FileSystem:
+    return NONE if fs == NONE.name else FILE_SYSTEMS[fs]
+
+
+def check_options(ftl: str, options: Mapping[str, str]) -> None:
+    """UsageError or BindError unless a chip can be bound to that FTL with these options."""
+    if options:
+        from flashfs.device import Device
+
+        Device.memory(NONE.geometry, ftl, options=dict(options), backend="meta").close(clean=False)
+
+
 def check_machine(fs: str, writer: str = "files") -> None:
     """Raise unless this machine has all that the tier needs; the error names what is missing."""
-    if fs not in FILE_SYSTEMS:
-        raise UsageError(f"--fs {fs}: the kill tier knows {', '.join(FILE_SYSTEMS)}")
     if writer not in WRITERS:
         raise UsageError(f"--writer {writer}: there is {', '.join(WRITERS)}")
+    if fs not in (FILE_SYSTEMS if not WRITERS[writer].bare else (NONE.name,)):
+        raise UsageError(f"--fs {fs}: the kill tier knows {', '.join(FILE_SYSTEMS)}")
     loop.need_root("crash --kill")
     for device in ("/dev/fuse", "/dev/loop-control"):
         if not os.access(device, os.R_OK | os.W_OK):
             raise FlashfsError(f"crash --kill needs {device}, which this machine does not let us open")
-    system = FILE_SYSTEMS[fs]
+    system = system_of(fs)
+    if writer == "sqlite-remap":
+        needs()
     needed = [("fusermount3", "fuse3"), ("losetup", "mount"), *WRITERS[writer].packages]
-    needed += [(command[0], system.package) for command in (system.make, system.check)]
+    needed += [(command[0], system.package) for command in (system.make, system.check) if command]
     for program, package in needed:
         if shutil.which(program, path=mounts.environment()["PATH"]) is None:
             raise FlashfsError(f"crash --kill needs {program}: install {package}")
@@ -135,27 +163,32 @@ def warm_up(ftl: str) -> None:
 
 def run(
     ftl: str, seed: int, rounds: int, *, fs: str = "ext4", writer: str = "files",
-    progress: Callable[[int], None] = lambda done: None,
+    options: Mapping[str, str] | None = None, progress: Callable[[int], None] = lambda done: None,
 ) -> KillResult:  # fmt: skip
-    """``rounds`` kills of one daemon after the other on one image; ends at the first loss. ``progress`` hears how many
-    were survived."""
+    """``rounds`` kills of one daemon after the other on one image; ends at the first loss. ``options`` of the FTL are
+    the same in all lives. ``progress`` hears how many were survived."""
     check_machine(fs, writer)
-    result = KillResult(ftl, "kill", seed, fs=fs, writer=writer)
+    check_options(ftl, options or {})
+    result = KillResult(ftl, "kill", seed, fs=fs, writer=writer, options=options or {})
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="flashfs-kill-"))
 
     def work(bench: Bench) -> Workload:
-        return WRITERS[writer](bench.root, folder, str(seed), bench.writes)
+        return WRITERS[writer](
+            bench.device if WRITERS[writer].bare else bench.root, folder, str(seed), bench.writes
+        )
 
     def failed(error: Exception) -> None:
-        replay = f"flashfs crash --kill --fs {fs} --writer {writer} --ftl {ftl} --seed {seed} --rounds {rounds}"
+        where = "" if WRITERS[writer].bare else f" --fs {fs}"
+        chosen = "".join(f" --opt {name}={value}" for name, value in (options or {}).items())
+        replay = f"flashfs crash --kill{where} --writer {writer} --ftl {ftl} --seed {seed} --rounds {rounds}{chosen}"
         why = f"round {bench.rounds}: {daemon.one_line(error)[0]} (the image as it was found: {bench.crashed})"
         result.failures.append(KillFailure(why, replay))
 
     warm_up(ftl)
     rnd = random.Random(f"kill {ftl} {fs} {writer} {seed}")
     with adopting():
-        bench = Bench(folder, ftl, FILE_SYSTEMS[fs], rnd, work)
+        bench = Bench(folder, ftl, system_of(fs), rnd, work, options or {})
         try:
             bench.begin()
             for n in range(rounds):
@@ -171,6 +204,7 @@ def run(
                 failed(error)
     result.cases = result.cuts = bench.rounds
     result.chosen, result.recoveries_killed = bench.chosen, bench.recoveries_killed
+    result.aimed = bench.work.aimed if WRITERS[writer].bare else None
     if not result.failures:
         shutil.rmtree(folder)
     result.seconds = time.perf_counter() - started

@@ -9,7 +9,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from flashfs.ftl import scheme
 from flashfs.fuse import daemon, loop, mounts
 from nandimg import Cut, image
 
-LIFE_S = (0.02, 0.5)  #: how long the daemon lives after the writer's first acknowledgement, if it is killed at random
 PLANNED_S = 1.0  #: how long a planned cut is waited for; then the daemon is killed as it stands
 RECOVERY_KILLED = 0.15  #: of all recoveries, how many are killed at a random moment
 RECOVERY_S = 0.03  #: which comes so soon at the latest
@@ -36,15 +35,16 @@ class Bench:
     """The image, its mounts and its loop device, all by the ids that were made here."""
 
     def __init__(
-        self, folder: Path, ftl: str, fs: FileSystem, rnd: random.Random, work: Callable[[Bench], Workload]
-    ) -> None:
+        self, folder: Path, ftl: str, fs: FileSystem, rnd: random.Random, work: Callable[[Bench], Workload],
+        options: Mapping[str, str],
+    ) -> None:  # fmt: skip
         self.image = folder / "chip.nand"
         self.crashed = folder / "crashed.nand"  #: as the kill under the writer left it
         self.again = folder / "again.nand"  #: as the last kill in a recovery, or between it and the writer, left it
         self.device, self.root = folder / "device", folder / "files"
         self.folder = folder
         self.log = folder / "daemon.log"
-        self.ftl, self.fs, self.rnd = ftl, fs, rnd
+        self.ftl, self.fs, self.rnd, self.options = ftl, fs, rnd, options
         self.moments = Moments(rnd)
         self.life: Life | None = None
         self.loop: Path | None = None
@@ -70,14 +70,19 @@ class Bench:
         self.attach()
         self.make()
         self.mount_files()
+        self.make_ballast()
+        self.close(life)
+
+    def make_ballast(self) -> None:
         for i in range(self.fs.ballast):
             (self.root / f"ballast{i}").write_bytes(self.ballast[i * MIB : (i + 1) * MIB])
         self.sync()
-        self.close(life)
 
     def make(self) -> None:
         """The file system. mkfs.btrfs looks at what every loop device of this machine lies on, and fails if that is
         another's dead mount; those are soon cleared away."""
+        if self.work.bare:
+            return
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -117,7 +122,7 @@ class Bench:
         self.tries += 1
         if self.rnd.random() < RECOVERY_KILLED:
             self.recover_and_die()
-        cut = None if last else self.moments.plan()
+        cut = None if last or not self.work.planned else self.moments.plan()
         try:
             if self.put_up(cut) is None:
                 self.recoveries_killed += 1
@@ -142,6 +147,8 @@ class Bench:
 
     def check(self) -> None:
         """The journal is replayed by now: the file system's own checker must be content, and the ballast as it was."""
+        if self.work.bare:
+            return
         mounts.run("umount", str(self.root), what=f"unmounting {self.root}")
         command = [*self.fs.check, str(self.loop)]
         done = subprocess.run(command, capture_output=True, text=True, env=mounts.environment())
@@ -177,7 +184,7 @@ class Bench:
             env=mounts.environment(),
         )  # fmt: skip
         self.wait(life, PATIENCE_S, self.work.began)
-        self.wait(life, PLANNED_S if life.cut else self.rnd.uniform(*LIFE_S))
+        self.wait(life, PLANNED_S if life.cut else self.rnd.uniform(*self.work.life_s))
         # A writer hears of the daemon's death a little before it is a fact.
         by_itself = self.writer.poll() is not None and not life.over(DYING_S if life.cut else 0)
         self.chosen += life.over() and life.cut is not None
@@ -210,6 +217,7 @@ class Bench:
         """flashfs mount, whose chip loses its power at ``cut``; None if that was in the recovery."""
         options = {"checkpoint_every": self.rnd.choice(("0", "0", "1000", "5000"))}
         options |= {name: str(self.rnd.choice(values)) for name, values in scheme(self.ftl).varied.items()}
+        options |= self.options
         sync = self.rnd.choice(("flush", "none", "none"))  # who is killed is the daemon: either keeps what was flushed
         faults = (f"cut={cut.at}:{cut.shape}",) if cut else ()
         self.life = mount(
@@ -221,13 +229,19 @@ class Bench:
         return self.life
 
     def attach(self) -> None:
-        self.loop, _ = loop.attach(self.device / "disk")
+        if not self.work.bare:
+            self.loop, _ = loop.attach(self.device / "disk")
 
     def mount_files(self) -> None:
-        mounts.run("mount", "-t", self.fs.name, str(self.loop), str(self.root), what=f"mounting {self.loop}")
+        if not self.work.bare:
+            mounts.run("mount", "-t", self.fs.name, str(self.loop), str(self.root), what=f"mounting {self.loop}")
 
     def sync(self) -> None:
         """All of this file system, and nothing else of the machine."""
+        if self.work.bare:
+            with (self.device / "disk").open("r+b", buffering=0) as disk:
+                os.fsync(disk.fileno())
+            return
         folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if libc.syncfs(folder) != 0:
@@ -248,9 +262,10 @@ class Bench:
 
     def close(self, life: Life) -> None:
         """A clean end: everything unmounted, the image checkpointed."""
-        mounts.run("umount", str(self.root), what=f"unmounting {self.root}")
-        assert self.loop is not None
-        mounts.detach(self.loop)
+        if not self.work.bare:
+            mounts.run("umount", str(self.root), what=f"unmounting {self.root}")
+            assert self.loop is not None
+            mounts.detach(self.loop)
         self.loop = self.life = None
         done = daemon.unmount(self.device, PATIENCE_S)
         life.forget()

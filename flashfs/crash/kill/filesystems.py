@@ -27,6 +27,9 @@ def chip(mib: int) -> Geometry:
     return Geometry.sized(mib * MIB, op=0.125, pages_per_block=64, channels=2, dies=4)
 
 
+#: of a writer that works on `disk` itself
+NONE = FileSystem("none", "", chip(64), 0, (), ())
+
 # Each is as small as its file system goes, so that cleaning is always under way. All that the chip exports is written
 # before the file system is made, and nothing is discarded: no page is ever free of charge.
 FILE_SYSTEMS: dict[str, FileSystem] = {

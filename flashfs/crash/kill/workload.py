@@ -22,6 +22,9 @@ class Workload(ABC):
 
     packages: tuple[tuple[str, str], ...] = ()  #: (program, package) that this writer needs beside Python
     checked_every = 1  #: rounds from one check of the file system and its ballast to the next
+    bare = False  #: whether it works on `disk` itself, without a file system
+    planned = True  #: whether the daemon may die of a cut at a flash operation; else when the writer says, or by chance
+    life_s = (0.02, 0.5)  #: how long the daemon lives once the writer ``began``, if no cut is planned
     may_end = False  #: whether the program ends by itself when it has done its share
 
     def __init__(self, root: Path, folder: Path, seed: str, writes: Callable[[], int]) -> None:
@@ -32,6 +35,7 @@ class Workload(ABC):
         self.seed = seed
         self.writes = writes
         self.log = folder / "log"
+        self.aimed = 0  #: rounds whose kill came where the writer wanted it, if it wants it somewhere
 
     def prepare(self) -> None:  # noqa: B027 - most need nothing
         """What the program needs on the file system. The file system is synced behind it."""

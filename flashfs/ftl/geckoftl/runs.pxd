@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.parts cimport Engine
-from flashfs.engine.translation cimport Directory, TranslationPages
+from flashfs.engine.translation cimport DramDirectory, TranslationPages
 from flashfs.ftl.geckoftl.entries cimport EntryList, Layout
 
 cdef enum:
@@ -15,11 +15,10 @@ cdef enum:
 cdef class GeckoRuns
 
 
-cdef class RunPages(Directory):
+cdef class RunPages(DramDirectory):
     cdef GeckoRuns gecko
-    cdef uint32_t* page_ppas               # by number
     cdef uint32_t* spare                   # numbers that no page has
-    cdef readonly uint32_t n, spare_n
+    cdef readonly uint32_t spare_n
     cdef readonly uint32_t missing_n       # pages of runs that were lost
 
 

@@ -32,7 +32,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from flashfs.engine.parts cimport IN_TABLE, Engine
 from flashfs.engine.pool cimport CAUSE_VALIDITY, FLAG_LAST, KIND_VALIDITY, NONE
-from flashfs.engine.translation cimport Directory, TranslationPages
+from flashfs.engine.translation cimport DramDirectory, TranslationPages
 from flashfs.ftl.geckoftl.entries cimport (
     ERASED,
     FLAG_BITS,
@@ -82,20 +82,18 @@ def overflow(geometry):
     return max(3 * 256, 4 * geometry.pages_per_block) + 2 * UNANNOUNCED
 
 
-cdef class RunPages(Directory):
-    """Where each page of a run is, by its number: 4 bytes a page, in DRAM."""
+cdef class RunPages(DramDirectory):
+    """Where each page of a run is, by its number."""
 
     def __cinit__(self, GeckoRuns gecko not None, uint32_t n):
         self.gecko = gecko
-        self.n = n
-        self.page_ppas = <uint32_t*> malloc(n * 4)
+        self.hold(n)
         self.spare = <uint32_t*> malloc(n * 4)
-        if not (self.page_ppas and self.spare):
+        if self.spare == NULL:
             raise MemoryError
         self.clear()
 
     def __dealloc__(self):
-        free(self.page_ppas)
         free(self.spare)
 
     def clear(self):
@@ -113,21 +111,9 @@ cdef class RunPages(Directory):
                 self.spare[self.spare_n] = id - 1
                 self.spare_n += 1
 
-    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
-        return self.page_ppas[id] if id < self.n else NONE
-
-    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
-        if id < self.n:
-            self.page_ppas[id] = ppa
-        return 0
-
     cdef int lost(self, uint32_t ppa) except -1 nogil:
         """All runs are made again before the next checkpoint."""
-        cdef uint32_t id
-        for id in range(self.n):
-            if self.page_ppas[id] == ppa:
-                self.page_ppas[id] = NONE
-                self.missing_n += 1
+        self.missing_n += self.drop(ppa) != NONE
         return 0
 
 

@@ -47,9 +47,11 @@ def block(device: Any, number: int | None) -> dict[str, Any]:
 def run(device: Any, number: int | None) -> dict[str, Any]:
     """A run, counted from the newest, which is 0: its pages, and the entries of each. Without a number the newest."""
     found = runs(device)
-    number = number or 0
-    if not found:
+    if not found and number is None:
         return {"run": None, "pages": [], "entries": []}
+    if not found:
+        raise UsageError(f"run {number}: {device.path} has none yet")
+    number = number or 0
     if not 0 <= number < len(found):
         raise UsageError(f"run {number}: {device.path} has runs 0 to {len(found) - 1}, the newest first")
     of = found[number]

@@ -91,6 +91,13 @@ static void shifted_mods(const uint64_t digest[2], int most, uint32_t n, uint32_
     }
 }
 
+/* x mod n by a product, which is exact as long as x n is below 2^64; inverse is 2^64 / n, rounded up, or 0 to divide. */
+static uint32_t short_mod(uint64_t x, uint32_t n, uint64_t inverse)
+{
+    if (!inverse) return (uint32_t)(x % n);
+    return (uint32_t)(x - (uint64_t)((unsigned __int128)x * inverse >> 64) * n);
+}
+
 /* The first place of a digest among n, and the step to the next: the high half of a product scales a number to n without
  * a division. A step that has no factor in common with n comes by n places before it comes by one again. */
 static void first_and_step(const uint64_t digest[2], uint32_t n, const uint32_t *primes, uint32_t *first, uint32_t *step)

@@ -3,8 +3,9 @@
 An entry says which of 63 hash functions chose the LPA's place (HID), and the page within it (PPID). What a place is, a
 physical block or a virtual one, is the scheme's.
 """
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 cdef extern from "hashes.h" nogil:
@@ -13,8 +14,13 @@ cdef extern from "hashes.h" nogil:
     uint32_t shifted_mod(const uint64_t* digest, int hid, uint32_t n)
     void shifted_mods(const uint64_t* digest, int most, uint32_t n, uint32_t* out)
     void first_and_step(const uint64_t* digest, uint32_t n, const uint32_t* primes, uint32_t* first, uint32_t* step)
+    uint32_t short_mod(uint64_t x, uint32_t n, uint64_t inverse)
+
+cdef extern from *:
+    int popcount "__builtin_popcountll"(uint64_t) nogil
 
 
+@cython.final
 cdef class PackedTable:
     """``lpas`` entries of 6 bits of HID and as many of PPID as number the pages of a block, without gaps."""
 
@@ -31,23 +37,31 @@ cdef class PackedTable:
     def __dealloc__(self):
         free(self.packed)
 
-    cdef uint32_t entry(self, uint32_t lpa) noexcept nogil:
-        """HID << ppid_bits | PPID."""
-        cdef uint64_t bit = <uint64_t> lpa * self.entry_bits, word
-        memcpy(&word, self.packed + (bit >> 3), 8)
-        return <uint32_t> (word >> (bit & 7)) & ((<uint32_t> 1 << self.entry_bits) - 1)
-
-    cdef int set_entry(self, uint32_t lpa, uint32_t hid, uint32_t ppid) noexcept nogil:
-        cdef uint64_t bit = <uint64_t> lpa * self.entry_bits, word
-        cdef uint64_t mask = ((<uint64_t> 1 << self.entry_bits) - 1) << (bit & 7)
-        memcpy(&word, self.packed + (bit >> 3), 8)
-        word = (word & ~mask) | (<uint64_t> (hid << self.ppid_bits | ppid) << (bit & 7))
-        memcpy(self.packed + (bit >> 3), &word, 8)
-        return 0
-
     cdef int clear(self) noexcept nogil:
         memset(self.packed, 0, self.bytes + 8)
         return 0
+
+    cdef uint64_t count_mapped(self) noexcept nogil:
+        """Entries whose HID is not 0. As many at a time as lie in a word: a HID, and all ones added to it in its place,
+        make a carry out of it unless it is 0."""
+        cdef uint32_t at_once = 57 // self.entry_bits if self.ppid_bits else 1, i
+        cdef uint64_t fields = 0, carries = 0, n = 0, lpa = 0, bit = 0, word
+        for i in range(at_once):
+            fields |= (<uint64_t> HIDS << self.ppid_bits) << (i * self.entry_bits)
+            carries |= <uint64_t> 1 << ((i + 1) * self.entry_bits)
+        while lpa + at_once <= self.lpas:
+            memcpy(&word, self.packed + (bit >> 3), 8)
+            n += popcount((((word >> (bit & 7)) & fields) + fields) & carries)
+            lpa += at_once
+            bit += at_once * self.entry_bits
+        while lpa < self.lpas:
+            n += self.entry(<uint32_t> lpa) >> self.ppid_bits != 0
+            lpa += 1
+        return n
+
+    def mapped(self):
+        """How many LPAs have a HID."""
+        return self.count_mapped()
 
     def hids(self):
         """The HIDs of all LPAs, in their order: for whoever counts them."""
@@ -76,6 +90,7 @@ cdef class PackedTable:
                 raise ValueError(f"LPA {lpa} has PPID {ppid}, beyond its block")
 
 
+@cython.final
 cdef class Hasher:
     """The places of an LPA, 0 to ``places`` - 1, by HID 1 to 63.
 
@@ -102,6 +117,19 @@ cdef class Hasher:
         for i, prime in enumerate(prime_factors(self.slots)):
             self.primes[i] = prime         # nine at most: the product of the first ten is beyond 32 bits
         self.digest_key = self.candidates_key = <uint64_t> -1
+        self.inverse = 1 + <uint64_t> -1 // self.slots if self.slots < 1 << 26 else 0
+        self.known = <KnownHash*> malloc(KNOWN * sizeof(KnownHash))
+        if self.known == NULL:
+            raise MemoryError
+        memset(self.known, 0xFF, KNOWN * sizeof(KnownHash))
+
+    def __dealloc__(self):
+        free(self.known)
+
+    @property
+    def heap_bytes(self):
+        """What remembering hashes takes, of this process: a controller has no such table."""
+        return KNOWN * sizeof(KnownHash)
 
     cdef uint64_t group_of(self, uint32_t lpa) noexcept nogil:
         """A number that all LPAs of a group share; modulo ``lanes`` it is the group's lane."""
@@ -123,18 +151,29 @@ cdef class Hasher:
         """Which of its lane's places it is."""
         self.find_digest(group)
         if self.distinct:
-            return <uint32_t> ((self.first + <uint64_t> hid * self.step) % self.slots)
+            return short_mod(self.first + <uint64_t> hid * self.step, self.slots, self.inverse)
         return shifted_mod(self.digest, hid, self.slots)
 
     cdef int find_digest(self, uint64_t group) noexcept nogil:
-        if group != self.digest_key:
-            self.digest_key = group
-            if self.md5:
-                md5_of_u64(group, self.digest)
-            else:
-                mix_of_u64(group, self.digest)
-            if self.distinct:
-                first_and_step(self.digest, self.slots, self.primes, &self.first, &self.step)
+        cdef KnownHash* known = self.known + (group & (KNOWN - 1))
+        if group == self.digest_key:
+            return 0
+        self.digest_key = group
+        if not self.distinct:
+            return self.hash_group(group)
+        if known.group != group:
+            self.hash_group(group)
+            known.group = group
+            first_and_step(self.digest, self.slots, self.primes, &known.first, &known.step)
+        self.first = known.first
+        self.step = known.step
+        return 0
+
+    cdef int hash_group(self, uint64_t group) noexcept nogil:
+        if self.md5:
+            md5_of_u64(group, self.digest)
+        else:
+            mix_of_u64(group, self.digest)
         return 0
 
     cdef int find(self, uint32_t lpa) noexcept nogil:

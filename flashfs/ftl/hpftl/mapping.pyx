@@ -204,7 +204,7 @@ cdef class HpftlMapping(Mapping):
     def tables(self):
         """What cleaning asks of each block is counted too: two bytes in a controller."""
         return {
-            "primary_table": (self.primary.bytes, self.primary.bytes + 8),
+            "primary_table": (self.primary.bytes, self.primary.bytes + 8 + self.hasher.heap_bytes),
             "secondary_table": (8 * max(self.capacity, self.second.n), self.second.allocated),
             "secondary_counts": (2 * self.ssd.nand.blocks, 4 * self.ssd.nand.blocks),
         }

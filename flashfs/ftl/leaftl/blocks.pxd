@@ -30,6 +30,7 @@ cdef class GroupBlocks:
     cdef uint8_t* resized(self, uint32_t group, uint32_t bytes) except NULL nogil
     cdef int unpack(self, uint32_t group) noexcept nogil
     cdef int pack(self, uint32_t group) except -1 nogil
+    cdef int put(self, uint32_t group, const uint8_t* packed, uint32_t bytes) except -1 nogil
     cdef int spread(self) except -1 nogil
     cdef uint32_t group_bytes(self, uint32_t group) noexcept nogil
     cdef uint32_t save_group(self, uint32_t group, uint8_t* out) noexcept nogil

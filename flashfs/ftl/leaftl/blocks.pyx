@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 
 from flashfs.ftl.leaftl.group cimport (
     BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, LEVELS_MOST, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Scratch, Segment, View,
-    block_bytes, compact, crb_bytes, fault_of, members_of, pack_block, unpack_block, view,
+    block_bytes, compact, compact_plain, crb_bytes, fault_of, members_of, pack_block, unpack_block, view,
 )
 from flashfs.ftl.leaftl.learn cimport APPROXIMATE, half_value
 from flashfs.ftl.leaftl.slabs cimport Slabs, block_at
@@ -88,8 +88,8 @@ cdef class GroupBlocks:
 
     cdef int pack(self, uint32_t group) except -1 nogil:
         """The scratch becomes the group's block."""
-        cdef uint8_t[BLOCK_MOST] packed
-        cdef uint8_t* block
+        cdef uint8_t[BLOCK_MOST] packed, compacted
+        cdef View parts
         cdef uint32_t bytes
         if self.scratch.n == 0:
             return self.drop_group(group)
@@ -98,9 +98,18 @@ cdef class GroupBlocks:
             self.crowded += 1
         bytes = pack_block(self.scratch, packed)
         if bytes > CROWDED and self.scratch.levels > 1:
-            compact(self.scratch)
             self.crowded += 1
+            view(packed, &parts)
+            bytes = compact_plain(&parts, compacted)
+            if bytes:
+                return self.put(group, compacted, bytes)
+            compact(self.scratch)
             bytes = pack_block(self.scratch, packed)
+        return self.put(group, packed, bytes)
+
+    cdef int put(self, uint32_t group, const uint8_t* packed, uint32_t bytes) except -1 nogil:
+        """A sound block becomes the group's."""
+        cdef uint8_t* block
         if self.directory[group]:
             self.tally(self.block_of(group), -1)
         try:

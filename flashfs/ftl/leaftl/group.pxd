@@ -56,7 +56,7 @@ cdef bint without(Segment* segment, Bits* listed, const Bits* taken) noexcept no
 cdef void update(Scratch* group, const Segment* new, const Bits* members) noexcept nogil
 cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil
 cdef void compact(Scratch* group) noexcept nogil
-cdef void sort_level(Segment* segments, Bits* members, uint32_t n) noexcept nogil
+cdef uint32_t compact_plain(const View* block, uint8_t* out) noexcept nogil
 
 
 cdef inline uint32_t crb_bytes(const uint8_t* block) noexcept nogil:
@@ -99,9 +99,13 @@ cdef inline void segment_at(const View* block, uint32_t i, Segment* out) noexcep
 
 
 cdef inline uint32_t at_or_before(const uint8_t* starts, uint32_t n, uint32_t x) noexcept nogil:
-    """How many of ``n`` >= 1 sorted starts are ``x`` or less. No branch depends on them: half the guesses fail."""
-    cdef const uint8_t* low = starts
-    cdef uint32_t half
+    """How many of ``n`` sorted starts, no two the same, are ``x`` or less. At most 255 - x are more, and x + 1 are not:
+    in a crowded level that leaves few. No branch depends on them: half the guesses fail."""
+    cdef uint32_t half, first = n + x - 255 if n + x > 255 else 0
+    cdef const uint8_t* low = starts + first
+    n = min(n, x + 1) - first
+    if n == 0:
+        return first
     while n > 1:
         half = n >> 1
         low += half & -<uint32_t> (low[half] <= x)

@@ -28,6 +28,10 @@ cdef extern from * nogil:
     int bits_above "__builtin_clzll" (uint64_t x)
 
 
+cdef enum:
+    NO_SEGMENT = 0xFFFF
+
+
 # --- sets of LPAs
 
 cdef inline bint empty(const Bits* set) noexcept nogil:
@@ -227,11 +231,20 @@ cdef void delete_level(Scratch* group, uint32_t level) noexcept nogil:
     memmove(&group.counts[level], &group.counts[level + 1], (group.levels - level) * sizeof(uint16_t))
 
 
+cdef inline uint32_t starts_before(const Segment* level, uint32_t n, uint32_t x) noexcept nogil:
+    """How many segments of a level of ``n`` start before ``x``."""
+    cdef const Segment* low = level
+    cdef uint32_t half
+    while n > 0:
+        half = (n + 1) >> 1
+        low += half & -<uint32_t> (low[half - 1].start < x)
+        n -= half
+    return <uint32_t> (low - level)
+
+
 cdef void put(Scratch* group, uint32_t level, uint32_t first, const Segment* new, const Bits* members) noexcept nogil:
     """A segment into that level, whose first is number ``first`` of all, by its start."""
-    cdef uint32_t i = first
-    while i < first + group.counts[level] and group.segments[i].start < new.start:
-        i += 1
+    cdef uint32_t i = first + starts_before(&group.segments[first], group.counts[level], new.start)
     memmove(&group.segments[i + 1], &group.segments[i], (group.n - i) * sizeof(Segment))
     group.segments[i] = new[0]
     group.approximate |= new.slope & APPROXIMATE
@@ -293,6 +306,8 @@ cdef void update(Scratch* group, const Segment* new, const Bits* members) noexce
     if group.levels == 0:
         group.levels = 1
         group.counts[0] = 0
+    i = starts_before(group.segments, group.counts[0], new.start)
+    i -= i > 0                   # the last of those before it may reach into it, no other
     while i < group.counts[0] and group.segments[i].start <= <uint32_t> new.start + new.length:
         if not overlap(&group.segments[i], new):
             i += 1
@@ -431,59 +446,198 @@ cdef void drop_hidden(Scratch* group) noexcept nogil:
     memmove(&group.members[0], &group.members[n], group.n * sizeof(Bits))
 
 
+cdef bint is_compact(const Scratch* group) noexcept nogil:
+    """Whether it is one level without holes: there is nothing to hide, or that could be hidden."""
+    cdef uint32_t i
+    cdef uint16_t any = 0
+    if group.levels != 1:
+        return False
+    for i in range(group.n):
+        any |= group.segments[i].slope
+    return not any & HOLE
+
+
 cdef void compact(Scratch* group) noexcept nogil:
     """What the paper's level-by-level merging comes to, at once: nothing that is hidden is left, and each segment is as
     high as those that are newer and overlap it allow. The levels are as few as their order permits."""
     cdef uint8_t[GROUP] under
     cdef uint8_t[SEGMENTS_MOST + 2] level_of
-    cdef uint16_t[GROUP + 1] places
-    cdef uint32_t i, x, level
+    cdef uint32_t i, x, level, start
+    if is_compact(group):
+        return
     drop_hidden(group)
     memset(under, 0, sizeof(under))
+    memset(group.counts, 0, sizeof(group.counts))
     group.levels = 0
     for i in range(group.n):
-        level = 0
-        for x in range(group.segments[i].start, <uint32_t> group.segments[i].start
-                       + group.segments[i].length + 1):
-            level = max(level, <uint32_t> under[x])
-        memset(under + group.segments[i].start, level + 1, <uint32_t> group.segments[i].length + 1)
+        start = group.segments[i].start
+        level = under[start]
+        if group.segments[i].length == 0:
+            under[start] = <uint8_t> (level + 1)
+        else:
+            for x in range(start + 1, start + group.segments[i].length + 1):
+                level = max(level, <uint32_t> under[x])
+            memset(under + start, level + 1, <uint32_t> group.segments[i].length + 1)
         level_of[i] = <uint8_t> level
         group.levels = max(group.levels, level + 1)
-    memset(group.counts, 0, sizeof(group.counts))
+        group.counts[level] += 1
+    order(group, level_of)
+
+
+cdef void order(Scratch* group, const uint8_t* level_of) noexcept nogil:
+    """The segments level by level, and by their starts in each, of which no two are the same: those of each start, one
+    start after another, go to the next places of their levels."""
+    cdef uint16_t[GROUP + 1] places
+    cdef uint16_t[GROUP] newest
+    cdef uint16_t[SEGMENTS_MOST + 2] before
+    cdef Bits starts
+    cdef uint32_t i, k, at, start, level
+    clear(&starts)
     for i in range(group.n):
-        group.counts[level_of[i]] += 1
+        start = group.segments[i].start
+        before[i] = newest[start] if has(&starts, start) else <uint16_t> NO_SEGMENT
+        newest[start] = <uint16_t> i
+        add(&starts, start)
     places[0] = 0
     for level in range(group.levels):
         places[level + 1] = places[level] + group.counts[level]
-    for i in range(group.n):
-        x = places[level_of[i]]
-        places[level_of[i]] += 1
-        group.spare[x] = group.segments[i]
-        group.spare_members[x] = group.members[i]
+    for k in range(4):
+        while starts.word[k]:
+            i = newest[64 * k + first_bit(starts.word[k])]
+            starts.word[k] &= starts.word[k] - 1
+            while i != NO_SEGMENT:
+                at = places[level_of[i]]
+                places[level_of[i]] += 1
+                group.spare[at] = group.segments[i]
+                if group.approximate:
+                    group.spare_members[at] = group.members[i]
+                i = before[i]
     memcpy(group.segments, group.spare, group.n * sizeof(Segment))
-    memcpy(group.members, group.spare_members, group.n * sizeof(Bits))
-    i = 0
-    for level in range(group.levels):
-        sort_level(&group.segments[i], &group.members[i], group.counts[level])
-        i += group.counts[level]
+    if group.approximate:
+        memcpy(group.members, group.spare_members, group.n * sizeof(Bits))
 
 
-cdef void sort_level(Segment* segments, Bits* members, uint32_t n) noexcept nogil:
-    """By start; no two are the same. They come as a few sorted stretches."""
-    cdef Segment moved
-    cdef Bits moved_members
-    cdef uint32_t i, j
-    for i in range(1, n):
-        if segments[i].start < segments[i - 1].start:
-            moved = segments[i]
-            moved_members = members[i]
-            j = i
-            while j > 0 and segments[j - 1].start > moved.start:
-                segments[j] = segments[j - 1]
-                members[j] = members[j - 1]
-                j -= 1
-            segments[j] = moved
-            members[j] = moved_members
+# --- the same for a plain block, as a map without error has for as long as nothing is trimmed
+
+cdef struct Kept:                # segments that something is left of, from the top level down
+    uint32_t n, levels
+    uint8_t[SEGMENTS_MOST] start, length, level, source
+    uint16_t[LEVELS_MOST + 2] counts
+
+
+cdef bint is_plain(const View* block) noexcept nogil:
+    """Whether it has neither approximate segments nor holes."""
+    cdef uint32_t i
+    cdef uint16_t any = 0
+    for i in range(block.n):
+        any |= slope_at(block, i)
+    return not any & (APPROXIMATE | HOLE)
+
+
+cdef void paint(const View* block, uint8_t* owner) noexcept nogil:
+    """Which segment each LPA is found in. Of LPAs that are in none nothing is said."""
+    cdef uint32_t i = block.n, x, last, stride
+    while i > 0:                 # the topmost has the last word
+        i -= 1
+        x = block.starts[i]
+        owner[x] = <uint8_t> i
+        if block.lengths[i]:
+            last = x + block.lengths[i]
+            stride = stride_of(slope_at(block, i))
+            while x <= last:
+                owner[x] = <uint8_t> i
+                x += stride
+
+
+cdef bint ends_of(const View* block, uint32_t i, const uint8_t* owner, uint32_t* first, uint32_t* last) noexcept nogil:
+    """The first and the last LPA that is found in segment ``i``, which has several; whether any is."""
+    cdef uint32_t stride = stride_of(slope_at(block, i))
+    first[0] = block.starts[i]
+    last[0] = first[0] + block.lengths[i]
+    while owner[first[0]] != <uint8_t> i:
+        if first[0] == last[0]:
+            return False
+        first[0] += stride
+    while owner[last[0]] != <uint8_t> i:
+        last[0] -= stride
+    return True
+
+
+cdef void keep(const View* block, const uint8_t* owner, Kept* kept) noexcept nogil:
+    """What is left of which segments, and on which level. No branch depends on whether a single page is: nobody could
+    guess."""
+    cdef uint8_t[GROUP] under
+    cdef uint32_t i, x, first, last, level, n = 0
+    cdef bint left
+    memset(under, 0, sizeof(under))
+    memset(kept.counts, 0, sizeof(kept.counts))
+    kept.levels = 0
+    for i in range(block.n):
+        first = last = block.starts[i]
+        if block.lengths[i] == 0:
+            left = owner[first] == <uint8_t> i
+            level = under[first]
+            under[first] = <uint8_t> (level + left)
+        else:
+            left = ends_of(block, i, owner, &first, &last)
+            level = 0
+            if left:
+                for x in range(first, last + 1):
+                    level = max(level, <uint32_t> under[x])
+                memset(under + first, level + 1, last - first + 1)
+        kept.start[n] = <uint8_t> first
+        kept.length[n] = <uint8_t> (last - first)
+        kept.level[n] = <uint8_t> level
+        kept.source[n] = <uint8_t> i
+        if level:
+            kept.counts[level] += left
+        n += left
+        kept.levels = max(kept.levels, level + left)
+    kept.n = kept.counts[0] = n
+    for level in range(1, kept.levels):
+        kept.counts[0] -= kept.counts[level]
+
+
+cdef uint32_t compact_plain(const View* block, uint8_t* out) noexcept nogil:
+    """``compact`` of a plain block, from its bytes to those of the new one; how many. 0 if ``compact`` has to do it."""
+    cdef Kept kept
+    cdef uint8_t[GROUP] owner
+    if block.n > SEGMENTS_MOST or not is_plain(block):
+        return 0
+    paint(block, owner)
+    keep(block, owner, &kept)
+    if kept.levels > LEVELS_MOST or HEAD + kept.levels + kept.n * SEGMENT_BYTES > CROWDED:
+        return 0
+    return put_kept(block, &kept, out)
+
+
+cdef uint32_t put_kept(const View* block, const Kept* kept, uint8_t* out) noexcept nogil:
+    """The block of those segments; its bytes."""
+    cdef uint16_t[GROUP] newest
+    cdef uint16_t[SEGMENTS_MOST] before
+    cdef uint16_t[LEVELS_MOST + 2] places
+    cdef uint32_t level, x, i, at, n = kept.n
+    cdef uint8_t* columns = out + write_head(out, kept.levels, 0)
+    places[0] = 0
+    for level in range(kept.levels):
+        columns[level] = <uint8_t> (kept.counts[level] - 1)
+        places[level + 1] = places[level] + kept.counts[level]
+    columns += kept.levels
+    memset(newest, 0xFF, sizeof(newest))
+    for i in range(n):           # those of each start are on different levels
+        before[i] = newest[kept.start[i]]
+        newest[kept.start[i]] = <uint16_t> i
+    for x in range(GROUP):
+        i = newest[x]
+        while i != NO_SEGMENT:
+            at = places[kept.level[i]]
+            places[kept.level[i]] += 1
+            columns[at] = <uint8_t> x
+            columns[n + at] = kept.length[i]
+            memcpy(columns + 2 * n + 2 * at, block.slopes + 2 * <uint32_t> kept.source[i], 2)
+            memcpy(columns + 4 * n + 4 * at, block.intercepts + 4 * <uint32_t> kept.source[i], 4)
+            i = before[i]
+    return <uint32_t> (columns - out) + n * SEGMENT_BYTES
 
 
 # --- what must hold

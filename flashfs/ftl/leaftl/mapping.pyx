@@ -16,6 +16,7 @@ from flashfs.ftl.leaftl.gmd cimport REGION
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, LEVELS_MOST
 from flashfs.ftl.leaftl.places cimport PART
 from flashfs.ftl.leaftl.recovery cimport LearnedRecovery
+from flashfs.ftl.leaftl.segments cimport expect
 from flashfs.ftl.leaftl.blocks cimport ABSENT
 
 from flashfs.errors import BindError, RoomError
@@ -112,6 +113,7 @@ cdef class LearnedMap(LearnedRecovery):
             return Mapping.confirm(self, lpas, ppas, n, yes)
         for i in range(n):
             yes[i] = FOREIGN
+            expect(self.table, lpas, i, n)
             if lpas[i] >= self.ssd.lpas or not self.table.find(lpas[i], &predicted, &levels, &about):
                 continue
             yes[i] = self.in_reach(ppas[i], predicted) if about else predicted == ppas[i]

@@ -2,8 +2,15 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.ftl.leaftl.blocks cimport GroupBlocks
-from flashfs.ftl.leaftl.group cimport Bits, Scratch, Segment, View
+from flashfs.ftl.leaftl.group cimport GROUP, Segment, View
 from flashfs.ftl.leaftl.learn cimport Piece, Rules
+from flashfs.ftl.leaftl.slabs cimport block_at
+
+cdef extern from * nogil:
+    void prefetch "__builtin_prefetch" (const void* address)
+
+cdef enum:
+    AHEAD = 12                   # look-ups of a batch whose memory is on its way
 
 cdef class Pager:
     cdef uint8_t* used                     # a bit a group: looked at since the bit was cleared
@@ -33,6 +40,7 @@ cdef class SegmentTable(GroupBlocks):
     cdef int unmap_run(self, const uint32_t* lpas, uint32_t n) except -1 nogil
     cdef int compact_group(self, uint32_t group) except -1 nogil
     cdef int compact_all(self, bint every=*) except -1 nogil
+    cdef int make_room(self, uint32_t group) except -1 nogil
     cdef uint32_t levels_of(self, uint32_t group) noexcept nogil
     cdef int owe(self, uint32_t group, uint32_t points, uint32_t levels) except -1 nogil
     cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
@@ -43,3 +51,11 @@ cdef class SegmentTable(GroupBlocks):
     cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
                       uint32_t kept, uint32_t bytes) except -1 nogil
     cdef void fetch(self, uint32_t group) noexcept nogil
+
+
+cdef inline void expect(SegmentTable table, const uint32_t* lpas, uint32_t i, uint32_t n) noexcept nogil:
+    """Look-up ``i`` of ``n`` is next: ask for what those behind it need. LPAs that there are not are passed over."""
+    if i + 2 * AHEAD < n and lpas[i + 2 * AHEAD] < table.lpas:
+        prefetch(&table.directory[lpas[i + 2 * AHEAD] // GROUP])
+    if i + AHEAD < n and lpas[i + AHEAD] < table.lpas:
+        prefetch(block_at(table.slabs, table.directory[lpas[i + AHEAD] // GROUP]))

@@ -11,19 +11,15 @@ import numpy as np
 
 from flashfs.ftl.leaftl.group cimport (
     BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Segment, View, at_or_before,
-    block_bytes, compact, crb_bytes, look_up, members_of, segment_at, slope_at, unmap, update, view, without,
-    write_head,
+    block_bytes, compact, compact_plain, crb_bytes, look_up, members_of, segment_at, slope_at, unmap, update, view,
+    without, write_head,
 )
 from flashfs.ftl.leaftl.blocks cimport ABSENT, GroupBlocks
 from flashfs.ftl.leaftl.fit cimport check_run, make_rules
 from flashfs.ftl.leaftl.learn cimport APPROXIMATE, Piece, learn
 from flashfs.ftl.leaftl.slabs cimport block_at
 
-cdef extern from * nogil:
-    void prefetch "__builtin_prefetch" (const void* address)
-
 cdef enum:
-    AHEAD = 12                   # look-ups of a batch whose memory is on its way
     PART = 1024                  # points of a run that are learned at once, or somewhat more
     OWED_LEAST = 16              # debts of a group that are not worth a compaction
     LEVEL_OWES = 8               # points, for each level that a group grows by
@@ -217,6 +213,7 @@ cdef class SegmentTable(GroupBlocks):
                 if done:
                     points += pieces[i].n if done == BESIDE else 0
                     continue
+                self.make_room(group)
                 self.unpack(group)
                 unpacked = True
             memset(&members, 0, sizeof(Bits))
@@ -231,6 +228,25 @@ cdef class SegmentTable(GroupBlocks):
         if unpacked:
             self.pack(group)
         return self.owe(group, points, levels) if self.grown and points else 0
+
+    cdef int make_room(self, uint32_t group) except -1 nogil:
+        """The group is about to be unpacked for a segment more: one that is full is compacted first, if its block can
+        be as it is."""
+        cdef uint8_t[BLOCK_MOST] packed
+        cdef const uint8_t* block = self.block_of(group)
+        cdef View parts
+        cdef uint32_t bytes
+        if block == NULL:
+            return 0
+        view(block, &parts)
+        if parts.n < SEGMENTS_MOST:
+            return 0
+        bytes = compact_plain(&parts, packed)
+        if bytes:
+            view(packed, &parts)
+            self.crowded += parts.n < SEGMENTS_MOST  # else it is full as it is, and whoever has unpacked it sees that
+            return self.put(group, packed, bytes)
+        return 0
 
     cdef uint32_t levels_of(self, uint32_t group) noexcept nogil:
         cdef const uint8_t* block = self.block_of(group)
@@ -272,7 +288,7 @@ cdef class SegmentTable(GroupBlocks):
         if (segment.length == 0 and last and old.starts[last - 1] == segment.start and old.lengths[last - 1] == 0
                 and not slope_at(&old, last - 1) & APPROXIMATE):
             return self.supersede(&old, last - 1, segment)
-        first = at_or_before(old.starts, last, segment.start) if last else 0
+        first = at_or_before(old.starts, last, segment.start) if segment.length else last
         first -= first > 0 and <uint32_t> old.starts[first - 1] + old.lengths[first - 1] >= segment.start
         kept = what_stays(&old, first, last, segment, left)
         bytes = HEAD + old.levels + old.crb_n + (old.n + kept - (last - first)) * SEGMENT_BYTES
@@ -348,10 +364,7 @@ cdef class SegmentTable(GroupBlocks):
         cdef uint32_t i, searched, ppa = 0
         cdef bint about
         for i in range(n):
-            if i + 2 * AHEAD < n:
-                prefetch(&self.directory[lpas[i + 2 * AHEAD] // GROUP])
-            if i + AHEAD < n:
-                prefetch(block_at(self.slabs, self.directory[lpas[i + AHEAD] // GROUP]))
+            expect(self, lpas, i, n)
             ppas[i] = ppa if self.find(lpas[i], &ppa, &searched, &about) else 0xFFFFFFFF
             if levels != NULL:
                 levels[i] = <uint8_t> searched
@@ -392,19 +405,23 @@ cdef class SegmentTable(GroupBlocks):
     cdef int compact_group(self, uint32_t group) except -1 nogil:
         """Nothing that newer segments hide is left in the group, and its levels are as few as can be. One that is
         settled elsewhere stays as it is."""
+        cdef uint8_t[BLOCK_MOST] packed
         cdef const uint8_t* block = self.block_of(group)
         cdef View parts
-        cdef uint32_t i
+        cdef uint32_t i, bytes
         if block == NULL or (self.paged and self.pager.settled(group)):
             return 0
         self.debts[group] = 0
+        view(block, &parts)
         if block[0] == 1:  # only a hole could go, and it has nothing to hide
-            view(block, &parts)
             for i in range(parts.n):
                 if slope_at(&parts, i) & HOLE:
                     break
             else:
                 return 0
+        bytes = compact_plain(&parts, packed)
+        if bytes:
+            return self.put(group, packed, bytes)
         self.unpack(group)
         compact(self.scratch)
         return self.pack(group)

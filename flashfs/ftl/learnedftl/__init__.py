@@ -154,6 +154,25 @@ def _models(device: Any) -> list[dict[str, Any]]:
     ]
 
 
+def _group_table(device: Any) -> list[dict[str, Any]]:
+    """The groups that are put in order together: the LPAs of each, how many of its pages have no model any more, and
+    whether it is to be cleaned first (``due``: much of its superblock was lent, or it borrowed most of one)."""
+    groups = device.ssd.mapping.groups
+    if groups is None:
+        return []
+    return [
+        {"group": row["group"], "first_lpa": row["group"] * groups.group_lpas, "changed": row["changed"],
+         "due": row["due"]}
+        for row in groups.groups()
+    ]  # fmt: skip
+
+
+def _owners(device: Any) -> list[dict[str, Any]]:
+    """The superblocks that are a group's, and how many pages of other groups are in each."""
+    groups = device.ssd.mapping.groups
+    return [] if groups is None else [row for row in groups.table() if row["group"] is not None]
+
+
 def _charts(device: Any) -> list[dict[str, Any]]:
     where = block_map.locations(device.ssd)
     models = _known(device, where)
@@ -225,7 +244,8 @@ SCHEME = Scheme(
         Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
     ),
     describe_translation=describe_translation,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": nodes, "models": _models, "newer": newer},
+    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": nodes, "models": _models,
+           "groups": _group_table, "owners": _owners, "newer": newer},
     numbered={"translation": ("page", translation)},
     charts=_charts,
     events={**EVENTS, "entries prefetched": lambda ssd: ssd.mapping.prefetched,

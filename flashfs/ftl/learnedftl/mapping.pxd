@@ -26,6 +26,7 @@ cdef class LearnedMap(TpMap):
     cdef readonly uint64_t groups_looked_at, groups_ordered, group_moves
     cdef int order_group(self, uint32_t n, int stream) except -1 nogil
     cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil
+    cdef int find_page(self, uint32_t page) except -1 nogil
     cdef bint knows(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
     cdef int count_read(self, uint32_t lpa, uint64_t hits, uint64_t loads) except -1 nogil
     cdef bint bring_known(self, uint32_t lpa, uint32_t ppa) except -1 nogil

@@ -67,7 +67,7 @@ cdef class LearnedMap(TpMap):
         cdef uint32_t i, ppa = NONE
         n = TpMap.prepare(self, lpas, n, writing, ready)
         for i in range(0 if writing else n):
-            if not self.cached(lpas[i], &ppa) and not self.knows(lpas[i], &ppa):
+            if not self.knows(lpas[i], &ppa) and not self.cached(lpas[i], &ppa):
                 self.ssd.map_ns = ready[i]
                 self.look(self.page_of(lpas[i]))
                 ready[i] = self.ssd.map_ns
@@ -77,7 +77,7 @@ cdef class LearnedMap(TpMap):
                     int64_t* ready) except -1 nogil:
         cdef uint32_t page = self.page_of(lpas[i]), ppa = NONE
         cdef uint64_t hits = self.hits, loads = self.loads
-        if not self.cached(lpas[i], &ppa) and self.knows(lpas[i], &ppa):
+        if self.knows(lpas[i], &ppa) and not self.cached(lpas[i], &ppa):
             if not writing:
                 self.lookups += 1
                 self.reads_modelled += 1
@@ -242,16 +242,14 @@ cdef class LearnedMap(TpMap):
         """Put the PPAs of a group's pages into ``places``, in ascending order; returns how many there are, and how many
         no model knows though all are trained now. Reads each of its translation pages once. 0 where damage let several
         LPAs name a page: nobody is sure of anything then."""
-        cdef uint32_t page, lpa, first, i, n = 0, known = NONE
+        cdef uint32_t page, first, i, n = 0, known = NONE
         cdef uint32_t pages = self.groups.group_lpas // self.per_page
         cdef int64_t began
         self.groups_looked_at += 1
         self.ssd.map_ns = self.ssd.now_ns
         for page in range(group * pages, min(self.gtd.n, (group + 1) * pages)):
             first = page * self.per_page
-            for i in range(self.entries_of(page)):
-                lpa = first + i
-                self.peek(&lpa, 1, self.now + i)
+            self.find_page(page)
             if self.strays:
                 return 0
             began = wall_ns()
@@ -267,6 +265,34 @@ cdef class LearnedMap(TpMap):
         sort(self.places, self.places + n)
         self.sort_ns += wall_ns() - began
         return n
+
+    cdef int find_page(self, uint32_t page) except -1 nogil:
+        """What the map says of all its LPAs, into ``now``: as ``peek`` of each, but goes through the cache once. The
+        translation page is read if anything is to be had from it alone."""
+        cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, lpa
+        cdef uint64_t at
+        if self.pending.moved_n or self.strays:
+            for i in range(n):
+                lpa = first + i
+                self.peek(&lpa, 1, self.now + i)
+            return 0
+        self.cmt.list_cached(page, self.marked, NULL)
+        at = self.pending.first_from(first)
+        while at < self.pending.n and self.pending.lpa[at] < first + n:
+            i = self.pending.lpa[at] - first
+            self.marked[i >> 6] |= <uint64_t> 1 << (i & 63)
+            at += 1
+        i = 0
+        while i < n and self.is_marked(i):
+            i += 1
+        if i < n:
+            self.look(page)                 # which may make it again, and put entries among the pending ones
+            memcpy(self.now, self.looked, n * sizeof(uint32_t))
+        at = self.pending.first_from(first)
+        while at < self.pending.n and self.pending.lpa[at] < first + n:
+            self.now[self.pending.lpa[at] - first] = self.pending.ppa[at]
+            at += 1
+        return self.cmt.list_cached(page, NULL, self.now)
 
     cdef int order_group(self, uint32_t n, int stream) except -1 nogil:
         """The ``places`` of a group's pages move, as one run in the order of their LPAs; entries and models follow when

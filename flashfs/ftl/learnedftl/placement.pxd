@@ -26,6 +26,7 @@ cdef class GroupSuperblocks(Superblocks):
     cdef uint32_t room_of(self, int stream) noexcept nogil
     cdef uint32_t at_hand(self) noexcept nogil
     cdef uint32_t kept(self) noexcept nogil
+    cdef uint32_t map_owes(self) noexcept nogil
     cdef int clean_for_groups(self) except -1 nogil
     cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain, uint64_t* lives) noexcept nogil
     cdef int clean_group(self, uint32_t group) except -1 nogil

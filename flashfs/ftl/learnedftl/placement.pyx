@@ -16,7 +16,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from flashfs.engine.parts cimport Extent
-from flashfs.engine.pool cimport CAUSE_GC, CAUSE_HOST, NONE, STATE_FREE, STREAM_GC, STREAM_HOST
+from flashfs.engine.pool cimport CAUSE_GC, CAUSE_HOST, NONE, STATE_FREE, STREAM_GC, STREAM_HOST, STREAM_MAP
 from flashfs.engine.superblocks cimport SuperblockGreedy, Superblocks
 from flashfs.engine.victims cimport EMPTIED
 from flashfs.ftl.learnedftl.mapping cimport LearnedMap
@@ -175,8 +175,20 @@ cdef class GroupSuperblocks(Superblocks):
 
     cdef uint32_t kept(self) noexcept nogil:
         """Blocks that are kept free, and those for a group to be put in order in: a superblock, or as many as it takes
-        where one translation page has more LPAs than that."""
-        return self.ssd.meta_floor + self.ssd.gc_reserve + self.order_blocks
+        where one translation page has more LPAs than that. And those that the map will open soon: blocks that it fills
+        in turn are full at about one time."""
+        return self.ssd.meta_floor + self.ssd.gc_reserve + self.order_blocks + self.map_owes()
+
+    cdef uint32_t map_owes(self) noexcept nogil:
+        """Where translation pages go to several blocks in turn, what those are filled to by now, in blocks."""
+        cdef uint32_t i, block, width = self.width[STREAM_MAP]
+        cdef uint64_t filled = 0
+        if width <= 1:
+            return 0
+        for i in range(width):
+            block = self.open_of[STREAM_MAP * self.most + i]
+            filled += self.ssd.pool.pages_per_block if block == NONE else self.ssd.pool.next_page[block]
+        return <uint32_t> (filled // self.ssd.pool.pages_per_block)
 
     cdef uint32_t at_hand(self) noexcept nogil:
         """Free blocks, without those of superblocks that are being filled. Counted when blocks came or went."""

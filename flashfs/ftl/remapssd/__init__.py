@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from flashfs.engine import block_map
-from flashfs.errors import BindError
+from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, Scheme, charts
-from flashfs.ftl.common import STRIPE, spare_for, streams_for, superblocks_for
+from flashfs.ftl.common import STRIPE, spare_for, spread_map, streams_for, superblocks_for
 from flashfs.ftl.remapssd.counts import ReferenceCounts
+from flashfs.ftl.remapssd.flashlog import LOGGED
 from flashfs.ftl.remapssd.mapping import RemapTable
 from flashfs.ftl.remapssd.placement import EntryRoom, RemapGreedy, RemapSuperblocks
 from flashfs.ftl.remapssd.prints import Prints
+from flashfs.ftl.remapssd.rivals import GlobalLog, GlobalLogInFlash, IdealRmm
 from flashfs.ftl.remapssd.rmm import REGION, Rmm
 
 NO_PAGE = 2**32 - 1
@@ -21,6 +23,8 @@ RMM_BYTES = 10  #: of NVRAM for each LPA: what 80 MB are to the paper's 32 GiB
 LEAST_SEGMENTS = 24
 FRONT_BYTES = 64  #: before the segments
 ENTRY_BYTES = {"remap": 16, "command": 24}
+LOGS = {"nlog": GlobalLog, "flog": GlobalLogInFlash}  #: rivals with one log of all entries
+RIVALS = {**LOGS, "opt": IdealRmm}
 RESERVE_SHARE = 20  #: one segment in so many is for pages that move
 
 
@@ -41,6 +45,7 @@ def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str
     least = {
         "remap": _rmm_bytes(geometry, options),
         "nlog": _rmm_bytes(geometry, options) + slack,
+        "flog": _rmm_bytes(geometry, options) + slack,
         "opt": 2 * ENTRY_BYTES[options["atomic"]] * geometry.lpas + slack,
     }
     return {} if options["rival"] == "none" else {REGION: FRONT_BYTES + least[options["rival"]]}
@@ -50,9 +55,8 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     segments = (ssd.nand.region(REGION) or (0, 0))[1] // options["segment"]
     try:
         entry, rival = ENTRY_BYTES[options["atomic"]], options["rival"]
-        log = _rmm_bytes(ssd.nand.geometry, options) // entry if rival == "nlog" else 0
-        rmm = Rmm(ssd, options["segment"], entry, max(6, segments // RESERVE_SHARE), log_entries=log,
-                  free_lookup=rival == "opt")  # fmt: skip
+        log = [_rmm_bytes(ssd.nand.geometry, options) // entry] if rival in LOGS else []
+        rmm = RIVALS.get(rival, Rmm)(ssd, options["segment"], entry, max(6, segments // RESERVE_SHARE), *log)
     except ValueError as error:
         raise BindError(f"remapssd: {error}") from None
     prints = None
@@ -65,11 +69,14 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     verifies = options["verify"] == "on"
     mapping = RemapTable(ssd, rmm, options["watermark"], options["references"], prints=prints, verifies=verifies,
                          remaps=options["rival"] != "none")  # fmt: skip
-    room = EntryRoom(ssd, mapping)
+    room = EntryRoom(ssd, mapping, options["lookups"] == "alone")
     stripe = options["stripe"]
-    if _by_superblock(ssd, options):
-        return mapping, mapping.counts, superblocks_for(ssd, options, "remapssd", stripe), RemapSuperblocks(ssd, room)
-    return mapping, mapping.counts, streams_for(ssd, options, "remapssd"), RemapGreedy(ssd, room)
+    superblocks = _by_superblock(ssd, options)
+    placement = superblocks_for(ssd, options, "remapssd", stripe) if superblocks else (
+        streams_for(ssd, options, "remapssd"))  # fmt: skip
+    if options["rival"] == "flog":         # its pages are on parallel dies
+        spread_map(ssd, {"map_dies": 0}, placement)
+    return mapping, mapping.counts, placement, (RemapSuperblocks if superblocks else RemapGreedy)(ssd, room)
 
 
 def _by_superblock(ssd: Any, options: dict[str, Any]) -> bool:
@@ -87,7 +94,7 @@ def _map(device: Any) -> dict[str, Any]:
     mapping = device.ssd.mapping
     table = np.frombuffer(mapping.save()["map"], dtype="<u4")
     mapped = int(np.count_nonzero(table != NO_PAGE))
-    references = mapping.counts.histogram()
+    references = mapping.references()
     pages = sum(references[1:])
     return {
         "entries": len(table),
@@ -106,7 +113,12 @@ def _map(device: Any) -> dict[str, Any]:
 
 def _references(device: Any) -> list[dict[str, Any]]:
     """How many pages have how many references."""
-    return [{"references": n, "pages": count} for n, count in enumerate(device.ssd.mapping.counts.histogram()) if n]
+    return [{"references": n, "pages": count} for n, count in enumerate(device.ssd.mapping.references()) if n]
+
+
+def _there(what: str, number: int, count: int, device: Any) -> None:
+    if not 0 <= number < count:
+        raise UsageError(f"{what} {number}: {device.path} has {what}s 0 to {count - 1}")
 
 
 def _segments(device: Any, superblock: int | None) -> dict[str, Any]:
@@ -115,6 +127,7 @@ def _segments(device: Any, superblock: int | None) -> dict[str, Any]:
     groups = rmm.groups_of()
     if superblock is None:
         superblock = max(groups, key=lambda group: group["entries"], default={"superblock": 0})["superblock"]
+    _there("superblock", superblock, device.nand.blocks // device.nand.dies, device)
     return {"superblock": superblock, "entries": rmm.entries_of(superblock)}
 
 
@@ -123,8 +136,23 @@ def _sharers(device: Any, ppa: int | None) -> dict[str, Any]:
     mapping = device.ssd.mapping
     if ppa is None:
         ppa = mapping.most_shared()
+    _there("PPA", ppa, device.nand.blocks * device.nand.pages_per_block, device)
     return {"ppa": ppa, "references": mapping.counts.count_of(ppa), "lpas": mapping.sharers(ppa),
             "by_entries": mapping.rmm.entries_at(ppa)}  # fmt: skip
+
+
+def _describe_logged(number: int, raw: bytes) -> dict[str, Any]:
+    """A page of a log in flash: its entries, the oldest first."""
+    rows = np.frombuffer(raw[: len(raw) // LOGGED.itemsize * LOGGED.itemsize], LOGGED)
+    mask = np.uint64(2**48 - 1)
+    return {
+        "log_page": number,
+        "entries": [
+            {"lpa": int(row["lpa"]), "ppa": int(row["ppa"]), "seq": int(row["word"] & mask),
+             "move": bool(int(row["word"]) >> 48 & 1)}
+            for row in rows
+        ],
+    }  # fmt: skip
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
@@ -151,9 +179,11 @@ SCHEME = Scheme(
                fixed=True),
         Option("atomic", "remap", "what a crash leaves whole: each LPA that is remapped, or a command's part of up to "
                "256 (entries of 24 bytes instead of 16)", choices=("remap", "command"), fixed=True),
-        Option("rival", "remap", "what the paper compares with: nlog, a log in NVRAM, which cleaning reads from end "
-               "to end; opt, entries without limit that are found at once; none: nothing is remapped",
-               choices=("remap", "none", "nlog", "opt"), fixed=True, before="remap"),
+        Option("rival", "remap", "what the paper compares with: flog, a log in flash, and nlog, one in NVRAM, which "
+               "cleaning reads from end to end; opt, entries without limit that are found at once; none: nothing is "
+               "remapped", choices=("remap", "none", "flog", "nlog", "opt"), fixed=True, before="remap"),
+        Option("lookups", "aside", "what the dies do while cleaning looks entries up: go on; or, with alone, begin "
+               "nothing", choices=("aside", "alone")),
         Option("watermark", 95, "per cent of the entries that may be valid; beyond, pages are written", low=1,
                high=100),
         Option("dedup", "off", "whether a page that is written is compared with those in flash by its fingerprint, "
@@ -164,6 +194,7 @@ SCHEME = Scheme(
         Option("references", 15, "LPAs that may be at one page", low=1, high=15),
     ),
     nvram=_nvram,
+    describe_translation=_describe_logged,
     views={"map": _map, "references": _references, "rmm": lambda device: device.ssd.mapping.rmm.groups_of()},
     numbered={"segments": ("superblock", _segments), "sharers": ("ppa", _sharers)},
     charts=_charts,

@@ -194,6 +194,8 @@ cdef class ReferenceCounts(Validity):
         for lpa in range(self.lpas):
             if self.table[lpa] < self.pages_n:
                 n[self.table[lpa]] = min(255, n[self.table[lpa]] + 1)
+        for _, ppa in self.ssd.owned_pages():
+            n[ppa] = min(255, n[ppa] + 1)
         for ppa in range(self.pages_n):
             if min(n[ppa], <uint8_t> COUNT_MOST) != self.get(<uint32_t> ppa):
                 problems.append(f"PPA {ppa}: {self.get(<uint32_t> ppa)} references counted, {n[ppa]} LPAs are there")

@@ -1,3 +1,4 @@
+# distutils: language = c++
 """A page table of which several entries may name one page (Remap-SSD, FAST'21).
 
 What brings an LPA to a page is either a write, which the page's OOB tells, or a remap, which an entry in NVRAM tells
@@ -16,11 +17,13 @@ from flashfs.engine.pool cimport (
     CAUSE_MAP,
     CAUSE_RECOVERY,
     FLAG_LOST,
+    KIND_TRANSLATION,
     KIND_USER,
     NONE,
     oob_kind,
     oob_lpa,
 )
+from flashfs.engine.ssd cimport Ssd
 from flashfs.ftl.remapssd.counts cimport COUNT_MOST, ReferenceCounts
 from flashfs.ftl.remapssd.prints cimport Prints
 from flashfs.ftl.remapssd.rmm cimport Claim, Rmm
@@ -43,6 +46,8 @@ cdef class RemapTable(PageTable):
         if rmm is None:
             raise ValueError("a page table that remaps needs NVRAM")
         self.rmm = rmm
+        if rmm.owner() is not None:
+            ssd.own(KIND_TRANSLATION, rmm.owner())
         self.rmm.table = self.table
         self.counts = ReferenceCounts(ssd)
         self.counts.table = self.table
@@ -165,6 +170,16 @@ cdef class RemapTable(PageTable):
     cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
         return self.counts.get(ppa) > (lpa < self.ssd.lpas and self.table[lpa] == ppa)
 
+    cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """Of several that are there the one that no entry brought: entries find the others when the page moves."""
+        cdef uint32_t lpa, found = NONE
+        for lpa in range(self.ssd.lpas):
+            if self.table[lpa] == ppa:
+                if not self.rmm.is_remapped(lpa):
+                    return lpa
+                found = lpa
+        return found
+
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
         cdef uint32_t i
         for i in range(n):
@@ -186,8 +201,7 @@ cdef class RemapTable(PageTable):
 
     cdef uint64_t entries_most(self) noexcept nogil:
         """Valid entries beyond which no more is remapped."""
-        cdef uint64_t room = self.rmm.segments * self.rmm.slots
-        return (min(room, self.rmm.log_entries) if self.rmm.log_entries else room) * self.watermark // 100
+        return self.rmm.entries_most() * self.watermark // 100
 
     cdef uint64_t segments_needed(self, uint32_t source, uint32_t n) noexcept nogil:
         """Segments that the entries of so many sources may begin: one each time the superblock changes, and when one is
@@ -224,6 +238,7 @@ cdef class RemapTable(PageTable):
 
     cdef int remap_run(self, uint32_t target, uint32_t source, uint32_t n, uint64_t seq, bint move,
                        uint32_t* olds) except -1 nogil:
+        cdef bint protected = (<Ssd> self.ssd).buffer.in_nvram and (<Ssd> self.ssd).buffer.held
         cdef Claim claim
         cdef uint32_t i, ppa
         claim.seq = seq
@@ -237,7 +252,9 @@ cdef class RemapTable(PageTable):
             claim.source = source + i if move else NONE
             if self.table[target + i] == ppa:
                 self.same += 1
-                if self.rmm.entry_bytes == 24:  # a command has an entry for each LPA
+                # A command has an entry for each LPA. And what a protected buffer holds outlives a crash, so that the
+                # LPA is not to have it has to outlive it too.
+                if self.rmm.entry_bytes == 24 or (protected and (<Ssd> self.ssd).buffer.find(target + i) != NONE):
                     self.rmm.leave(target + i, ppa)
                     self.rmm.append(&claim, CAUSE_MAP)
             else:
@@ -312,13 +329,22 @@ cdef class RemapTable(PageTable):
     # --- a mount
 
     cdef int64_t pages_named(self) except -2 nogil:
-        return PageTable.pages_named(self) - <int64_t> self.counts.extra()
+        return PageTable.pages_named(self) - <int64_t> self.counts.extra() + <int64_t> self.rmm.pages_n()
+
+    def translation_pages(self):
+        """The pages of a log in flash."""
+        owner = self.rmm.owner()
+        return owner.live_ppas() if owner is not None else []
+
+    cdef int tend(self) except -1 nogil:
+        return self.rmm.tend()
 
     def claims(self):
         """As of Rmm."""
         return self.rmm.claims()
 
     def opens(self):
+        self.rmm.reset_pages()
         self.counts.recount()
         self.rmm.attach(not self.ssd.frozen)
         if self.prints is not None:
@@ -326,6 +352,14 @@ cdef class RemapTable(PageTable):
         if self.doubted:
             self.drop_strays()
         self.attached = True
+        (<Ssd> self.ssd).seq += 1
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        """No page of the host's gets the number behind a checkpoint's. So a page that is shed, under the number below
+        that of the host's next version, is newer than every checkpoint before."""
+        if whole:
+            (<Ssd> self.ssd).seq += 1
+        return 0
 
     def distrust(self):
         self.doubted = True
@@ -352,10 +386,12 @@ cdef class RemapTable(PageTable):
 
     def load(self, sections):
         self.attached = False
+        self.rmm.reset_pages()
         PageTable.load(self, sections)
 
     def reset(self):
         self.attached = False
+        self.rmm.reset_pages()
         PageTable.reset(self)
 
     # --- for people
@@ -367,11 +403,11 @@ cdef class RemapTable(PageTable):
     def figures(self):
         same = {"dedup_found": self.same_found, "dedup_reads": self.same_reads, "dedup_differed": self.same_wrong,
                 "dedup_known": self.prints.held} if self.prints is not None else {}
-        return {**same, "remap_done": self.done, "remap_same": self.same, "remap_refused_full": self.refused_full,
-                "remap_refused_count": self.refused_count, "rmm_valid": self.rmm.valid_n,
-                "rmm_entries": self.rmm.used_n, "rmm_free": self.rmm.free_n, "rmm_compacted": self.rmm.compacted_n,
-                "rmm_carried": self.rmm.carried_n, "rmm_syncs": self.rmm.forced_syncs,
-                "rmm_reclaimed": self.rmm.reclaimed_n,
+        return {**same, **self.rmm.figures(), "remap_done": self.done, "remap_same": self.same,
+                "remap_refused_full": self.refused_full, "remap_refused_count": self.refused_count,
+                "rmm_valid": self.rmm.valid_n, "rmm_entries": self.rmm.used_n, "rmm_free": self.rmm.free_n,
+                "rmm_compacted": self.rmm.compacted_n, "rmm_carried": self.rmm.carried_n,
+                "rmm_syncs": self.rmm.forced_syncs, "rmm_reclaimed": self.rmm.reclaimed_n,
                 "rmm_largest_group": self.rmm.largest_group * self.rmm.segment_bytes}
 
     def forget_counts(self):
@@ -392,6 +428,12 @@ cdef class RemapTable(PageTable):
                 mine = [row["seq"] for row in rows if row.get("valid") and row["lpa"] == lpa]
                 said["remap_seq"] = max(mine, default=0)
         return said
+
+    def references(self):
+        """Of each number of references, how many pages of LPAs have it."""
+        n = self.counts.histogram()
+        n[1] -= len(self.translation_pages())
+        return n
 
     def sharers(self, uint32_t ppa):
         """The LPAs that are at that page."""

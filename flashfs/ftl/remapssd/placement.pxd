@@ -12,6 +12,7 @@ cdef class EntryRoom:
     cdef RemapTable mapping
     cdef uint8_t* page
     cdef readonly uint64_t shed_n
+    cdef bint alone                        # the dies wait for a look-up
     cdef int64_t begin(self, uint32_t superblock) except -1 nogil
     cdef int64_t begin_block(self) except -1 nogil
     cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil

@@ -1,3 +1,4 @@
+# distutils: language = c++
 """Cleaning by superblocks whose entries in NVRAM move along (Remap-SSD, section 4.4): room for those comes first."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -9,7 +10,7 @@ from flashfs.engine.ssd cimport Ssd
 from flashfs.engine.superblocks cimport SuperblockGreedy
 from flashfs.ftl.remapssd.mapping cimport RemapTable
 
-from flashfs.errors import DeviceFullError, UncorrectableError
+from flashfs.errors import DeviceFullError
 
 cdef enum:
     TO_SPARE = 4             # segments beside those that the entries fill: a move may end in several superblocks
@@ -17,11 +18,13 @@ cdef enum:
 
 cdef class EntryRoom:
     """What is to be done before pages of a superblock move. ``shed_n`` pages were written out for an LPA of their own,
-    since NVRAM could not take the entries of all who share them."""
+    since NVRAM could not take the entries of all who share them. ``alone``: while entries are looked up no die begins
+    anything."""
 
-    def __cinit__(self, Ssd ssd not None, RemapTable mapping not None):
+    def __cinit__(self, Ssd ssd not None, RemapTable mapping not None, bint alone=False):
         self.ssd = ssd
         self.mapping = mapping
+        self.alone = alone
         self.page = <uint8_t*> malloc(ssd.nand.page_bytes)
         if self.page == NULL:
             raise MemoryError
@@ -33,8 +36,8 @@ cdef class EntryRoom:
         """Read the entries of that superblock, with room for as many; returns when that is done. DeviceFullError if
         there is no room, and nothing has moved."""
         cdef uint64_t valid = self.mapping.rmm.groups[superblock].valid, lost = 0
-        cdef int64_t end
-        if self.mapping.rmm.groups[superblock].segments == 0:
+        cdef int64_t start, end
+        if not self.mapping.rmm.looks_up(superblock):
             return self.ssd.now_ns
         self.ssd.map_ns = self.ssd.now_ns
         while valid and not self.mapping.rmm.gain(self.mapping.rmm.segments_for(valid) + TO_SPARE):
@@ -43,7 +46,10 @@ cdef class EntryRoom:
                     raise DeviceFullError(f"NVRAM has no room for the entries of superblock {superblock}, and what "
                                           "they are about cannot be read")
             valid = self.mapping.rmm.groups[superblock].valid
-        end = self.mapping.rmm.charge_lookup(superblock, CAUSE_GC, max(self.ssd.now_ns, self.ssd.map_ns))
+        start = max(self.ssd.now_ns, self.ssd.map_ns)
+        end = self.mapping.rmm.charge_lookup(superblock, CAUSE_GC, start)
+        if self.alone:
+            self.ssd.nand.hold(start, end)
         self.mapping.charged = superblock
         return end
 
@@ -60,8 +66,8 @@ cdef class EntryRoom:
 
     cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil:
         """Give an LPA that an entry brought to a page of this superblock a page of its own; False if there is none. It
-        is written under a new number, which says no more than that its content is what it was. ``lost``: valid entries
-        to pass over, about pages that cannot be read."""
+        is written under a new number, or, if the host's version in the buffer or on its way to flash has one already,
+        under the one below that. ``lost``: valid entries to pass over, about pages that cannot be read."""
         cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, lost[0])
         cdef int64_t end
         while lpa != NONE and not self.read_out(lpa, &end):
@@ -74,14 +80,14 @@ cdef class EntryRoom:
         return True
 
     cdef bint read_out(self, uint32_t lpa, int64_t* t_ns) except -1 nogil:
-        """The content of that LPA into ``page``; False if it cannot be read."""
-        with gil:
-            try:
-                t_ns[0] = self.ssd.reader.read(&lpa, 1, self.page if self.ssd.nand.keeps_data else NULL,
-                                               self.ssd.now_ns)
-            except UncorrectableError:
-                return False
-        return True
+        """What flash has of that LPA into ``page``; False if it cannot be read. The write buffer may have a newer
+        version, under a number of its own."""
+        cdef uint32_t ppa = self.mapping.table[lpa]
+        cdef int wrong = 1
+        t_ns[0] = self.ssd.reader.read_one(lpa, ppa, self.page, self.ssd.now_ns, &wrong)
+        if wrong:                          # a page that fails once may read at the second try
+            t_ns[0] = self.ssd.reader.read_one(lpa, ppa, self.page, t_ns[0], &wrong)
+        return not wrong
 
     cdef int write_out(self, uint32_t lpa, int64_t t_ns) except -1 nogil:
         """Append ``page``. The host may be in the middle of an append itself, which is making room: what that has noted
@@ -89,9 +95,10 @@ cdef class EntryRoom:
         cdef uint32_t appended = self.ssd.appended
         cdef int64_t known = self.ssd.known[0]
         cdef bint dedups = self.mapping.dedups
-        cdef uint64_t seq
-        self.ssd.seq += 1
-        seq = self.ssd.seq
+        cdef uint64_t seq = self.ssd.seq_before(lpa)
+        if seq == self.ssd.seq:            # a trim that has it may be gone on from
+            self.ssd.seq += 1
+            seq = self.ssd.seq
         self.mapping.dedups = False
         try:
             self.ssd.append(STREAM_GC, KIND_USER, &lpa, &seq, 1, self.page if self.ssd.nand.keeps_data else NULL,

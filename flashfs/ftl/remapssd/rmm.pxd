@@ -25,9 +25,7 @@ cdef class Rmm:
     cdef uint64_t proved_at, proved_sync   # those given up before so many syncs: it is stored that they are whole; when
     cdef readonly uint64_t segments, superblocks, pages
     cdef readonly uint32_t segment_bytes, entry_bytes, slots, reserve
-    cdef readonly uint64_t log_entries     # a global log has room for so many; 0: there is none
-    cdef readonly bint free_lookup         # entries are found without a look at others
-    cdef readonly uint64_t reclaimed_n     # times that the whole log was read, and its valid entries written
+    cdef readonly uint64_t reclaimed_n     # of a rival: times that its log was read, and its valid entries written
     cdef uint8_t* brought_to               # of each page of a superblock, LPAs that valid entries brought there
     cdef uint32_t counted                  # that superblock, or NONE
     cdef uint64_t counted_at, changes      # ... as it was after so many changes of all that there have been
@@ -63,8 +61,14 @@ cdef class Rmm:
     cdef int harvest(self) except -1 nogil
     cdef bint gain(self, uint64_t wanted) except -1 nogil
     cdef uint32_t worst(self) noexcept nogil
-    cdef bint has_room_in_log(self) except -1 nogil
-    cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) noexcept nogil
+    cdef uint64_t entries_most(self) noexcept nogil
+    cdef int logged(self, const Claim* claim) noexcept nogil
+    cdef bint takes_more(self) except -1 nogil
+    cdef int tend(self) except -1 nogil
+    cdef bint looks_up(self, uint32_t superblock) noexcept nogil
+    cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) except -1 nogil
+    cdef int charge_compaction(self, uint32_t superblock) except -1 nogil
+    cdef uint32_t pages_n(self) noexcept nogil
     cdef int compact(self, uint32_t superblock) except -1 nogil
     cdef bint prove_whole(self) except -1 nogil
     cdef uint64_t segments_for(self, uint64_t claims) noexcept nogil

@@ -1,3 +1,4 @@
+# distutils: language = c++
 """The remapping metadata (RMM) of Remap-SSD in NVRAM (sections 4.2 to 4.4): for each LPA that was pointed at a page of
 another, an entry that says so, in a segment of the superblock in which that page is.
 
@@ -75,8 +76,7 @@ cdef class Rmm:
     table) is set by the mapping. Before ``attach``
     there are only the bytes in NVRAM: a recovery asks for ``claims``."""
 
-    def __cinit__(self, Engine ssd not None, uint32_t segment_bytes, uint32_t entry_bytes, uint32_t reserve, *,
-                  uint64_t log_entries=0, bint free_lookup=False):
+    def __cinit__(self, Engine ssd not None, uint32_t segment_bytes, uint32_t entry_bytes, uint32_t reserve, *_):
         cdef uint32_t i
         found = ssd.nand.region(REGION)
         if found is None:                  # then nothing is remapped
@@ -88,8 +88,6 @@ cdef class Rmm:
         self.at = found[0] + FRONT_BYTES
         self.segment_bytes = segment_bytes
         self.entry_bytes = entry_bytes
-        self.log_entries = log_entries
-        self.free_lookup = free_lookup
         self.slots = segment_bytes // entry_bytes - 1
         self.segments = min(<uint64_t> SEGMENTS_MOST, <uint64_t> ((found[1] - FRONT_BYTES) // segment_bytes))
         self.superblocks = ssd.nand.blocks // ssd.nand.dies
@@ -211,6 +209,7 @@ cdef class Rmm:
         self.groups[claim.ppa // self.pages].valid += 1
         self.valid_n += 1
         self.taken_n += 1
+        self.logged(claim)
         return 0
 
     cdef uint32_t chain(self, uint32_t superblock, uint64_t high, int cause) except? 0xFFFFFFFE nogil:
@@ -393,7 +392,7 @@ cdef class Rmm:
         (active NVRAM GC). Whether there are."""
         cdef uint32_t superblock
         self.harvest()
-        if self.log_entries and not self.has_room_in_log():
+        if not self.takes_more():
             return False
         while self.free_n < wanted:
             if self.free_n + self.retired_n >= wanted:
@@ -416,30 +415,49 @@ cdef class Rmm:
         self.gave_up_at = 0
         return True
 
-    cdef bint has_room_in_log(self) except -1 nogil:
-        """Of a global log: whether it takes another request's entries; if it seems full, it is read from end to end,
-        and what is valid in it written anew."""
-        cdef uint32_t i
-        if self.used_n + self.slots <= self.log_entries:
-            return True
-        if self.valid_n + 2 * self.slots > self.log_entries:
-            return False
-        self.reclaimed_n += 1
-        self.ssd.map_ns = self.charge_lookup(0, CAUSE_MAP, self.ssd.map_ns)
-        for i in range(<uint32_t> self.superblocks):
-            if (self.groups[i].used > self.groups[i].valid
-                    and self.segments_for(self.groups[i].valid) <= self.free_n):
-                self.compact(i)
-        return self.used_n + self.slots <= self.log_entries
+    # --- what rivals do otherwise (rivals.pyx)
 
-    cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) noexcept nogil:
-        """What it costs to find the entries of a superblock: to read its group, or the whole of a global log, or
-        nothing; the virtual end."""
-        if self.free_lookup:
-            return t_ns
-        if self.log_entries:
-            return self.ssd.nand.charge_load(self.at, self.used_n * self.entry_bytes, cause, t_ns)
+    cdef uint64_t entries_most(self) noexcept nogil:
+        """Entries that there is room for."""
+        return self.segments * self.slots
+
+    cdef int logged(self, const Claim* claim) noexcept nogil:
+        """An entry that was not there before was stored."""
+        return 0
+
+    cdef bint takes_more(self) except -1 nogil:
+        """Whether there may be room for another request's entries, apart from segments."""
+        return True
+
+    cdef int tend(self) except -1 nogil:
+        """Between requests."""
+        return 0
+
+    cdef bint looks_up(self, uint32_t superblock) noexcept nogil:
+        """Whether who cleans that superblock has entries to go through."""
+        return self.groups[superblock].segments > 0
+
+    cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) except -1 nogil:
+        """What it costs to find the entries of a superblock: to read its group. The virtual end."""
         return self.charge_group(superblock, cause, t_ns)
+
+    cdef int charge_compaction(self, uint32_t superblock) except -1 nogil:
+        """What it costs to find those that are to be written anew."""
+        self.ssd.map_ns = self.charge_lookup(superblock, CAUSE_MAP, self.ssd.map_ns)
+        return 0
+
+    cdef uint32_t pages_n(self) noexcept nogil:
+        """Pages of flash that have entries."""
+        return 0
+
+    def owner(self):
+        """Whose those are; None: there can be none."""
+        return None
+
+    def reset_pages(self):
+        """A load or a recovery begins: none of them counts."""
+
+    # --- compaction
 
     cdef uint32_t worst(self) noexcept nogil:
         """The group with most invalid entries, of those that give back a segment and can be written anew; or NONE."""
@@ -460,8 +478,7 @@ cdef class Rmm:
         cdef uint32_t segment, slot, number, behind, of
         cdef uint64_t stamp, high
         cdef Claim claim
-        if not self.log_entries:
-            self.ssd.map_ns = self.charge_lookup(superblock, CAUSE_MAP, self.ssd.map_ns)
+        self.charge_compaction(superblock)
         group.first = group.last = NONE
         group.segments = group.used = 0
         self.used_n -= old_used
@@ -522,6 +539,7 @@ cdef class Rmm:
                     continue
                 claim.ppa = new_of[old - superblock * self.pages]
                 self.take(&claim, cause)
+                self.logged(&claim)
                 table[claim.lpa] = claim.ppa
                 self.groups[superblock].valid -= 1
                 self.groups[claim.ppa // self.pages].valid += 1
@@ -543,7 +561,9 @@ cdef class Rmm:
 
     def claims(self):
         """All whole entries in NVRAM, an array of CLAIM, in the order of superblocks, stamps and numbers. Those of a
-        command that was to be atomic and is not whole name no page: their numbers are taken, all the same."""
+        command that was to be atomic and is not whole name no page: their numbers are taken, all the same. So is the
+        stamp of each segment, which has a row of no LPA and no page: a block that is opened under it would be what
+        entries about pages that were lost speak of."""
         cdef uint32_t segment, slot, superblock, number, behind
         cdef uint64_t stamp, high
         cdef Claim claim
@@ -557,6 +577,7 @@ cdef class Rmm:
         for segment in range(self.segments):
             if not self.head(segment, &stamp, &high, &superblock, &number, &behind):
                 continue
+            rows.append((NONE, NONE, 0, NONE, stamp, 0, 0, segment, 0, superblock, number))
             for slot in range(self.slots):
                 if not self.is_written(segment, slot):
                     break
@@ -565,7 +586,7 @@ cdef class Rmm:
                     continue
                 rows.append((claim.lpa, claim.ppa, claim.seq, claim.source, stamp, claim.first, claim.n, segment, slot,
                              superblock, number))
-        rows.sort(key=lambda row: (row[9], row[4], row[10], row[8]))
+        rows.sort(key=lambda row: (row[9], row[4], row[10], row[8]))  # a head stays before its first entry
         found = numpy.array([row[:9] for row in rows], CLAIM)
         if self.entry_bytes == 24:
             found["ppa"][~self._whole_commands(found)] = NONE
@@ -648,7 +669,11 @@ cdef class Rmm:
 
     def capacity(self):
         """Entries that there is room for."""
-        return self.log_entries or self.segments * self.slots
+        return self.entries_most()
+
+    def figures(self):
+        """Counters of its own."""
+        return {}
 
     def tables(self):
         """{structure: (bytes as a controller packs them, bytes allocated)}: the bitmap of segments in use with what it

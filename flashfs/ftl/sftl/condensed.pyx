@@ -19,13 +19,45 @@ from flashfs.engine.pool cimport NONE
 import numpy
 
 cdef extern from *:
-    int ones "__builtin_popcountll"(unsigned long long) nogil
     int leading "__builtin_clzll"(unsigned long long) nogil
+    int lowest "__builtin_ctzll"(unsigned long long) nogil
+
+cdef enum:
+    SUMMED = 31              # words whose ones can be summed by bytes: 8 each, 255 at most
+
+cdef uint64_t PAIRS = 0x5555555555555555u, FOURS = 0x3333333333333333u, BYTES = 0x0F0F0F0F0F0F0F0Fu
+cdef uint64_t EACH = 0x0101010101010101u, HALVES = 0x00FF00FF00FF00FFu, EACH_HALF = 0x0001000100010001u
 
 
 cdef inline bint follows(uint32_t before, uint32_t ppa) noexcept nogil:
     """Whether an entry is of the run of the entry before it."""
-    return ppa == NONE if before == NONE else ppa == before + 1
+    return ppa == before + (before != NONE)
+
+
+cdef inline uint64_t by_bytes(uint64_t word) noexcept nogil:
+    """How many ones each byte has, there. Not every processor counts them, and a call takes longer than this."""
+    word -= (word >> 1) & PAIRS
+    word = (word & FOURS) + ((word >> 2) & FOURS)
+    return (word + (word >> 4)) & BYTES
+
+
+cdef inline uint32_t ones(uint64_t word) noexcept nogil:
+    return <uint32_t> ((by_bytes(word) * EACH) >> 56)
+
+
+cdef uint32_t ones_in(const uint64_t* bits, uint32_t words) noexcept nogil:
+    """How many bits are set."""
+    cdef uint32_t w = 0, end, found = 0
+    cdef uint64_t summed
+    while w < words:
+        summed = 0
+        end = min(words, w + SUMMED)
+        while w < end:
+            summed += by_bytes(bits[w])
+            w += 1
+        summed = (summed & HALVES) + ((summed >> 8) & HALVES)
+        found += <uint32_t> ((summed * EACH_HALF) >> 48)
+    return found
 
 
 def unit_size(per_page):
@@ -220,10 +252,8 @@ cdef class CondensedPages:
 
     cdef uint32_t rank(self, const uint64_t* bits, uint32_t offset, uint32_t* start) noexcept nogil:
         """The number of the run that an entry is in; and where that begins."""
-        cdef uint32_t word = offset >> 6, runs = 0, w
+        cdef uint32_t word = offset >> 6, runs = ones_in(bits, word)
         cdef uint64_t upto = bits[word] & (<uint64_t> -1 >> (63 - (offset & 63)))
-        for w in range(word):
-            runs += ones(bits[w])
         runs += ones(upto)
         while upto == 0:
             word -= 1
@@ -246,7 +276,8 @@ cdef class CondensedPages:
 
     cdef uint32_t insert(self, uint32_t page, const uint32_t* image, uint32_t runs) noexcept nogil:
         """A translation page as it is in flash, of so many runs; returns its unit. There must be ``units_for`` it."""
-        cdef uint32_t unit = self.take(), i, run = 0
+        cdef uint32_t unit = self.take(), w, i, end, before = 0, run = 0
+        cdef uint64_t begun, left
         cdef Node* node = self.node(unit)
         cdef uint64_t* bits = self.bits(node)
         memset(node, 0, self.unit_bytes)
@@ -254,11 +285,17 @@ cdef class CondensedPages:
         node.chunks = node.dirty = NONE
         node.used_in = self.batch
         self.resize(node, runs)
-        for i in range(self.per_page):
-            if i == 0 or not follows(image[i - 1], image[i]):
-                bits[i >> 6] |= <uint64_t> 1 << (i & 63)
-                self.heads[run] = image[i]
+        for w in range(self.words):
+            begun = w == 0                  # the first entry begins a run, whatever it is
+            end = min(self.per_page, 64 * w + 64)
+            for i in range(64 * w, end):
+                begun |= <uint64_t> (not follows(before, image[i])) << (i & 63)
+                before = image[i]
+            bits[w] = left = begun
+            while left:
+                self.heads[run] = image[64 * w + lowest(left)]
                 run += 1
+                left &= left - 1
         self.copy_heads(node, 0, runs, self.heads, True)
         self.node_of[page] = unit
         self.pages_n += 1
@@ -270,16 +307,22 @@ cdef class CondensedPages:
         is no unit for what that takes: it may break a run in three."""
         cdef Node* node = self.node(unit)
         cdef uint64_t* bits = self.bits(node)
-        cdef uint32_t start = 0, before = NONE, behind = NONE, run, out, n = 0, need
+        cdef uint32_t start = 0, before = NONE, behind = NONE, run, out, n = 0, need, head
         cdef uint32_t[2] heads
         cdef bint begins, next_begins = True, last = offset + 1 == self.per_page
         run = self.rank(bits, offset, &start)
         begins = start == offset
-        if offset:
+        head = self.head_at(node, run)[0]
+        if not begins:
+            before = NONE if head == NONE else head + (offset - 1 - start)
+        elif offset:
             before = self.get(node, offset - 1)
         if not last:
-            behind = self.get(node, offset + 1)
             next_begins = bits[(offset + 1) >> 6] >> ((offset + 1) & 63) & 1
+            if next_begins:
+                behind = self.head_at(node, run + 1)[0]
+            else:
+                behind = NONE if head == NONE else head + (offset + 1 - start)
         out = begins + (next_begins and not last)
         run += not begins                  # the first head that goes, or the place of the one that comes
         begins = offset == 0 or not follows(before, ppa)
@@ -353,12 +396,25 @@ cdef class CondensedPages:
     cdef uint32_t list_dirty(self, uint32_t unit, uint32_t* offsets, uint32_t* ppas) noexcept nogil:
         """The dirty entries, ascending; ``ppas`` may be NULL. Returns how many."""
         cdef Node* node = self.node(unit)
-        cdef uint32_t i, n
+        cdef const uint64_t* bits = self.bits(node)
+        cdef uint32_t i, n, word, start = 0, head, counted = 0, runs = 0
+        cdef uint64_t upto
         if node.dirty == NONE:
             return 0
         n = list_bits(self.dirty_bits(node), self.words, offsets)
-        for i in range(n if ppas != NULL else 0):
-            ppas[i] = self.get(node, offsets[i])
+        if ppas == NULL or n == 0:
+            return n
+        self.copy_heads(node, 0, node.runs, self.heads, False)
+        for i in range(n):
+            word = offsets[i] >> 6
+            while counted < word:           # runs that begin in words before, and where the last of them does
+                if bits[counted]:
+                    runs += ones(bits[counted])
+                    start = 64 * counted + 63 - leading(bits[counted])
+                counted += 1
+            upto = bits[word] & (<uint64_t> -1 >> (63 - (offsets[i] & 63)))
+            head = self.heads[runs + ones(upto) - 1]
+            ppas[i] = NONE if head == NONE else head + offsets[i] - (64 * word + 63 - leading(upto) if upto else start)
         return n
 
     cdef int clean(self, uint32_t unit) noexcept nogil:

@@ -192,7 +192,7 @@ cdef class SftlMap(CountedMap):
         cdef uint32_t page = self.cmt.node(unit).page, n = self.newest_dirty(unit)
         cdef uint64_t most = 0
         if self.pending.n + n <= self.buffer_most:
-            self.spill(unit)
+            self.put_newer(self.leaving, self.leaving + self.per_page, NULL, n)
             self.buffered += n
             return True
         if not may_write:

@@ -1,4 +1,5 @@
 # SlimFTL's two tables; see mapping.pyx.
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.parts cimport Mapping
@@ -13,6 +14,7 @@ cdef enum:                   # Extent.choice: the VBA, and how it was come by
     CHOSEN_SHARED = 1 << 30  # the HID names another VBA (3.4)
 
 
+@cython.final
 cdef class SlimMapping(Mapping):
     cdef readonly PackedTable primary      # HID 0 says that the LPA was never written
     cdef readonly Hasher hasher
@@ -38,5 +40,4 @@ cdef class SlimMapping(Mapping):
     cdef blocks_with_pages(self, uint32_t vba)
     cdef int require_range(self) except -1
     cdef int require_standing(self) except -1
-    cdef uint64_t count_mapped(self) noexcept nogil
     cdef uint32_t vba_standing(self, uint32_t block) noexcept nogil

@@ -9,6 +9,7 @@ hasher: flashfs/ftl/hashing.
 The thesis replaces placement (3.2 to 3.4) and cleaning (3.5) too: placement.pyx. Recovery is ours:
 docs/ftl/slimftl.md.
 """
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -31,6 +32,7 @@ cdef uint32_t NOWHERE = NONE - 1  # a mapped page whose virtual block has no blo
 OOB_BYTES = 8  #: u32 VBA of the block, u8 HID, u8 1 if the HID names another VBA (shared), u16 zero
 
 
+@cython.final
 cdef class SlimMapping(Mapping):
     """The primary table, bit-packed, and the virtual block table."""
 
@@ -428,27 +430,20 @@ cdef class SlimMapping(Mapping):
         if wrong is not None and not shared:
             raise ValueError(wrong)
 
-    cdef uint64_t count_mapped(self) noexcept nogil:
-        cdef uint32_t lpa
-        cdef uint64_t n = 0
-        for lpa in range(self.ssd.lpas):
-            n += self.primary.entry(lpa) >> self.ppid_bits != 0
-        return n
-
     def opens(self):
         """Where pages were shared, damage may have left an LPA without a page, or a page without an LPA."""
         cdef uint32_t block
         cdef uint64_t live = 0
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
-        self.exact = live == self.count_mapped()
+        self.exact = live == self.primary.count_mapped()
 
     cdef int64_t pages_named(self) except -2 nogil:
-        return <int64_t> self.count_mapped() if self.exact else -1
+        return <int64_t> self.primary.count_mapped() if self.exact else -1
 
     def tables(self):
         return {
-            "primary_table": (self.primary.bytes, self.primary.bytes + 8),
+            "primary_table": (self.primary.bytes, self.primary.bytes + 8 + self.hasher.heap_bytes),
             "virtual_block_table": (self.virtual_blocks * 4, self.virtual_blocks * 4),
         }
 

@@ -4,6 +4,7 @@ one of those that the page at hand could go to. So nobody asks for just any bloc
 Ours is that a page whose candidates are all full does not make do with what cleaning one of them would gain, if that is
 little: one of them makes way. Its pages go to other candidates of theirs, and it is empty then (docs/ftl/slimftl.md).
 """
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.parts cimport Cleaning, Extent, Placement
@@ -23,6 +24,7 @@ cdef enum:
     LANE_LEAST = 64          # virtual blocks a lane, more than an LPA has candidates; or there is one lane only
 
 
+@cython.final
 cdef class SlimPlacement(Placement):
     """The hash dictates the virtual block; cleaning dictates its successor."""
     cdef SlimMapping slim
@@ -134,9 +136,9 @@ cdef class SlimPlacement(Placement):
         cdef uint32_t hid, vba, gain, best = 0, most = 0
         cdef uint32_t* candidates = self.slim.hasher.candidates
         self.slim.hasher.find(lpa)
-        for hid in range(1, HIDS + 1):
-            if self.room(candidates[hid]):
-                return candidates[hid] | hid << CHOSEN_HID
+        hid = self.first_with_room(candidates)
+        if hid:
+            return candidates[hid] | hid << CHOSEN_HID
         for hid in range(1, HIDS + 1):
             gain = self.reclaimable(candidates[hid])
             if gain > most:
@@ -152,6 +154,18 @@ cdef class SlimPlacement(Placement):
             self.cleaner.clean_virtual(vba, CAUSE_GC, False)
             return vba | best << CHOSEN_HID
         return self.share(candidates[1]) | 1 << CHOSEN_HID | CHOSEN_SHARED
+
+    cdef uint32_t first_with_room(self, const uint32_t* candidates) noexcept nogil:
+        """The first HID whose candidate has ``room``, 0 if none has: asked for each page that the host writes."""
+        cdef const uint32_t* vbt = self.slim.vbt
+        cdef const uint8_t* state = self.ssd.pool.state
+        cdef const uint32_t* next_page = self.ssd.pool.next_page
+        cdef uint32_t hid, block, pages = self.ssd.nand.pages_per_block
+        for hid in range(1, HIDS + 1):
+            block = vbt[candidates[hid]] & NO_BLOCK
+            if block == NO_BLOCK or (state[block] == STATE_OPEN and next_page[block] < pages):
+                return hid
+        return 0
 
     # --- a full candidate makes way
 
@@ -256,6 +270,7 @@ cdef class SlimPlacement(Placement):
         return 0
 
 
+@cython.final
 cdef class SlimCleaning(Cleaning):
     """Clean one of the candidates: its valid pages move in order to a free block, which then stands for its VBA."""
     cdef SlimMapping slim

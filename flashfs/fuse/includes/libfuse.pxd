@@ -20,6 +20,7 @@ cdef extern from "<linux/fuse.h>" nogil:
         FUSE_IOCTL
     struct fuse_in_header:
         uint32_t len, opcode
+        uint64_t nodeid
     struct fuse_ioctl_in:
         uint32_t in_size
     struct fuse_read_in:
@@ -33,10 +34,10 @@ cdef extern from "<linux/fuse.h>" nogil:
 cdef extern from *:
     """
     #define FUSE_USE_VERSION 35
-    #include <fuse3/fuse_lowlevel.h>
+    #include <fuse_lowlevel.h>
     """
 
-cdef extern from "<fuse3/fuse_lowlevel.h>" nogil:
+cdef extern from "<fuse_lowlevel.h>" nogil:
     ctypedef uint64_t fuse_ino_t
     struct fuse_req
     ctypedef fuse_req* fuse_req_t

@@ -20,6 +20,7 @@ from flashfs.replay.results import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 SUFFIXES = (".svg", ".pdf", ".png")
 COLUMN_INCHES, PAGE_INCHES = 3.33, 7.0  #: of a paper with two columns
@@ -243,6 +244,8 @@ def _scales(axes: Axes, panel: Panel, alike: Sequence[Panel]) -> None:
         axes.set_xlabel(f"{panel.x_label} ({unit_name})" if axes.get_xlabel() else "")
     elif panel.form == "lines":
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short_number(x)))
+    if panel.form in ("lines", "steps") and panel.x_scale == "linear":
+        _count_whole(axes.xaxis, [x for one in panel.series for x in one.x])
     if panel.y_scale == "log" and top > 0:
         axes.set_yscale("log")
     elif panel.y_scale == "share":
@@ -255,6 +258,15 @@ def _scales(axes: Axes, panel: Panel, alike: Sequence[Panel]) -> None:
             _bytes_axis(axes)
         else:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short_number(y)))
+            _count_whole(axes.yaxis, [y for panel in alike for one in panel.series for y in one.y])
+
+
+def _count_whole(axis: Axis, values: Sequence[float | None]) -> None:
+    """Of what comes in whole numbers alone, such as levels, there is no half."""
+    from matplotlib.ticker import MaxNLocator
+
+    if all(float(value).is_integer() for value in values if value is not None):
+        axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
 
 
 def _nines_axis(axes: Axes, panels: Sequence[Panel]) -> None:

@@ -38,12 +38,13 @@ from flashfs.replay.workloads._lsm import Lsm
 from flashfs.replay.workloads._patterns import PATTERNS, Kind, Pattern, Span
 from flashfs.replay.workloads._programs import Program
 from flashfs.replay.workloads._random import Alias, Stream, ln
+from flashfs.replay.workloads._remaps import Remaps
 from flashfs.replay.workloads._wal import Wal
 
 __all__ = ["COMMON", "PATTERNS", "WORKLOADS", "Parameter", "Workload", "count", "is_workload", "written"]
 
 #: all that a text may begin with: patterns of addresses, and programs that know their operations too
-WORKLOADS: dict[str, type[Kind]] = {**PATTERNS, **{one.name: one for one in (Fileset, Lsm, Wal, Lfs)}}
+WORKLOADS: dict[str, type[Kind]] = {**PATTERNS, **{one.name: one for one in (Fileset, Lsm, Wal, Lfs, Remaps)}}
 
 BLOCK = 8_192  #: requests that are made together, because columns of 64 KiB stay in the cache; it changes none of them
 VERSION = 1  #: of what a text means: in the hash, and raised when the same text gives other requests
@@ -66,6 +67,8 @@ class Workload(Source):
         self._fill_in(given)
         if "qd" in given and values["rate"]:
             raise UsageError(f"workload {text}: qd and rate: one of them would do")
+        if values["skip"] and values["rate"]:
+            raise UsageError(f"workload {text}: skip and rate: what is left out would take its time; qd would do")
         if "dup" in given and isinstance(values["contents"], Law):
             raise UsageError(f"workload {text}: dup and contents=zipf: one of them would do")
         self.timed = values["rate"] > 0
@@ -115,6 +118,9 @@ class Workload(Source):
 
     def _blocks(self) -> Iterator[Batch]:
         making = Making(self)
+        skip: int = self.values["skip"]
+        for first in range(0, skip, BLOCK):
+            making.block(min(BLOCK, skip - first))
         for first in range(0, self.ops, BLOCK):
             yield making.block(min(BLOCK, self.ops - first))
 
@@ -127,6 +133,8 @@ class Workload(Source):
 
     def hash(self) -> str:
         contents = {**self.values, **self.kind.made_of(self.values)}
+        if not contents["skip"]:  # a key that came later, and changes nothing then
+            del contents["skip"]
         text = f"flashfs workload {VERSION}\n{self._text(contents)}\n{self.device_bytes}\n"
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -128,6 +128,7 @@ class Parameter:
 
 COMMON = (
     Parameter("ops", count, None, "requests, as 4M (millions); default: one for each place of the span"),
+    Parameter("skip", count, 0, "requests from the first on that are left out: a phase before has played them"),
     Parameter("write", share, None, "share of writes; default: all that is no trim and no flush. The rest reads"),
     Parameter("trim", share, 0.0, "share of trims"),
     Parameter("flush", share, 0.0, "share of flushes"),

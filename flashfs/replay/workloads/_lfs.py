@@ -113,10 +113,16 @@ class Lfs(Program):
                     yield from self._clean_all()
 
     def _clean_all(self) -> Iterator[Columns]:
-        """Every segment that has dead blocks now, those with most of them first."""
+        """Every segment that has dead blocks now, those with most of them first. Nodes that have changed take segments
+        meanwhile: when few are free, those are cleaned in between in which most is dead by then."""
         every = [int(one) for one in np.argsort(self._valid, kind="stable") if self._may_go()[one]]
         for at in range(0, len(every), ROUND):
-            yield self._clean(every[at : at + ROUND])
+            while int(self._free.sum()) < self._low:
+                yield self._clean()
+            may = self._may_go()
+            these = [one for one in every[at : at + ROUND] if may[one]]
+            if these:
+                yield self._clean(these)
 
     def _fill(self) -> Columns:
         """Every block once."""

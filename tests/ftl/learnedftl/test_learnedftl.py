@@ -406,6 +406,23 @@ def test_a_group_that_is_in_order_is_only_looked_at() -> None:
     assert found["lpas_modelled"] > 0.95 * GROUPED.lpas
 
 
+def test_groups_and_owners_as_they_are_shown() -> None:
+    device, learned = grouped(), scheme("learnedftl")
+    write(device, 0, GROUPED.lpas)
+    groups = learned.views["groups"](device)
+    each = device.ssd.mapping.groups.group_lpas
+    assert [row["first_lpa"] for row in groups] == list(range(0, GROUPED.lpas, each))
+    for lpa in random.Random(4).sample(range(each), 20):
+        write(device, lpa)
+    changed = [row["changed"] for row in learned.views["groups"](device)]
+    assert changed == [groups[0]["changed"] + 20, *(row["changed"] for row in groups[1:])]
+    owners = learned.views["owners"](device)
+    assert 0 < len(owners) <= GROUPED.blocks // GROUPED.dies
+    assert {row["group"] for row in owners} <= {row["group"] for row in groups}
+    assert all(row["lent"] <= GROUPED.dies * GROUPED.pages_per_block for row in owners)
+    assert learned.views["groups"](grouped(place="streams")) == []
+
+
 def test_what_is_drawn_of_a_model_are_the_pages_that_it_knows() -> None:
     """Behind a recovery, when no model was trained yet, what the map gives is drawn."""
     device = grouped()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +16,9 @@ from typer.testing import CliRunner
 from flashfs.cli import app
 from flashfs.device import Device
 from flashfs.errors import BindError
+from flashfs.replay._record import OPERATIONS
+from flashfs.replay.recorded import Header
+from flashfs.replay.recording import Recording
 from nandimg import PRESETS
 
 GEOMETRY = PRESETS["small-64m"].geometry
@@ -114,3 +121,68 @@ def test_a_replay_goes_by_content_hashes() -> None:
         assert done.exit_code == 0, done.output
         wafs.append(json.loads(done.stdout)[0]["waf"])
     assert wafs[0] < 0.55 < 0.95 < wafs[1]
+
+
+# --- contents that traces bring along
+
+
+def replayed(path: Path, dedup: str = "on") -> dict[str, Any]:
+    command = ["replay", str(path), "--ftl", "remapssd", "--opt", f"dedup={dedup}", "--opt", "buffer=0", "--preset",
+               "small-64m", "--json"]  # fmt: skip
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    (result,) = json.loads(done.stdout)
+    return dict(result)
+
+
+def programs(result: dict[str, Any]) -> int:
+    return int(result["nand"]["by_cause"]["program"]["host"])
+
+
+def test_fiu_content_hashes_find_duplicates(tmp_path: Path) -> None:
+    """Each request of the FIU traces is 4 KiB with the MD5 of its content: one that came before is not written. What
+    has no hash, or another page's content in part only, is."""
+    rnd, lines, distinct, bare = random.Random(9), [], set(), 0
+    places = rnd.sample(range(10_000), 3_000)
+    for number, place in enumerate(places):
+        content = rnd.randrange(1_200)
+        md5 = hashlib.md5(b"%d" % content, usedforsecurity=False).hexdigest()
+        if rnd.random() < 0.05:
+            md5, bare = "", bare + 1
+        else:
+            distinct.add(md5)
+        lines.append(f"{number * 1_000_000} {rnd.randrange(900)} nfsd {8 * place} 8 W 6 0 {md5}".rstrip())
+        if rnd.random() < 0.1:
+            lines.append(f"{number * 1_000_000 + 1} 7 nfsd {8 * place} 8 R 6 0 {md5}".rstrip())
+    path = tmp_path / "cheetah.txt"
+    path.write_text("\n".join(lines) + "\n")
+    result = replayed(path)
+    assert result["host"]["write"] == 3_000
+    assert programs(result) == len(distinct) + bare
+    assert result["scheme"]["dedup_found"] == 3_000 - len(distinct) - bare > 1_000
+    assert result["waf"] < 0.7
+    assert programs(replayed(path, "off")) == 3_000
+
+
+def test_the_hashes_of_a_recording_find_duplicates(tmp_path: Path) -> None:
+    """A mount's recording has a hash of each 4 KiB that was written; and remaps, which write nothing anyway."""
+    rnd, path = random.Random(10), tmp_path / "recorded"
+    header = Header(2, GEOMETRY.logical_bytes, PAGE, PAGE, 1_700_000_000_000_000_000, UUID(int=5), "remapssd")
+    contents = [rnd.randbytes(PAGE) for _ in range(400)]
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    recording, distinct, pages = Recording(file, path, header), set(), 0
+    try:
+        for place in rnd.sample(range(0, 8_000, 4), 300):
+            data = b"".join(rnd.choice(contents) for _ in range(rnd.randint(1, 4)))
+            assert recording.record(OPERATIONS.index("write"), place * PAGE, len(data), data)
+            distinct |= {data[at : at + PAGE] for at in range(0, len(data), PAGE)}
+            pages += len(data) // PAGE
+        assert recording.record_remap(place * PAGE, 9_000 * PAGE, PAGE)
+    finally:
+        recording.close()
+    result = replayed(path)
+    assert (result["host"]["write"], result["host"]["remap"]) == (pages, 1)
+    assert programs(result) == len(distinct) < pages - 200
+    assert result["scheme"]["dedup_found"] == pages - len(distinct)
+    assert result["scheme"]["remap_done"] == 1
+    assert programs(replayed(path, "off")) == pages

@@ -12,7 +12,7 @@ import pytest
 
 from flashfs import inspect
 from flashfs.device import Device
-from flashfs.errors import BindError
+from flashfs.errors import BindError, UsageError
 from flashfs.ftl import scheme
 from flashfs.ftl.remapssd.placement import RemapGreedy, RemapSuperblocks
 from nandimg import Geometry, create
@@ -76,11 +76,11 @@ class Mirrored:
         wrong = [lpa for lpa, held in enumerate(self.holds) if got[lpa * PAGE : (lpa + 1) * PAGE] != held]
         assert wrong == []
 
-    def reopen(self, *, clean: bool, **options: Any) -> None:
+    def reopen(self, *, clean: bool, plp: bool = False, **options: Any) -> None:
         assert self.path is not None
         self.device.close(clean=clean)
         given = {"buffer": "0", "wear_spread": str(1 << 20), **{name: str(value) for name, value in options.items()}}
-        self.device = Device.open(self.path, options=given)
+        self.device = Device.open(self.path, options=given, plp=plp)
         assert self.device.recovery.clean == clean
 
 
@@ -421,6 +421,41 @@ def test_a_remap_needs_no_flush_to_outlast_the_process(tmp_path: Path) -> None:
     assert here.ppa(51) == here.ppa(71) is not None
 
 
+@pytest.mark.parametrize("nvram", [256, 400])
+@pytest.mark.parametrize("move", [False, True])
+@pytest.mark.parametrize("atomic", ["remap", "command"])
+@pytest.mark.parametrize("plp", [False, True])
+def test_nvram_full_of_live_entries_outlasts_the_process(
+    tmp_path: Path, nvram: int, move: bool, atomic: str, plp: bool
+) -> None:
+    """Few segments, each full of entries that count: remaps are written, cleaning sheds, and a crash at any time finds
+    all that was flushed."""
+    geometry = replace(SMALL, nvram_bytes=8 * (PAGE + 16)) if plp else SMALL
+    options = {"segment": 64 if atomic == "remap" else 72, "nvram": nvram, "atomic": atomic, "watermark": 100}
+    here = Mirrored(geometry, tmp_path / "image", **options)
+    here.write(0, SMALL.lpas)
+    rnd, shed = random.Random(f"{nvram} {move} {atomic} {plp}"), 0
+    for turn in range(3):
+        refused = here.figures["remap_refused_full"]
+        while here.figures["remap_refused_full"] == refused:
+            first, n = rnd.randrange(400), rnd.choice((1, 1, 3))
+            here.remap(500 + first, first, n, move)
+        assert here.figures["rmm_valid"] > 0
+        for _ in range(3_000):
+            first = rnd.randrange(400)
+            if rnd.random() < 0.5:
+                here.remap(500 + first, first, 1, move)
+            here.write(rnd.choice((first, 500 + first)))
+            if here.shed:
+                break
+        here.device.flush()
+        here.check()
+        shed += here.shed
+        here.reopen(clean=turn == 1, plp=plp, **({"buffer": 8} if plp else {}))
+        here.check()
+    assert shed > 0
+
+
 def test_less_references_and_a_lower_watermark_at_a_later_mount(tmp_path: Path) -> None:
     here = Mirrored(path=tmp_path / "image", segment=128)
     here.write(0, 4)
@@ -471,9 +506,10 @@ def test_views() -> None:
     }  # fmt: skip
     assert here.device.ssd.mapping.explain(0)["remapped"] is False
     assert here.device.ssd.mapping.explain(9)["ppa"] is None
-    for view, number in (("segments", 32), ("sharers", 128 * 16)):
-        with pytest.raises(ValueError, match="the chip has"):
-            of.numbered[view][1](here.device, number)
+    for view, count in (("segments", 32), ("sharers", 128 * 16)):
+        for number in (-1, count, 2**64):
+            with pytest.raises(UsageError, match=f" {number}: .* 0 to {count - 1}$"):
+                of.numbered[view][1](here.device, number)
 
 
 def test_a_dump_tells_of_lpas_that_were_remapped(tmp_path: Path) -> None:

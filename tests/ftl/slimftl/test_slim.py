@@ -12,7 +12,7 @@ import pytest
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import BindError
-from flashfs.ftl.hashing.tables import hash_place, prime_factors
+from flashfs.ftl.hashing.tables import Hasher, PackedTable, hash_place, prime_factors
 from nandimg import PRESETS, Geometry
 
 PAGE = 512
@@ -75,6 +75,33 @@ def test_distinct_candidates_are_distinct(places: int) -> None:
         assert max(candidates) < places
         firsts.add(hash_place(key, 1, places, False, True))
     assert len(firsts) >= min(places, 180) * 0.6
+
+
+@pytest.mark.parametrize("places", [1, 2, 1001, 9011, 2**24 - 2, 2**26 - 5, 2**26, 2**32 - 5])
+def test_places_are_a_first_and_steps_from_it(places: int) -> None:
+    """However a remainder is come by, and whether the hash is remembered: groups of one cell are asked for in turn."""
+    rnd = random.Random(places)
+    hasher = Hasher(places, 0, False, True)
+    keys = [at + 4096 * row for at in (0, 7, 4095) for row in (0, 1, 1000)] + [rnd.randrange(2**32) for _ in range(50)]
+    for key in rnd.choices(keys, k=400):
+        first, second = hasher.place(key, 1), hasher.place(key, 2)
+        step = (second - first) % places
+        for hid in (1, 2, 3, 31, 62, 63):
+            expected = (first + (hid - 1) * step) % places
+            assert hasher.place(key, hid) == expected == hash_place(key, hid, places, False, True)
+
+
+@pytest.mark.parametrize("pages_per_block", [1, 2, 5, 128, 256, 1000, 65535])
+def test_entries_are_counted_by_words(pages_per_block: int) -> None:
+    rnd = random.Random(pages_per_block)
+    for lpas in (1, 3, 4, 5, 63, 257, 1000):
+        table = PackedTable(lpas, pages_per_block)
+        assert table.mapped() == 0
+        bits, hids = table.entry_bits, [rnd.choice((0, 1, 2, 32, 63)) for _ in range(lpas)]
+        word = sum((hid << (bits - 6) | rnd.randrange(pages_per_block)) << (i * bits) for i, hid in enumerate(hids))
+        table.load(word.to_bytes(table.bytes, "little"), pages_per_block)
+        assert list(table.hids()) == hids
+        assert table.mapped() == sum(map(bool, hids))
 
 
 def fill(device: Device, rnd: random.Random, lpas: range, model: dict[int, bytes]) -> None:
