@@ -123,6 +123,7 @@ class Device:
         cls, path: str | Path, *, ftl: str | type | None = None, options: dict[str, Any] | None = None,
         dram: int | None = None, sync: str = "flush", plp: bool = False, readonly: bool = False,
         repair: bool = False, front: Front | None = None, trust: bool = False, held: bool = False,
+        alone: bool = False,
     ) -> Device:  # fmt: skip
         """Open an image, recovering whatever state it is in; a blank one is bound to ``ftl`` (pagemap) and formatted.
         ``ftl`` is a name, or the class of an FTL in Python.
@@ -130,14 +131,15 @@ class Device:
         ``dram`` is a budget in bytes. ``sync="none"`` gives up what a flush promises about the host's death.
         ``readonly`` changes nothing in the file, not even by recovering. ``front`` makes what stands in front of the
         chip, as the faults of ``--fault`` do. ``repair`` passes over a checkpoint that no mount takes.
-        ``held``, for ``readonly``: this process has the image's lock, and changes nothing meanwhile.
+        ``held``, for ``readonly``: this process has the image's lock, and changes nothing meanwhile. ``alone``, for
+        ``readonly``: nobody else may have it open, not even to read.
 
         A bound image names its FTL. One that is not registered (a ``package.module:Class``) is imported only if it is
         named here too, as ``ftl``, or if ``trust`` says that whatever the image names may be: UntrustedError else.
         """
         if sync not in SYNC_MODES:
             raise UsageError(f"sync {sync!r}: {' or '.join(SYNC_MODES)} would do")
-        image = nandimg.open_image(path, readonly=readonly, held=held)
+        image = nandimg.open_image(path, readonly=readonly, held=held, alone=alone)
         try:
             return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly,
                              repair=repair, trust=trust)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from opcode import opmap
+
 from nandimg.errors import NandimgError
 
 
@@ -91,3 +93,18 @@ def one_line(error: BaseException) -> tuple[str, int]:
     if isinstance(error, (FlashfsError, NandimgError)):
         return text, getattr(error, "exit_code", 1)
     return f"internal error: {type(error).__name__}: {text}", 1
+
+
+#: what a class of other people's may raise, and it is a mistake of that class: `sys.exit()` is no rarity there
+MISTAKES = (Exception, SystemExit, GeneratorExit)
+
+
+def is_mistake(error: BaseException) -> bool:
+    """Whether a class of other people's raised this itself. KeyboardInterrupt is one only where the class has a
+    ``raise`` of it: else somebody pressed Ctrl-C while it ran."""
+    if not isinstance(error, KeyboardInterrupt):
+        return isinstance(error, MISTAKES)
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and at.tb_frame.f_code.co_code[at.tb_lasti] == opmap["RAISE_VARARGS"]

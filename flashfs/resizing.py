@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import nandimg
 from flashfs import fs_end
@@ -20,7 +21,9 @@ from flashfs.device import Device
 from flashfs.engine.life import AT, Life
 from flashfs.engine.metalog import newest_slot, sealed
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.ftl import scheme
 from flashfs.plain import shown
+from nandimg.image import is_at
 
 CHUNK = 1 << 20  #: bytes that are copied at once
 CHECKSUM_END = 8  #: of a boot slot: magic and checksum, SPEC.md section 7
@@ -61,20 +64,19 @@ class _Old:
     """The image as it is; ``device`` is None for a blank one."""
 
     header: nandimg.Header
-    chip: nandimg.Nand
+    chip: Any
     device: Device | None
 
 
 @contextmanager
 def _held(path: Path, ftl: str | None, trust: bool) -> Iterator[_Old]:
-    """The image, opened read-only: while it is, nobody mounts it."""
-    header = nandimg.inspect(path)
-    if header.ftl:
-        with Device.open(path, ftl=ftl, trust=trust, readonly=True) as device:
-            yield _Old(header, device.nand, device)
+    """The image, opened read-only: while it is, nobody else opens it, nor is it resized by another."""
+    if nandimg.inspect(path).ftl:
+        with Device.open(path, ftl=ftl, trust=trust, readonly=True, alone=True) as device:
+            yield _Old(nandimg.inspect(path), device.nand, device)
     else:
-        with closing(nandimg.open_image(path, readonly=True)) as image:
-            yield _Old(header, image.chip, None)
+        with closing(nandimg.open_image(path, readonly=True, alone=True)) as image:
+            yield _Old(image.header, image.chip, None)
 
 
 def _lpas(path: Path, size: int, old: nandimg.Geometry) -> int:
@@ -125,6 +127,8 @@ def _made_beside(path: Path, old: _Old, geometry: nandimg.Geometry) -> Iterator[
         os.chown(made, at.st_uid, at.st_gid)
         made.chmod(at.st_mode & 0o7777)
         _durable(made, os.O_RDWR)
+        if not is_at(old.chip.fileno(), path):
+            raise UsageError(f"{path}: another file has this name since the resize began: nothing was changed")
         made.replace(path)
         _durable(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     finally:
@@ -132,7 +136,14 @@ def _made_beside(path: Path, old: _Old, geometry: nandimg.Geometry) -> Iterator[
 
 
 def _options(old: _Old) -> dict[str, str]:
-    return {name: str(value) for name, value in (old.header.options or {}).items()}
+    """Those of the old image; but what followed from its size follows from the new one's."""
+    options = dict(old.header.options or {})
+    if old.device is not None:
+        of, ssd, now = scheme(old.header.ftl), old.device.ssd, dict(old.device.options)
+        for name in of.derive(ssd, now):
+            if options.get(name) == of.derive(ssd, {**now, name: 0}).get(name):
+                options.pop(name, None)
+    return {name: str(value) for name, value in options.items()}
 
 
 def _written_again(old: Device, made: Path) -> int:

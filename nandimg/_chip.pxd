@@ -12,6 +12,11 @@ cdef extern from *:
 cdef enum:
     LAST_FAILED = 2          # is_touched: the block's last program failed, and its page is spoilt
 
+cdef inline uint32_t erase_begun(uint32_t epoch) noexcept nogil:
+    """What stands in place of the checksum in the record of a page that an erase hurt which was interrupted at that
+    epoch of its block."""
+    return epoch ^ <uint32_t> 0xE5A5C3B7
+
 
 @cython.final
 cdef class Chip(Nand):

@@ -455,11 +455,13 @@ cdef class Chip(Nand):
         return 0 if self.mark(block) and self.lost_erase(block) else self.mark(block)
 
     cdef bint lost_erase(self, uint32_t block) noexcept nogil:
-        """A record is ahead of the block's erase count: the host died, and kept the one and lost the other."""
-        cdef uint32_t page, epoch, now = self.erases(block) + 1
+        """A record is ahead of the block's erase count, or says that an erase was interrupted: the host died, and kept
+        the one and lost what the block table said of the other."""
+        cdef uint32_t page, epoch, check, now = self.erases(block) + 1, begun = erase_begun(now)
         for page in range(self.pages_per_block if self.doubts else 0):
             memcpy(&epoch, self.record(block, page), 4)
-            if epoch > now:
+            memcpy(&check, self.record(block, page) + 4, 4)
+            if epoch > now or check == begun:
                 return True
         return False
 

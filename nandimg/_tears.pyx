@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from posix.unistd cimport pwrite
 
-from nandimg._chip cimport LAST_FAILED, Chip
+from nandimg._chip cimport LAST_FAILED, Chip, erase_begun
 from nandimg._nand cimport (
     TEAR_DATA_ONLY,
     TEAR_HEAD_GONE,
@@ -87,17 +87,19 @@ cdef int half_data(Chip chip, uint32_t ppa, const uint8_t* data, int shape) noex
 
 cdef int tear_erase(Chip chip, uint32_t block, int shape) except -1 nogil:
     """Leave the block as an interrupted erase would; its erase count does not move. None of its pages counts as synced
-    from the moment the erase begins."""
-    cdef uint32_t page, epoch = chip.erases(block) + 1
+    from the moment the erase begins: the block table says so, and each page that is hurt, for a host that dies may
+    keep the page and lose the table."""
+    cdef uint32_t page, epoch = chip.erases(block) + 1, begun = erase_begun(epoch)
     cdef uint32_t half = chip.pages_per_block // 2
     chip.write_entry(block, chip.erases(block), 0, chip.health(block))
     for page in range(chip.pages_per_block):
         if ((shape == TEAR_HEAD_GONE and page < half) or (shape == TEAR_TAIL_GONE and page >= half)
                 or shape == TEAR_UNSTABLE):
             memset(chip.record(block, page), 0, chip.stride)
+            memcpy(chip.record(block, page) + 4, &begun, 4)
         elif shape == TEAR_SPOILT:
             memcpy(chip.record(block, page), &epoch, 4)
-            memset(chip.record(block, page) + 4, SPOILT, 4)
+            memcpy(chip.record(block, page) + 4, &begun, 4)
     chip.next_page[block] = -1
     return 0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from nandimg._chip import checksum
 from nandimg.errors import ImageError
 from nandimg.header import HEADER_BYTES, Header, read_header
-from nandimg.image import CHUNK, _lock, _open_fd, _reserve, require_known, why_not
+from nandimg.image import CHUNK, _reserve, open_locked, require_known, why_not
 
 FICLONE = 0x40049409  #: linux/fs.h
 UUID_AT = 24  #: in the header, SPEC.md section 2
@@ -38,9 +38,8 @@ def clone(path: str | Path, copy: str | Path) -> Clone:
     death of this process may leave (``.NAME.*.clone``; it may be removed).
     """
     path, copy = Path(path), Path(copy)
-    source = _open_fd(path, readonly=True)
+    source = open_locked(path, readonly=True, kind=fcntl.LOCK_SH)  # nobody mounts it meanwhile
     try:
-        _lock(source, path, fcntl.LOCK_SH)  # nobody mounts it meanwhile
         header, counts = read_header(source, path)
         require_known(header, path, os.fstat(source).st_size, readonly=False)
         if os.path.lexists(copy):

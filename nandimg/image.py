@@ -40,16 +40,25 @@ DIRECTORY = "a directory, not a regular file; an image would do"
 CHUNK = 1 << 20  #: bytes looked at at a time
 
 
-def _reserve(fd: int, header: Header, path: Path) -> None:
-    """Make the file long enough; what will be mapped gets its blocks now, because a mapped page that finds the host's
-    disk full kills the process. Asked first, the disk is not filled up only to find that there was too little."""
+def _require_room(fd: int, header: Header) -> None:
+    """OSError if the disk has too little for what is to be allocated, with what the file has of it already: asked
+    first, neither is the disk filled up, nor is anything of the file lost, only to find that."""
+    held = os.fstat(fd)
+    disk = os.fstatvfs(fd)
+    # a file system in memory may have no size, and then says that nothing of it is free
+    if disk.f_blocks and header.allocated_bytes - 512 * held.st_blocks > disk.f_bfree * disk.f_frsize:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _reserve(fd: int, header: Header, path: Path, *, anew: bool = False) -> None:
+    """Make the file long enough, ``anew`` from nothing; what will be mapped gets its blocks now, because a mapped page
+    that finds the host's disk full kills the process."""
+    held = os.fstat(fd)
     try:
-        held = os.fstat(fd)
-        disk = os.fstatvfs(fd)
-        # a file system in memory may have no size, and then says that nothing of it is free
-        if disk.f_blocks and header.allocated_bytes - 512 * held.st_blocks > disk.f_bfree * disk.f_frsize:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if held.st_size < header.layout.end:  # a longer one is left alone: it is not ours to cut
+        _require_room(fd, header)
+        if anew:
+            os.ftruncate(fd, 0)
+        if anew or held.st_size < header.layout.end:  # a longer one is left alone: it is not ours to cut
             os.ftruncate(fd, header.layout.end)
         os.posix_fallocate(fd, 0, header.allocated_bytes)
     except (OSError, OverflowError) as error:
@@ -100,8 +109,9 @@ def create(
         if not force:
             os.fchmod(fd, 0o600)  # whatever the umask: the daemon has to open it again, and nobody else
         _lock(fd, path, fcntl.LOCK_EX)
-        os.ftruncate(fd, 0)
-        _reserve(fd, header, path)
+        if not is_at(fd, path):
+            raise ImageError(f"{path}: another file has taken its place meanwhile; once more would do")
+        _reserve(fd, header, path, anew=True)
         write_header(fd, header)
     except BaseException:
         if not force:
@@ -119,6 +129,31 @@ def why_not(path: Path, error: OSError) -> str:
     if error.errno == errno.ENOENT and not path.parent.exists():
         return f"there is no directory {path.parent}"
     return error.strerror or str(error)
+
+
+def is_at(fd: int, path: Path) -> bool:
+    """Whether the open file is the one that has this name now. A lock is on a file, and names move on: `flashfs resize`
+    gives an image's name to another file."""
+    mine = os.fstat(fd)
+    try:
+        named = path.stat()
+    except OSError:
+        return False
+    return (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
+
+
+def open_locked(path: Path, *, readonly: bool, kind: int) -> int:
+    """The file that has this name while it is locked; ImageError if that cannot be had."""
+    while True:
+        fd = _open_fd(path, readonly)
+        try:
+            _lock(fd, path, kind)
+            if is_at(fd, path):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
 
 
 def _lock(fd: int, path: Path, kind: int) -> None:
@@ -304,17 +339,17 @@ def require_known(header: Header, path: Path, size: int, *, readonly: bool) -> N
         raise ImageError(f"{path}: size is {size} bytes: its geometry needs {header.layout.end}; it was truncated")
 
 
-def open_image(path: str | Path, readonly: bool = False, *, held: bool = False) -> Image:
-    """Open and lock an image (shared when read-only). ImageError names the file and the field at fault.
+def open_image(path: str | Path, readonly: bool = False, *, held: bool = False, alone: bool = False) -> Image:
+    """Open and lock an image (shared when read-only, unless ``alone``). ImageError names the file and the field at
+    fault.
 
     ``held``: this process has the lock, and nothing changes in the file while the image is open: read-only alone."""
     if held and not readonly:
         raise ValueError("an image that is held already may be opened read-only alone")
     path = Path(path)
-    fd = _open_fd(path, readonly)
+    kind = fcntl.LOCK_SH if readonly and not alone else fcntl.LOCK_EX
+    fd = _open_fd(path, readonly) if held else open_locked(path, readonly=readonly, kind=kind)
     try:
-        if not held:
-            _lock(fd, path, fcntl.LOCK_SH if readonly else fcntl.LOCK_EX)
         header, counts = read_header(fd, path)
         require_known(header, path, os.fstat(fd).st_size, readonly=readonly)
         if not readonly:

@@ -14,7 +14,7 @@ from typing import Any
 
 from flashfs.check import host_side, maps, power, remaps, upkeep
 from flashfs.check.setting import SCALES, Broken, Counts, Setting, Skipped
-from flashfs.errors import UsageError
+from flashfs.errors import MISTAKES, UsageError
 from flashfs.ftl import scheme
 from flashfs.plain import meant
 
@@ -112,7 +112,7 @@ def judge(check: Check, setting: Setting) -> Outcome:
     except Broken as broken:
         outcome.result, outcome.why = "fail", str(broken)
         outcome.replay = broken.replay or again(check, setting)
-    except Exception as error:
+    except MISTAKES as error:
         outcome.result, outcome.why = "fail", f"{type(error).__name__}: {error}"
         outcome.replay = again(check, setting)
     outcome.why = " ".join(outcome.why.split())

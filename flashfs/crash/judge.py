@@ -3,6 +3,9 @@
 Version 0 is a hole (never written, or trimmed). A write or trim adds a version; an acknowledged flush makes the newest
 one the only one; a crash leaves whichever was found, and from then on only that one.
 
+A move adds a version to its target and one to its source; of the two the target's must be found wherever the source's
+is: what was moved is in one of the two places.
+
 A version is the content of a whole page. One that a request changed in part, or that was copied from elsewhere, is
 remembered byte for byte: after a crash it is there or it is not, whichever of its bytes were asked to change.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 
@@ -32,6 +36,17 @@ def page_of(lpa: int, version: int, page_bytes: int) -> bytes:
     return bytes(page)
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes of one page of a move's source that were emptied, and of one page of its target, where they are now. The
+    versions are those that each page might have held before."""
+
+    source: int
+    source_before: tuple[int, ...]
+    target: int
+    target_before: tuple[int, ...]
+
+
 class Judge:
     """Knows what each of ``pages`` pages of ``page_bytes`` may hold.
 
@@ -39,7 +54,7 @@ class Judge:
     is more than one of them; of the others ``image`` says everything.
     """
 
-    __slots__ = ("_made", "_next", "_open", "_versions", "image", "page_bytes")
+    __slots__ = ("_made", "_moved", "_next", "_open", "_versions", "image", "page_bytes")
 
     def __init__(self, pages: int, page_bytes: int) -> None:
         self.page_bytes = page_bytes
@@ -47,6 +62,7 @@ class Judge:
         self._versions = [0] * pages  # the newest of each page
         self._open: dict[int, list[int]] = {}  # all of a page that may hold more than one
         self._made: dict[int, bytes] = {}  # the content of versions that no single write of a page made
+        self._moved: list[Moved] = []  # since the last flush
         self._next = 1
 
     def fork(self) -> Judge:
@@ -57,6 +73,7 @@ class Judge:
         other._versions = self._versions.copy()
         other._open = {lpa: versions.copy() for lpa, versions in self._open.items()}
         other._made = self._made.copy()
+        other._moved = self._moved.copy()
         other._next = self._next
         return other
 
@@ -110,11 +127,20 @@ class Judge:
         source reads zeros then."""
         if source == target or not size:
             return
+        low = max(source, target + size) if target < source else source
+        high = source + size if target < source else min(source + size, target)
+        moved = [
+            Moved(lpa, self._may_hold(lpa), at, self._may_hold(at))
+            for lpa, begin, end in (self._pieces(low, high - low) if move else ())
+            for at, _, _ in self._pieces(lpa * self.page_bytes + begin + target - source, end - begin)
+        ]
         self.will_copy(source, target, size)
         if move:
-            low = max(source, target + size) if target < source else source
-            high = source + size if target < source else min(source + size, target)
             self.will_trim_bytes(low, high - low)
+            self._moved += moved
+
+    def _may_hold(self, lpa: int) -> tuple[int, ...]:
+        return tuple(self._open.get(lpa) or [self._versions[lpa]])
 
     def _pieces(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
         """(LPA, first byte, behind the last) of each page's part in a range."""
@@ -142,6 +168,7 @@ class Judge:
     def flushed(self) -> None:
         """A flush was acknowledged: the newest versions are the only ones."""
         self._open.clear()
+        self._moved.clear()
 
     def settle(self, lpa: int) -> None:
         """This page's newest version is safe (an acknowledged write with power-loss protection)."""
@@ -164,10 +191,14 @@ class Judge:
 
     def all_crashed(self, found: bytes | bytearray) -> str | None:
         """Judge the whole device after a recovery; None if every page is well, else what is wrong with the first."""
+        moved, self._moved = self._moved, []
         if found == self.image:
             self._open.clear()
             return None
         size = self.page_bytes
+        wrong = next(filter(None, (self._in_neither(one, found) for one in moved)), None)
+        if wrong:
+            return wrong
         for lpa in sorted(self._open):
             wrong = self.crashed(lpa, bytes(found[lpa * size : (lpa + 1) * size]))
             if wrong:
@@ -176,6 +207,18 @@ class Judge:
             return None
         lpa = self._first_other(found)
         return self.crashed(lpa, bytes(found[lpa * size : (lpa + 1) * size]))
+
+    def _in_neither(self, moved: Moved, found: bytes | bytearray) -> str | None:
+        """What is wrong if the source is found as it was left, and the target as it was before."""
+        source, target = (found[lpa * self.page_bytes :][: self.page_bytes] for lpa in (moved.source, moved.target))
+        if any(source == self.content(moved.source, version) for version in moved.source_before):
+            return None
+        since = [version for version in self._may_hold(moved.target) if version not in moved.target_before]
+        if any(target == self.content(moved.target, version) for version in since):
+            return None
+        if not any(target == self.content(moved.target, version) for version in moved.target_before):
+            return None  # whatever it is, the page itself is wrong
+        return f"LPA {moved.target}: what was moved there from LPA {moved.source} is in neither of the two places"
 
     def not_newest(self, found: bytes | bytearray) -> int | None:
         """The first LPA of the device that does not read as its newest version."""

@@ -37,7 +37,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 from flashfs.engine.pool import STREAM_NAMES
-from flashfs.errors import FlashfsError, FtlError
+from flashfs.errors import MISTAKES, FlashfsError, FtlError, is_mistake
 from nandimg.errors import NandimgError
 
 cdef enum:
@@ -111,7 +111,7 @@ cdef class Plugin:
         call (a full device, a power cut) goes on as it is."""
         if isinstance(error, FtlError) or (through and isinstance(error, (FlashfsError, NandimgError))):
             return error
-        if not isinstance(error, Exception):  # an interrupt: the call was left in the middle
+        if not is_mistake(error):          # an interrupt: the call was left in the middle
             self.ssd.fail(f"{self.name}.{call} was interrupted")
             return error
         text = " ".join(str(error).split())
@@ -144,7 +144,7 @@ cdef class Plugin:
             return default
         try:
             said = asked()
-        except Exception as error:
+        except MISTAKES as error:
             text = " ".join(str(error).split())
             raise FtlError(f"{self.name}.{call}: raised {type(error).__name__}: {text}{where_raised(error)}") from error
         if not isinstance(said, kind):

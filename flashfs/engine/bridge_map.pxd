@@ -28,6 +28,7 @@ cdef class PyMapping(Mapping):
     cdef int names(self, uint32_t ppa, uint32_t lpa) except -1
     cdef uint32_t where(self, uint32_t lpa) except? 0xFFFFFFFE
     cdef uint32_t settled(self, uint32_t lpa) except? 0xFFFFFFFE
+    cdef bint claims(self, uint32_t lpa, uint32_t ppa) except -1
     cdef uint32_t next_guess(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE
     cdef uint32_t sure(self, uint32_t lpa) except? 0xFFFFFFFE
     cdef uint32_t leaves(self, uint32_t lpa) except? 0xFFFFFFFE

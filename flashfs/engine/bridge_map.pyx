@@ -14,7 +14,7 @@ from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 import reprlib
 
-from flashfs.errors import FtlError
+from flashfs.errors import MISTAKES, FtlError
 
 cdef enum:
     MOST_MISSES = 4096       # guesses at one LPA after which they are taken to go round in circles
@@ -130,6 +130,26 @@ cdef class PyMapping(Mapping):
         return self.wrong(
             lpa, "returned None, but this LPA was bound, and never unbound since" if ppa == NONE
             else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since; None would do")
+
+    cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """A page that was misdirected names an LPA which is elsewhere, and a page there says so. If none does, it is
+        not the page that is wrong: what cleaning would poison was flushed, and is whole."""
+        with gil:
+            return self.claims(lpa, ppa)
+
+    cdef bint claims(self, uint32_t lpa, uint32_t ppa) except -1:
+        cdef uint32_t at
+        if Mapping.has(self, lpa, ppa):
+            return True
+        if self.shares_pages or not self.judged() or not self.alive(ppa) or not self.is_bound(lpa):
+            return False
+        at = self.where(lpa)
+        if at == NONE or at == ppa or self.guesses:
+            return at == ppa
+        if not self.alive(at) or self.names(at, lpa) in (0, 2):
+            raise self.wrong(lpa, f"does not say PPA {ppa}, which is live and says that it is this LPA's; PPA {at}, "
+                             f"{self.holds(at)}, is not")
+        return False
 
     cdef uint32_t next_guess(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE:
         """What after_miss says; guesses that go on for ever are a mistake."""
@@ -580,7 +600,7 @@ cdef class PyMapping(Mapping):
         asked = getattr(self.plugin.ftl, "explain", None)
         try:
             own = {} if asked is None else dict(asked(lpa))
-        except Exception as error:
+        except MISTAKES as error:
             raise FtlError(f"{self.plugin.name}.explain(lpa={lpa}): raised {type(error).__name__}: {error}") from error
         return {**own, "ppa": None if ppa == NONE else ppa}
 

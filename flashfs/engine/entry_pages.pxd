@@ -37,6 +37,8 @@ cdef class EntryPages(PagedMapping):
     cdef int wait_for_most(self, uint64_t entries, uint32_t blocks) except -1
     cdef int give_room_back(self) except -1 nogil
     cdef readonly uint64_t writebacks, entries_written
+    cdef uint32_t watched                  # a page of which it is to be known whether another version took its place,
+    cdef bint outdated                     # ... and whether one did
     cdef uint32_t* image                   # the translation page being read, changed and written
     cdef uint32_t image_of, image_ppa     # which page that is, and which version of it; NONE: none
     cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
@@ -77,5 +79,3 @@ cdef class EntryPages(PagedMapping):
     cdef int replace(self, uint32_t page, uint32_t old, uint32_t ppa) except -1 nogil
     cdef int find_pages_by(self, Gtd gtd, uint32_t ids) except -1
     cdef int look(self, uint32_t page) except -1 nogil
-    cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil
-    cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil

@@ -344,6 +344,7 @@ cdef class EntryPages(PagedMapping):
         cdef int before = self.ssd.stopped
         if self.looked_of == page:          # the next version may come to lie where that one lay
             self.looked_of = NONE
+        self.outdated |= self.watched == page
         self.changes()
         self.ssd.stopped = IN_TABLE
         self.gtd.move_to(self.gtd.first_id + page, ppa)
@@ -379,34 +380,6 @@ cdef class EntryPages(PagedMapping):
             self.pending.settle(at)  # what a move expected of the page was true when it was made
             at += 1
         return self.set_ppa(page, NONE)
-
-    cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil:
-        """``n`` LPAs have left ``olds``: those of ``lpas``, or, if that is NULL, from ``first`` on. Behind a page that
-        was made again many may have named one that does not say whose it is (``PagedMapping.rebuild``). It dies once,
-        with the first of them; what lies there later is none of theirs. So who has strayed gets NONE."""
-        cdef uint32_t i, k
-        for i in range(n):
-            if olds[i] == NONE:
-                continue
-            if self.strayed(lpas[i] if lpas != NULL else first + i, olds[i]):
-                olds[i] = NONE
-            for k in range(i + 1, n if olds[i] != NONE else 0):
-                if olds[k] == olds[i]:
-                    olds[k] = NONE
-        return 0
-
-    cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """Whether the page is dead, or says that it is another LPA's."""
-        cdef uint8_t status = 0
-        cdef uint8_t[4096] raw
-        cdef Oob oob
-        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
-        if not self.ssd.validity.is_live(ppa):
-            return True
-        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw, &status,
-                                                   CAUSE_MAP, self.ssd.map_ns)
-        oob_unpack(raw, &oob)
-        return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.lpa != lpa
 
     cdef bint is_sound(self, uint32_t page) except -1:
         self.looked_of = NONE
@@ -522,8 +495,9 @@ cdef class EntryPages(PagedMapping):
         return self.saved is not None and self.saved.state == KEPT
 
     cdef int changes(self) except -1 nogil:
-        """Something is about to be changed: from here on the battery keeps it, or is believed no more."""
-        if self.saved is None or self.saved.state == KEPT:
+        """Something is about to be changed: from here on the battery keeps it, or is believed no more. Of an image that
+        was opened to be read nothing is: what cannot be read is made again in DRAM alone."""
+        if self.saved is None or self.saved.state == KEPT or self.ssd.frozen:
             return 0
         if self.saved.state == READY:
             with gil:

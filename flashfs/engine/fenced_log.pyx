@@ -107,15 +107,6 @@ cdef class FencedLog(ValidityLog):
             n = self.hold_against(dead)
         return f"; the log's {self.pages_in_flash.reads - before} pages, {n} blocks to be logged anew"
 
-    cdef bint has_numbers(self) noexcept nogil:
-        """Whether there are enough for the pages of the log and what is to be logged anew."""
-        cdef uint32_t block
-        cdef uint64_t entries = 0
-        for block in range(self.ssd.nand.blocks):
-            if self.touched[block]:
-                entries += self.tops[block] - self.victims.valid[block]
-        return self.next_n - self.first_n + entries // self.per_page + 2 * FREE_SLOTS <= self.slots
-
     def live_own(self):
         """PPAs of the log's own pages."""
         return [ppa for ppa in self.page_ppas() if ppa is not None]

@@ -29,6 +29,7 @@ cdef class FlashBitmap(FlashValidity):
     cdef int bring(self, uint32_t id) except -1 nogil
     cdef int drop_reports(self, uint32_t first, uint32_t end) except -1 nogil
     cdef int write_back(self, uint32_t frame) except -1 nogil
+    cdef int mask(self, uint32_t id, uint64_t* words) noexcept nogil
     cdef int read_page(self, uint32_t id, uint8_t* into) except -1 nogil
     cdef int set_bit(self, uint8_t* image, uint32_t ppa, uint32_t first) noexcept nogil
     cdef int take_named(self, uint32_t first, uint8_t* image) except -1 nogil

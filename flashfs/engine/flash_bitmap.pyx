@@ -149,11 +149,21 @@ cdef class FlashBitmap(FlashValidity):
         """The page as it is in flash, or as it should be there."""
         cdef uint32_t page_ppa = self.directory.page_ppas[id]
         if page_ppa != NONE and self.pages_in_flash.read(page_ppa, id, into):
-            return 0
+            return self.mask(id, <uint64_t*> into)
         if page_ppa == NONE and not self.directory.missing[id]:
             memset(into, 0, self.page_bytes)
             return 0
         return self.rebuild(id, into)
+
+    cdef int mask(self, uint32_t id, uint64_t* words) noexcept nogil:
+        """Bits that stand for no page of the chip are 0, whatever flash says: counts of them are indexes elsewhere."""
+        cdef uint32_t block, first = id * self.blocks_a_page, over = self.pages_per_block % 64
+        for block in range(self.blocks_a_page):
+            if first + block >= self.ssd.nand.blocks:
+                memset(words + block * self.words_a_block, 0, self.words_a_block * 8)
+            elif over:
+                words[(block + 1) * self.words_a_block - 1] &= (<uint64_t> 1 << over) - 1
+        return 0
 
     cdef int set_bit(self, uint8_t* image, uint32_t ppa, uint32_t first) noexcept nogil:
         """The page is live, if it is one of those that the image is of, which begins with block ``first``."""
@@ -540,6 +550,8 @@ cdef class FlashBitmap(FlashValidity):
                 first = id * self.blocks_a_page
                 bits[first : first + self.blocks_a_page] = content[: self.blocks_a_page * words].reshape(-1, words)
         bits = bits[:blocks]
+        if self.pages_per_block % 64:
+            bits[:, -1] &= numpy.uint64((<uint64_t> 1 << self.pages_per_block % 64) - 1)
         for ppa, lives in reports:
             block, page = divmod(ppa, self.pages_per_block)
             mask = numpy.uint64(1 << (page & 63))

@@ -21,6 +21,8 @@ from flashfs.engine.pool cimport CAUSE_VALIDITY, KIND_VALIDITY, NONE
 from flashfs.engine.translation cimport DramDirectory, TranslationPages
 from flashfs.engine.victims cimport gained, lost_one
 
+from flashfs.errors import CorruptError
+
 cdef extern from "<algorithm>" namespace "std" nogil:
     uint64_t* lower_bound(uint64_t* first, uint64_t* last, const uint64_t& value)
 
@@ -191,7 +193,8 @@ cdef class FlashValidity(Validity):
             if (self.bits == NULL and self.is_own(block)) or self.put(ppas[i], False):
                 if self.victims.valid[block] == 0:
                     with gil:
-                        raise RuntimeError(f"PPA {ppas[i]} died, and nothing lives in its block")
+                        raise CorruptError(f"PPA {ppas[i]} died, and validity says that nothing lives in its block; "
+                                           "`flashfs fsck` says what is wrong")
                 lost_one(self.victims, block)
         return 0
 

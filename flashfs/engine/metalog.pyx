@@ -186,6 +186,8 @@ cdef class MetaLog:
         if self.extends_trim(lpa, seq):
             self.pending[self.pending_n - 1].n += n
             return 0
+        if self.pending_n == 0:
+            self.ssd.pool.before_trims = self.ssd.pool.pending_n
         self.pending[self.pending_n].lpa = lpa
         self.pending[self.pending_n].n = n
         self.pending[self.pending_n].seq = seq

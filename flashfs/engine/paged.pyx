@@ -9,14 +9,22 @@ nobody knows that; a page that cannot be read is an error then, and the recovery
 A scheme brings the directory (which translation page is where) and five answers about its pages. demand.pyx is such a
 scheme for entries of 4 bytes; a scheme whose pages hold something else stands on this one.
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
+from libcpp.algorithm cimport sort
+from libcpp.vector cimport vector
 
-from flashfs.engine.parts cimport Mapping
-from flashfs.engine.pool cimport KIND_TRANSLATION, NONE
+from flashfs.engine.parts cimport IN_TRIM, Mapping
+from flashfs.engine.pool cimport CAUSE_MAP, KIND_TRANSLATION, KIND_USER, NONE, Oob, oob_unpack
 from flashfs.engine.translation cimport Directory, TranslationPages, Witness, newest_pages, take_witnesses
 
+from nandimg._nand cimport PAGE_OK
+
 from flashfs.errors import MapLostError
+
+cdef enum:
+    BATCH = 1 << 20              # LPAs that are sorted at a time when a stray page is looked for, ...
+    ASKED = 256                  # ... and of those asked for together
 
 
 cdef class PageDirectory(Directory):
@@ -48,6 +56,7 @@ cdef class PagedMapping(Mapping):
         directory.owner = self
         self.store = store
         self.exact = True
+        self.nobody = NONE
         self.ssd.own(KIND_TRANSLATION, store)
         return 0
 
@@ -90,9 +99,10 @@ cdef class PagedMapping(Mapping):
 
     cdef int rebuild(self, uint32_t id) except -1 nogil:
         """A page that cannot be read is made again. MapLostError if that is not to be. If there is a live page that
-        does not say whose it is, all LPAs of which no page is found go there, and give EIO: what may be lost must not
-        read as if it had never been."""
-        cdef uint32_t first = 0, n = 0, i, nobody = NONE, kept = 0
+        is nobody's, all LPAs of which no page is found go there, and give EIO: what may be lost must not read as if it
+        had never been. Nobody's is a page that does not say whose it is, one of two that name the same LPA, and one
+        that names an LPA which holds nothing."""
+        cdef uint32_t first = 0, n = 0, i, nobody = NONE, kept = 0, found = 0
         cdef uint32_t* lists
         cdef Witness* seen
         self.lpas_of(id, &first, &n)
@@ -112,6 +122,14 @@ cdef class PagedMapping(Mapping):
                                + (", and trimmed pages may be back" if self.brings_back() else ""))
             take_witnesses(self.ssd, first, n, seen, &nobody)
             for i in range(n):
+                found += seen[i].next_seq != 0
+            if found < n and nobody == NONE and not self.ssd.validity.late and self.ssd.stopped != IN_TRIM:
+                with gil:
+                    nobody = self.stray(first, n)
+            if nobody == NONE:
+                nobody = self.nobody        # it may be gone, and whose page lay there is not known any better
+            self.nobody = nobody
+            for i in range(n):
                 if seen[i].next_seq or nobody != NONE:
                     lists[kept] = first + i
                     lists[n + kept] = seen[i].ppa if seen[i].next_seq else nobody
@@ -120,6 +138,97 @@ cdef class PagedMapping(Mapping):
         finally:
             free(seen)
             free(lists)
+        return 0
+
+    cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil:
+        """``n`` LPAs have left ``olds``: those of ``lpas``, or, if that is NULL, from ``first`` on. Behind a page that
+        was made again many may have named one that does not say whose it is (``rebuild``). It dies once,
+        with the first of them; what lies there later is none of theirs. So who has strayed gets NONE."""
+        cdef uint32_t i, k
+        for i in range(n):
+            if olds[i] == NONE:
+                continue
+            if self.strayed(lpas[i] if lpas != NULL else first + i, olds[i]):
+                olds[i] = NONE
+            for k in range(i + 1, n if olds[i] != NONE else 0):
+                if olds[k] == olds[i]:
+                    olds[k] = NONE
+        return 0
+
+    cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Whether the page is dead, or says that it is another LPA's."""
+        cdef uint8_t status = 0
+        cdef uint8_t[4096] raw
+        cdef Oob oob
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        if not self.ssd.validity.is_live(ppa):
+            return True
+        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw, &status,
+                                                   CAUSE_MAP, self.ssd.map_ns)
+        oob_unpack(raw, &oob)
+        return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.lpa != lpa
+
+    cdef uint32_t stray(self, uint32_t first, uint32_t n) except? 0xFFFFFFFE:
+        """A live page that names an LPA which holds nothing, as the other translation pages say, or NONE; the LPAs from
+        ``first`` on cannot be asked for. Whatever another page that cannot be read says is not known either."""
+        cdef uint32_t block, page, ppa, found = NONE
+        cdef uint8_t status = 0
+        cdef uint8_t[4096] raw
+        cdef Oob oob
+        cdef vector[uint64_t] named
+        for block in range(self.ssd.nand.blocks):
+            if self.ssd.validity.count(block) == 0 or self.ssd.kind_of(block) != KIND_USER:
+                continue
+            for page in range(self.ssd.nand.pages_per_block):
+                ppa = block * self.ssd.nand.pages_per_block + page
+                if not self.ssd.validity.is_live(ppa):
+                    continue
+                self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, self.ssd.now_ns)
+                oob_unpack(raw, &oob)
+                if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.lpa - first >= n:
+                    named.push_back(<uint64_t> oob.lpa << 32 | ppa)
+            if named.size() >= BATCH:
+                found = self.unmapped_of(named)
+                named.clear()
+            if found != NONE:
+                return found
+        return self.unmapped_of(named)
+
+    cdef uint32_t unmapped_of(self, vector[uint64_t]& named) except? 0xFFFFFFFE:
+        """Of (LPA, PPA) the PPA of one whose LPA holds nothing, or NONE."""
+        cdef uint32_t[ASKED] lpas
+        cdef uint32_t[ASKED] ppas
+        cdef uint64_t at = 0, i, n
+        cdef bint before = self.strict
+        sort(named.begin(), named.end())
+        self.strict = True                  # another page that cannot be read says nothing, and is not made again here
+        try:
+            while at < named.size():
+                n = min(named.size() - at, <uint64_t> ASKED)
+                for i in range(n):
+                    lpas[i] = <uint32_t> (named[at + i] >> 32)
+                self.asked(lpas, <uint32_t> n, ppas)
+                for i in range(n):
+                    if ppas[i] == NONE:
+                        return <uint32_t> named[at + i]
+                at += n
+            return NONE
+        finally:
+            self.strict = before
+
+    cdef int asked(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1:
+        """As ``peek``, in one go, or one by one where some cannot be asked for, which are said to be somewhere."""
+        cdef uint32_t i
+        try:
+            self.peek(lpas, n, ppas)
+        except MapLostError:
+            for i in range(n):
+                ppas[i] = 0
+                try:
+                    if n > 1:
+                        self.peek(lpas + i, 1, ppas + i)
+                except MapLostError:
+                    pass
         return 0
 
     def brings_back(self):
@@ -176,6 +285,7 @@ cdef class PagedMapping(Mapping):
         """The base's part of it."""
         self.store.reset()
         self.exact = self.recovering = self.strict = True
+        self.nobody = NONE
 
     def recovery_ends(self):
         self.recovering = False

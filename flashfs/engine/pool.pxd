@@ -135,6 +135,7 @@ cdef class BlockPool:
     cdef uint32_t heap_room
     cdef uint32_t* pending
     cdef readonly uint32_t free_n, pending_n, bad_n, retiring_n
+    cdef uint32_t before_trims             # of the pending blocks those that died before the first trim not yet logged
     cdef readonly uint32_t spoilt_n    # open blocks whose next page was not erased
     cdef readonly uint64_t last_order, erases_n, programs_n
     cdef uint32_t die_turn
@@ -160,7 +161,7 @@ cdef class BlockPool:
     cdef int close(self, uint32_t block) noexcept nogil
     cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil
     cdef bint is_pending(self, uint32_t block) noexcept nogil
-    cdef int release_pending(self) except -1 nogil
+    cdef int release_pending(self, uint32_t n) except -1 nogil
     cdef int set_bad(self, uint32_t block) except -1 nogil
     cdef int retire(self, uint32_t block) noexcept nogil
     cdef int rebuild_free(self) noexcept nogil

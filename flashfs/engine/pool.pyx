@@ -354,11 +354,12 @@ cdef class BlockPool:
                 return True
         return False
 
-    cdef int release_pending(self) except -1 nogil:
-        """A sync has happened: pending blocks are free, and those that failed an operation are marked bad."""
+    cdef int release_pending(self, uint32_t n) except -1 nogil:
+        """A sync has happened: the first ``n`` of the pending blocks are free, and those that failed an operation are
+        marked bad."""
         cdef uint32_t i = 0
         try:
-            while i < self.pending_n:
+            while i < n:
                 if self.retiring[self.pending[i]]:
                     self.set_bad(self.pending[i])
                 else:
@@ -368,6 +369,7 @@ cdef class BlockPool:
         finally:  # what is free is pending no more, though one after it could not be marked bad
             memmove(self.pending, self.pending + i, (self.pending_n - i) * sizeof(uint32_t))
             self.pending_n -= i
+            self.before_trims -= min(i, self.before_trims)
         return 0
 
     cdef int retire(self, uint32_t block) noexcept nogil:
@@ -393,7 +395,7 @@ cdef class BlockPool:
         cdef uint32_t block, die
         for die in range(self.dies):
             self.heap_n[die] = 0
-        self.free_n = self.pending_n = self.bad_n = 0
+        self.free_n = self.pending_n = self.before_trims = self.bad_n = 0
         self.erases_most = 0
         for block in range(self.blocks):
             self.erases_most = max(self.erases_most, self.nand.erases(block))

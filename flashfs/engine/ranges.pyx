@@ -112,13 +112,14 @@ cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
     """The ``size`` bytes at ``target`` read what those at ``source`` did; the ranges may overlap. Where both begin at
     the same place of a page, whole pages are remapped, and only ragged ends copied; else everything is. Each page of
     the target changes once. With ``move`` the bytes of the source that are not the target's read zeros then: that is a
-    second change to a page which holds some of both."""
+    second change to a page which holds some of both, and it begins when the target is durable, so that a crash finds
+    what was moved in one of the two places."""
     cdef uint64_t low, high
     cdef uint64_t trimmed = ssd.host_trim
     if size == 0 or source == target:
         return t_ns
-    if (move and source % ssd.page_bytes == 0 and target % ssd.page_bytes == 0 and size % ssd.page_bytes == 0
-            and max(source, target) - min(source, target) >= size):
+    if (move and ssd.mapping.remaps and source % ssd.page_bytes == 0 and target % ssd.page_bytes == 0
+            and size % ssd.page_bytes == 0 and max(source, target) - min(source, target) >= size):
         return remap_whole(ssd, source, target, size, True, t_ns)
     if source % ssd.page_bytes == target % ssd.page_bytes:
         t_ns = remap_aligned(ssd, source, target, size, scratch, scratch_bytes, t_ns)
@@ -127,6 +128,7 @@ cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
     if move:  # in a step of its own: a page emptied before it is a target would change twice
         low = max(source, target + size) if target < source else source
         high = source + size if target < source else min(source + size, target)
+        t_ns = ssd.settle(t_ns)
         t_ns = trim_bytes(ssd, low, high - low, t_ns)
         ssd.host_trim = trimmed
     return t_ns

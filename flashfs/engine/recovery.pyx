@@ -379,7 +379,7 @@ cdef class Worker(Rebuilder):
             self.marks[block] |= IN_LOG
 
     cdef int tell_blocks(self, bint reopens) except -1 nogil:
-        cdef uint32_t block, next_page, over, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
+        cdef uint32_t block, next_page, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
         cdef Oob oob
         for block in range(self.ssd.pool.blocks):
             self.ssd.pool.blank[block] = 0
@@ -400,15 +400,15 @@ cdef class Worker(Rebuilder):
                 self.ssd.pool.state[block] = STATE_CLOSED
                 next_page = self.next_page[block] if self.marks[block] & SCANNED else self.ssd.pages_per_block
                 self.ssd.pool.next_page[block] = next_page
-                # nothing may follow a torn page: only as the last of its block is it known to need a full read
-                if (reopens and self.marks[block] & SCANNED and self.marks[block] & HEADED
+                # Nothing may follow a torn page: only as the last of its block is it known to need a full read. Nor may
+                # a group of paired pages be gone on with: a block that was closed inside one was not filled up before
+                # the syncs that came then, so a lower page there may be flushed, and a torn upper one would take it.
+                if (reopens and next_page % group == 0 and self.marks[block] & SCANNED and self.marks[block] & HEADED
                         and not self.marks[block] & TORN_IN and next_page < self.ssd.pages_per_block
                         and self.full_read(block * self.ssd.pages_per_block + next_page, &oob) == PAGE_ERASED):
                     self.ssd.pool.state[block] = STATE_OPEN
             if self.marks[block] & SCANNED and not self.is_collected(block):
-                # but not for a lower page whose upper one is still to come
-                over = 0 if self.ssd.pool.state[block] == STATE_CLOSED else self.whole[block] % group
-                self.ssd.nand.vouch(block, self.whole[block] - over)
+                self.ssd.nand.vouch(block, self.whole[block])
         return 0
 
     def fit(self):
@@ -542,4 +542,6 @@ cdef class Worker(Rebuilder):
         for seq, lpa, page in self.back:
             self.ssd.restore(lpa, seq, page, False)
         self.ssd.checkpoint()
+        if self.ssd.log_overgrown():
+            self.ssd.checkpoint()
         return f"checkpoint {self.ssd.meta.checkpoint_id}"

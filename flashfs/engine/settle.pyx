@@ -13,6 +13,7 @@ from flashfs.engine.parts cimport KINDS, Owner
 from flashfs.engine.pool cimport (
     FLAG_CLEAN,
     FLAG_MOVED,
+    KIND_PAD,
     KIND_USER,
     KIND_VALIDITY,
     NONE,
@@ -33,6 +34,7 @@ from flashfs.errors import CorruptError
 cdef enum:
     MOVES_MOST = 1 << 29     # bytes of them in memory
     TRIM_PART = 4096         # LPAs that are unbound at once
+    ORDER_BITS = 0x7FFFFFFF  # of a block's order, those that a record has
     CLAIMED = FLAG_CLEAN     # of an entry: a record says so, not the page. No page of the user's has that flag
 
 
@@ -41,6 +43,7 @@ cdef packed struct Claimed:  # a record of a mapping that ``names_sharers``
     uint64_t seq
     uint32_t source          # that holds nothing since, or NONE
     uint64_t stamp           # of blocks opened later it does not speak
+    uint32_t order           # nor of a block of another order than this: its low 31 bits, or NONE
     uint32_t[4] other        # the mapping's own
 
 
@@ -242,8 +245,9 @@ cdef class Settler(Scanner):
 
     @cython.final
     cdef int drop_superseded(self, uint32_t block) except -1 nogil:
-        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead. Whose
-        they are their spare areas say; or, where the block is half erased, the map of the checkpoint."""
+        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead; so are
+        those that only fill a block up. Whose they are their spare areas say; or, where the block is half erased, the
+        map of the checkpoint."""
         cdef Oob oob
         cdef uint32_t page, ppa, lpa
         cdef uint64_t seq
@@ -252,9 +256,9 @@ cdef class Settler(Scanner):
             if not self.ssd.validity.is_live(ppa):
                 continue
             if self.spare_read(block, page, &oob) == PAGE_OK:
-                if oob.kind != KIND_USER:
+                if oob.kind != KIND_USER and oob.kind != KIND_PAD:
                     continue
-                lpa = oob.lpa
+                lpa = oob.lpa if oob.kind == KIND_USER else NONE
                 seq = oob.seq
             else:
                 lpa = self.ssd.mapping.owner_of(ppa)
@@ -316,7 +320,7 @@ cdef class Settler(Scanner):
         is to be opened under an order that a record's stamp has: the host's death may have taken the block that had it.
         """
         cdef const Claimed* one
-        cdef uint64_t i, counted = 0
+        cdef uint64_t i, order, counted = 0
         cdef uint32_t block, page
         cdef Oob oob
         cdef int status
@@ -344,6 +348,9 @@ cdef class Settler(Scanner):
                 status = self.spare_read(block, page, &oob)
             if self.orders[block] > one.stamp and (status != PAGE_OK or oob.order > one.stamp):
                 continue                   # its block was erased since
+            order = oob.order if status == PAGE_OK else self.orders[block]
+            if one.order != NONE and one.order != (order & ORDER_BITS):
+                continue                   # ... or the host's death took that, and what was there before is back
             if status != PAGE_OK or oob.kind != KIND_USER or not self.belongs(block, page, oob.order):
                 if page < self.ssd.nand.synced(block):
                     self.missing(block, page)

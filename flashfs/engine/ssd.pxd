@@ -30,6 +30,7 @@ cdef class Ssd(Engine):
     cdef readonly bint durable, ready
     cdef readonly WearLevel wear
     cdef bint mount_due, dirty
+    cdef bint in_barrier                   # one is under way: none may begin inside it
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
     cdef uint32_t appended                 # pages of the last ``append`` that are bound
     cdef uint64_t checkpoint_every
@@ -64,10 +65,12 @@ cdef class Ssd(Engine):
     cdef bint drain_if_held(self, uint32_t lpa, uint32_t n) except -1 nogil
     cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil
     cdef int flush(self, int64_t t_ns) except -1 nogil
+    cdef int64_t settle(self, int64_t t_ns) except -1 nogil
     cdef int drain(self) except -1 nogil
     cdef int drain_in_order(self) except -1 nogil
     cdef int sync_image(self) except -1 nogil
     cdef int spare_pending(self, int stream) except -1 nogil
+    cdef int sync_for(self, int stream) except -1 nogil
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil

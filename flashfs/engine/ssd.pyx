@@ -440,7 +440,7 @@ cdef class Ssd(Engine):
                 done = k if not self.mapping.remaps else 1
                 one = self.carry_over(target + i, source + i, done, t_ns)
                 if move:
-                    one = self.trim(source + i, done, one)
+                    one = self.trim(source + i, done, self.settle(one))
                     self.host_trim -= done
                 end = max(end, one)
             i += done
@@ -534,6 +534,14 @@ cdef class Ssd(Engine):
         self.barrier()
         self.dirty = False
         return 0
+
+    cdef int64_t settle(self, int64_t t_ns) except -1 nogil:
+        """Within a request: what it did so far is durable before it goes on. Of two changes the second can become
+        durable by another way than the first: a trim is logged, or kept by a battery, while the write buffer still
+        holds the page that was to be there before."""
+        self.flush(t_ns)
+        self.dirty = True
+        return t_ns
 
     # --- writing to flash
 
@@ -676,7 +684,19 @@ cdef class Ssd(Engine):
         if stream == STREAM_HOST:
             floor += self.gc_need
         if self.pool.free_n <= floor and self.pool.pending_n:
-            self.barrier()
+            self.sync_for(stream)
+        return 0
+
+    cdef int sync_for(self, int stream) except -1 nogil:
+        """No free block for this stream: a barrier. Where the log itself needs the block, trims that wait to be logged
+        go on waiting, and with them the blocks that died since the first of them: what those hold may be newer than
+        what a trim that is lost would leave."""
+        if stream != STREAM_META:
+            return self.barrier()
+        self.pad_pairs()
+        self.sync_image()
+        self.syncs += 1
+        self.pool.release_pending(self.pool.before_trims if self.meta.pending_n else self.pool.pending_n)
         return 0
 
     cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
@@ -692,7 +712,7 @@ cdef class Ssd(Engine):
         self.spare_pending(stream)
         block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
         if block < 0:
-            self.barrier()
+            self.sync_for(stream)
             block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
         if block < 0:
             with gil:
@@ -714,11 +734,18 @@ cdef class Ssd(Engine):
     cdef int barrier(self) except -1 nogil:
         """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose
         trim is lost must not come back as something older than what the trim erased."""
-        self.meta.log_trims()
-        self.pad_pairs()
-        self.sync_image()
-        self.syncs += 1
-        self.pool.release_pending()
+        if self.in_barrier:
+            with gil:
+                raise RuntimeError("a sync began while another was under way")
+        self.in_barrier = True
+        try:
+            self.meta.log_trims()
+            self.pad_pairs()
+            self.sync_image()
+            self.syncs += 1
+            self.pool.release_pending(self.pool.pending_n)
+        finally:
+            self.in_barrier = False
         return 0
 
     cdef int pad_pairs(self) except -1 nogil:
@@ -882,7 +909,7 @@ cdef class Ssd(Engine):
         for block in self.log_to_release(old, clean):
             self.pool.release(block, self.now_ns)
             self.nand.let_go(block)
-        self.pool.release_pending()
+        self.pool.release_pending(self.pool.pending_n)
         if fence is not None:
             self.fence_at = fence
             self.pool.erase_stale(CAUSE_GC, self.now_ns)
@@ -914,6 +941,12 @@ cdef class Ssd(Engine):
             return old
         before, self.log_before = self.log_before or [], [] if clean else list(old)
         return before + list(old) if clean else before
+
+    def log_overgrown(self):
+        """Whether the log before the last checkpoint takes more than it may. A recovery takes up all of it again, with
+        what it wrote itself: were it only kept, each crash would add a block, until there is room for nothing else.
+        Another checkpoint begins at a fence behind it, and gives it back."""
+        return len(self.log_before or ()) > self.meta_floor
 
     cdef int require_agreement(self) except -1:
         """What a mount asks of a checkpoint, as far as it can be asked cheaply, before there is one: pages live only in

@@ -14,7 +14,7 @@ die.
 """
 from cython.operator cimport dereference as deref
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 from libcpp.unordered_set cimport unordered_set
 
@@ -360,25 +360,38 @@ cdef int pour(unordered_set[uint32_t]& some, unordered_set[uint32_t]& into) exce
 
 cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil:
     """Where the newest live page of each of ``n`` LPAs from ``first`` on is, by the spare areas of all live pages; and
-    one that does not say whose it is. ``seen`` is zeros, ``nobody`` NONE."""
+    one that is nobody's: it does not say whose it is, or another live page names the same LPA, so that one of the two
+    lies where a third LPA's page should be. A late store calls superseded pages live, so there two of a name say
+    nothing. ``seen`` is zeros, ``nobody`` NONE."""
     cdef uint32_t block, page, ppa
     cdef uint8_t status = 0
     cdef uint8_t[4096] raw
     cdef Oob oob
-    for block in range(ssd.nand.blocks):
-        if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_USER:
-            continue
-        for page in range(ssd.nand.pages_per_block):
-            ppa = block * ssd.nand.pages_per_block + page
-            if not ssd.validity.is_live(ppa):
+    cdef uint8_t* named = <uint8_t*> calloc(ssd.lpas // 8 + 1, 1)
+    if named == NULL:
+        with gil:
+            raise MemoryError
+    try:
+        for block in range(ssd.nand.blocks):
+            if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_USER:
                 continue
-            ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
-            oob_unpack(raw, &oob)
-            if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
-                nobody[0] = ppa
-            elif oob.lpa - first < n and seen[oob.lpa - first].next_seq <= oob.seq:
-                seen[oob.lpa - first].next_seq = oob.seq + 1
-                seen[oob.lpa - first].ppa = ppa
+            for page in range(ssd.nand.pages_per_block):
+                ppa = block * ssd.nand.pages_per_block + page
+                if not ssd.validity.is_live(ppa):
+                    continue
+                ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
+                oob_unpack(raw, &oob)
+                if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                    nobody[0] = ppa
+                    continue
+                if oob.lpa - first < n and seen[oob.lpa - first].next_seq <= oob.seq:
+                    seen[oob.lpa - first].next_seq = oob.seq + 1
+                    seen[oob.lpa - first].ppa = ppa
+                if named[oob.lpa >> 3] & (1 << (oob.lpa & 7)) and not ssd.validity.late:
+                    nobody[0] = ppa
+                named[oob.lpa >> 3] |= <uint8_t> (1 << (oob.lpa & 7))
+    finally:
+        free(named)
     return 0
 
 

@@ -45,3 +45,4 @@ cdef class ValidityLog(FlashValidity):
     cdef int take_entries(self, uint32_t slot) except -1 nogil
     cdef int rebuild(self) except -1 nogil
     cdef int write_touched(self) except -1
+    cdef bint has_numbers(self) noexcept nogil

@@ -579,6 +579,11 @@ cdef class ValidityLog(FlashValidity):
         """The blocks that changed are logged anew, then the bitmap is let go. Cut at any place, it is done again from
         the checkpoint."""
         cdef uint32_t block, stamp = self.tick(0)
+        if not self.spoilt and not self.has_numbers():
+            if not self.filled:
+                self.fill()
+            memset(self.touched, 1, self.ssd.nand.blocks)
+            self.spoilt = True
         if self.spoilt:
             while self.first_n < self.next_n:
                 self.drop(<uint32_t> (self.first_n % self.slots))
@@ -593,6 +598,16 @@ cdef class ValidityLog(FlashValidity):
                 self.flush(self.per_page)
             self.log_again(block, self.bits + <uint64_t> block * self.words_a_block, stamp)
         return self.end_bits()
+
+    cdef bint has_numbers(self) noexcept nogil:
+        """Whether there are enough for the pages of the log, what waits, and what is to be logged anew: nothing is
+        reclaimed meanwhile. Else the whole log is written anew."""
+        cdef uint32_t block
+        cdef uint64_t entries = self.log_n
+        for block in range(self.ssd.nand.blocks):
+            if self.touched[block]:
+                entries += self.tops[block] - min(<uint32_t> self.tops[block], self.victims.valid[block])
+        return self.next_n - self.first_n + entries // self.per_page + 2 * FREE_SLOTS <= self.slots
 
     # --- for people
 

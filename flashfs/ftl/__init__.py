@@ -17,7 +17,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from flashfs.engine.defaults import PageBitmap
-from flashfs.errors import FlashfsError, UsageError
+from flashfs.errors import MISTAKES, FlashfsError, UsageError
 from flashfs.plain import meant
 from nandimg import Feature
 
@@ -234,7 +234,7 @@ def _installed(point: EntryPoint) -> Scheme:
     package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
     try:
         found = point.load()
-    except Exception as error:
+    except MISTAKES as error:
         text = " ".join(str(error).split())
         said = f"{type(error).__name__}: {text}"
         raise UsageError(f"FTL {point.name}: {package} ({point.value}) raised {said}") from error

@@ -16,7 +16,7 @@ from flashfs.engine import block_map
 from flashfs.engine.bridge import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
 from flashfs.engine.bridge_map import build
 from flashfs.engine.defaults import Greedy, PageBitmap, Streams
-from flashfs.errors import BindError, RoomError, UsageError
+from flashfs.errors import MISTAKES, BindError, RoomError, UsageError
 from flashfs.ftl import SEARCHED, Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
 from flashfs.ftl.given import CLASSES, NAME_BYTES
@@ -161,7 +161,7 @@ def load_class(spec: str) -> type:
             raise UsageError(f"FTL {spec}: {module_name} needs a module {error.name}, and there is none") from error
         where = "".join(f" (nor in {folder})" for folder in SEARCHED)
         raise UsageError(f"FTL {spec}: there is no module {error.name} on the Python path{where}") from None
-    except Exception as error:
+    except MISTAKES as error:
         text = " ".join(str(error).split())
         said = text if isinstance(error, SyntaxError) else f"{text}{where_raised(error)}"
         raise UsageError(f"FTL {spec}: importing {module_name} raised {type(error).__name__}: {said}") from error

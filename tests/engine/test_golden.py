@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schemes import EACH
 
 import nandimg
 from flashfs.device import Device
@@ -28,6 +27,7 @@ from nandimg import Geometry
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a program, it is in a folder beside
 
 import golden
+from schemes import EACH
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=760)
 PAGE = GEOMETRY.page_bytes

@@ -138,3 +138,55 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert '"copied": 0' in capsys.readouterr().out
     assert run(["resize", str(path), "1000000"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_two_resizes_of_one_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second finds the first one at work; and whatever took the name meanwhile keeps it."""
+    path = tmp_path / "chip"
+    nandimg.create(path, CHIP)
+    with Device.open(path) as device:
+        device.write(0, bytes([1]) * PAGE)
+    inner = resizing._written_again
+
+    def meanwhile(old: Device, made: Path) -> int:
+        with pytest.raises(ImageError, match="in use"):
+            resizing.resize(path, 2800 * PAGE)
+        with pytest.raises(ImageError, match="in use"):
+            Device.open(path, readonly=True)
+        return inner(old, made)
+
+    monkeypatch.setattr(resizing, "_written_again", meanwhile)
+    assert resizing.resize(path, 2900 * PAGE).after == 2900 * PAGE
+
+    def replaced(old: Device, made: Path) -> int:
+        other = tmp_path / "other"
+        nandimg.create(other, CHIP)
+        other.replace(path)
+        return inner(old, made)
+
+    monkeypatch.setattr(resizing, "_written_again", replaced)
+    with pytest.raises(UsageError, match="another file has this name"):
+        resizing.resize(path, 2800 * PAGE)
+    assert nandimg.inspect(path).ftl == ""
+    assert [one.name for one in tmp_path.iterdir()] == ["chip"]
+
+
+def test_the_largest_size_can_be_filled(tmp_path: Path) -> None:
+    """What followed from the old size follows from the new one."""
+    path = tmp_path / "chip"
+    geometry = Geometry.sized(2 << 20, op=0.6, page_bytes=PAGE, pages_per_block=16)
+    nandimg.create(path, geometry)
+    Device.open(path, ftl="slimftl").close()
+    lpas = geometry.lpas
+    for more in range(16, geometry.pages - lpas, 16):
+        try:
+            resizing.resize(path, (geometry.lpas + more) * PAGE)
+        except FlashfsError:
+            break
+        lpas = geometry.lpas + more
+    assert lpas > geometry.lpas * 1.1
+    with Device.open(path) as device:
+        for version in range(3):
+            for lpa in range(lpas):
+                device.write(lpa * PAGE, bytes([version]) * PAGE)
+        device.flush()

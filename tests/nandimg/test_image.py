@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 import subprocess
 import sys
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import nandimg
-from nandimg import PRESETS, ImageError, NandError, checksum, inspect, open_image
+from nandimg import PRESETS, Geometry, ImageError, NandError, checksum, inspect, open_image
 from nandimg.image import HEADER_BYTES
 
 GEOMETRY = PRESETS["tiny-8"].geometry
@@ -287,3 +289,40 @@ def test_memory_images_need_no_file() -> None:
     image.bind("some", {}, 24)
     assert [image.chip.block_health(b) for b in range(4)] == [0, 1, 1, 0]
     image.close()
+
+
+def test_a_name_that_moved_on_while_the_lock_was_waited_for(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resize gives the name to another file between the opening of the old one and its lock."""
+    other = tmp_path / "other"
+    new = nandimg.create(other, GEOMETRY)
+    lock = fcntl.flock
+
+    def late(fd: int, kind: int) -> None:
+        if other.exists():
+            other.replace(path)
+        lock(fd, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    image = nandimg.open_image(path)
+    assert image.header.uuid == new.uuid
+    image.close()
+
+
+def test_a_reader_that_is_to_be_alone(path: Path) -> None:
+    with closing(nandimg.open_image(path, readonly=True, alone=True)):
+        for readonly in (True, False):
+            with pytest.raises(ImageError, match="in use by process"):
+                nandimg.open_image(path, readonly=readonly)
+    with closing(nandimg.open_image(path, readonly=True)), pytest.raises(ImageError, match="in use"):
+        nandimg.open_image(path, readonly=True, alone=True)
+
+
+def test_what_has_no_room_leaves_the_old_image_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+    full = os.statvfs_result((4096, 4096, 1000, 0, 0, 10, 10, 10, 0, 255))
+    monkeypatch.setattr(os, "fstatvfs", lambda fd: full)
+    with pytest.raises(ImageError, match="No space left"):
+        nandimg.create(path, Geometry(blocks=64_000, lpas=1_000_000), force=True)
+    assert path.read_bytes() == before

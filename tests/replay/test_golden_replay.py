@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schemes import EACH
 
 from flashfs.ftl import SCHEMES
 from flashfs.replay.play import Setup, run
@@ -24,6 +23,7 @@ from nandimg import Geometry
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a program, it is in a folder beside
 
 import golden
+from schemes import EACH
 
 GEOMETRY = Geometry.sized(64 << 20, op=0.2, pages_per_block=64, channels=2, dies=4)
 WORK = "hotcold:ops=30k,write=0.6,trim=0.02,flush=0.002,size=4k/70:16k/20:64k/10,seed=11"

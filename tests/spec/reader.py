@@ -492,6 +492,8 @@ class Crash:
             since = place >= self.scanned_from.get(block, self.image.pages_per_block)
             if page.order > entry.stamp or not (entry.seq > self.seq or since):
                 continue
+            if entry.order is not None and entry.order != page.order & reader_remap.ORDERS:
+                continue
             said, pages = replace(page, lpa=entry.lpa, seq=entry.seq), self.found.setdefault(entry.lpa, [])
             if said not in pages:
                 pages.append(said)

@@ -11,16 +11,19 @@ if TYPE_CHECKING:
     from reader import Image
 
 FRONT = 64
+ORDERS = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Entry:
-    """LPA ``lpa`` was remapped to page ``ppa`` under ``seq``; ``source`` was emptied by it, None: it was not."""
+    """LPA ``lpa`` was remapped to page ``ppa`` under ``seq``; ``source`` was emptied by it, None: it was not; ``order``
+    has the low bits of that of the page's block, None: it is not said."""
 
     lpa: int
     ppa: int
     seq: int
     source: int | None
+    order: int | None
     stamp: int
     first: int = 0
     n: int = 0  #: LPAs of the command, 0: it is not atomic
@@ -76,6 +79,7 @@ def _segment(image: Image, raw: bytes, size: int) -> Iterator[Entry]:
             ppa=superblock * dies * image.pages_per_block + bits(words[0], 1, 21),
             seq=high << 42 | bits(words[0], 22, 63),
             source=bits(words[1], 33, 63) if bits(words[1], 32, 32) else None,
+            order=None if bits(words[1], 32, 32) or bits(words[1], 33, 63) == ORDERS else bits(words[1], 33, 63),
             stamp=stamp,
             first=bits(words[2], 1, 31) if size == 24 else 0,
             n=bits(words[2], 32, 62) + 1 if size == 24 else 0,

@@ -293,7 +293,15 @@ cdef class GeckoMap(FencedMap):
                 self.fetch(page)
                 self.identify(page)
         self.identified_early += self.identified - before
-        return self.identified != before
+        if self.identified != before:
+            return True
+        if not self.fenced or self.store.kept.size() + self.store.ripe.size() == 0:
+            return False
+        # Superseded translation pages live until Gecko's buffer was written and a sync came. Entries of moved pages go
+        # to translation pages without reporting anything, so the buffer need not fill by itself.
+        self.ssd.validity.prepare(NONE, False)
+        self.store.let_all_go()
+        return True
 
     cdef bint has_uip(self, uint32_t page) noexcept nogil:
         cdef uint32_t slot = self.cmt.first_dirty[page]

@@ -82,6 +82,9 @@ def overflow(geometry):
     return max(3 * 256, 4 * geometry.pages_per_block) + 2 * UNANNOUNCED
 
 
+LEAST_RATIO = 2  # that the option has
+
+
 cdef class RunPages(DramDirectory):
     """Where each page of a run is, by its number."""
 
@@ -125,6 +128,8 @@ cdef class GeckoRuns:
     def __cinit__(self, Engine ssd not None, uint32_t parts=0, uint32_t ratio=2, bint multiway=True, uint32_t most=0):
         cdef uint32_t numbers = page_numbers(ssd.nand, parts, most)
         self.ssd = ssd
+        self.ratio = LEAST_RATIO
+        self.levels_most = self.level_of(numbers) + 2  # a checkpoint may have the runs of a mount of another ratio
         self.ratio = ratio
         self.multiway = multiway
         self.per_page = entries_a_page(ssd.nand, parts, most)
@@ -134,7 +139,6 @@ cdef class GeckoRuns:
         self.layout = Layout(ssd.nand.blocks, ssd.nand.pages_per_block, parts_for(ssd.nand.pages_per_block, parts))
         self.model_pages = largest_run(ssd.nand, parts, most)
         self.buffer = EntryList(self.layout, self.per_page + overflow(ssd.nand))
-        self.levels_most = self.level_of(numbers) + 2
         self.directory = RunPages(self, numbers)
         self.store = TranslationPages(
             ssd, self.directory, numbers, kind=KIND_VALIDITY, cause=CAUSE_VALIDITY,

@@ -55,6 +55,8 @@ cdef class LearnedMap(LearnedRecovery):
         while i < n:
             part = min(n - i, <uint32_t> PART)
             self.places(lpas + i, part, olds + i)
+            if not self.exact:
+                self.drop_strays(lpas + i, 0, part, olds + i)
             for k in range(part):
                 self.part_ppas[k] = ppa + i + k
                 self.mapped_n += olds[i + k] == NONE
@@ -148,6 +150,9 @@ cdef class LearnedMap(LearnedRecovery):
                     mapped += 1
             if mapped:
                 self.table.unmap_run(self.part_lpas, mapped)
+            if not self.exact:
+                missing |= mapped != 0      # whether or not a page dies of it
+                self.drop_strays(NULL, lpa + i, part, olds + i)
             i += part
         return missing
 

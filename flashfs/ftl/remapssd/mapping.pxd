@@ -26,6 +26,7 @@ cdef class RemapTable(PageTable):
     cdef bint is_same(self, uint32_t ppa, const uint8_t* page, int64_t* t_ns) except -1 nogil
     cdef bint take_reference(self, uint32_t ppa) noexcept nogil
     cdef uint64_t entries_most(self) noexcept nogil
+    cdef bint is_durable(self, uint32_t ppa) noexcept nogil
     cdef uint64_t segments_needed(self, uint32_t source, uint32_t n) noexcept nogil
     cdef uint32_t carry_entries(self, const uint32_t* olds, const uint32_t* news, uint32_t first,
                                 uint32_t n) except? 0xFFFFFFFE nogil

@@ -216,9 +216,15 @@ cdef class RemapTable(PageTable):
 
     cdef uint32_t remap_room(self, uint32_t target, uint32_t source, uint32_t n,
                              bint move) except? 0xFFFFFFFF nogil:
+        """A move's entry says which source holds nothing since, and so not which of the blocks that have been here the
+        page is in (rmm.pyx): that has to be durable first."""
         cdef uint32_t i
         cdef uint64_t most = self.entries_most()
         self.reserved = 0
+        for i in range(n if move else 0):
+            if not self.is_durable(self.table[source + i]):
+                self.ssd.barrier()
+                break
         if self.rmm.valid_n >= most:
             n = 0
         n = <uint32_t> min(<uint64_t> n, most - min(most, self.rmm.valid_n))
@@ -233,8 +239,15 @@ cdef class RemapTable(PageTable):
             if self.table[target + i] != self.table[source + i] and not self.take_reference(self.table[source + i]):
                 n = i
                 break
+            if self.counts.over_n:          # a count of the most is made anew from the table, which these are not in
+                n = i + 1
+                break
         self.refused_count += n == 0
         return n
+
+    cdef bint is_durable(self, uint32_t ppa) noexcept nogil:
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        return ppa - block * self.ssd.nand.pages_per_block < self.ssd.nand.synced(block)
 
     cdef int remap_run(self, uint32_t target, uint32_t source, uint32_t n, uint64_t seq, bint move,
                        uint32_t* olds) except -1 nogil:

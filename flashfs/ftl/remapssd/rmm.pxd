@@ -7,6 +7,7 @@ cdef struct Claim:           # an entry: an LPA, and the page that it was pointe
     uint64_t seq
     uint32_t lpa, ppa
     uint32_t source                        # that holds nothing since, or NONE
+    uint32_t order                         # of the page's block when the entry was made, its low bits, or NONE
     uint32_t first, n                      # the command that it is part of, if that is atomic; else n is 0
 
 cdef struct Group:           # the segments of a superblock
@@ -47,6 +48,7 @@ cdef class Rmm:
                     Claim* claim) noexcept nogil
     cdef bint is_written(self, uint32_t segment, uint32_t slot) noexcept nogil
     cdef int pass_through(self, uint32_t superblock, bint counting) noexcept nogil
+    cdef uint32_t order_at(self, uint32_t ppa) noexcept nogil
     cdef bint matches(self, const Claim* claim, uint64_t stamp) noexcept nogil
     cdef bint holds(self, const Claim* claim, uint64_t stamp) noexcept nogil
     cdef bint is_remapped(self, uint32_t lpa) noexcept nogil

@@ -11,7 +11,7 @@ lowest. An entry is two words (table 2 of the paper), or three where commands ar
     word 1   0       torn bit: 1
              1..31   LPA
              32      flag: the source holds nothing since
-             33..63  source, if the flag is set; else all ones
+             33..63  source, if the flag is set; else the order of the page's block, its lowest 31 bits, or all ones
     word 2   0       torn bit: 1
              1..31   first LPA of the command
              32..62  its LPAs, less one
@@ -68,7 +68,7 @@ cdef uint64_t[128] ZEROS
 REGION = "rmm"
 LPAS_MOST = 0x7FFFFFFE  # 31 bits, and all ones for none
 CLAIM = numpy.dtype([("lpa", "<u4"), ("ppa", "<u4"), ("seq", "<u8"), ("source", "<u4"), ("stamp", "<u8"),
-                     ("first", "<u4"), ("n", "<u4"), ("segment", "<u4"), ("slot", "<u4")])
+                     ("order", "<u4"), ("first", "<u4"), ("n", "<u4"), ("segment", "<u4"), ("slot", "<u4")])
 
 
 cdef class Rmm:
@@ -170,7 +170,13 @@ cdef class Rmm:
         claim.ppa = <uint32_t> (superblock * self.pages + (words[0] >> 1 & ((1 << PAGE_BITS) - 1)))
         claim.seq = words[0] >> 22 | high << SEQ_BITS
         claim.lpa = <uint32_t> (words[1] >> 1 & LPA_MASK)
-        claim.source = <uint32_t> (words[1] >> 33) if words[1] >> 32 & 1 else NONE
+        claim.source = claim.order = <uint32_t> (words[1] >> 33)
+        if words[1] >> 32 & 1:
+            claim.order = NONE
+        else:
+            claim.source = NONE
+            if claim.order == LPA_MASK:
+                claim.order = NONE
         claim.n = 0
         if self.entry_bytes == 24:
             claim.first = <uint32_t> (words[2] >> 1 & LPA_MASK)
@@ -191,7 +197,7 @@ cdef class Rmm:
         if claim.source != NONE:
             words[1] |= <uint64_t> 1 << 32 | <uint64_t> claim.source << 33
         else:
-            words[1] |= LPA_MASK << 33
+            words[1] |= <uint64_t> self.order_at(claim.ppa) << 33
         words[2] = 1 | <uint64_t> claim.first << 1 | <uint64_t> (claim.n - 1) << 32 | <uint64_t> 1 << 63
         self.ssd.map_ns = self.ssd.nand.nvram_store(
             self.at + <uint64_t> group.last * self.segment_bytes + (self.fill[group.last] + 1) * self.entry_bytes,
@@ -264,10 +270,15 @@ cdef class Rmm:
         first."""
         return self.is_remapped(claim.lpa) and self.matches(claim, stamp)
 
+    cdef uint32_t order_at(self, uint32_t ppa) noexcept nogil:
+        """What an entry says of when the page's block was opened."""
+        return <uint32_t> (self.ssd.pool.order[ppa // self.ssd.nand.pages_per_block] & LPA_MASK)
+
     cdef bint matches(self, const Claim* claim, uint64_t stamp) noexcept nogil:
         """The same, of an LPA that was remapped."""
         return (self.table[claim.lpa] == claim.ppa
-                and self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] <= stamp)
+                and self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] <= stamp
+                and (claim.order == NONE or claim.order == self.order_at(claim.ppa)))
 
     cdef uint32_t nth_valid(self, uint32_t superblock, uint64_t n) noexcept nogil:
         """An LPA that an entry brought to a page of that superblock, passing over ``n`` such entries; or NONE."""
@@ -489,6 +500,7 @@ cdef class Rmm:
                 continue
             for slot in range(self.fill[segment], 0, -1):
                 if self.entry(segment, slot - 1, high, superblock, &claim) and self.holds(&claim, stamp):
+                    claim.source = NONE     # the trim is logged before the segment that says so goes
                     self.take(&claim, CAUSE_MAP)
                     self.lr[claim.lpa >> 6] &= ~(<uint64_t> 1 << (claim.lpa & 63))
                     self.carried_n += 1
@@ -538,6 +550,7 @@ cdef class Rmm:
                 if new_of[old - superblock * self.pages] == NONE or not self.holds(&claim, stamp):
                     continue
                 claim.ppa = new_of[old - superblock * self.pages]
+                claim.source = NONE         # as where groups are compacted
                 self.take(&claim, cause)
                 self.logged(&claim)
                 table[claim.lpa] = claim.ppa
@@ -577,17 +590,17 @@ cdef class Rmm:
         for segment in range(self.segments):
             if not self.head(segment, &stamp, &high, &superblock, &number, &behind):
                 continue
-            rows.append((NONE, NONE, 0, NONE, stamp, 0, 0, segment, 0, superblock, number))
+            rows.append((NONE, NONE, 0, NONE, stamp, NONE, 0, 0, segment, 0, superblock, number))
             for slot in range(self.slots):
                 if not self.is_written(segment, slot):
                     break
                 if not self.entry(segment, slot, high, superblock, &claim):
                     self.torn_n += 1
                     continue
-                rows.append((claim.lpa, claim.ppa, claim.seq, claim.source, stamp, claim.first, claim.n, segment, slot,
-                             superblock, number))
-        rows.sort(key=lambda row: (row[9], row[4], row[10], row[8]))  # a head stays before its first entry
-        found = numpy.array([row[:9] for row in rows], CLAIM)
+                rows.append((claim.lpa, claim.ppa, claim.seq, claim.source, stamp, claim.order, claim.first, claim.n,
+                             segment, slot, superblock, number))
+        rows.sort(key=lambda row: (row[10], row[4], row[11], row[9]))  # a head stays before its first entry
+        found = numpy.array([row[:10] for row in rows], CLAIM)
         if self.entry_bytes == 24:
             found["ppa"][~self._whole_commands(found)] = NONE
         return found
@@ -639,8 +652,7 @@ cdef class Rmm:
             while self.fill[segment] < self.slots and self.is_written(segment, self.fill[segment]):
                 slot = self.fill[segment]
                 self.fill[segment] += 1
-                if (not self.entry(segment, slot, high, superblock, &claim) or self.table[claim.lpa] != claim.ppa
-                        or self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] > stamp
+                if (not self.entry(segment, slot, high, superblock, &claim) or not self.matches(&claim, stamp)
                         or self.is_remapped(claim.lpa)):
                     continue
                 self.lr[claim.lpa >> 6] |= <uint64_t> 1 << (claim.lpa & 63)

@@ -134,7 +134,8 @@ cdef class SftlMap(CountedMap):
 
     cdef bint load(self, uint32_t page, uint32_t spare, bint may_write) except -1 nogil:
         """The page is cached, with what is pending of it. Making room may write, which takes ``image``, and may clean,
-        which may change the page."""
+        which may change the page: then it is read again. That it is at the same PPA does not say that it is the same:
+        its newest version may have come to lie where an older one lay."""
         cdef uint32_t runs = 1, units, ppa, pending
         cdef uint32_t* image = self.kept
         while True:
@@ -153,9 +154,11 @@ cdef class SftlMap(CountedMap):
             if pending:
                 units += 1
             units = min(units, self.cmt.units)
+            self.watched = page
+            self.outdated = False
             if not self.make_room(units, may_write):
                 return False
-            if self.gtd.where(page) == ppa:
+            if self.gtd.where(page) == ppa and not self.outdated:
                 break
         return self.absorb(self.cmt.insert(page, image, runs)) == 0
 

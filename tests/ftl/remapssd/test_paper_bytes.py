@@ -64,6 +64,12 @@ def entry_of(move: bool, options: dict[str, int | str] | None = None) -> tuple[D
     return device, seq, raw[head : head + each], raw[head + each : head + 2 * each]
 
 
+def order_of(device: Device, ppa: int) -> int:
+    """When the block of a page was opened, as the page's OOB says."""
+    oob = device.nand.read_spare_area(*divmod(ppa, SMALL.pages_per_block))[1]
+    return int.from_bytes(oob[12:18], "little")
+
+
 @pytest.mark.parametrize("move", [False, True])
 def test_the_bits_of_an_entry_are_those_of_table_2(move: bool) -> None:
     device, seq, _, entry = entry_of(move)
@@ -75,7 +81,7 @@ def test_the_bits_of_an_entry_are_those_of_table_2(move: bool) -> None:
         "second torn bit": 1,
         "target LPN": 345,
         "remapping flag": int(move),
-        "null or source LPN": 2 if move else 2**31 - 1,
+        "null or source LPN": 2 if move else order_of(device, ppa),  # where the paper has null
     }
 
 
