@@ -9,6 +9,9 @@ WORKERS ?= 2
 # A libfuse that speaks to the kernel over io_uring: built if asked for (make setup URING=1), used if it is there.
 LIBFUSE := .libfuse/lib/libfuse3.a
 RINGS := /sys/module/fuse/parameters/enable_uring
+# what the kernel's requests come by there; all tests that mount: make test-uring RINGED=tests
+RINGED ?= $(patsubst %,tests/fuse/test_%.py,rings server seek_copy trim sync_writes cut loop daemon control large_reads fsx) \
+	tests/packaging/test_libfuse.py
 NEWER_LIBFUSE := $(if $(URING),$(LIBFUSE),$(wildcard $(LIBFUSE)))
 CAMPAIGN_CUTS ?= 1000000
 CAMPAIGN_STATE ?= campaign.json
@@ -78,7 +81,7 @@ durations: setup-dev
 test-uring:
 	$(MAKE) setup-dev URING=1
 	before=$$(cat $(RINGS)); echo Y >$(RINGS); \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '(mount or rings) and not slow and not package' tests; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '(mount or rings) and not slow and not package' $(RINGED); \
 	code=$$?; echo $$before >$(RINGS); exit $$code
 
 ## package-test: a source archive, a wheel from it, both from nothing, the wheel in an environment of its own, and used

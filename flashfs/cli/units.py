@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from flashfs.errors import UsageError
 from flashfs.plain import shown
 
 __all__ = ["offset", "pairs", "shown", "size"]
 
+DIGITS = 30  #: more than any size has
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def size(option: str, text: str) -> int:
     """``text`` (4096, 4k, 1.5G, 512MiB) in bytes; ``option`` is named if it cannot be read."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    exact = float(found[1]) * 1024 ** POWERS[found[2]] if found else 0.0
-    if exact <= 0 or exact != int(exact):
-        raise UsageError(f"{option} {text}: a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G, would do")
+    exact = Fraction(found[1]) * 1024 ** POWERS[found[2]] if found and len(found[1]) <= DIGITS else Fraction(0)
+    if exact <= 0 or exact.denominator != 1:
+        shortened = f"{text[:DIGITS]}..." if len(text) > DIGITS else text
+        raise UsageError(f"{option} {shortened}: a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G, would do")
     return int(exact)
 
 

@@ -213,7 +213,8 @@ class Judge:
         source, target = (found[lpa * self.page_bytes :][: self.page_bytes] for lpa in (moved.source, moved.target))
         if any(source == self.content(moved.source, version) for version in moved.source_before):
             return None
-        since = [version for version in self._may_hold(moved.target) if version not in moved.target_before]
+        now = self._may_hold(moved.target)
+        since = now[len(moved.target_before) :] or now[-1:]  # a hole may be an old version and a new one
         if any(target == self.content(moved.target, version) for version in since):
             return None
         if not any(target == self.content(moved.target, version) for version in moved.target_before):

@@ -30,6 +30,7 @@ cdef class Ssd(Engine):
     cdef readonly bint durable, ready
     cdef readonly WearLevel wear
     cdef bint mount_due, dirty
+    cdef bint moved                        # there were moves since the last sync, of which NVRAM alone says where to
     cdef bint in_barrier                   # one is under way: none may begin inside it
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
     cdef uint32_t appended                 # pages of the last ``append`` that are bound
@@ -70,6 +71,7 @@ cdef class Ssd(Engine):
     cdef int drain_in_order(self) except -1 nogil
     cdef int sync_image(self) except -1 nogil
     cdef int spare_pending(self, int stream) except -1 nogil
+    cdef int log_trims(self) except -1 nogil
     cdef int sync_for(self, int stream) except -1 nogil
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil

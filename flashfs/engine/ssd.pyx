@@ -372,7 +372,7 @@ cdef class Ssd(Engine):
             # Before anything is changed, since it may fail; and behind what may take a sequence number, since then the
             # last record is not gone on from.
             if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
-                self.meta.log_trims()
+                self.log_trims()
             self.stopped = IN_TRIM
             any_lived = False
             if self.buffer.held:
@@ -454,7 +454,7 @@ cdef class Ssd(Engine):
         self.dirty = True
         self.drain_if_held(source, n)
         if move and self.meta.pending_n == self.meta.pending_room:
-            self.meta.log_trims()
+            self.log_trims()
         self.map_ns = t_ns
         done[0] = n = self.mapping.remap_room(target, source, n, move)
         if n == 0:
@@ -471,6 +471,7 @@ cdef class Ssd(Engine):
                     self.cache.drop(source + i)
         self.validity.dead(self.olds, n)
         if move:                           # what says so in NVRAM may go before the page that the source had is erased
+            self.moved = True
             self.meta.note_trim(source, n, self.seq)
             self.seq += 1                  # no trim that follows joins that record: the targets have its number too
         self.stopped = GOING
@@ -687,6 +688,15 @@ cdef class Ssd(Engine):
             self.sync_for(stream)
         return 0
 
+    cdef int log_trims(self) except -1 nogil:
+        """Program the pending trims. Some may be of a move's source: what says in NVRAM where its content is now is
+        durable before, for a host that dies may keep the one and lose the other."""
+        if self.moved:
+            self.moved = False
+            self.pad_pairs()
+            self.sync_image()
+        return self.meta.log_trims()
+
     cdef int sync_for(self, int stream) except -1 nogil:
         """No free block for this stream: a barrier. Where the log itself needs the block, trims that wait to be logged
         go on waiting, and with them the blocks that died since the first of them: what those hold may be newer than
@@ -739,7 +749,7 @@ cdef class Ssd(Engine):
                 raise RuntimeError("a sync began while another was under way")
         self.in_barrier = True
         try:
-            self.meta.log_trims()
+            self.log_trims()
             self.pad_pairs()
             self.sync_image()
             self.syncs += 1
@@ -885,7 +895,7 @@ cdef class Ssd(Engine):
         try:
             self.mapping.checkpoint_begins()
             self.validity.checkpoint_begins()
-            self.meta.log_trims()
+            self.log_trims()
             self.pad_pairs()
             self.sync_image()  # a checkpoint may only name what the host's death cannot take
             self.require_agreement()

@@ -36,7 +36,7 @@ def test_sizes(text: str, size: int) -> None:
     assert units.size("--size", text) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "k", "3q", "1.0000001k", "4 k k", "1e9"])
+@pytest.mark.parametrize("text", ["", "0", "-1", "k", "3q", "1.0000001k", "4 k k", "1e9", "9" * 400])
 def test_sizes_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="--size") as caught:
         units.size("--size", text)

@@ -213,7 +213,7 @@ BUGS: dict[str, Bug] = {
     "a barrier that logs no trims": Bug(
         "core",
         Patch("flashfs/engine/ssd",
-              "            self.meta.log_trims()\n            self.pad_pairs()\n            self.sync_image()\n"
+              "            self.log_trims()\n            self.pad_pairs()\n            self.sync_image()\n"
               "            self.syncs",
               "            self.pad_pairs()\n            self.sync_image()\n            self.syncs"),
     ),

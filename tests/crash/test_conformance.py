@@ -288,7 +288,7 @@ def moves_nothing_away(patch: pytest.MonkeyPatch) -> None:
 def writing_when_read_only(patch: pytest.MonkeyPatch) -> None:
     """A read-only mount that recovers like any other, and leaves the outcome in the image."""
     opened, whole = nandimg.open_image, recovery.Recovery
-    patch.setattr(nandimg, "open_image", lambda path, readonly=False, held=False: opened(path))
+    patch.setattr(nandimg, "open_image", lambda path, **how: opened(path))
     patch.setattr(recovery, "Recovery", lambda ssd, readonly=False, repairs=False: whole(ssd))
 
 

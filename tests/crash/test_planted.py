@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import bugs
@@ -18,6 +19,7 @@ from flashfs.crash.bench import Bench
 from flashfs.ftl import SCHEMES
 
 SEED = 11
+SEEDS = (11, 12, 13)  #: the next one where nothing was noticed
 HERE = Path(__file__).parent
 #: what is asked, in this order, until a tier catches it: cuts, or the programs' length in tier every
 BOUNDS = {"sweep": 4_000, "random": 2_000, "every": 2, "host": 6_000, "wide": 1_000, "faults": 3_000}
@@ -41,14 +43,16 @@ sys.exit(pytest.main(sys.argv[2:]))
 
 def caught_by(ftl: str) -> str | None:
     """The first tier that notices; None if none does."""
-    for tier, bound in BOUNDS.items():
+    for seed, tier in product(SEEDS, BOUNDS):
+        if tier == "every" and seed != SEED:
+            continue  # it draws nothing
         cuts = 0
-        for unit in tiers.units(tier, ftl, SEED, bound):
+        for unit in tiers.units(tier, ftl, seed, BOUNDS[tier]):
             tally = unit.run()
             cuts += tally.cuts
             if tally.failures:
                 return tier
-            if tier != "every" and cuts >= bound:
+            if tier != "every" and cuts >= BOUNDS[tier]:
                 break
     return None
 

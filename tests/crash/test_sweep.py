@@ -81,7 +81,7 @@ def test_every_program_of_one_word_with_every_recovery_cut(ftl: str) -> None:
 @pytest.mark.slow
 @ALL
 def test_every_program_of_three_words(ftl: str) -> None:
-    must_survive(campaign.run(ftl, "every", 0, 3), 20_000)
+    must_survive(campaign.run(ftl, "every", 0, 3), 15_000)
 
 
 @pytest.mark.slow

@@ -63,5 +63,8 @@ def test_the_judge_asks_for_one_of_the_two() -> None:
         found(hole, second, hole, hole, first),
     ):
         assert judge.fork().all_crashed(well) is None
+    on = judge.fork()
+    on.will_remap(4 * PAGE, 6 * PAGE, 2 * PAGE, True)  # the target, a hole before, is a hole again
+    assert on.all_crashed(found(hole, hole, hole, hole, hole, hole, first, second)) is None
     for wrong in (found(hole, second), found(hole, hole, hole, hole, first), found(hole, hole)):
         assert "in neither of the two places" in str(judge.fork().all_crashed(wrong))

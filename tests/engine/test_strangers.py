@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -101,17 +102,35 @@ def test_an_exit_is_a_mistake_of_the_class(monkeypatch: pytest.MonkeyPatch, how:
 
 
 class Sleeps(Honest):
+    inside, gone = threading.Event(), threading.Event()
+
     def lookup(self, lpa: int) -> int | None:
-        if len(self.ppa_of) == 100:
-            signal.pause()
+        while len(self.ppa_of) == 100 and not Sleeps.gone.is_set():
+            Sleeps.inside.set()
+            time.sleep(0.01)
         return self.ppa_of.get(lpa)
 
 
 def test_ctrl_c_is_none() -> None:
+    """What comes by a signal ends the command, whoever it meets."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background may ignore it
     device = Device.memory(GEOMETRY, Sleeps, options={"buffer": 0})
-    pressed = threading.Timer(0.3, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
+    main = threading.main_thread().ident or 0
+
+    def press() -> None:
+        Sleeps.inside.wait(60)
+        time.sleep(0.1)
+        signal.pthread_kill(main, signal.SIGINT)
+        Sleeps.gone.wait(10)
+        Sleeps.gone.set()  # the loop ends, whatever became of the signal
+
+    pressed = threading.Thread(target=press)
     pressed.start()
-    with pytest.raises(KeyboardInterrupt):
-        for lpa in range(LPAS):
-            device.write(lpa * PAGE, bytes(PAGE))
-    pressed.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            for lpa in range(LPAS):
+                device.write(lpa * PAGE, bytes(PAGE))
+    finally:
+        Sleeps.gone.set()
+        pressed.join()
+        signal.signal(signal.SIGINT, before)
