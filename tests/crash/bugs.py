@@ -377,11 +377,11 @@ BUGS: dict[str, Bug] = {
     ),
     "a full list of trims whose last one is replaced": Bug(
         "metadata log", Patch("flashfs/engine/ssd",
-                              "                self.meta.log_trims()\n            self.stopped = IN_TRIM\n",
+                              "                self.log_trims()\n            self.stopped = IN_TRIM\n",
                               "                if self.meta.pending_room == 255:\n"
                               "                    self.meta.pending_n -= 1\n"
                               "                else:\n"
-                              "                    self.meta.log_trims()\n"
+                              "                    self.log_trims()\n"
                               "            self.stopped = IN_TRIM\n")
     ),
     "a trim record that grows over a write in between": Bug(
