@@ -141,9 +141,9 @@ cdef class PagedMapping(Mapping):
         return 0
 
     cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil:
-        """``n`` LPAs have left ``olds``: those of ``lpas``, or, if that is NULL, from ``first`` on. Behind a page that
-        was made again many may have named one that does not say whose it is (``rebuild``). It dies once,
-        with the first of them; what lies there later is none of theirs. So who has strayed gets NONE."""
+        """``n`` LPAs have left ``olds``: those of ``lpas``, or, if that is NULL, from ``first`` on. After a page was
+        made again many of them may name one that does not say whose it is (``rebuild``). It dies once, with the first
+        of them; what lies there later is none of theirs. So an LPA that has strayed gets NONE."""
         cdef uint32_t i, k
         for i in range(n):
             if olds[i] == NONE:
