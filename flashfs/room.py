@@ -10,7 +10,8 @@ from nandimg import Geometry, GeometryError
 
 OP = 0.1  #: over-provisioning where nobody said how much, and a small chip does not need more
 TRIED_PAGES = 1 << 22  #: that the host sees: a larger chip is not tried, since the tables of its FTLs would be built
-SEARCHES = 24  #: doublings of what is added to a chip
+LARGER_PAGES = 1 << 17  #: a small chip is tried up to so many pages
+LARGER = 2  #: and a large one up to so many times its own: to try one costs time and memory by its pages
 
 Fits = Callable[[Geometry], bool]
 
@@ -40,18 +41,20 @@ def _op_of(geometry: Geometry | None) -> float | None:
 
 
 def grown(geometry: Geometry, fits: Fits) -> Geometry | None:
-    """The geometry with as few more superblocks as ``fits`` asks for; None if no chip that can be made does."""
+    """The geometry with as few more superblocks as ``fits`` asks for; None if no chip does that is worth a trial."""
     def larger(superblocks: int) -> Geometry:
         return replace(geometry, blocks=geometry.blocks + superblocks * geometry.dies)
 
     if fits(geometry):
         return geometry
-    low, high = 0, 1
+    pages = geometry.blocks * geometry.pages_per_block
+    most = (max(LARGER_PAGES, LARGER * pages) - pages) // (geometry.pages_per_block * geometry.dies)
+    low, high = 0, min(1, most)
     try:
-        while not fits(larger(high)):
-            low, high = high, 2 * high
-            if high >= 1 << SEARCHES:
-                return None
+        while high > low and not fits(larger(high)):
+            low, high = high, min(2 * high, most)
+        if high == low:
+            return None
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if fits(larger(middle)) else (middle, high)

@@ -162,21 +162,22 @@ def _lock(fd: int, path: Path, kind: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise ImageError(f"{path}: cannot lock: {error.strerror}") from None
-        holder = _holder(fd)
-        raise ImageError(f"{path}: in use by {holder}: unmount it there first, or end that process") from None
+        pid = holder(os.fstat(fd))
+        by = "another process" if pid is None else f"process {pid}"
+        raise ImageError(f"{path}: in use by {by}: unmount it there first, or end that process") from None
 
 
-def _holder(fd: int) -> str:
-    """Who holds the lock, as far as the kernel tells."""
-    inode = f":{os.fstat(fd).st_ino}"
+def holder(about: os.stat_result) -> int | None:
+    """The process that has the file locked, as far as the kernel tells."""
+    inode = f":{about.st_ino}"
     try:
         for line in Path("/proc/locks").read_text().splitlines():
             parts = line.split()
             if len(parts) > 5 and parts[1] == "FLOCK" and parts[5].endswith(inode):
-                return f"process {parts[4]}"
+                return int(parts[4])
     except OSError:
         pass
-    return "another process"
+    return None
 
 
 def _open_fd(path: Path, readonly: bool) -> int:

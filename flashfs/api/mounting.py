@@ -55,7 +55,7 @@ class Mount:
         return self._read("config.json")
 
     def _read(self, name: str) -> dict[str, Any]:
-        return dict(json.loads((self.mountpoint / name).read_text()))
+        return mounts.text(self.mountpoint, name)
 
     def unmount(self) -> None:
         """Unmount; returns when the checkpoint is durable. FlashfsError if something may be lost that a clean unmount

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -66,6 +66,13 @@ def report(request: daemon.Request, mounted: daemon.Mounted, verbose: bool) -> N
         how = "over io_uring" if mounted.transport == "io_uring" else "by read(2) of /dev/fuse"
         show.line(f"server {mounted.server}, requests come {how}")
         if mounted.steps:
-            show.rows(mounted.steps)
+            show.rows(with_sum(mounted.steps))
         for note in mounted.notes:
             show.warn(note)
+
+
+def with_sum(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps of a recovery, and a last row of what they are together."""
+    numbers = [name for name, value in steps[0].items() if isinstance(value, int | float)]
+    total = {name: round(sum(step[name] for step in steps), 3) for name in numbers}
+    return [*steps, {**dict.fromkeys(steps[0], ""), "name": "all", **total}]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from flashfs.cli import options, show, units
+from flashfs.cli import mount, options, show, units
 from flashfs.errors import UsageError
 from flashfs.nbd import server
 from flashfs.nbd.request import Request
@@ -101,6 +101,6 @@ def report(request: Request, served: server.Served, *, verbose: bool, as_json: b
         show.line(f"process {served.pid}: `kill {served.pid}` ends it with a checkpoint")
     if verbose:
         if served.steps:
-            show.rows(served.steps)
+            show.rows(mount.with_sum(served.steps))
         for note in served.notes:
             show.warn(note)

@@ -40,7 +40,7 @@ class Control:
         """Give a command, and return its answer; RefusedError says why it was not done. ``progress`` is told now and
         then which share of it is done, if the mount says so."""
         try:
-            fd = os.open(self._file, os.O_RDWR)
+            fd = mounts.ask(self.folder, lambda: os.open(self._file, os.O_RDWR))
         except PermissionError:
             raise self._not_ours() from None
         except OSError as error:
@@ -62,7 +62,7 @@ class Control:
 
     def state(self) -> dict[str, Any]:
         """Which faults are set, and how many operations were counted since."""
-        return self._json(self._file)
+        return self._text(self._file.name)
 
     def pid(self) -> int:
         return int(self._config()["pid"])
@@ -71,14 +71,13 @@ class Control:
         return str(self._config()["image"])
 
     def _config(self) -> dict[str, Any]:
-        return self._json(self.folder / "config.json")
+        return self._text("config.json")
 
-    def _json(self, file: Path) -> dict[str, Any]:
+    def _text(self, name: str) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(file.read_bytes())
+            return mounts.text(self.folder, name)
         except PermissionError:
             raise self._not_ours() from None
-        return found
 
     def _not_ours(self) -> FlashfsError:
         return FlashfsError(f"{self.folder} belongs to another user: that user may ask it")

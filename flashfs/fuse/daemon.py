@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import FlashfsError, UsageError, one_line
-from flashfs.fuse import host_disk, make_server, mounts
+from flashfs.fuse import asking, host_disk, make_server, mounts
 from flashfs.waiting import readable
 
 if TYPE_CHECKING:
@@ -430,13 +430,13 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
         hint = " (`flashfs down` undoes `flashfs up`)" if mount and mount.source.startswith("/dev/loop") else ""
         raise UsageError(f"{mountpoint} is no flashfs mount: {mounts.instead(mountpoint, mount)}{hint}")
     try:
-        pid = json.loads((mountpoint / "config.json").read_text())["pid"]
+        pid = mounts.text(mountpoint, "config.json")["pid"]
     except PermissionError:
         raise FlashfsError(f"{mountpoint} belongs to another user: unmount it as that user") from None
-    except OSError as error:  # its daemon died since the first line, or was on its way: the kernel ends requests first
-        cleared = mounts.clear_corpse(mountpoint, timeout_s=CORPSE_S)
+    except (OSError, asking.DeadError) as error:  # it died since the first line, or was on its way: the kernel ends
+        cleared = mounts.clear_corpse(mountpoint, timeout_s=CORPSE_S)  # requests first
         if not cleared:
-            raise FlashfsError(f"{mountpoint} does not answer: config.json: {error.strerror}") from None
+            raise FlashfsError(f"{mountpoint} does not answer: config.json: {error}") from None
         return _unmounted_dead(cleared)
     with _Daemon(pid) as daemon:
         warnings = _flush(mountpoint / "disk")

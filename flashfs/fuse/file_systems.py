@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from flashfs.plain import shown
 DEFAULT = "ext4"
 SECTOR_BYTES = 4096  # the loop device's logical sector: each request is whole pages
 PIECE_BYTES = 1 << 20  # of a read that looks for anything but zeros
+PATIENCE_S = 20.0  # for what others of this machine are about to clear away
 
 # The file systems offered: the package that has mkfs, and what mkfs is given beside the device.
 FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -122,7 +124,24 @@ def _make(device: Path, disk: Path, fs: str) -> None:
     if _holds_data(disk):
         raise UsageError("the image holds data that is no file system: use `flashfs mount` to see it")
     check_can_make(fs)
-    mounts.run(f"mkfs.{fs}", *FILE_SYSTEMS[fs][1], str(device), what=f"making {fs} on {device}")
+    mkfs(f"mkfs.{fs}", *FILE_SYSTEMS[fs][1], str(device), what=f"making {fs} on {device}")
+
+
+def mkfs(program: str, *arguments: str, what: str) -> None:
+    """Make a file system. mkfs.btrfs looks at what every loop device of this machine lies on, and fails if that is a
+    mount whose daemon died; those are soon cleared away. FlashfsError, about ``what``, if it fails for longer."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            mounts.run(program, *arguments, what=what)
+            return
+        except FlashfsError as error:
+            if "mount status" not in str(error):
+                raise
+            if time.monotonic() > end:
+                hint = "a mount is dead under a loop device: `flashfs status` lists it, `flashfs umount` clears it away"
+                raise FlashfsError(f"{error}; {hint}") from None
+        time.sleep(0.1)
 
 
 def mount(device: Path, fs: str, mountpoint: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str,
     if mounts.at(place) is not None or place.is_dir():
         folder = mounts.find(place)
         try:
-            smart, config = (json.loads((folder / name).read_text()) for name in ("smart.json", "config.json"))
+            smart, config = (mounts.text(folder, name) for name in ("smart.json", "config.json"))
         except PermissionError:
             raise FlashfsError(f"{folder} belongs to another user: that user may ask it") from None
         return _whole(smart, config, smart["mounts"] + 1)

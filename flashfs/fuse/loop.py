@@ -7,7 +7,6 @@ commands can be repeated after any failure.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -134,8 +133,8 @@ def _because(home: Path) -> Iterator[None]:
         yield
     except FlashfsError as error:
         try:
-            health = json.loads((home / "smart.json").read_text())
-        except (OSError, ValueError):
+            health = mounts.text(home, "smart.json")
+        except (OSError, ValueError, FlashfsError):
             raise error from None
         why = health.get("host_disk") or health.get("failed")
         if not why:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import errno
+import json
 import os
 import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.fuse import asking
+
+T = TypeVar("T")
 
 FS_TYPE = "fuse.flashfs"
+LINKS_MOST = 40  #: that Linux follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,14 @@ def instead(path: Path, mount: Mount | None) -> str:
 def absolute(mountpoint: Path) -> Path:
     """The path as the mount table has it. Only its parent is resolved: a corpse cannot be looked into."""
     path = Path(os.path.abspath(mountpoint))  # noqa: PTH100 - Path.resolve() asks the mountpoint itself
+    for _ in range(LINKS_MOST):
+        path = Path(os.path.realpath(path.parent), path.name)
+        mount = at(path)
+        if mount is not None and mount.fs_type == FS_TYPE:
+            return path                 # its daemon may not answer
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
     try:
         return path.resolve(strict=True)
     except (OSError, RuntimeError):  # a circle of links is a RuntimeError, until Python 3.13
@@ -154,15 +167,30 @@ def check_mountpoint(path: Path) -> bool:
 
 
 def is_corpse(path: Path) -> bool:
-    """True if a FUSE file system is mounted at ``path`` whose daemon is gone.
+    """True if a FUSE file system is mounted at ``path`` whose daemon is gone; SilentError if it does not answer.
 
     Asks for what the kernel never remembers: the attributes of the dead it may still know.
     """
     try:
-        os.statvfs(path)
-    except OSError as error:
-        return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+        ask(path, lambda: os.statvfs(path))
+    except asking.DeadError:
+        return True
+    except OSError:
+        pass
     return False
+
+
+def ask(path: Path, question: Callable[[], T]) -> T:
+    """As ``asking.ask``, of what is mounted at ``path``."""
+    mount = at(path)
+    return asking.ask(path, mount.source if mount is not None else "", question)
+
+
+def text(folder: Path, name: str) -> dict[str, Any]:
+    """One of the texts of the mount at ``folder``. SilentError if its daemon does not answer, DeadError if it is gone;
+    OSError, and ValueError for what is no JSON."""
+    found: dict[str, Any] = json.loads(ask(folder, (folder / name).read_bytes))
+    return found
 
 
 def loops_of(disk: Path) -> list[Path]:

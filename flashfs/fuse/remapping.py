@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -57,6 +56,11 @@ def _on_mount(
         try:
             commands.remap(fd, source, target, length, move)
         except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                raise FlashfsError(
+                    f"{place}: this image's remaps are atomic, and this one cannot be (the log of the mount says why): "
+                    "whole pages, 256 at most, that hold something and do not overlap would do"
+                ) from None
             if error.errno != errno.ENOTTY:
                 raise
             raise FlashfsError(
@@ -69,8 +73,7 @@ def _on_mount(
 
 
 def _text(place: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((place / name).read_text())
-    return found
+    return mounts.text(place, name)
 
 
 def _remapped(stats: dict[str, Any], ftl: str) -> int:

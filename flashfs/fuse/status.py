@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from flashfs.fuse import homes, mounts
+from flashfs.fuse import asking, homes, mounts
 
 
 @dataclass(frozen=True)
 class Mounted:
-    """One flashfs mount. ``directory`` is where `disk` is; ``state`` is "up", "dead" (its daemon is gone) or
-    "another user's", whose ``pid`` and ``ftl`` nobody else is told. ``mountpoints`` are those of ``file_system``, which
-    lies on ``loops``."""
+    """One flashfs mount. ``directory`` is where `disk` is. ``state``: "up"; "dead", its daemon is gone; "silent", it
+    does not answer (it was stopped, if ``pid`` is known); "another user's", who alone is told ``pid`` and ``ftl``.
+    ``mountpoints`` are those of ``file_system``, which lies on ``loops``."""
 
     image: str
     ftl: str | None
@@ -38,7 +37,7 @@ def _look(mount: mounts.Mount) -> Mounted:
     path = mount.mountpoint
     loops = mounts.loops_of(path / "disk")
     uppers = [upper for loop in loops for upper in mounts.table() if upper.source == str(loop)]
-    state, config = _asked(path)
+    state, config = _asked(path, mount.source)
     home = homes.read(path) if path.parent == homes.RUN else None
     return Mounted(
         image=str(home.image) if home else mount.source,
@@ -52,13 +51,15 @@ def _look(mount: mounts.Mount) -> Mounted:
     )
 
 
-def _asked(path: Path) -> tuple[str, dict[str, Any]]:
+def _asked(path: Path, image: str) -> tuple[str, dict[str, Any]]:
     """(state, what config.json says)."""
-    if mounts.is_corpse(path):
-        return "dead", {}
     try:
-        return "up", dict(json.loads((path / "config.json").read_text()))
+        return "up", mounts.text(path, "config.json")
+    except asking.SilentError:
+        return "silent", {"pid": asking.stopped(image)}
+    except asking.DeadError:
+        return "dead", {}
     except PermissionError:
         return "another user's", {}
     except (OSError, ValueError):  # it went away meanwhile
-        return "dead" if mounts.is_corpse(path) else "unknown", {}
+        return "unknown", {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashfs.errors import FlashfsError
+from flashfs.fuse import asking, mounts
 
 # What must be there, and of which type: the rest is read with a default.
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -26,7 +26,7 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
     },
 }  # fmt: skip
 NUMBERS_MOST = 2**32  #: in a column of map.json
-VANISHED = (errno.ENOTCONN, errno.ECONNABORTED, errno.ENODEV, errno.ESTALE)
+VANISHED = (errno.ENODEV, errno.ESTALE)
 
 
 class Gone(FlashfsError):
@@ -78,14 +78,16 @@ def _column(folder: Path, blocks: dict[str, Any], name: str) -> NDArray[np.uint3
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
     try:
-        found = json.loads((folder / name).read_bytes())
+        found = mounts.text(folder, name)
     except FileNotFoundError:
         raise Gone(f"{folder}: nothing is mounted there any more") from None
+    except asking.DeadError as error:
+        raise Gone(str(error)) from None
     except PermissionError:
         raise FlashfsError(f"{folder} belongs to another user: watch it as that user") from None
     except OSError as error:
         if error.errno in VANISHED:
-            raise Gone(f"{folder}: its daemon is gone; `flashfs umount {folder}` clears it away") from None
+            raise Gone(f"{folder}: nothing is mounted there any more") from None
         raise FlashfsError(f"{folder}/{name}: {error.strerror}") from None
     except ValueError:
         raise FlashfsError(f"{folder}/{name} is no JSON: another version's mount?") from None

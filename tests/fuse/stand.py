@@ -10,14 +10,12 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from flashfs.crash.kill.filesystems import FILE_SYSTEMS, FileSystem, chip
-from flashfs.errors import FlashfsError
-from flashfs.fuse import daemon, loop, mounts
+from flashfs.fuse import daemon, file_systems, loop, mounts
 from flashfs.waiting import readable
 from nandimg import image
 
@@ -90,17 +88,8 @@ class Stand:
             self.loop = None
 
     def make(self, fs: str, *options: str) -> None:
-        """A file system on the loop device. mkfs.btrfs looks at what every loop device of this machine lies on, and
-        fails if that is another's dead mount; those are soon cleared away."""
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                run(f"mkfs.{fs}", "-q", *options, self.loop)
-                return
-            except FlashfsError as error:
-                if "mount status" not in str(error) or time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
+        """A file system on the loop device."""
+        file_systems.mkfs(f"mkfs.{fs}", "-q", *options, str(self.loop), what=f"making {fs}")
 
     def mount_files(self, fs: str, options: str = "noatime") -> None:
         run("mount", "-t", fs, "-o", options, self.loop, self.root)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def made(what: str, path: Path) -> Path:
     path.write_bytes(b"")
     with path.open("r+b") as file:
         file.truncate(SIZE)
-    subprocess.run([command, *MADE[what][1:], str(path)], check=True, capture_output=True)
+    file_systems.mkfs(command, *MADE[what][1:], str(path), what=f"making {what}")
     return path
 
 

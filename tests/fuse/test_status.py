@@ -72,6 +72,5 @@ def test_what_another_user_may_see(chip: Path, mountpoint: Path, monkeypatch: py
     def refused(*_: object) -> str:
         raise PermissionError(13, os.strerror(13))
 
-    monkeypatch.setattr(mounts, "is_corpse", lambda path: False)
-    monkeypatch.setattr(Path, "read_text", refused)
-    assert status._asked(mountpoint) == ("another user's", {})
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    assert status._asked(mountpoint, str(chip)) == ("another user's", {})

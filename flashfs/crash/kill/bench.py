@@ -18,7 +18,7 @@ from flashfs.crash.kill.lives import PATIENCE_S, Life, Lost, Moments, mount
 from flashfs.crash.kill.workload import Workload
 from flashfs.errors import FlashfsError
 from flashfs.ftl import scheme
-from flashfs.fuse import daemon, loop, mounts
+from flashfs.fuse import daemon, file_systems, loop, mounts
 from nandimg import Cut, image
 
 PLANNED_S = 1.0  #: how long a planned cut is waited for; then the daemon is killed as it stands
@@ -79,19 +79,9 @@ class Bench:
         self.sync()
 
     def make(self) -> None:
-        """The file system. mkfs.btrfs looks at what every loop device of this machine lies on, and fails if that is
-        another's dead mount; those are soon cleared away."""
-        if self.work.bare:
-            return
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                mounts.run(*self.fs.make, str(self.loop), what=f"making {self.fs.name} on {self.loop}")
-                return
-            except FlashfsError as error:
-                if "mount status" not in str(error) or time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
+        """The file system."""
+        if not self.work.bare:
+            file_systems.mkfs(*self.fs.make, str(self.loop), what=f"making {self.fs.name} on {self.loop}")
 
     def round(self) -> None:
         """Recover and judge what the last kill left, let the writer work, kill."""
