@@ -21,6 +21,7 @@ from flashfs.engine.metalog import life_of, newest_slot
 from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.errors import BindError, CorruptError, RoomError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
+from flashfs.ftl.common import require_pairs
 from flashfs.ftl.given import name_of
 from flashfs.shape import DEFAULT_FTL
 from nandimg import Feature, Geometry, Image
@@ -82,6 +83,8 @@ def build_ssd(
     ssd.plan_meta(saved_bytes(of, geometry, options, dram))
     options.update(of.derive(ssd, options))
     ssd.install(*of.build(ssd, options))
+    if not options["gc_reserve"] and geometry.blocks >= 64:
+        ssd.reserve_for(2 * geometry.paired_pages)  # pages of as many victims go together before a sync fills a group
     return ssd
 
 
@@ -213,6 +216,7 @@ class Device:
         trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False), dram=settings.get("dram"),
                           on_disk=settings.get("on_disk"))
         check_dram(trial, settings.get("dram"), name)
+        require_pairs(trial, name)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
         return name, fixed, need, features, nvram
 

@@ -7,6 +7,7 @@ and crashes once more. A run that a cut broke off goes on in the next phase, onc
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -301,10 +302,20 @@ class Bench:
                 judge.will_copy(offset, target, size)
                 ranges.write_range(self.ssd, target, bytes(judge.image[target : target + size]))
             else:
-                target, move = step.target(page), step.operation == "m"
-                judge.will_remap(offset, target, size, move)
-                ranges.remap_range(self.ssd, offset, target, size, move)
+                self.remap(offset, step.target(page), size, step.operation == "m")
                 self.met.trimmed(self.ssd)
+
+    def remap(self, source: int, target: int, size: int, move: bool) -> None:
+        """One that is to be atomic may be refused: then nothing has changed."""
+        whole = bool(self.ssd.mapping.atomic)
+        before = self.judge.fork() if whole else self.judge
+        self.judge.will_remap(source, target, size, move, whole=whole)
+        try:
+            ranges.remap_range(self.ssd, source, target, size, move)
+        except OSError as error:
+            if not whole or error.errno != errno.EOPNOTSUPP:
+                raise
+            self.judge = before
 
     def flush(self) -> None:
         self.ssd.sync_now()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import RACK, Bench, Outcome, Wrong
@@ -37,6 +37,12 @@ class HurtJudge(Judge):
         self.ever: list[set[int]] = [{0} for _ in range(pages)]
         self.unsure: set[int] = set()  #: LPAs of which the last write or trim was refused: it may have happened
 
+    def fork(self) -> Self:
+        other = super().fork()
+        other.ever = [versions.copy() for versions in self.ever]
+        other.unsure = self.unsure.copy()
+        return other
+
     def _add(self, lpa: int, version: int) -> bytes:
         self.ever[lpa].add(version)
         return super()._add(lpa, version)
@@ -44,6 +50,8 @@ class HurtJudge(Judge):
     def flushed(self) -> None:
         for lpa in [lpa for lpa in self._open if lpa not in self.unsure]:
             del self._open[lpa]
+        self._moved.clear()
+        self._wholes.clear()
 
     def allows(self, lpa: int, found: bytes) -> bool:
         """Whether ``found`` is what the LPA reads as while nothing crashes. After a request that was refused it is what

@@ -4,7 +4,8 @@ Version 0 is a hole (never written, or trimmed). A write or trim adds a version;
 one the only one; a crash leaves whichever was found, and from then on only that one.
 
 A move adds a version to its target and one to its source; of the two the target's must be found wherever the source's
-is: what was moved is in one of the two places.
+is: what was moved is in one of the two places. Of a remap that is atomic either all pages are found as it left them, or
+none.
 
 A version is the content of a whole page. One that a request changed in part, or that was copied from elsewhere, is
 remembered byte for byte: after a crash it is there or it is not, whichever of its bytes were asked to change.
@@ -16,6 +17,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Self
 
 
 @lru_cache
@@ -47,6 +49,16 @@ class Moved:
     target_before: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """One page that a remap changed which is all there or not at all: the versions that it might have held before, and
+    the one that the remap gave it."""
+
+    lpa: int
+    before: tuple[int, ...]
+    version: int
+
+
 class Judge:
     """Knows what each of ``pages`` pages of ``page_bytes`` may hold.
 
@@ -54,7 +66,7 @@ class Judge:
     is more than one of them; of the others ``image`` says everything.
     """
 
-    __slots__ = ("_made", "_moved", "_next", "_open", "_versions", "image", "page_bytes")
+    __slots__ = ("_made", "_moved", "_next", "_open", "_versions", "_wholes", "image", "page_bytes")
 
     def __init__(self, pages: int, page_bytes: int) -> None:
         self.page_bytes = page_bytes
@@ -63,17 +75,19 @@ class Judge:
         self._open: dict[int, list[int]] = {}  # all of a page that may hold more than one
         self._made: dict[int, bytes] = {}  # the content of versions that no single write of a page made
         self._moved: list[Moved] = []  # since the last flush
+        self._wholes: list[list[Whole]] = []  # since the last flush, a remap each
         self._next = 1
 
-    def fork(self) -> Judge:
+    def fork(self) -> Self:
         """Another judge who knows the same, for another course of events."""
-        other = Judge.__new__(Judge)
+        other = type(self).__new__(type(self))
         other.page_bytes = self.page_bytes
         other.image = bytearray(self.image)
         other._versions = self._versions.copy()
         other._open = {lpa: versions.copy() for lpa, versions in self._open.items()}
         other._made = self._made.copy()
         other._moved = self._moved.copy()
+        other._wholes = self._wholes.copy()
         other._next = self._next
         return other
 
@@ -122,9 +136,9 @@ class Judge:
             at = lpa * self.page_bytes + begin - target
             self._will_change(lpa, begin, data[at : at + end - begin])
 
-    def will_remap(self, source: int, target: int, size: int, move: bool) -> None:
+    def will_remap(self, source: int, target: int, size: int, move: bool, *, whole: bool = False) -> None:
         """A remap of ``size`` bytes from ``source`` to ``target`` begins; with ``move`` what is not the target's of the
-        source reads zeros then."""
+        source reads zeros then. ``whole``, of pages that do not overlap: all of it is found, or nothing."""
         if source == target or not size:
             return
         low = max(source, target + size) if target < source else source
@@ -134,10 +148,14 @@ class Judge:
             for lpa, begin, end in (self._pieces(low, high - low) if move else ())
             for at, _, _ in self._pieces(lpa * self.page_bytes + begin + target - source, end - begin)
         ]
+        changed = {lpa: self._may_hold(lpa) for at in (target, source) for lpa, _, _ in self._pieces(at, size)}
         self.will_copy(source, target, size)
         if move:
             self.will_trim_bytes(low, high - low)
             self._moved += moved
+        if whole:
+            pages = [Whole(lpa, before, self._versions[lpa]) for lpa, before in changed.items()]
+            self._wholes.append([page for page in pages if page.version != page.before[-1]])
 
     def _may_hold(self, lpa: int) -> tuple[int, ...]:
         return tuple(self._open.get(lpa) or [self._versions[lpa]])
@@ -169,6 +187,7 @@ class Judge:
         """A flush was acknowledged: the newest versions are the only ones."""
         self._open.clear()
         self._moved.clear()
+        self._wholes.clear()
 
     def settle(self, lpa: int) -> None:
         """This page's newest version is safe (an acknowledged write with power-loss protection)."""
@@ -192,11 +211,13 @@ class Judge:
     def all_crashed(self, found: bytes | bytearray) -> str | None:
         """Judge the whole device after a recovery; None if every page is well, else what is wrong with the first."""
         moved, self._moved = self._moved, []
+        wholes, self._wholes = self._wholes, []
         if found == self.image:
             self._open.clear()
             return None
         size = self.page_bytes
         wrong = next(filter(None, (self._in_neither(one, found) for one in moved)), None)
+        wrong = wrong or next(filter(None, (self._in_part(pages, found) for pages in wholes)), None)
         if wrong:
             return wrong
         for lpa in sorted(self._open):
@@ -220,6 +241,20 @@ class Judge:
         if not any(target == self.content(moved.target, version) for version in moved.target_before):
             return None  # whatever it is, the page itself is wrong
         return f"LPA {moved.target}: what was moved there from LPA {moved.source} is in neither of the two places"
+
+    def _in_part(self, pages: list[Whole], found: bytes | bytearray) -> str | None:
+        """What is wrong if a page is found as the remap left it, and another one as it was before."""
+        done: list[int] = []
+        undone: list[int] = []
+        for page in pages:
+            holds = found[page.lpa * self.page_bytes :][: self.page_bytes]
+            is_new = holds == self.content(page.lpa, page.version)
+            was_old = any(holds == self.content(page.lpa, version) for version in page.before)
+            if is_new != was_old:  # else it was changed again since, or cannot be told
+                (done if is_new else undone).append(page.lpa)
+        if not (done and undone):
+            return None
+        return f"LPA {done[0]}: is as an atomic remap left it, and LPA {undone[0]} is as it was before that"
 
     def not_newest(self, found: bytes | bytearray) -> int | None:
         """The first LPA of the device that does not read as its newest version."""

@@ -35,7 +35,6 @@ from flashfs.engine.victims cimport UNLISTED, gained, lost_one
 
 import numpy
 
-from flashfs.errors import DeviceFullError
 
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
@@ -492,7 +491,7 @@ cdef class Greedy(Cleaning):
         if victim == NONE or (self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block
                               and not self.ssd.validity.late):
             with gil:
-                raise DeviceFullError("no block has a dead page: the healthy blocks cannot hold what the host wrote")
+                raise self.ssd.full("no block has a dead page")
         self.ssd.relocate(victim, STREAM_GC, CAUSE_GC)
         return 0
 

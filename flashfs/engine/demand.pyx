@@ -264,6 +264,7 @@ cdef class DemandMapping(EntryPages):
             self.saved.validity.let_go(self.store.kept_ppas(), whole)
         EntryPages.checkpoint_ended(self, whole)
         if whole and self.saved is not None:
+            self.saved.ends()
             self.begin_keeping()
         return 0
 
@@ -382,7 +383,7 @@ cdef class DemandMapping(EntryPages):
 
     def recovery_steps(self):
         steps = ()
-        if self.saved is not None and not self.saved.refuses():
+        if self.saved is not None and (not self.saved.refuses() or self.saved.stands()):
             steps += (("battery", "trims", "take what the battery kept, if it proves itself", self.take_kept),)
         if self.syncs_first:
             steps += (("sync", "commit", "write the recovered entries to their translation pages", self.write_found),)
@@ -422,11 +423,18 @@ cdef class DemandMapping(EntryPages):
         merge_arrays(self.pending, kept["lpas"], kept["ppas"])
         self.store.keep_all(kept["spares"])
         self.saved.validity.take(kept["validity"], kept["bits"])
+        self.saved.believed()
         self.known = kept["seq"], kept["trimmed"]
         return f"{len(kept['lpas'])} entries, {self.gtd.count()} translation pages"
 
     def known_without_scan(self):
         return self.known
+
+    def recovery_commits(self):
+        if self.known is None:
+            return False
+        self.saved.stand()
+        return True
 
     # --- for people
 
@@ -468,7 +476,8 @@ cdef class DemandMapping(EntryPages):
         return {**out, "where": where, "ppa": None if ppa == NONE else ppa}
 
     def check(self):
-        """Pending entries ascend, and name pages of this chip; no PPA is another page's."""
+        """Pending entries ascend, and name pages of this chip; no PPA is another page's; as many translation pages live
+        as were asked for at most, each twice (``require_room``)."""
         problems = []
         cdef uint64_t i
         for i in range(1, self.pending.n):
@@ -477,4 +486,6 @@ cdef class DemandMapping(EntryPages):
         page_ppas = self.translation_pages()
         if len(set(page_ppas)) != len(page_ppas):
             problems.append("GTD: two translation pages at one PPA")
+        if self.store.waiting() > self.store.ids and not self.ssd.validity.late:
+            problems.append(f"{self.store.waiting()} superseded translation pages live, of {self.store.ids}")
         return problems

@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 """Recovery from the pages themselves: what a mapping and a validity store in flash have when there is no checkpoint of
 them (GeckoRec, N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4.3 and Appendix C).
@@ -148,22 +149,14 @@ cdef class Rebuilder(Settler):
         """What validity was told and had not programmed (step 4), now that all entries are known."""
         if not self.by_steps:
             return "not needed"
-        return self.timed(lambda: self.ssd.mapping.find_reports(self.versions, self.since, self.is_reopened))
-
-    def timed(self, run):
-        """What is read of the map takes time."""
-        self.ssd.map_ns = self.ssd.now_ns
-        try:
-            return run()
-        finally:
-            self.ssd.now_ns = max(self.ssd.now_ns, self.ssd.map_ns)
+        return self.ssd.mapping.find_reports(self.versions, self.since, self.is_reopened)
 
     def name_all(self):
         """What lives is what the mapping names, now that all entries are known."""
         if not self.by_steps:
             return "not needed"
         try:
-            return self.timed(self.take_names)
+            return self.take_names()
         except MapLostError as error:
             note = self.read_all(error)
         self.scan()

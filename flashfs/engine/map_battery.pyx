@@ -7,6 +7,7 @@ The words of the region (Battery), one behind the other:
     0            the newest sequence number that was given when the mapping was last changed
     1            the sum over all user pages that the mapping names, of ``named_by``
     2            1 + the newest sequence number before the last trim
+    3            1: a recovery stands on these words (``stand``)
     8            of each block: when it was opened, and in bits 48 on its stream
     then         validity: the PVB, as a checkpoint has it, or what a store in flash has in DRAM (kept_frames.pyx)
     then         the GTD, two translation pages a word, the first in the low half: PPA + 1, or 0; or, of a directory
@@ -43,7 +44,7 @@ from flashfs.engine.pool cimport (
     oob_unpack,
     runs_out,
 )
-from nandimg._nand cimport PAGE_ERASED, PAGE_OK
+from nandimg._nand cimport NVRAM_WORD, PAGE_ERASED, PAGE_OK
 
 import numpy
 
@@ -53,6 +54,7 @@ cdef enum:
     SEQ = 0
     NAMES = 1
     TRIMMED = 2
+    STANDS = 3
     FIXED = 8                # words before those of the blocks
     ORDER_BITS = 48
 
@@ -131,8 +133,8 @@ cdef class KeptValidity:
 
 cdef class MapBattery:
     """The NVRAM region ``region`` of the chip, for a cache of up to ``slots`` slots. ``off``: nothing is kept there,
-    and what is there may not be believed once anything is changed. ``shape`` as of ``layout``. ValueError if the region
-    is smaller."""
+    and what is there may not be believed once anything is changed; nor before, unless a recovery stood on it that was
+    cut. ``shape`` as of ``layout``. ValueError if the region is smaller."""
 
     def __cinit__(self, Engine ssd not None, region, uint32_t slots, bint off=False, object shape=None):
         self.ssd = ssd
@@ -314,6 +316,26 @@ cdef class MapBattery:
             self.state = REFUSED
 
     # --- a recovery
+
+    def stands(self):
+        """Whether a recovery that believed the words has begun to change flash, and no checkpoint is durable since: it
+        may have erased pages whose trims no log has. Then the words count in each mount, with the battery or not."""
+        raw = self.ssd.nand.nvram(self.words.body_at + STANDS * NVRAM_WORD, NVRAM_WORD)
+        return raw != bytes(NVRAM_WORD)
+
+    def stand(self):
+        """A recovery believed the words, and is about to change flash. To be synced before it does."""
+        self.words.put(STANDS, 1, CAUSE_RECOVERY, self.ssd.now_ns)
+
+    def believed(self):
+        """The words count, and stay as they are until the recovery's checkpoint is durable."""
+        self.state = WAITING
+
+    def ends(self):
+        """The recovery's checkpoint is durable. Where the battery is off, nothing that is there counts from now on."""
+        if self.off and self.state == WAITING:
+            self.state = REFUSED
+            self.stale = True
 
     def prove(self, uint64_t stamp, find_pages):
         """(Why the words cannot be believed, or None; {what is kept}). Reads spare areas of pages that no sync has made

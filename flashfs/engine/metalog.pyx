@@ -1,3 +1,4 @@
+# cold
 # cython: wraparound=True, boundscheck=True
 """The metadata log: checkpoints, the trims since the last one, and the mark that a clean checkpoint was mounted.
 

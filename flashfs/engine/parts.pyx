@@ -11,7 +11,9 @@ A scheme replaces those that its paper changes. Methods work on runs (arrays), h
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.pool cimport KIND_USER, NONE, Oob
+from flashfs.engine.pool cimport KIND_TRANSLATION, KIND_USER, NONE, Oob
+
+from flashfs.errors import DeviceFullError
 
 cdef extern from *:
     int lowest_bit "__builtin_ctzll"(unsigned long long) nogil
@@ -62,6 +64,15 @@ cdef class Engine:
             self.failed = str(why)
         self.stopped = FAILED
 
+    def full(self, what):
+        """The error of a device that can take no more: ``what`` was not to be had, and what there is."""
+        health = [self.nand.block_health(block) for block in range(self.nand.blocks)]
+        live = sum(self.victims.valid[block] for block in range(self.nand.blocks))
+        bad = sum(one > 1 for one in health)
+        gone = f"; {bad} have gone bad" if bad else ""
+        return DeviceFullError(f"{what}: {live:,} pages live in {health.count(0):,} healthy blocks of "
+                               f"{self.nand.pages_per_block} pages{gone}")
+
     def own(self, int kind, Owner owner not None):
         """Pages of that kind are ``owner``'s: cleaning asks it about them and tells it where they went."""
         if self.owners is None:
@@ -83,6 +94,10 @@ cdef class Engine:
         """A part may have so many live pages of its own in flash, in blocks of a stream of its own, one of them open:
         they are not the host's. Asked for as ``keep_free``."""
         self.part_blocks += (pages + self.nand.pages_per_block - 1) // self.nand.pages_per_block + 1
+
+    def translation_ids(self):
+        """How many translation pages there may be."""
+        return (<Owner> self.owner_at[KIND_TRANSLATION]).ids if self.owner_at[KIND_TRANSLATION] != NULL else 0
 
     cdef int kind_of(self, uint32_t block) noexcept nogil:
         """What pages a block is for: user pages, unless it is of a stream that another kind's owner has."""
@@ -290,6 +305,11 @@ cdef class Recovered(Owner):
         nothing scanned since the checkpoint: (the newest sequence number there is, one above the newest before the
         last trim). Pages that it does not name count for nothing then, and trims are not applied again."""
         return None
+
+    def recovery_commits(self):
+        """A recovery is about to change flash for the first time. Returns whether something was stored in NVRAM that
+        must be durable before."""
+        return False
 
     def recovery_conflicts(self):
         """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone

@@ -103,7 +103,7 @@ cdef int64_t copy_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size
     pages of the target, each of which changes once, wherever the holes and the pages of the source begin. One that is
     all hole becomes a hole. ``scratch`` holds a page at least. A scheme that remaps shares what pages it can."""
     if ssd.mapping.remaps:
-        return remap_bytes(ssd, source, target, size, False, scratch, scratch_bytes, t_ns)
+        return remap_steps(ssd, source, target, size, False, scratch, scratch_bytes, t_ns)
     return copy_up(ssd, source, target, size, scratch, scratch_bytes, t_ns)
 
 
@@ -113,7 +113,18 @@ cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
     the same place of a page, whole pages are remapped, and only ragged ends copied; else everything is. Each page of
     the target changes once. With ``move`` the bytes of the source that are not the target's read zeros then: that is a
     second change to a page which holds some of both, and it begins when the target is durable, so that a crash finds
-    what was moved in one of the two places."""
+    what was moved in one of the two places. Where commands are atomic, one that cannot be is refused (OSError
+    EOPNOTSUPP), and nothing has changed."""
+    if size == 0 or source == target:
+        return t_ns
+    if ssd.mapping.atomic:
+        return remap_atomic(ssd, source, target, size, move, t_ns)
+    return remap_steps(ssd, source, target, size, move, scratch, scratch_bytes, t_ns)
+
+
+cdef int64_t remap_steps(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move, uint8_t* scratch,
+                         uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
+    """As ``remap_bytes``, in as many steps as it takes."""
     cdef uint64_t low, high
     cdef uint64_t trimmed = ssd.host_trim
     if size == 0 or source == target:
@@ -132,6 +143,20 @@ cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
         t_ns = trim_bytes(ssd, low, high - low, t_ns)
         ssd.host_trim = trimmed
     return t_ns
+
+
+cdef int64_t remap_atomic(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move,
+                          int64_t t_ns) except -1 nogil:
+    """In one piece, or not at all: bytes of a page and ranges that overlap change in several steps."""
+    if source % ssd.page_bytes or target % ssd.page_bytes or size % ssd.page_bytes:
+        with gil:
+            raise ssd.not_whole(f"bytes {source} to {source + size} and {target} to {target + size}: whole pages of "
+                                f"{ssd.page_bytes} bytes")
+    if max(source, target) - min(source, target) < size:
+        with gil:
+            raise ssd.not_whole(f"bytes {source} to {source + size} and {target} to {target + size} overlap")
+    return ssd.remap_whole(<uint32_t> (target // ssd.page_bytes), <uint32_t> (source // ssd.page_bytes),
+                           <uint32_t> min(size // ssd.page_bytes, <uint64_t> 0xFFFFFFFF), move, t_ns)
 
 
 cdef inline int64_t remap_whole(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move,

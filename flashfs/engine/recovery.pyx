@@ -538,6 +538,8 @@ cdef class Worker(Rebuilder):
             ssd.clean_up()
 
     def commit(self):
+        if self.ssd.mapping.recovery_commits():
+            self.ssd.sync_image()
         self.find_room()
         for seq, lpa, page in self.back:
             self.ssd.restore(lpa, seq, page, False)

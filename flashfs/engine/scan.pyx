@@ -104,9 +104,10 @@ cdef class Scanner:
             self.alarms.append(text)
 
     def meter(self):
-        """(spare reads, reads, programs, virtual ns, wall s) so far. A step's spare reads depend on nothing, so the
-        dies serve them side by side: the step ends with the last."""
-        self.ssd.now_ns = max(self.ssd.now_ns, self.latest_ns)
+        """(spare reads, reads, programs, virtual ns, wall s) so far. A step ends with the last of its operations: the
+        dies serve side by side what it does not wait for, such as spare areas and programs. The next begins then."""
+        self.ssd.now_ns = max(self.ssd.now_ns, self.latest_ns, self.ssd.map_ns, self.ssd.nand.quiet_at())
+        self.ssd.map_ns = self.ssd.now_ns
         self.figures["torn"] = self.torn
         cdef uint64_t[OP_COUNT] totals
         cdef int op, cause

@@ -60,6 +60,8 @@ cdef class Ssd(Engine):
     cdef int64_t remap(self, uint32_t target, uint32_t source, uint32_t n, bint move, int64_t t_ns) except -1 nogil
     cdef int64_t remap_part(self, uint32_t target, uint32_t source, uint32_t n, bint move,
                             int64_t t_ns) except -1 nogil
+    cdef int64_t remap_whole(self, uint32_t target, uint32_t source, uint32_t n, bint move,
+                             int64_t t_ns) except -1 nogil
     cdef int64_t remap_mapped(self, uint32_t target, uint32_t source, uint32_t n, bint move,
                               uint32_t* done, int64_t t_ns) except -1 nogil
     cdef int64_t carry_over(self, uint32_t target, uint32_t source, uint32_t n, int64_t t_ns) except -1 nogil
@@ -73,6 +75,7 @@ cdef class Ssd(Engine):
     cdef int spare_pending(self, int stream) except -1 nogil
     cdef int log_trims(self) except -1 nogil
     cdef int sync_for(self, int stream) except -1 nogil
+    cdef bint cleans_on(self, uint32_t group) noexcept nogil
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil

@@ -57,9 +57,11 @@ from flashfs.engine.wear cimport WearLevel
 from flashfs.engine.wear_scan cimport WearScan
 from nandimg._nand cimport CAUSES, Nand
 
+from errno import EOPNOTSUPP
+
 from flashfs.engine.cache import SLOT_BYTES
 from flashfs.engine.pool import CAUSE_NAMES, Fence
-from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
+from flashfs.errors import BindError, DeviceFailedError
 from nandimg._nand import COUNTED
 
 MOVES = ("gc", "wear", "retire")  #: causes of moves
@@ -446,6 +448,32 @@ cdef class Ssd(Engine):
             i += done
         return end
 
+    cdef int64_t remap_whole(self, uint32_t target, uint32_t source, uint32_t n, bint move,
+                             int64_t t_ns) except -1 nogil:
+        """As ``remap``, of ranges that do not overlap, in one piece: what a crash leaves is all of it or nothing.
+        OSError EOPNOTSUPP, with nothing changed, if that cannot be."""
+        cdef uint32_t i, done = 0
+        cdef int64_t end
+        if n > RUN:
+            with gil:
+                raise self.not_whole(f"{n} pages: {RUN} at most")
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        for i in range(n):
+            if not self.is_mapped(source + i):
+                with gil:
+                    raise self.not_whole(f"LPA {source + i} holds nothing")
+        end = self.remap_mapped(target, source, n, move, &done, t_ns)
+        if done < n:
+            with gil:
+                raise self.not_whole("a page of it has as many LPAs as can be, or NVRAM has no room for the entries")
+        self.host_remap += n
+        return end
+
+    def not_whole(self, why):
+        return OSError(EOPNOTSUPP, f"a remap that is atomic: {why}")
+
     cdef int64_t remap_mapped(self, uint32_t target, uint32_t source, uint32_t n, bint move,
                               uint32_t* done, int64_t t_ns) except -1 nogil:
         """``n`` sources that are mapped; ``done``: how many of them were remapped, from the first on."""
@@ -726,7 +754,7 @@ cdef class Ssd(Engine):
             block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
         if block < 0:
             with gil:
-                raise DeviceFullError("no free block is left: too many blocks have gone bad")
+                raise self.full("no free block is left")
         self.tell_opened(<uint32_t> block)
         return block
 
@@ -811,16 +839,33 @@ cdef class Ssd(Engine):
     # --- cleaning
 
     cdef int make_room(self) except -1 nogil:
-        cdef uint32_t tries = 0
-        while self.pool.free_n + self.pool.pending_n <= self.meta_floor + self.gc_reserve:
+        cdef uint32_t tries = 0, group = 2 * self.nand.paired_pages
+        while (self.pool.free_n + self.pool.pending_n <= self.meta_floor + self.gc_reserve
+               or (group and tries and tries < 2 * group and self.cleans_on(group))):
             self.cleaning.clean()
             tries += 1
             if tries % GAINLESS == 0:       # what is only kept, or not known to be dead, takes what is gained
                 self.mapping.notice()
-            if tries > 4 * self.pool.blocks + 64:
+            if tries > 4 * self.pool.blocks + 64 + group * self.pages_per_block:
                 with gil:
-                    raise DeviceFullError("cleaning gains nothing: too few healthy blocks for the pages in use")
+                    raise self.full("cleaning gains nothing")
         return 0
+
+    cdef bint cleans_on(self, uint32_t group) noexcept nogil:
+        """Where pages are paired, the next sync fills the group that cleaning has begun: up to three pages a victim, if
+        each had a sync of its own, and more than it gains if little is dead. Whether another victim's pages are to go
+        there first: there is room, and one that has a dead page."""
+        cdef uint32_t block, victim
+        if self.pool.free_n <= self.meta_floor + 1:
+            return False
+        victim = self.victims.fewest()
+        if victim == NONE or self.victims.valid[victim] >= self.pages_per_block:
+            return False
+        for block in range(self.pool.blocks):
+            if (self.pool.state[block] == STATE_OPEN and self.pool.stream[block] == STREAM_GC
+                    and self.pool.next_page[block] % group):
+                return True
+        return False
 
     cdef bint affords_more(self) except -1 nogil:
         """A crash closes half-filled blocks. One of them is made good by its victim, or is dead; were more than one

@@ -47,6 +47,7 @@ cdef class TranslationPages(Owner):
     cdef int let_ripe_go(self) except -1 nogil
     cdef int make_way(self) except -1 nogil
     cdef int let_all_go(self) except -1 nogil
+    cdef uint64_t waiting(self) noexcept nogil
     cdef bint keeps(self, uint32_t ppa) noexcept nogil
     cdef bint holds(self, uint32_t id, uint32_t ppa) except -1 nogil
     cdef uint64_t known(self) noexcept nogil

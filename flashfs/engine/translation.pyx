@@ -221,7 +221,7 @@ cdef class TranslationPages(Owner):
 
     cdef int make_way(self) except -1 nogil:
         """Before the data of a page are put together, for this may read others: there is room for each page twice."""
-        if self.kept.size() + self.ripe.size() >= self.ids and self.lasting and not self.ssd.validity.late:
+        if self.waiting() >= self.ids and self.lasting and not self.ssd.validity.late:
             self.let_all_go()
         return 0
 
@@ -231,6 +231,10 @@ cdef class TranslationPages(Owner):
         self.ripen()
         self.ssd.barrier()
         return self.let_ripe_go()
+
+    cdef uint64_t waiting(self) noexcept nogil:
+        """Superseded pages that live."""
+        return self.kept.size() + self.ripe.size()
 
     cdef bint keeps(self, uint32_t ppa) noexcept nogil:
         """Whether a superseded page lives on there."""

@@ -9,6 +9,7 @@ from flashfs.engine.superblocks import Superblocks
 from flashfs.errors import RoomError
 from flashfs.ftl import Option
 
+FEW_BLOCKS = 64  #: of a chip whose reserve for cleaning is a large part of it
 BLOCKS_A_STREAM = 16  #: spare ones for each that a stream has open
 STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns to the next", low=1, high=1 << 14)
 
@@ -28,6 +29,26 @@ def spare_blocks(ssd: Any) -> int:
     data = -(-(ssd.lpas + 1) // ssd.nand.pages_per_block)
     return int(good_blocks(ssd) - ssd.meta.checkpoint_blocks - ssd.meta_floor - data - ssd.part_blocks
                - ssd.gc_reserve - 2)
+
+
+def require_pairs(ssd: Any, who: str) -> None:
+    """RoomError if a chip of paired pages is too small to be bound to a scheme. Each sync fills the groups of pages
+    that were begun, one in each open block, with pages that hold nothing: cleaning has to gain more than that. It
+    cleans several blocks between two syncs, and half a group of dead pages in each block, on average, is enough.
+
+    Asked when an image is bound: one that has been in use is not refused. A chip of few blocks has so large a part of
+    them in reserve that this is enough."""
+    group = 2 * ssd.nand.paired_pages
+    if group == 0 or ssd.nand.blocks < FEW_BLOCKS:
+        return
+    per_block, map_pages = ssd.nand.pages_per_block, 2 * ssd.translation_ids()
+    usable = max(1, per_block - group // 2)
+    pages = ssd.lpas + 1 + map_pages + ssd.part_blocks * per_block
+    more = -(-pages // usable) - -(-pages // per_block)
+    spare = spare_blocks(ssd) - -(-map_pages // per_block)
+    if spare < more:
+        raise RoomError(f"{who}: a sync fills groups of {group} paired pages, which takes {more} blocks more than "
+                        f"{pages} live pages do, and {max(0, spare)} are to spare")  # fmt: skip
 
 
 def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool = False, pads: bool = False) -> Streams:

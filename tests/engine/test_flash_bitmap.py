@@ -28,7 +28,7 @@ PAGE = 512
 VALIDITY = 3  #: a page's kind
 #: a bitmap of 150 pages of two blocks each
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
-FEW = {"sweep": 500, "random": 400, "faults": 300, "host": 300, "wide": 100}
+FEW = {"sweep": 300, "random": 300, "faults": 200, "host": 200, "wide": 60}
 MANY = dict.fromkeys(FEW, 1_500)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
@@ -62,7 +63,11 @@ def _step(ssd: Any, mount: Any, step: Step, page: int) -> Any:
     operation, lpa, n = step.operation, step.lpa, step.n
     if operation in ("p", "m"):
         for offset, size in step.spans(page):
-            ranges.remap_range(ssd, offset, step.target(page), size, operation == "m")
+            try:
+                ranges.remap_range(ssd, offset, step.target(page), size, operation == "m")
+            except OSError as error:       # one that is to be atomic is refused, or done
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
     elif operation == "e":
         for offset, size in step.spans(page):
             held = bytearray(size)

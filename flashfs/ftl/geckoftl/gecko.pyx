@@ -333,6 +333,10 @@ cdef class Gecko(GeckoRuns):
         if len(set(ids)) != len(ids) or len(ids) + self.directory.spare_n != self.directory.n:
             problems.append(f"Gecko: {len(ids)} pages in runs, {len(set(ids))} of them apart, {self.directory.spare_n} "
                             f"numbers to be had of {self.directory.n}")
+        most = self.pages_most + 2 * self.levels_most  # and what their postambles take
+        if self.live_pages() + self.store.waiting() > most:
+            problems.append(f"Gecko: {self.live_pages()} pages in runs and {self.store.waiting()} superseded ones: "
+                            f"{most} were asked for")
         for i in range(1, self.buffer.n):
             if slot_of(self.buffer.at + i * self.layout.entry_bytes) <= slot_of(
                     self.buffer.at + (i - 1) * self.layout.entry_bytes):

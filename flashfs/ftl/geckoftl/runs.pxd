@@ -42,6 +42,7 @@ cdef class GeckoRuns:
     cdef readonly TranslationPages store
     cdef readonly RunPages directory
     cdef readonly uint32_t per_page, ratio, levels_most, model_pages
+    cdef readonly uint32_t pages_most     # in force and superseded together, before a sync lets go of the latter
     cdef readonly bint multiway
     cdef Run[40] runs                      # the newest first: sizes rise with age
     cdef readonly uint32_t runs_n
@@ -57,7 +58,8 @@ cdef class GeckoRuns:
     cdef uint32_t live_pages(self) noexcept nogil
     cdef int flush(self) except -1 nogil
     cdef int settle_levels(self) except -1 nogil
-    cdef uint32_t pages_to_flush(self) noexcept nogil
+    cdef bint needs_more(self, uint32_t pages) noexcept nogil
+    cdef int make_way(self) except -1 nogil
     cdef int merge(self, uint32_t take, bint with_buffer) except -1 nogil
     cdef int merge_inputs(self, uint32_t n, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil
     cdef bint load_input(self, Input* input) except -1 nogil

@@ -31,7 +31,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
 from flashfs.engine.parts cimport IN_TABLE, Engine
-from flashfs.engine.pool cimport CAUSE_VALIDITY, FLAG_LAST, KIND_VALIDITY, NONE
+from flashfs.engine.pool cimport CAUSE_VALIDITY, FLAG_LAST, KIND_VALIDITY, NONE, STATE_CLOSED
 from flashfs.engine.translation cimport DramDirectory, TranslationPages
 from flashfs.ftl.geckoftl.entries cimport (
     ERASED,
@@ -83,6 +83,7 @@ def overflow(geometry):
 
 
 LEAST_RATIO = 2  # that the option has
+PAGES_MOST = 4  #: times the pages of the largest run: those in force, superseded and being written (``needs_more``)
 
 
 cdef class RunPages(DramDirectory):
@@ -138,6 +139,7 @@ cdef class GeckoRuns:
                             f"{parts} would do, or larger pages")
         self.layout = Layout(ssd.nand.blocks, ssd.nand.pages_per_block, parts_for(ssd.nand.pages_per_block, parts))
         self.model_pages = largest_run(ssd.nand, parts, most)
+        self.pages_most = PAGES_MOST * self.model_pages
         self.buffer = EntryList(self.layout, self.per_page + overflow(ssd.nand))
         self.directory = RunPages(self, numbers)
         self.store = TranslationPages(
@@ -177,10 +179,6 @@ cdef class GeckoRuns:
         return n
 
     # --- writing
-
-    cdef uint32_t pages_to_flush(self) noexcept nogil:
-        """How many pages a flush may program, and some more."""
-        return self.pages_of(self.buffer.n) + 2 * self.live_pages() + 2
 
     cdef int flush(self) except -1 nogil:
         """The buffer becomes a run, and what that leads to. 0 if a page cannot be read: nothing has changed then."""
@@ -227,6 +225,8 @@ cdef class GeckoRuns:
             replaced[i] = self.runs[i].number
             total += self.runs[i].data_n
             n += 1
+        if self.needs_more(total):
+            self.make_way()
         self.begin_made(total)
         try:
             done = self.merge_inputs(n, replaced, take) != 0
@@ -238,6 +238,28 @@ cdef class GeckoRuns:
         self.merges += take != 0
         self.merged_pages += self.made.data_n
         return self.install(take, with_buffer)
+
+    cdef bint needs_more(self, uint32_t pages) noexcept nogil:
+        """Whether superseded pages have to go before a run of so many pages is written: together they would be more
+        than was asked for (``keep_pages``), or it takes blocks, and there are too few free ones. Runs that are merged
+        two at a time, or that hold few entries a page, supersede all that there is within a few flushes."""
+        cdef uint32_t blocks = pages // self.ssd.nand.pages_per_block
+        return (self.live_pages() + self.store.waiting() + pages > self.pages_most
+                or (blocks and self.ssd.pool.free_n <= self.ssd.meta_floor + blocks))
+
+    cdef int make_way(self) except -1 nogil:
+        """Superseded pages die behind a sync, and blocks in which nothing lives are free behind another. Nothing is
+        moved: a run may be written in the middle of a move."""
+        cdef uint32_t block
+        if self.store.lasting and self.store.waiting():
+            self.store.let_all_go()
+        for block in range(self.ssd.pool.blocks):
+            if (self.ssd.pool.state[block] == STATE_CLOSED and self.ssd.pool.stream[block] == self.store.stream
+                    and self.ssd.victims.valid[block] == 0):
+                self.ssd.victims.not_candidate(block)
+                self.ssd.validity.released(block)
+                self.ssd.pool.release(block, self.ssd.now_ns)
+        return self.ssd.barrier() if self.ssd.pool.pending_n else 0
 
     cdef int merge_inputs(self, uint32_t n, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil:
         """Block by block, into the run that is being made; its last inputs are the ``replaced`` runs. As ``flush``."""

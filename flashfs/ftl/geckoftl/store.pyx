@@ -68,7 +68,7 @@ cdef class GeckoStore(Validity):
             raise MemoryError
         self.asked = NONE
         ssd.keep_free((self.gecko.model_pages + self.gecko.model_pages // 16) // self.pages_per_block + 1)
-        ssd.keep_pages(4 * self.gecko.model_pages)  # all runs, as they are and as the last checkpoint knows them
+        ssd.keep_pages(self.gecko.pages_most)
         ssd.reserve_for(2 + 2 * self.gecko.model_pages // self.pages_per_block)  # moved pages, and a merge
 
     def __dealloc__(self):

@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 """LeaFTL's checkpoint, and its recovery: the checkpoint's table stands until every LPA is settled; then what is
 newer is learned again, in the runs in which it was programmed (found.pyx). docs/ftl/leaftl.md, "Recovery"."""

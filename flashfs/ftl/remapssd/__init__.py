@@ -177,8 +177,9 @@ SCHEME = Scheme(
                high=1 << 16, fixed=True),
         Option("nvram", 0, f"bytes of NVRAM for entries; 0: {RMM_BYTES} for each logical page", high=1 << 40,
                fixed=True),
-        Option("atomic", "remap", "what a crash leaves whole: each LPA that is remapped, or a command's part of up to "
-               "256 (entries of 24 bytes instead of 16)", choices=("remap", "command"), fixed=True),
+        Option("atomic", "remap", "what a crash leaves whole: each LPA that is remapped, or a command of up to 256 "
+               "pages, with entries of 24 bytes instead of 16; one that cannot be whole is refused",
+               choices=("remap", "command"), fixed=True),
         Option("rival", "remap", "what the paper compares with: flog, a log in flash, and nlog, one in NVRAM, which "
                "cleaning reads from end to end; opt, entries without limit that are found at once; none: nothing is "
                "remapped", choices=("remap", "none", "flog", "nlog", "opt"), fixed=True, before="remap"),

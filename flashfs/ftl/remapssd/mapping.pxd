@@ -25,6 +25,7 @@ cdef class RemapTable(PageTable):
     cdef uint32_t leave(self, uint32_t lpa) noexcept nogil
     cdef bint is_same(self, uint32_t ppa, const uint8_t* page, int64_t* t_ns) except -1 nogil
     cdef bint take_reference(self, uint32_t ppa) noexcept nogil
+    cdef int give_back(self, uint32_t target, uint32_t source, uint32_t n) noexcept nogil
     cdef uint64_t entries_most(self) noexcept nogil
     cdef bint is_durable(self, uint32_t ppa) noexcept nogil
     cdef uint64_t segments_needed(self, uint32_t source, uint32_t n) noexcept nogil

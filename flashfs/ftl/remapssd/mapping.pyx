@@ -56,6 +56,7 @@ cdef class RemapTable(PageTable):
         self.count_limit = min(count_limit, <uint32_t> COUNT_MOST)
         self.shares_pages = self.names_sharers = True
         self.remaps = remaps
+        self.atomic = remaps and self.rmm.entry_bytes == 24
         self.charged = NONE
         self.prints = self.counts.prints = prints
         self.dedups = prints is not None
@@ -218,7 +219,7 @@ cdef class RemapTable(PageTable):
                              bint move) except? 0xFFFFFFFF nogil:
         """A move's entry says which source holds nothing since, and so not which of the blocks that have been here the
         page is in (rmm.pyx): that has to be durable first."""
-        cdef uint32_t i
+        cdef uint32_t i, asked = n
         cdef uint64_t most = self.entries_most()
         self.reserved = 0
         for i in range(n if move else 0):
@@ -230,7 +231,7 @@ cdef class RemapTable(PageTable):
         n = <uint32_t> min(<uint64_t> n, most - min(most, self.rmm.valid_n))
         while n and not self.rmm.gain(self.rmm.reserve + self.segments_needed(source, n)):
             n //= 2
-        if n == 0:
+        if n == 0 or (self.atomic and n < asked):
             self.refused_full += 1
             return 0
         for i in range(n):
@@ -242,8 +243,20 @@ cdef class RemapTable(PageTable):
             if self.counts.over_n:          # a count of the most is made anew from the table, which these are not in
                 n = i + 1
                 break
+        if self.atomic and n < asked:
+            self.give_back(target, source, n)
+            n = 0
         self.refused_count += n == 0
         return n
+
+    cdef int give_back(self, uint32_t target, uint32_t source, uint32_t n) noexcept nogil:
+        """References that were taken ahead, and are not needed."""
+        cdef uint32_t i, ppa
+        for i in range(n):
+            ppa = self.table[source + i]
+            if self.table[target + i] != ppa:
+                self.counts.put(ppa, self.counts.get(ppa) - 1)
+        return 0
 
     cdef bint is_durable(self, uint32_t ppa) noexcept nogil:
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block

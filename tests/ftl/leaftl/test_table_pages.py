@@ -386,7 +386,7 @@ def test_dump_explains_translation_pages(tmp_path: Path) -> None:
                 assert shown["content"]["groups"] == f"{row['first_group']} to {last}"
 
 
-FEW = {"sweep": 600, "random": 400, "host": 250, "faults": 250}
+FEW = {"sweep": 400, "random": 300, "host": 180, "faults": 180}
 MANY = {"sweep": 3_000, "random": 2_000, "host": 1_200, "faults": 1_200}
 
 

@@ -1,0 +1,124 @@
+"""Commands that are atomic: all of one or nothing is there after a crash; what cannot be so is refused, and changes
+nothing."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashfs.cli import run
+from flashfs.crash.cases import Case
+from flashfs.crash.judge import Judge
+from flashfs.crash.run import run_case
+from flashfs.device import Device
+from nandimg import PRESETS, Geometry, image
+
+PAGE = 512
+CHIP = PRESETS["tiny-1600"].geometry
+
+
+def device_of(**options: Any) -> Device:
+    device = Device.memory(CHIP, "remapssd", {"atomic": "command", "buffer": "0", **options})
+    for lpa in range(400):
+        device.write(lpa * PAGE, b"%08d" % lpa * (PAGE // 8))
+    device.flush()
+    return device
+
+
+def refused(device: Device, target: int, source: int, n: int, *, move: bool = False, unit: int = PAGE) -> str:
+    """The reason; the device reads as before, and counts what lives as before."""
+    before = device.read(0, device.size)
+    with pytest.raises(OSError, match="a remap that is atomic: ") as caught:
+        device.remap(target * unit, source * unit, n * unit, move=move)
+    assert caught.value.errno == errno.EOPNOTSUPP
+    assert device.read(0, device.size) == before
+    assert device.problems() == []
+    return str(caught.value)
+
+
+def test_what_is_refused() -> None:
+    device = device_of(references="2")
+    assert "257 pages: 256 at most" in refused(device, 500, 0, 257)
+    assert "overlap" in refused(device, 1, 0, 2)
+    assert "overlap" in refused(device, 0, 1, 2, move=True)
+    assert "whole pages of 512 bytes" in refused(device, 500, 0, 3, unit=100)
+    device.trim(7 * PAGE, PAGE)
+    assert "LPA 7 holds nothing" in refused(device, 500, 0, 20)
+    device.remap(700 * PAGE, 25 * PAGE, PAGE)
+    for _ in range(20):                    # nothing of what was taken ahead is kept
+        assert "as many LPAs as can be" in refused(device, 500, 20, 10)
+        assert "as many LPAs as can be" in refused(device, 500, 20, 10, move=True)
+    device.remap(500 * PAGE, 20 * PAGE, 5 * PAGE)
+    assert device.ssd.mapping.counts.count_of(device.ssd.mapping.explain(20)["ppa"]) == 2
+
+
+def test_nvram_without_room_for_all() -> None:
+    device = device_of(nvram="3072", segment="96")
+    assert "NVRAM has no room" in refused(device, 600, 0, 256)
+    device.remap(600 * PAGE, 0, 20 * PAGE)
+    assert device.read(600 * PAGE, 20 * PAGE) == device.read(0, 20 * PAGE)
+
+
+def test_what_is_not_refused() -> None:
+    device = device_of()
+    device.remap(500 * PAGE, 0, 256 * PAGE)
+    device.remap(900 * PAGE, 300 * PAGE, 50 * PAGE, move=True)
+    device.remap(5 * PAGE, 5 * PAGE, 300 * PAGE)
+    device.remap(5 * PAGE, 900 * PAGE, 0)
+    device.copy(0, 1000 * PAGE + 7, 300 * PAGE)  # promises nothing of the kind
+    device.trim(0, PAGE)
+    device.copy(0, 700 * PAGE, 290 * PAGE)
+    assert device.read(701 * PAGE, PAGE) == b"%08d" % 1 * (PAGE // 8)
+    assert device.problems() == []
+
+
+def test_an_image_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "chip"
+    image.create(path, Geometry.sized(1 << 20))
+    with Device.open(path, ftl="remapssd", options={"atomic": "command"}) as device:
+        device.write(0, bytes(range(256)) * 16)
+    assert run(["remap", str(path), "8192", "0", "4096"]) == 0
+    assert run(["remap", str(path), "0", "65536", "4096"]) == 1
+
+
+LINE = (
+    "ftl=remapssd preset=tiny-1600 opt.atomic=command opt.buffer=0 opt.nvram=65536 opt.references={references} "
+    "cut={at}:{shape} program='w0+60 w200+60 p30-400+1 {flush} p0-200+60'"
+)
+
+
+@pytest.mark.parametrize("references", [2, 15])
+def test_power_cuts_inside_a_command(references: int) -> None:
+    """With two LPAs a page the second remap is refused; with fifteen it is there as a whole or not at all."""
+    for at in range(100, 220, 3):
+        for shape in ("before", "after"):
+            line = LINE.format(references=references, at=at, shape=shape, flush="f")
+            assert run_case(Case.parse(line)).failure is None, line
+
+
+def test_the_judge_asks() -> None:
+    judge = Judge(16, PAGE)
+    for lpa in range(8):
+        judge.will_write(lpa)
+    judge.flushed()
+    before = bytes(judge.image)
+    judge.will_remap(0, 8 * PAGE, 3 * PAGE, False, whole=True)
+    after = bytes(judge.image)
+    mixed = after[: 9 * PAGE] + before[9 * PAGE :]
+    assert judge.fork().all_crashed(before) is None
+    assert judge.fork().all_crashed(after) is None
+    said = judge.fork().all_crashed(mixed)
+    assert said == "LPA 8: is as an atomic remap left it, and LPA 9 is as it was before that"
+    judge.will_write(9)                    # what came since says nothing about it
+    assert judge.fork().all_crashed(bytes(judge.image)) is None
+    assert judge.fork().all_crashed(after[: 9 * PAGE] + judge.newest(9) + before[10 * PAGE :]) is not None
+    judge.flushed()
+    loose = Judge(16, PAGE)
+    for lpa in range(8):
+        loose.will_write(lpa)
+    loose.flushed()
+    loose.will_remap(0, 8 * PAGE, 3 * PAGE, False)
+    assert loose.all_crashed(mixed) is None
