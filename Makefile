@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(shell find nandimg flashfs -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
-WORKERS ?= 2
+# of tests: one more than there are processors, for some of them wait
+WORKERS ?= 3
 # A libfuse that speaks to the kernel over io_uring: built if asked for (make setup URING=1), used if it is there.
 LIBFUSE := .libfuse/lib/libfuse3.a
 RINGS := /sys/module/fuse/parameters/enable_uring
@@ -30,10 +31,12 @@ INSTALL = PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --qu
 
 ## setup: what a mount and `make demo` need: system packages (when root), .venv, the compiled modules in place. URING=1:
 ## with a newer libfuse, of Debian's sources, for mounts over io_uring
-setup: system $(VENV)/.built $(if $(wildcard $(VENV)/.dev),,$(VENV)/.runtime)
+setup: system $(VENV)/.tools
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.built $(if $(wildcard $(VENV)/.dev),,$(VENV)/.runtime)
 
 ## setup-dev: also what tests, linters, benchmarks and the site need
-setup-dev: system-dev $(VENV)/.built $(VENV)/.dev
+setup-dev: system-dev $(VENV)/.tools
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.built $(VENV)/.dev
 	@ls flashfs/nbd/_plugin.*.so >/dev/null 2>&1 || $(BUILD)  # where nbdkit's headers came after the first build
 
 system:

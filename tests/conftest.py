@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from pathlib import Path
 
 import costs
@@ -21,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """``make test`` has the same cases each time; what is new is looked for by ``make test-all`` and campaigns."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's job in the background; what a test starts is none
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     hypothesis.settings.register_profile("fixed", derandomize=True)
     hypothesis.settings.load_profile("default" if config.getoption("--fresh") else "fixed")
     config.pluginmanager.register(costs.Meter())

@@ -40,6 +40,7 @@ PARTS = [
 ALL = pytest.mark.parametrize("ftl", EACH)
 SOME = pytest.mark.parametrize("ftl", KINDS)
 #: the tool is tested here, not the scheme: one whose map is in DRAM, one that has NVRAM and shares pages
+SLOW = pytest.mark.slow
 TWO = pytest.mark.parametrize("ftl", limited(("pagemap", "remapssd")))
 ONE = pytest.mark.parametrize("ftl", limited(("pagemap",)))
 
@@ -101,8 +102,9 @@ def forked(case: Case, **how: Any) -> list[tuple[Case, str | None]]:
 
 
 @ONE
-@pytest.mark.parametrize("spoilt", [False, True])
-@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(
+    ("depth", "spoilt"), [(1, False), (2, True), *(pytest.param(*one, marks=SLOW) for one in ((1, True), (2, False)))]
+)
 def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, spoilt: bool, depth: int) -> None:
     """Failure for failure, word for word: on the engine as it is, and on one whose recovery forgets the trims."""
     if spoilt:
@@ -212,7 +214,7 @@ def test_units_go_on_from_any_number() -> None:
         assert [next(again) for _ in range(4)] == first[5:]
 
 
-@pytest.mark.parametrize("tier", ["sweep", "every", "random", "host"])
+@pytest.mark.parametrize("tier", ["random", "every", *(pytest.param(tier, marks=SLOW) for tier in ("sweep", "host"))])
 def test_two_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
     """In the same order too: on an engine that fails now and then, the same failures."""
     bugs.lost_newest_trim(monkeypatch)

@@ -132,6 +132,7 @@ def test_a_name_that_does_not_fit_the_header(run: Run, image: Path) -> None:
     assert "the name takes 30 bytes, and the header of an image has 28" in run("ftls", f"{name}:Mine", code=2).stderr
 
 
+@pytest.mark.slow
 def test_entry_points(run: Run, site: str, image: Path) -> None:
     done = run("ftls", "--json", path=site)
     found = {row["name"]: row for row in json.loads(done.stdout)}

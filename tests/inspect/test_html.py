@@ -386,7 +386,7 @@ def test_each_way_to_colour_has_its_legend(page: Path, browser: Browser) -> None
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [320, 390, 768, 1600])
+@pytest.mark.parametrize("width", [320, 1600, *(pytest.param(width, marks=pytest.mark.slow) for width in (390, 768))])
 def test_no_width_breaks_it(page: Path, browser: Browser, width: int, dark: bool) -> None:
     browser.screen(width, 800, dark=dark, phone=width < 500)
     browser.open(page)

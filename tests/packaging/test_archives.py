@@ -215,6 +215,7 @@ echo unmounted
 """
 
 
+@pytest.mark.slow
 @pytest.mark.mount
 @pytest.mark.parametrize("names", [("mount.fuse.flashfs", "umount.fuse.flashfs"), ()], ids=["ours", "libfuse's"])
 def test_mount_8_mounts(installed: Path, tmp_path: Path, mountpoint: Path, names: tuple[str, ...]) -> None:

@@ -122,6 +122,7 @@ def test_the_command(tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture
     assert len(results.read([tmp_path / "s"])) == 2
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_loses_nothing(tmp_path: Path, calls: Path) -> None:
     setups = points.expand(GRID)
     with scheduler(tmp_path) as (address, _), worker(tmp_path, "a", address) as one, worker(tmp_path, "b", address):
@@ -137,6 +138,7 @@ def test_a_worker_that_dies_loses_nothing(tmp_path: Path, calls: Path) -> None:
     assert not alive(one.pid)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_is_told_and_nothing_is_lost(tmp_path: Path, calls: Path) -> None:
     setups = points.expand(GRID)
     done = 0

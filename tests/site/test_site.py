@@ -37,6 +37,7 @@ def test_every_page_is_there(site: Path) -> None:
     assert (site / "examples/tutorial.py.txt").read_text() == (ROOT / "examples/tutorial.py").read_text()
 
 
+@pytest.mark.slow
 def test_the_reference_has_the_names(site: Path) -> None:
     page = (site / "docs/python-api.html").read_text()
     elsewhere = {"replay": "flashfs.replay.api.replay", "Geometry": "nandimg.geometry.Geometry"}

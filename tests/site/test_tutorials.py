@@ -139,6 +139,7 @@ def test_with_a_mount(name: str, home: Path, fuse: None) -> None:
     run(FOLDER / f"{name}.md", home)
 
 
+@pytest.mark.slow
 @pytest.mark.mount
 def test_test_your_database(home: Path, loops: None) -> None:
     run(FOLDER / "test-your-database.md", home)
