@@ -21,7 +21,7 @@ from flashfs.crash.words import Step, parse_program
 from flashfs.device import ENGINE_OOB, build_ssd, check_dram
 from flashfs.engine import ranges, recovery
 from flashfs.engine.fsck import cross_check
-from flashfs.ftl import scheme
+from flashfs.ftl import ENGINE_OPTIONS, scheme
 from nandimg import PRESETS, Cut, Geometry, PowerCut, memory_image
 from nandimg._chip import Chip
 
@@ -91,7 +91,8 @@ def geometry_of(case: Case, oob_bytes: int = 0) -> Geometry:
     geometry = PRESETS[case.preset].geometry
     if oob_bytes > geometry.oob_bytes:
         geometry = replace(geometry, oob_bytes=oob_bytes)
-    return geometry if case.plp else replace(geometry, nvram_bytes=0)
+    protected = case.plp or any(one.name == "plp" and one.value == "1" for one in case.later)
+    return geometry if protected else replace(geometry, nvram_bytes=0)
 
 
 class Bench:
@@ -108,7 +109,7 @@ class Bench:
         self.words = case.program.split()
         self.steps = list(parse_program(case.program))
         self.cuts = case.cuts
-        self.phase = 0
+        self.phase = self.mounts = 0
         self.recovering = self.closing = False
         self.judge = Judge(self.geometry.lpas, self.geometry.page_bytes)
         self.outcome = Outcome()
@@ -126,16 +127,37 @@ class Bench:
         chip = RACK.take(self.mold)
         return WatchedNand(chip, self.case.cuts, self.case.fail, watcher=watcher)
 
+    def now(self, name: str, otherwise: Any) -> Any:
+        """What the case says of this mount."""
+        said = [one.value for one in self.case.later if one.name == name and one.mount <= self.mounts]
+        return said[-1] if said else otherwise
+
+    @property
+    def plp(self) -> bool:
+        return bool(int(self.now("plp", self.case.plp)))
+
+    @property
+    def dram(self) -> int:
+        return int(self.now("dram", self.case.dram))
+
+    def settings(self) -> dict[str, Any]:
+        """The options of this mount."""
+        every = (*ENGINE_OPTIONS, *self.scheme.options)
+        changed = {one.name: self.now(one.name, None) for one in every}
+        return {**self.options, **{one.name: one.parse(changed[one.name]) for one in every
+                                   if changed[one.name] is not None}}  # fmt: skip
+
     def build(self, options: dict[str, Any]) -> Any:
         """The engine, as large as its budget allows; BindError if the tables do not fit that."""
-        ssd = build_ssd(self.scheme, options, self.nand, plp=self.case.plp)
-        check_dram(ssd, self.case.dram or None, self.case.ftl)
+        durable = self.now("sync", "flush") != "none"
+        ssd = build_ssd(self.scheme, options, self.nand, plp=self.plp, durable=durable)
+        check_dram(ssd, self.dram or None, self.case.ftl)
         return ssd
 
     def spend(self) -> None:
         """What the tables leave of the budget is the data cache's."""
-        if self.case.dram:
-            self.ssd.set_budget(self.case.dram)
+        if self.dram:
+            self.ssd.set_budget(self.dram)
 
     def release(self) -> None:
         """Give the chip back; the bench is of no more use."""
@@ -150,7 +172,7 @@ class Bench:
         end = len(self.steps) if tail is None else self.phase + tail
         other.words, other.steps = self.words[:end], self.steps[:end]
         other.cuts = (*self.cuts, Cut(self.nand.operations + 1, shape, words))
-        other.phase = self.phase
+        other.phase, other.mounts = self.phase, self.mounts
         other.regions = self.regions
         other.recovering = other.closing = False
         other.judge = self.judge.fork()
@@ -237,7 +259,8 @@ class Bench:
     def mount(self) -> None:
         """Power is there: recover, and check everything."""
         self.met.take(self.ssd)
-        self.ssd = self.build(dict(self.options))
+        self.mounts += 1
+        self.ssd = self.build(self.settings())
         worker = recovery.Recovery(self.ssd)
         try:
             report = worker.run()
@@ -264,7 +287,7 @@ class Bench:
         if operation == "w":
             data = b"".join([judge.will_write(x) for x in range(lpa, lpa + n)])
             ranges.write_range(self.ssd, lpa * page, data)
-            if self.case.plp:
+            if self.plp:
                 self.protected(range(lpa, lpa + n))
         elif operation == "t":
             judge.will_trim(lpa, n)
@@ -287,7 +310,7 @@ class Bench:
         for offset, size in step.spans(page):
             if step.operation == "w":
                 ranges.write_range(self.ssd, offset, judge.will_write_bytes(offset, size))
-                if self.case.plp:
+                if self.plp:
                     self.protected(range(offset // page, -(-(offset + size) // page)))
             elif step.operation == "t":
                 judge.will_trim_bytes(offset, size)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from flashfs.crash.words import SPOILS, parse_program
 from flashfs.errors import UsageError
-from flashfs.ftl import scheme
+from flashfs.ftl import Scheme, scheme
 from flashfs.shape import DEFAULT_FTL
 from nandimg import PRESETS, Cut, Fault
 
@@ -23,6 +23,28 @@ __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
 #: B, the toss of a coin; ``+marks``: what the chip noted in its block table once that sync was done is on the disk too
 KEEPS = re.compile(r"(all|none|tables|data|(first|last|coin)\.\d+|but\.\d+-\d+)(\+marks)?")
 DRAM_MOST = 1 << 40
+#: what is no option and may be otherwise at each mount too
+OTHERS = {"plp": re.compile("[01]"), "dram": re.compile(r"\d{1,12}"), "sync": re.compile("flush|none")}
+
+
+class Later(NamedTuple):
+    """What is otherwise from the ``mount``-th mount on, recoveries that were cut among them (0: when it was bound): an
+    option, or ``plp`` (0 or 1), ``dram`` (bytes; 0: no budget) or ``sync`` (flush or none)."""
+
+    mount: int
+    name: str
+    value: str
+
+    def check(self, of: Scheme) -> None:
+        """UsageError unless there is such a thing, which may change, and it may be that."""
+        options = {option.name: option for option in of.all_options()}
+        if self.name in OTHERS:
+            if not OTHERS[self.name].fullmatch(self.value):
+                raise UsageError(f"replay line: opt@{self.mount}.{self.name}={self.value}: that is no {self.name}")
+        elif self.name not in options or options[self.name].fixed:
+            raise UsageError(f"replay line: opt@{self.mount}.{self.name}: {of.name} has no such option that may change")
+        else:
+            options[self.name].parse(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +53,8 @@ class Case:
     counted from the next power-up, at the second's, and so on. ``fail`` are operations that the chip reports failed;
     ``faults`` are what else goes wrong (nandimg.faults). ``keeps``, one for each cut, make it a case of the host tier:
     the host dies at each cut, and of what it had not synced that much is left; it also dies behind each of the syncs
-    ``unsynced``, counted over all lives, which fail. ``dram`` is a budget in bytes, 0 for none."""
+    ``unsynced``, counted over all lives, which fail. ``dram`` is a budget in bytes, 0 for none. ``later``: what changes
+    from mount to mount."""
 
     ftl: str
     program: str
@@ -44,11 +67,13 @@ class Case:
     faults: tuple[Fault, ...] = ()
     dram: int = 0
     unsynced: tuple[int, ...] = ()
+    later: tuple[Later, ...] = ()
 
     def line(self) -> str:
         """The one line that replays it."""
         parts = [f"ftl={shlex.quote(self.ftl)}", f"preset={self.preset}"]
         parts += [f"opt.{name}={value}" for name, value in self.options]
+        parts += [f"opt@{mount}.{name}={value}" for mount, name, value in self.later]
         parts += ["plp"] if self.plp else []
         parts += [f"dram={self.dram}"] if self.dram else []
         parts += [f"fail={','.join(map(str, self.fail))}"] if self.fail else []
@@ -88,7 +113,8 @@ class Case:
             raise UsageError("replay line: the host's death and other faults are cases of different tiers")
         if case.keeps and len(case.keeps) != len(case.cuts):
             raise UsageError("replay line: some cuts say what the host's disk kept, some do not; all or none would do")
-        scheme(case.ftl)
+        for one in case.later:
+            one.check(scheme(case.ftl))
         geometry = PRESETS[case.preset].geometry
         for step in parse_program(case.program):
             if step.overlaps(geometry.page_bytes):
@@ -126,6 +152,11 @@ def _with(case: Case, key: str, value: str) -> Case:
         return replace(case, faults=(*case.faults, Fault.parse(value)))
     if key == "plp":
         return replace(case, plp=True)
+    if key.startswith("opt@"):
+        mount, _, name = key[4:].partition(".")
+        if not (0 <= int(mount) < 2**31 and name):
+            raise ValueError(key)
+        return replace(case, later=(*case.later, Later(int(mount), name, value)))
     if key.startswith("opt."):
         return replace(case, options=(*case.options, (key[4:], value)))
     if key == "ftl":

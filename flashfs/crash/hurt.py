@@ -230,7 +230,7 @@ class HurtBench(Bench):
         self.say("worn out")
         self.worn_out = True
         self.nand.power_on()
-        self.ssd = build_ssd(self.scheme, dict(self.options), self.nand, readonly=True)
+        self.ssd = build_ssd(self.scheme, self.settings(), self.nand, readonly=True)
         self.heard(recovery.Recovery(self.ssd, True).run().alarms)
         self.look("worn out", crashed=True)
         self.phase = len(self.steps) + 1

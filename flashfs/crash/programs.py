@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from flashfs.crash.bench import Bench
-from flashfs.crash.cases import Case
+from flashfs.crash.cases import Case, Later
 from flashfs.crash.words import SECTOR
-from flashfs.errors import BindError, FlashfsError
-from flashfs.ftl import SCHEMES, scheme
+from flashfs.errors import BindError, FlashfsError, UsageError
+from flashfs.ftl import SCHEMES, Option, scheme
 from nandimg import PRESETS, Geometry
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
@@ -26,7 +26,6 @@ STRIPED = ("tiny-96q", "tiny-100d")
 LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
 #: filled too; then one page here and there, and many in one place between: all translation pages but one lie still
 PINNED = ("tiny-1536",)
-OPTION_HIGH = 16
 GROUP = 256  #: LPAs that a scheme may treat as one: requests around its borders are of use
 CACHE_SLOT = 20  #: bytes of the data cache beside each page
 
@@ -164,26 +163,64 @@ def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, 
     if chance < 0.1:
         options.append(("wear", "scan"))
     if rnd.random() < 0.2:
-        options.append(("checkpoint_every", rnd.choice((4, 9))))
+        options.append(("checkpoint_every", rnd.choice((1, 4, 9))))
     if rnd.random() < 0.1:
         options.append(("gc_reserve", rnd.randint(1, 3)))
     for option in scheme(ftl).options:
-        if option.name == "map_dies" and option.name not in scheme(ftl).tight:
-            continue  # the chips have too few spare blocks for another value to change anything
-        if rnd.random() >= 0.3:
-            continue
-        if option.choices or option.high <= OPTION_HIGH:
-            options.append((option.name, rnd.choice(option.choices or range(option.low, option.high + 1))))
-        elif not option.fixed:
-            options.append((option.name, rnd.choice((option.low, option.low + 1, option.default))))
-        elif option.name in scheme(ftl).tight:  # on the smallest chips too: every operation of theirs is cut
-            options.append((option.name, rnd.choice(scheme(ftl).tight[option.name])))
+        if rnd.random() < 0.3:
+            options.append((option.name, rnd.choice(edges(ftl, option))))
     return tuple(options)
 
 
-def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = True, aged: bool = False) -> Case:
-    """A program on that chip with some choice of options, the scheme's own included, and of a budget; no cut yet.
-    Without ``odd`` its requests are of whole pages. ``aged``: the chip has to be cleaned."""
+def edges(ftl: str, option: Option) -> tuple[int | str, ...]:
+    """Values of an option worth a try: its own edges, and those at which the scheme's tables have least room."""
+    return tuple(dict.fromkeys((*option.edges(), *scheme(ftl).tight.get(option.name, ()))))
+
+
+def random_later(rnd: random.Random, case: Case, *, host: bool = False) -> Case:
+    """The case with options, power-loss protection or the way to sync otherwise from some mount on; those changes that
+    the chip has room for. ``host``: the host dies, to whom a mount without syncs promises nothing."""
+    changeable = [option for option in scheme(case.ftl).options if not option.fixed]
+    for _ in range(rnd.choice((1, 1, 2, 3))):
+        mount = rnd.choice((1, 1, 2, 2, 3, 4))
+        kind = rnd.random()
+        if kind < 0.15 and case.plp:
+            one = Later(mount, "plp", rnd.choice("01"))
+        elif kind < 0.3 and not host:
+            one = Later(mount, "sync", rnd.choice(("none", "none", "flush")))
+        elif kind < 0.4 or not changeable:
+            one = Later(mount, *rnd.choice((("buffer", "1"), ("buffer", "4"), ("wear", "scan"), ("wear_spread", "2"),
+                                            ("checkpoint_every", "4"), ("gc_reserve", "2"))))  # fmt: skip
+        else:
+            option = rnd.choice(changeable)
+            one = Later(mount, option.name, str(rnd.choice(edges(case.ftl, option))))
+        more = replace(case, later=tuple(sorted((*case.later, one), key=lambda it: it.mount)))
+        if fits_at_each_mount(more):
+            case = more
+    return case
+
+
+def fits_at_each_mount(case: Case) -> bool:
+    """As ``fits``, with what each mount has."""
+    try:
+        bench = Bench(case)
+        try:
+            for mount in {one.mount for one in case.later}:
+                bench.mounts = mount
+                bench.build(bench.settings())
+        finally:
+            bench.release()
+    except (BindError, UsageError):
+        return False
+    return True
+
+
+def random_setting(
+    rnd: random.Random, ftl: str, preset: str, *, odd: bool = True, aged: bool = False, host: bool = False
+) -> Case:
+    """A program on that chip with some choice of options, the scheme's own included, others at later mounts, and of a
+    budget; no cut yet. Without ``odd`` its requests are of whole pages. ``aged``: the chip has to be cleaned. ``host``:
+    the host is going to die."""
     geometry = PRESETS[preset].geometry
     large = preset in large_for(ftl)
     if preset in PINNED:
@@ -204,11 +241,12 @@ def random_setting(rnd: random.Random, ftl: str, preset: str, *, odd: bool = Tru
     if large and rnd.random() < 0.7:
         tight = {name: rnd.choice(values) for name, values in scheme(ftl).tight.items()}
         case = replace(case, options=tuple({**dict(case.options), **tight}.items()))
-    fixed = [option.name for option in scheme(ftl).options if option.fixed and option.choices]
-    for name in ("gc_reserve", *scheme(ftl).tight, *fixed):
+    own = [option.name for option in scheme(ftl).options]
+    for name in ("gc_reserve", *dict.fromkeys((*scheme(ftl).tight, *own))):
         if name in dict(case.options) and not fits(case):
             case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
-    return budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case
+    case = budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case
+    return random_later(rnd, case, host=host) if rnd.random() < 0.3 else case
 
 
 def pinned_program(rnd: random.Random, geometry: Geometry) -> str:
@@ -253,7 +291,7 @@ def fits(case: Case) -> bool:
     """Whether its options and its budget leave the chip large enough for its FTL."""
     try:
         Bench(case).release()
-    except BindError:
+    except (BindError, UsageError):
         return False
     return True
 

@@ -126,7 +126,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     while left > 0:
         preset = rnd.choice(striped if striped and rnd.random() < 0.2 else presets)
         preset = rnd.choice(asked) if asked and rnd.random() < 0.2 else preset
-        base = random_setting(rnd, ftl, preset)
+        base = random_setting(rnd, ftl, preset, host=True)
         fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
         base = replace(base, fail=fail)
         cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))

@@ -23,6 +23,8 @@ from nandimg import Feature
 
 GROUP = "flashfs.ftl"  #: of entry points
 CI_CUTS = 6_400  #: of power, for a scheme that asks for no more: thirteen of them take the tests some minutes
+MOST_VALUES = 16  #: of an option, all of which are its edges
+MOST_EDGE = 1024  #: the largest value that is one
 BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants another
 
 
@@ -40,6 +42,16 @@ class Option:
     choices: tuple[str, ...] = ()
     fixed: bool = False
     before: int | str | None = None
+
+    def edges(self) -> tuple[int | str, ...]:
+        """Its values at which what it decides is least, most, off or as usual; not those of millions, which no small
+        chip has room for."""
+        if self.choices:
+            return self.choices
+        if self.high <= MOST_VALUES:
+            return tuple(range(self.low, self.high + 1))
+        most = (self.high,) if self.high <= MOST_EDGE else ()
+        return tuple(dict.fromkeys((self.low, self.low + 1, int(self.default), *most)))
 
     def parse(self, text: Any) -> int | str:
         """The value that ``text`` names, whatever type it is of; UsageError says what would do."""
