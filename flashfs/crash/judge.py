@@ -51,12 +51,11 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """One page that a remap changed which is all there or not at all: the versions that it might have held before, and
-    the one that the remap gave it."""
+    """One page that a remap changed which is all there or not at all, and the versions that it might have held before;
+    the next one is the remap's."""
 
     lpa: int
     before: tuple[int, ...]
-    version: int
 
 
 class Judge:
@@ -146,6 +145,7 @@ class Judge:
         moved = [
             Moved(lpa, self._may_hold(lpa), at, self._may_hold(at))
             for lpa, begin, end in (self._pieces(low, high - low) if move else ())
+            if any(self.newest(lpa)[begin:end])  # of nothing nothing is lost
             for at, _, _ in self._pieces(lpa * self.page_bytes + begin + target - source, end - begin)
         ]
         changed = {lpa: self._may_hold(lpa) for at in (target, source) for lpa, _, _ in self._pieces(at, size)}
@@ -154,8 +154,8 @@ class Judge:
             self.will_trim_bytes(low, high - low)
             self._moved += moved
         if whole:
-            pages = [Whole(lpa, before, self._versions[lpa]) for lpa, before in changed.items()]
-            self._wholes.append([page for page in pages if page.version != page.before[-1]])
+            pages = [Whole(lpa, before) for lpa, before in changed.items()]
+            self._wholes.append([page for page in pages if len(self._may_hold(page.lpa)) > len(page.before)])
 
     def _may_hold(self, lpa: int) -> tuple[int, ...]:
         return tuple(self._open.get(lpa) or [self._versions[lpa]])
@@ -232,8 +232,12 @@ class Judge:
     def _in_neither(self, moved: Moved, found: bytes | bytearray) -> str | None:
         """What is wrong if the source is found as it was left, and the target as it was before."""
         source, target = (found[lpa * self.page_bytes :][: self.page_bytes] for lpa in (moved.source, moved.target))
-        if any(source == self.content(moved.source, version) for version in moved.source_before):
-            return None
+        may, n = self._may_hold(moved.source), len(moved.source_before)
+        if may[:n] != moved.source_before:
+            return None  # a later write of it is safe already
+        others = (*moved.source_before, *may[n + 1 :])
+        if any(source == self.content(moved.source, version) for version in others):
+            return None  # not emptied yet, or written since, of which nobody promised that it comes after
         now = self._may_hold(moved.target)
         since = now[len(moved.target_before) :] or now[-1:]  # a hole may be an old version and a new one
         if any(target == self.content(moved.target, version) for version in since):
@@ -248,9 +252,12 @@ class Judge:
         undone: list[int] = []
         for page in pages:
             holds = found[page.lpa * self.page_bytes :][: self.page_bytes]
-            is_new = holds == self.content(page.lpa, page.version)
-            was_old = any(holds == self.content(page.lpa, version) for version in page.before)
-            if is_new != was_old:  # else it was changed again since, or cannot be told
+            now, n = self._may_hold(page.lpa), len(page.before)
+            if now[:n] != page.before:
+                continue  # a later write of it is safe already
+            is_any = [holds == self.content(page.lpa, version) for version in now]
+            was, is_new, was_later = any(is_any[:n]), any(is_any[n : n + 1]), any(is_any[n + 1 :])
+            if was + is_new + was_later == 1 and not was_later:  # else it was changed again since, or cannot be told
                 (done if is_new else undone).append(page.lpa)
         if not (done and undone):
             return None

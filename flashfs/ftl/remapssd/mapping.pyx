@@ -218,11 +218,12 @@ cdef class RemapTable(PageTable):
     cdef uint32_t remap_room(self, uint32_t target, uint32_t source, uint32_t n,
                              bint move) except? 0xFFFFFFFF nogil:
         """A move's entry says which source holds nothing since, and so not which of the blocks that have been here the
-        page is in (rmm.pyx): that has to be durable first."""
+        page is in (rmm.pyx): that has to be durable first. So have all pages of a command that is to be whole: were one
+        lost with the host, the others' entries would be there without it."""
         cdef uint32_t i, asked = n
         cdef uint64_t most = self.entries_most()
         self.reserved = 0
-        for i in range(n if move else 0):
+        for i in range(n if move or self.atomic else 0):
             if not self.is_durable(self.table[source + i]):
                 self.ssd.barrier()
                 break

@@ -23,6 +23,7 @@ cdef class Rmm:
     cdef uint64_t* lr                      # LR bitmap: a bit an LPA
     cdef uint64_t front_at, at, begin      # where the region lies; its segments; those in memory
     cdef uint64_t retired_seq              # no entry of a segment that waits is newer
+    cdef uint64_t durable_seq, retired_since  # nor of one given up before that many syncs; the last one was behind them
     cdef uint64_t proved_at, proved_sync   # those given up before so many syncs: it is stored that they are whole; when
     cdef readonly uint64_t segments, superblocks, pages
     cdef readonly uint32_t segment_bytes, entry_bytes, slots, reserve

@@ -136,6 +136,7 @@ cdef class Rmm:
         self.counted = NONE
         self.free_n = self.retired_n = self.used_n = self.valid_n = 0
         self.ring_at = self.retired_from = self.gave_up_at = self.proved_at = self.proved_sync = 0
+        self.durable_seq = self.retired_since = 0
 
     # --- the bytes
 
@@ -360,6 +361,9 @@ cdef class Rmm:
         cdef uint64_t place = (self.retired_from + self.retired_n) % self.segments
         self.retired[place] = segment
         self.retired_at[place] = self.ssd.image_syncs
+        if self.retired_since < self.ssd.image_syncs:  # those before were stored before a sync
+            self.durable_seq = self.retired_seq
+            self.retired_since = self.ssd.image_syncs
         self.retired_seq = (<Ssd> self.ssd).seq
         self.retired_n += 1
         return 0
@@ -386,12 +390,14 @@ cdef class Rmm:
 
     cdef bint prove_whole(self) except -1 nogil:
         """Whether it is durable that the commands of which the oldest segment to be given back had entries are whole.
-        If not, that is stored, and the next sync does."""
+        If not, that is stored, and the next sync does. Of commands since the last sync nobody can say so: a host that
+        dies may lose entries of theirs, and keep the number."""
+        cdef uint64_t seq
         if self.retired_at[self.retired_from] < self.proved_at:
             return self.proved_sync < self.ssd.image_syncs
         if self.retired_at[self.retired_from] < self.ssd.image_syncs:
-            self.ssd.map_ns = self.ssd.nand.nvram_store(self.front_at, &self.retired_seq, 8, CAUSE_MAP,
-                                                        self.ssd.map_ns)
+            seq = self.retired_seq if self.retired_since < self.ssd.image_syncs else self.durable_seq
+            self.ssd.map_ns = self.ssd.nand.nvram_store(self.front_at, &seq, 8, CAUSE_MAP, self.ssd.map_ns)
             self.proved_at = self.proved_sync = self.ssd.image_syncs
         return False
 
