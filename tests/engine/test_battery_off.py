@@ -63,7 +63,7 @@ def is_cut(path: Path, at: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", [0, 3, 7])
+@pytest.mark.parametrize("seed", [10, 13, 17])
 @pytest.mark.parametrize("ftl", ["dftl", "muftl"])
 def test_the_words_count_until_the_recovery_is_durable(tmp_path: Path, ftl: str, seed: int) -> None:
     kept, path = tmp_path / "kept", tmp_path / "image"

@@ -54,12 +54,12 @@ def smallest(ftl: str, pages: int, **shape: int) -> Geometry:
     raise AssertionError("no chip was accepted")
 
 
-@pytest.mark.parametrize("ftl", ["pagemap", "dftl", "sftl", "geckoftl"])
-@pytest.mark.parametrize("flush", [0.0, 1.0])
+@pytest.mark.parametrize("ftl", ["pagemap", "dftl", "sftl", "muftl"])
+@pytest.mark.parametrize("flush", [0.05, 1.0])
 def test_paired_pages_on_the_smallest_chip(ftl: str, flush: float) -> None:
     """Each sync fills the groups that were begun."""
-    chip = smallest(ftl, 400, pages_per_block=8, paired_pages=2)
-    used(Device.memory(chip, ftl), chip.lpas, 12 * chip.lpas, flush)
+    chip = smallest(ftl, 700, pages_per_block=8, paired_pages=2)
+    used(Device.memory(chip, ftl), chip.lpas, 6 * chip.lpas, flush)
 
 
 def test_a_chip_of_paired_pages_needs_more() -> None:

@@ -122,3 +122,22 @@ def test_the_judge_asks() -> None:
     loose.flushed()
     loose.will_remap(0, 8 * PAGE, 3 * PAGE, False)
     assert loose.all_crashed(mixed) is None
+
+
+def test_the_judge_knows_what_is_nobodys_fault() -> None:
+    """Of a hole nothing is lost; and what is written to a source later may be there before the move is."""
+    judge = Judge(16, PAGE)
+    for lpa in range(4):
+        judge.will_write(lpa)
+    judge.flushed()
+    before = bytes(judge.image)
+    judge.will_remap(8 * PAGE, 0, PAGE, True)
+    judge.will_write(8)
+    assert judge.all_crashed(before[: 8 * PAGE] + judge.newest(8) + before[9 * PAGE :]) is None
+    judge.flushed()
+    judge.will_remap(PAGE, 9 * PAGE, PAGE, True)
+    moved = judge.fork()
+    assert moved.all_crashed(before[:PAGE] + bytes(PAGE) + bytes(judge.image[2 * PAGE : 9 * PAGE]) + before[9 * PAGE :])
+    judge.will_write(1)
+    held = bytes(judge.image)
+    assert judge.all_crashed(held[: 9 * PAGE] + before[9 * PAGE :]) is None
