@@ -217,6 +217,7 @@ class Device:
                           on_disk=settings.get("on_disk"))
         check_dram(trial, settings.get("dram"), name)
         require_pairs(trial, name)
+        of.check_new(trial, options)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
         return name, fixed, need, features, nvram
 

@@ -116,6 +116,7 @@ class Bench:
         self.met = Met(self.scheme)
         self.nand = self.power_up(watcher)
         self.ssd = self.build(self.options)  # derives what is fixed at binding
+        self.scheme.check_new(self.ssd, self.options)
 
     @property
     def mold(self) -> Mold:

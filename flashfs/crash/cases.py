@@ -113,8 +113,9 @@ class Case:
             raise UsageError("replay line: the host's death and other faults are cases of different tiers")
         if case.keeps and len(case.keeps) != len(case.cuts):
             raise UsageError("replay line: some cuts say what the host's disk kept, some do not; all or none would do")
+        of = scheme(case.ftl)
         for one in case.later:
-            one.check(scheme(case.ftl))
+            one.check(of)
         geometry = PRESETS[case.preset].geometry
         for step in parse_program(case.program):
             if step.overlaps(geometry.page_bytes):

@@ -90,11 +90,12 @@ class Scheme:
 
     ``saved_bytes(geometry)`` is the most that its mapping's sections take in a checkpoint; ``sections(geometry,
     options, dram)`` says {section: most bytes} of all its parts instead, if that depends on more (``dram`` is the
-    budget or None), or if its validity is not the engine's bitmap. ``build(ssd, options)`` returns (mapping,
-    validity, placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are
-    stored with it, such as a table's size. ``scheme_oob`` is what it stamps on a page with its default options; if that
-    depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise, and is
-    emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
+    budget or None), or if its validity is not the engine's bitmap. ``build(ssd, options)`` returns (mapping, validity,
+    placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are stored with it,
+    such as a table's size; ``check_new(ssd, options)`` raises BindError where nobody should begin with such options,
+    though images that have them are mounted. ``scheme_oob`` is what it stamps on a page with its default options; if
+    that depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise,
+    and is emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
 
     ``features`` are what its images have and programs before it did not know, by names "scheme.what": they go into the
     header when it is bound or upgraded. ``nvram(geometry, options, dram)`` are the regions of NVRAM that it wants,
@@ -134,6 +135,7 @@ class Scheme:
     buffer_bytes: int = BUFFER_BYTES
     buffer_in_order: bool = False
     derive: Callable[[Any, dict[str, Any]], dict[str, Any]] = field(default=lambda ssd, options: {})
+    check_new: Callable[[Any, dict[str, Any]], None] = field(default=lambda ssd, options: None)
     describe_oob: Callable[[bytes], dict[str, Any]] = field(default=lambda raw: {})
     describe_translation: Callable[[int, bytes], dict[str, Any]] = field(default=lambda number, raw: {})
     describe_validity: Callable[[Any, int, bytes], dict[str, Any]] = field(default=lambda device, number, raw: {})

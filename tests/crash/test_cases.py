@@ -11,7 +11,7 @@ from schemes import KINDS
 
 from flashfs import cli
 from flashfs.crash import Case, run_case
-from flashfs.crash.cases import Failure, parse_program
+from flashfs.crash.cases import Failure, Later, parse_program
 from flashfs.crash.programs import presets_for
 from flashfs.crash.words import Step
 from flashfs.errors import UsageError
@@ -38,6 +38,11 @@ CASES = st.builds(
     plp=st.booleans(),
     dram=st.integers(0, 10**9),
     unsynced=st.just(()) | st.just((3, 9)),
+    later=st.lists(
+        st.builds(Later, st.integers(0, 9), st.sampled_from(("buffer", "dram")), st.integers(0, 99).map(str))
+        | st.builds(Later, st.integers(0, 9), st.just("plp"), st.sampled_from("01"))
+        | st.builds(Later, st.integers(0, 9), st.just("sync"), st.sampled_from(("flush", "none")))
+    ).map(tuple),
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from flashfs.engine import block_map
 from flashfs.engine.defaults import PageBitmap
+from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE
 from flashfs.ftl.slimftl.mapping import OOB_BYTES
@@ -22,6 +23,14 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     validity = PageBitmap(ssd)
     mapping, placement, cleaning = build(ssd, options)
     return mapping, validity, placement, cleaning
+
+
+def _check_new(ssd: Any, options: dict[str, Any]) -> None:
+    """A device is full before all its LPAs are written, if there are too few virtual blocks for them."""
+    needed = ssd.lpas // ssd.nand.pages_per_block + 1
+    if options["virtual_blocks"] < needed:
+        raise BindError(f"slimftl: virtual_blocks={options['virtual_blocks']}: {ssd.lpas:,} logical pages take "
+                        f"{needed:,} at least; 0, which is as many as the chip can stand for, would do")  # fmt: skip
 
 
 def _saved_bytes(geometry: Any) -> int:
@@ -155,6 +164,7 @@ SCHEME = Scheme(
         "virtual blocks that made way": lambda ssd: ssd.placement.made_way,
     },
     derive=derive,
+    check_new=_check_new,
     tight={"shift": (2, 3, 8), "lanes": (0, 2), "crowded": ("make-way", "thesis"),
            "candidates": ("distinct", "shifted")},
 )  # fmt: skip
