@@ -22,7 +22,8 @@ from flashfs.device import ENGINE_OOB, build_ssd, check_dram
 from flashfs.engine import ranges, recovery
 from flashfs.engine.fsck import cross_check
 from flashfs.ftl import ENGINE_OPTIONS, scheme
-from nandimg import PRESETS, Cut, Geometry, PowerCut, memory_image
+from flashfs.ftl.common import require_pairs
+from nandimg import Cut, Geometry, PowerCut, memory_image
 from nandimg._chip import Chip
 
 
@@ -88,7 +89,7 @@ atexit.register(RACK.clear)  # while there still is an interpreter to close thei
 def geometry_of(case: Case, oob_bytes: int = 0) -> Geometry:
     """The preset's, with as much OOB as the options want of it; without power-loss protection it has no NVRAM, because
     looking for pages in an empty one is a quarter of what a recovery of so small a chip costs."""
-    geometry = PRESETS[case.preset].geometry
+    geometry = case.geometry
     if oob_bytes > geometry.oob_bytes:
         geometry = replace(geometry, oob_bytes=oob_bytes)
     protected = case.plp or any(one.name == "plp" and one.value == "1" for one in case.later)
@@ -116,6 +117,7 @@ class Bench:
         self.met = Met(self.scheme)
         self.nand = self.power_up(watcher)
         self.ssd = self.build(self.options)  # derives what is fixed at binding
+        require_pairs(self.ssd, case.ftl)
         self.scheme.check_new(self.ssd, self.options)
 
     @property

@@ -14,7 +14,7 @@ from flashfs.crash.words import SPOILS, parse_program
 from flashfs.errors import UsageError
 from flashfs.ftl import Scheme, scheme
 from flashfs.shape import DEFAULT_FTL
-from nandimg import PRESETS, Cut, Fault
+from nandimg import PRESETS, Cut, Fault, Geometry, GeometryError
 
 __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
 
@@ -23,6 +23,8 @@ __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
 #: B, the toss of a coin; ``+marks``: what the chip noted in its block table once that sync was done is on the disk too
 KEEPS = re.compile(r"(all|none|tables|data|(first|last|coin)\.\d+|but\.\d+-\d+)(\+marks)?")
 DRAM_MOST = 1 << 40
+#: of its geometry, what may be otherwise than the preset's
+CHIP = ("blocks", "lpas", "pages_per_block", "paired_pages")
 #: what is no option and may be otherwise at each mount too
 OTHERS = {"plp": re.compile("[01]"), "dram": re.compile(r"\d{1,12}"), "sync": re.compile("flush|none")}
 
@@ -54,7 +56,7 @@ class Case:
     ``faults`` are what else goes wrong (nandimg.faults). ``keeps``, one for each cut, make it a case of the host tier:
     the host dies at each cut, and of what it had not synced that much is left; it also dies behind each of the syncs
     ``unsynced``, counted over all lives, which fail. ``dram`` is a budget in bytes, 0 for none. ``later``: what changes
-    from mount to mount."""
+    from mount to mount. ``chip`` is what its geometry has in place of the preset's."""
 
     ftl: str
     program: str
@@ -68,10 +70,17 @@ class Case:
     dram: int = 0
     unsynced: tuple[int, ...] = ()
     later: tuple[Later, ...] = ()
+    chip: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def geometry(self) -> Geometry:
+        """Of its chip, as it is made."""
+        return replace(PRESETS[self.preset].geometry, **dict(self.chip))
 
     def line(self) -> str:
         """The one line that replays it."""
         parts = [f"ftl={shlex.quote(self.ftl)}", f"preset={self.preset}"]
+        parts += [f"chip.{name}={value}" for name, value in self.chip]
         parts += [f"opt.{name}={value}" for name, value in self.options]
         parts += [f"opt@{mount}.{name}={value}" for mount, name, value in self.later]
         parts += ["plp"] if self.plp else []
@@ -116,7 +125,10 @@ class Case:
         of = scheme(case.ftl)
         for one in case.later:
             one.check(of)
-        geometry = PRESETS[case.preset].geometry
+        try:
+            geometry = case.geometry
+        except GeometryError as error:
+            raise UsageError(f"replay line: {error}") from None
         for step in parse_program(case.program):
             if step.overlaps(geometry.page_bytes):
                 raise UsageError(f"replay line: a copy of LPA {step.lpa} onto itself")
@@ -160,6 +172,10 @@ def _with(case: Case, key: str, value: str) -> Case:
         return replace(case, later=(*case.later, Later(int(mount), name, value)))
     if key.startswith("opt."):
         return replace(case, options=(*case.options, (key[4:], value)))
+    if key.startswith("chip."):
+        if key[5:] not in CHIP:
+            raise KeyError(key)
+        return replace(case, chip=(*case.chip, (key[5:], int(value))))
     if key == "ftl":
         return replace(case, ftl=value)
     if key == "preset":

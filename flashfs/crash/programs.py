@@ -13,7 +13,7 @@ from flashfs.crash.cases import Case, Later
 from flashfs.crash.words import SECTOR
 from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import SCHEMES, Option, scheme
-from nandimg import PRESETS, Geometry
+from nandimg import PRESETS, Geometry, GeometryError
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
 #: in their place, for schemes that have too much in flash for all of those
@@ -177,6 +177,25 @@ def edges(ftl: str, option: Option) -> tuple[int | str, ...]:
     return tuple(dict.fromkeys((*option.edges(), *scheme(ftl).tight.get(option.name, ()))))
 
 
+def tightened(rnd: random.Random, case: Case) -> Case:
+    """The case on a chip of as few blocks as its FTL accepts with these options, or one or two more on each die; in one
+    case of four with paired pages."""
+    geometry = case.geometry
+    if geometry.pages_per_block % 4 == 0 and geometry.pages_per_block > 4 and rnd.random() < 0.25:
+        case = replace(case, chip=(("paired_pages", 2),))
+
+    def of(superblocks: int) -> Case:
+        return replace(case, chip=(("blocks", superblocks * geometry.dies), *case.chip))
+
+    low, high = 0, geometry.blocks // geometry.dies
+    if not fits(of(high)):
+        return replace(case, chip=())
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(of(middle)) else (middle, high)
+    return of(min(geometry.blocks // geometry.dies, high + rnd.choice((0, 0, 1, 2))))
+
+
 def random_later(rnd: random.Random, case: Case, *, host: bool = False) -> Case:
     """The case with options, power-loss protection or the way to sync otherwise from some mount on; those changes that
     the chip has room for. ``host``: the host dies, to whom a mount without syncs promises nothing."""
@@ -245,6 +264,8 @@ def random_setting(
     for name in ("gc_reserve", *dict.fromkeys((*scheme(ftl).tight, *own))):
         if name in dict(case.options) and not fits(case):
             case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
+    if not large and rnd.random() < 0.15:
+        case = tightened(rnd, case)
     case = budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case
     return random_later(rnd, case, host=host) if rnd.random() < 0.3 else case
 
@@ -291,7 +312,7 @@ def fits(case: Case) -> bool:
     """Whether its options and its budget leave the chip large enough for its FTL."""
     try:
         Bench(case).release()
-    except (BindError, UsageError):
+    except (BindError, UsageError, GeometryError):
         return False
     return True
 
