@@ -787,9 +787,9 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int sync_moves(self) except -1 nogil:
-        """A sync; behind which blocks that were moved are erased. The chip notes in its block table up to where a block
-        was whole at a sync, and the note is durable with the next one. Where a recovery believes a page of metadata only
-        by that note, the copy of one is as good as lost without: so the original waits for a second sync."""
+        """A sync after which blocks that were moved are erased. The chip notes in its block table up to where a block
+        was whole at a sync, and the note is durable with the next one. Where a recovery believes a page of metadata
+        only by that note, the copy of one is lost without it: so the original waits for a second sync."""
         self.sync_image()
         if self.mover.moved_metadata:
             self.mover.moved_metadata = False
