@@ -42,6 +42,7 @@ cdef class Mover:
     cdef uint32_t total                    # ... and how many they are
     cdef readonly uint64_t moves           # that came to their end
     cdef readonly int64_t sort_ns          # of wall time that sorting took: no figure, for it is never the same twice
+    cdef bint moved_metadata               # since the last sync of which the marks are durable too
     cdef bint with_data                    # of the move under way: the chip keeps what these pages hold
     cdef uint8_t* data
     cdef uint8_t* gather

@@ -173,6 +173,7 @@ cdef class Mover:
             return self.relocate(block, STREAM_GC, cause)
         if n and not self.copy_out(n, stream, cause, &end):
             return 0
+        self.moved_metadata |= n != 0 and self.kind != KIND_USER
         self.ssd.stopped = IN_MOVE
         self.ssd.victims.not_candidate(block)  # first: its pages die one by one, and change lists each time
         self.commit_move(n)

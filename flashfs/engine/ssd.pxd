@@ -72,6 +72,7 @@ cdef class Ssd(Engine):
     cdef int drain(self) except -1 nogil
     cdef int drain_in_order(self) except -1 nogil
     cdef int sync_image(self) except -1 nogil
+    cdef int sync_moves(self) except -1 nogil
     cdef int spare_pending(self, int stream) except -1 nogil
     cdef int log_trims(self) except -1 nogil
     cdef int sync_for(self, int stream) except -1 nogil

@@ -732,7 +732,7 @@ cdef class Ssd(Engine):
         if stream != STREAM_META:
             return self.barrier()
         self.pad_pairs()
-        self.sync_image()
+        self.sync_moves()
         self.syncs += 1
         self.pool.release_pending(self.pool.before_trims if self.meta.pending_n else self.pool.pending_n)
         return 0
@@ -779,11 +779,22 @@ cdef class Ssd(Engine):
         try:
             self.log_trims()
             self.pad_pairs()
-            self.sync_image()
+            self.sync_moves()
             self.syncs += 1
             self.pool.release_pending(self.pool.pending_n)
         finally:
             self.in_barrier = False
+        return 0
+
+    cdef int sync_moves(self) except -1 nogil:
+        """A sync after which blocks that were moved are erased. The chip notes in its block table up to where a block
+        was whole at a sync, and the note is durable with the next one. Where a recovery believes a page of metadata
+        only by that note, the copy of one is lost without it: so the original waits for a second sync."""
+        self.sync_image()
+        if self.mover.moved_metadata:
+            self.mover.moved_metadata = False
+            if self.mapping.fenced:
+                self.sync_image()
         return 0
 
     cdef int pad_pairs(self) except -1 nogil:

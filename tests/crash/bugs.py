@@ -213,15 +213,15 @@ BUGS: dict[str, Bug] = {
     "a barrier that logs no trims": Bug(
         "core",
         Patch("flashfs/engine/ssd",
-              "            self.log_trims()\n            self.pad_pairs()\n            self.sync_image()\n"
+              "            self.log_trims()\n            self.pad_pairs()\n            self.sync_moves()\n"
               "            self.syncs",
-              "            self.pad_pairs()\n            self.sync_image()\n            self.syncs"),
+              "            self.pad_pairs()\n            self.sync_moves()\n            self.syncs"),
     ),
     "a sync that leaves groups of paired pages half filled": Bug(
         "core",
         Patch("flashfs/engine/ssd",
-              "            self.pad_pairs()\n            self.sync_image()\n            self.syncs",
-              "            self.sync_image()\n            self.syncs"),
+              "            self.pad_pairs()\n            self.sync_moves()\n            self.syncs",
+              "            self.sync_moves()\n            self.syncs"),
     ),
     "blocks that are free before the sync that makes their copies durable": Bug(
         "core",

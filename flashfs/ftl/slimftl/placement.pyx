@@ -285,6 +285,12 @@ cdef class SlimCleaning(Cleaning):
     def attach(self, SlimPlacement place):
         self.place = place
 
+    cdef int clean(self) except -1 nogil:
+        """Room is made in virtual blocks, each of which keeps a block. A recovery that lost its checkpoint asks all the
+        same."""
+        with gil:
+            raise self.ssd.full("cleaning gains no block")
+
     cdef int clean_virtual(self, uint32_t vba, int cause, bint worn) except -1 nogil:
         cdef uint32_t old = self.slim.block_of(vba), fresh
         cdef int stream = STREAM_WEAR if worn else STREAM_GC
