@@ -21,7 +21,7 @@ from flashfs.engine.metalog import life_of, newest_slot
 from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.errors import BindError, CorruptError, RoomError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
-from flashfs.ftl.common import require_pairs
+from flashfs.ftl.common import FEW_BLOCKS, require_pairs
 from flashfs.ftl.given import name_of
 from flashfs.shape import DEFAULT_FTL
 from nandimg import Feature, Geometry, Image
@@ -83,7 +83,7 @@ def build_ssd(
     ssd.plan_meta(saved_bytes(of, geometry, options, dram))
     options.update(of.derive(ssd, options))
     ssd.install(*of.build(ssd, options))
-    if not options["gc_reserve"] and geometry.blocks >= 64:
+    if not options["gc_reserve"] and geometry.blocks >= FEW_BLOCKS:
         ssd.reserve_for(2 * geometry.paired_pages)  # pages of as many victims go together before a sync fills a group
     return ssd
 

@@ -168,16 +168,18 @@ def _lock(fd: int, path: Path, kind: int) -> None:
 
 
 def holder(about: os.stat_result) -> int | None:
-    """The process that has the file locked, as far as the kernel tells."""
-    inode = f":{about.st_ino}"
+    """The process that has the file locked, as far as the kernel tells. It names device and inode; of some file systems
+    (btrfs) the device is another than stat(2) says, so a file of that inode alone is believed if there is no better."""
+    device, inode = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}", str(about.st_ino)
+    found: dict[bool, int] = {}
     try:
         for line in Path("/proc/locks").read_text().splitlines():
             parts = line.split()
-            if len(parts) > 5 and parts[1] == "FLOCK" and parts[5].endswith(inode):
-                return int(parts[4])
+            if len(parts) > 5 and parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == inode:
+                found.setdefault(parts[5].rpartition(":")[0] == device, int(parts[4]))
     except OSError:
         pass
-    return None
+    return found.get(True, found.get(False))
 
 
 def _open_fd(path: Path, readonly: bool) -> int:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from flashfs.cli import run
+from flashfs.crash.bench import Bench
 from flashfs.crash.cases import Case
-from flashfs.crash.judge import Judge
+from flashfs.crash.judge import Judge, page_of
 from flashfs.crash.run import run_case
 from flashfs.device import Device
 from nandimg import PRESETS, Geometry, image
@@ -84,26 +85,40 @@ def test_an_image_says_so(tmp_path: Path) -> None:
     assert run(["remap", str(path), "0", "65536", "4096"]) == 1
 
 
-LINE = (
-    "ftl=remapssd preset=tiny-1600 opt.atomic=command opt.buffer=0 opt.nvram=65536 opt.references={references} "
-    "cut={at}:{shape} program='w0+60 w200+60 p30-400+1 {flush} p0-200+60'"
-)
+PROGRAM = "w0+60 w200+60 p30-400+1 f p0-200+60 w300"
+LINE = "ftl=remapssd preset=tiny-1600 opt.atomic=command opt.buffer=0 opt.nvram=65536 opt.references={references} "
 
 
-@pytest.mark.parametrize("references", [2, 15])
-def test_power_cuts_inside_a_command(references: int) -> None:
+@pytest.mark.parametrize(("references", "left"), [(2, {False}), (15, {False, True})])
+def test_power_cuts_between_the_entries(references: int, left: set[bool]) -> None:
     """With two LPAs a page the second remap is refused; with fifteen it is there as a whole or not at all."""
-    for at in range(100, 220, 3):
-        for shape in ("before", "after"):
-            line = LINE.format(references=references, at=at, shape=shape, flush="f")
-            assert run_case(Case.parse(line)).failure is None, line
+    line = LINE.format(references=references)
+    ends: dict[str, int] = {}
+    assert run_case(Case.parse(f"{line} program='{PROGRAM}'"), lambda word, at: ends.update({word: at})).failure is None
+    at = ends["p0-200+60"] + 1             # what is stored in NVRAM comes before that operation
+    found = set()
+    for words in range(0, 400, 13):
+        case = Case.parse(f"{line} cut={at}:before.{words} program='{PROGRAM}'")
+        bench = Bench(case)
+        try:
+            assert bench.play().failure is None, case.line()
+            found.add(bench.judge.newest(200) == page_of(0, 1, PAGE))
+        finally:
+            bench.release()
+    assert found == left
+
+
+def judge_of(written: int) -> Judge:
+    """Of sixteen pages, of which so many were written and flushed."""
+    judge = Judge(16, PAGE)
+    for lpa in range(written):
+        judge.will_write(lpa)
+    judge.flushed()
+    return judge
 
 
 def test_the_judge_asks() -> None:
-    judge = Judge(16, PAGE)
-    for lpa in range(8):
-        judge.will_write(lpa)
-    judge.flushed()
+    judge = judge_of(8)
     before = bytes(judge.image)
     judge.will_remap(0, 8 * PAGE, 3 * PAGE, False, whole=True)
     after = bytes(judge.image)
@@ -116,20 +131,14 @@ def test_the_judge_asks() -> None:
     assert judge.fork().all_crashed(bytes(judge.image)) is None
     assert judge.fork().all_crashed(after[: 9 * PAGE] + judge.newest(9) + before[10 * PAGE :]) is not None
     judge.flushed()
-    loose = Judge(16, PAGE)
-    for lpa in range(8):
-        loose.will_write(lpa)
-    loose.flushed()
+    loose = judge_of(8)
     loose.will_remap(0, 8 * PAGE, 3 * PAGE, False)
     assert loose.all_crashed(mixed) is None
 
 
 def test_the_judge_knows_what_is_nobodys_fault() -> None:
     """Of a hole nothing is lost; and what is written to a source later may be there before the move is."""
-    judge = Judge(16, PAGE)
-    for lpa in range(4):
-        judge.will_write(lpa)
-    judge.flushed()
+    judge = judge_of(4)
     before = bytes(judge.image)
     judge.will_remap(8 * PAGE, 0, PAGE, True)
     judge.will_write(8)
