@@ -193,7 +193,8 @@ def tightened(rnd: random.Random, case: Case) -> Case:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(of(middle)) else (middle, high)
-    return of(min(geometry.blocks // geometry.dies, high + rnd.choice((0, 0, 1, 2))))
+    larger = of(min(geometry.blocks // geometry.dies, high + rnd.choice((0, 0, 1, 2))))
+    return larger if fits(larger) else of(high)  # with some tables it may be that more blocks do not fit
 
 
 def random_later(rnd: random.Random, case: Case, *, host: bool = False) -> Case:
