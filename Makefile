@@ -113,7 +113,7 @@ campaign: setup-dev
 	$(CRASH) --tier sweep --cuts $(CAMPAIGN_CUTS)
 	$(CRASH) --tier random,host,faults --cuts $$(($(CAMPAIGN_CUTS) / 20))
 	$(CRASH) --tier wide --cuts $$(($(CAMPAIGN_CUTS) / 5))  # it makes a tenth
-	$(CRASH) --every --length 4
+	$(CRASH) --every --length 3
 	$(CRASH) --every --length 2 --depth 2
 	rm -f $(CAMPAIGN_STATE)
 	$(KILLS) --fs ext4,xfs,btrfs --writer files,fio --rounds $(CAMPAIGN_ROUNDS)

@@ -71,6 +71,7 @@ class Result:
     failed: int = 0
     next: int = 0
     events: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)  #: cases that had an option's value and met an event
     in_memory: ClassVar[bool] = True  #: whether the devices' own counts were seen
 
     def never_met(self) -> list[str]:
@@ -90,13 +91,15 @@ class Result:
             "next": self.next,
             "events": {name: self.events[name] for name in event_names(scheme(self.ftl)) if self.events[name]},
             "never_met": self.never_met(),
+            "pairs": dict(sorted(self.pairs.items())),
         }
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Result:
         failures: list[Loss] = [Noted(**failure) for failure in saved["failures"]]
         fields = {name: value for name, value in saved.items() if name != "never_met"}
-        return cls(**{**fields, "failures": failures, "events": Counter(saved.get("events", {}))})
+        counts = {name: Counter(saved.get(name, {})) for name in ("events", "pairs")}
+        return cls(**{**fields, "failures": failures, **counts})
 
     def add(self, unit: int, tally: Tally) -> None:
         self.cuts += tally.cuts
@@ -104,6 +107,7 @@ class Result:
         self.failed += tally.failed
         self.failures += [Noted(one.why, one.replay, unit) for one in tally.failures[: KEPT - len(self.failures)]]
         self.events.update(tally.met)
+        self.pairs.update(tally.pairs)
         self.next = unit + 1
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from flashfs.chips import sized
 from flashfs.crash.words import SPOILS, parse_program
 from flashfs.errors import UsageError
 from flashfs.ftl import Scheme, scheme
@@ -23,6 +25,8 @@ __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
 #: B, the toss of a coin; ``+marks``: what the chip noted in its block table once that sync was done is on the disk too
 KEEPS = re.compile(r"(all|none|tables|data|(first|last|coin)\.\d+|but\.\d+-\d+)(\+marks)?")
 DRAM_MOST = 1 << 40
+#: in place of a preset's name: the chip that `flashfs create --size` makes, of 1 to 64 MiB
+CREATED = re.compile("create-([1-9]|[1-5][0-9]|6[0-4])M")
 #: of its geometry, what may be otherwise than the preset's
 CHIP = ("blocks", "lpas", "pages_per_block", "paired_pages")
 #: what is no option and may be otherwise at each mount too
@@ -47,6 +51,13 @@ class Later(NamedTuple):
             raise UsageError(f"replay line: opt@{self.mount}.{self.name}: {of.name} has no such option that may change")
         else:
             options[self.name].parse(self.value)
+
+
+@lru_cache
+def geometry_named(name: str) -> Geometry:
+    """Of a preset, or of a chip that was created by its size."""
+    created = CREATED.fullmatch(name)
+    return sized(int(created[1]) << 20, {"nvram_bytes": 1 << 16}) if created else PRESETS[name].geometry
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,15 @@ class Case:
     @property
     def geometry(self) -> Geometry:
         """Of its chip, as it is made."""
-        return replace(PRESETS[self.preset].geometry, **dict(self.chip))
+        return replace(geometry_named(self.preset), **dict(self.chip))
+
+    def settings(self) -> list[str]:
+        """name=value of each option, as its first mount has them, and of what else may be otherwise."""
+        given = dict(self.options)
+        of = [f"{one.name}={given.get(one.name, one.default)}" for one in scheme(self.ftl).all_options()]
+        chip = [f"chip.{name}" for name, _ in self.chip]
+        later = [f"later.{one.name}" for one in self.later]
+        return [*of, *chip, *dict.fromkeys(later), *["plp"] * self.plp, *["dram"] * bool(self.dram)]
 
     def line(self) -> str:
         """The one line that replays it."""
@@ -116,7 +135,7 @@ class Case:
                 case = _with(case, key, value)
             except (ValueError, KeyError):
                 raise UsageError(f"replay line: {word!r} is not understood; see docs/crash.md") from None
-        if case.preset not in PRESETS:
+        if case.preset not in PRESETS and not CREATED.fullmatch(case.preset):
             raise UsageError(f"replay line: no preset is called {case.preset!r}")
         if case.on_disk and case.hurts:
             raise UsageError("replay line: the host's death and other faults are cases of different tiers")

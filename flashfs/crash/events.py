@@ -33,6 +33,11 @@ def names(of: Scheme) -> list[str]:
     return [*ENGINE, FULL_LIST, *of.events]
 
 
+def counts_of(of: Scheme, ssd: Any) -> Counter[str]:
+    """How often each event happened in this life so far."""
+    return Counter({name: count(ssd) for events in (ENGINE, of.events) for name, count in events.items()})
+
+
 class Met:
     """Counts events over the lives of one run."""
 
@@ -46,9 +51,7 @@ class Met:
         """A life has ended; ``ssd`` is None if it never began."""
         if ssd is None:
             return
-        for events in (ENGINE, self.of.events):
-            for name, count in events.items():
-                self.counts[name] += count(ssd)
+        self.counts.update(counts_of(self.of, ssd))
 
     def trimmed(self, ssd: Any) -> None:
         """A trim is done."""

@@ -8,7 +8,7 @@ engine is shared or saved. So a cut costs what follows it and not what went befo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from flashfs.crash._watched import WatchedNand
@@ -32,6 +32,12 @@ class Tally:
     first: int = 0  # the number of the cut that the first failure had
     failures: list[Failure] = field(default_factory=list)
     met: Counter[str] = field(default_factory=Counter)  # rare events
+    pairs: Counter[str] = field(default_factory=Counter)  # cases that had an option's value and met an event
+
+    def pair(self, case: Case, met: Mapping[str, int]) -> None:
+        """Cases like this one met those events."""
+        events = [event for event, count in met.items() if count]
+        self.pairs.update(f"{setting} x {event}" for setting in case.settings() for event in events)
 
     def add(self, outcome: Outcome, cuts: int) -> None:
         self.cuts += cuts
@@ -77,6 +83,7 @@ class Forks:
             bench.release()
         if self.hear:
             self.hear(bench, bench.outcome)
+        self.tally.pair(self.case, self.tally.met)
         return self.tally
 
     def cut(self, bench: Bench, depth: int) -> None:

@@ -9,11 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 from flashfs.crash.bench import Bench
-from flashfs.crash.cases import Case, Later
+from flashfs.crash.cases import Case, Later, geometry_named
 from flashfs.crash.words import SECTOR
 from flashfs.errors import BindError, FlashfsError, UsageError
-from flashfs.ftl import SCHEMES, Option, scheme
-from nandimg import PRESETS, Geometry, GeometryError
+from flashfs.ftl import ENGINE_OPTIONS, SCHEMES, Option, scheme
+from nandimg import Geometry, GeometryError
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
 #: in their place, for schemes that have too much in flash for all of those
@@ -27,6 +27,16 @@ LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
 #: filled too; then one page here and there, and many in one place between: all translation pages but one lie still
 PINNED = ("tiny-1536",)
 GROUP = 256  #: LPAs that a scheme may treat as one: requests around its borders are of use
+#: how often a program has a write of a page, of some, a trim, a flush, an idle moment, a remount
+MOODS = ((55, 10, 10, 13, 6, 6), (45, 10, 10, 5, 5, 25), (60, 20, 15, 2, 3, 0))
+#: what the engine's options may be; a scheme says its own (Option.edges, Scheme.tight)
+ENGINE_EDGES: dict[str, tuple[int | str, ...]] = {
+    "buffer": (-1, 0, 1, 2, 4), "wear_spread": (0, 2), "wear": ("exact", "scan"), "wear_reads": (1, 2, 8),
+    "gc_reserve": (0, 1, 2, 3), "checkpoint_every": (0, 1, 4, 9),
+}  # fmt: skip
+#: chips that `flashfs create --size` makes; a program reads and writes all of it more than once
+CREATED = ("create-1M", "create-2M", "create-4M")
+SELDOM = ("create-8M", "create-16M", "create-64M")
 CACHE_SLOT = 20  #: bytes of the data cache beside each page
 
 
@@ -35,6 +45,7 @@ def random_program(rnd: random.Random, pages: int, length: int, page_bytes: int 
     size, requests also take pages in part, and there are copies, rows of single trims and looks at everything."""
     words = []
     hot = [rnd.randrange(pages) for _ in range(3)]
+    weights = rnd.choices(MOODS, weights=(6, 1, 1))[0]
     for _ in range(length):
         lpa = rnd.choice(hot) if rnd.random() < 0.3 else rnd.randrange(pages)
         if page_bytes and rnd.random() < 0.25:
@@ -42,7 +53,43 @@ def random_program(rnd: random.Random, pages: int, length: int, page_bytes: int 
             continue
         span = rnd.randint(1, min(4, pages - lpa))
         kinds = (f"w{lpa}", f"w{lpa}+{span}", f"t{lpa}+{span}", "f", "i", "r")
-        words.append(rnd.choices(kinds, weights=(55, 10, 10, 13, 6, 6))[0])
+        words.append(rnd.choices(kinds, weights=weights)[0])
+    return " ".join(words)
+
+
+def trimmed_program(rnd: random.Random, pages: int, length: int) -> str:
+    """Mostly trims, of a page or of half of the device, in rows; some writes between, and now and then a flush: lists
+    and logs of what was trimmed grow, and are as old as the life is."""
+    words = [f"w0+{pages}"] * (rnd.random() < 0.5)
+    for _ in range(length):
+        lpa = rnd.randrange(pages)
+        apart = rnd.choice((2, 2, 3))
+        row = rnd.randint(1, (pages - 1 - lpa) // apart + 1)
+        long = rnd.randint(1, min(pages - lpa, rnd.choice((1, 6, pages))))
+        kinds = (f"t{lpa}+{long}", f"t{lpa}+{row}/{apart}", f"w{lpa}+{min(long, 8)}", "f", "i", "r")
+        words.append(rnd.choices(kinds, weights=(35, 15, 32, 10, 4, 4))[0])
+    return " ".join(words)
+
+
+def sharing_program(rnd: random.Random, pages: int, length: int) -> str:
+    """Pages that many LPAs come to share: remaps that double what they remapped, or of one page to a dozen places and
+    more; sharers that are written, trimmed and moved, and remaps again."""
+    words = [f"w0+{rnd.randint(1, max(1, pages // 4))}"] + ["f"] * (rnd.random() < 0.5)
+    for _ in range(length):
+        if rnd.random() < 0.25:  # doubling
+            n = 1
+            while 2 * n <= pages:
+                words.append(f"p0-{n}+{n}")
+                n *= 2
+        elif rnd.random() < 0.4:
+            source = rnd.randrange(pages)
+            many = rnd.sample(range(pages), min(pages, rnd.choice((3, 15, 16, 17, 40))))
+            words += [f"p{source}-{target}+1" for target in many if target != source]
+        for _ in range(rnd.randint(1, 8)):
+            lpa = rnd.randrange(pages)
+            span = rnd.randint(1, min(5, pages - lpa))
+            kinds = (f"w{lpa}+{span}", f"t{lpa}+{span}", f"m{lpa}-{(lpa + 1) % pages}+1", "f", "i", "r")
+            words.append(rnd.choices(kinds, weights=(50, 15, 10, 15, 4, 6))[0])
     return " ".join(words)
 
 
@@ -155,17 +202,11 @@ def near(rnd: random.Random, pages: int) -> int:
 
 
 def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
-    """Some choice of the engine's options, and of the scheme's own where they are few."""
-    options: list[tuple[str, Any]] = [("buffer", rnd.choice((0, 1, 2, 4)) or int(plp))]
-    chance = rnd.random()
-    if chance < 0.2:
-        options.append(("wear_spread", 2))
-    if chance < 0.1:
-        options.append(("wear", "scan"))
-    if rnd.random() < 0.2:
-        options.append(("checkpoint_every", rnd.choice((1, 4, 9))))
-    if rnd.random() < 0.1:
-        options.append(("gc_reserve", rnd.randint(1, 3)))
+    """Some choice of the engine's options and of the scheme's own, fixed ones too."""
+    options: list[tuple[str, Any]] = [("buffer", rnd.choice(ENGINE_EDGES["buffer"]) or int(plp))]
+    for option in ENGINE_OPTIONS:
+        if option.name != "buffer" and rnd.random() < 0.15:
+            options.append((option.name, rnd.choice(edges(ftl, option))))
     for option in scheme(ftl).options:
         if rnd.random() < 0.3:
             options.append((option.name, rnd.choice(edges(ftl, option))))
@@ -174,22 +215,35 @@ def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, 
 
 def edges(ftl: str, option: Option) -> tuple[int | str, ...]:
     """Values of an option worth a try: its own edges, and those at which the scheme's tables have least room."""
+    if option in ENGINE_OPTIONS:
+        return ENGINE_EDGES[option.name]
     return tuple(dict.fromkeys((*option.edges(), *scheme(ftl).tight.get(option.name, ()))))
+
+
+def filled(rnd: random.Random, ftl: str, preset: str) -> tuple[tuple[str, int], ...]:
+    """That chip with as many LPAs as make it 55 to 95 % full, or the most that the FTL takes."""
+    geometry = geometry_named(preset)
+    pages = geometry.blocks * geometry.pages_per_block
+    for percent in range(rnd.randint(55, 95), 54, -5):
+        chip = (("lpas", pages * percent // 100),)
+        if pages * percent // 100 > geometry.lpas and fits(Case(ftl, "", preset, chip=chip)):
+            return chip
+    return ()
 
 
 def tightened(rnd: random.Random, case: Case) -> Case:
     """The case on a chip of as few blocks as its FTL accepts with these options, or one or two more on each die; in one
     case of four with paired pages."""
-    geometry = case.geometry
+    before, geometry = case, case.geometry
     if geometry.pages_per_block % 4 == 0 and geometry.pages_per_block > 4 and rnd.random() < 0.25:
-        case = replace(case, chip=(("paired_pages", 2),))
+        case = replace(case, chip=(*case.chip, ("paired_pages", 2)))
 
     def of(superblocks: int) -> Case:
         return replace(case, chip=(("blocks", superblocks * geometry.dies), *case.chip))
 
     low, high = 0, geometry.blocks // geometry.dies
     if not fits(of(high)):
-        return replace(case, chip=())
+        return before
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(of(middle)) else (middle, high)
@@ -208,11 +262,8 @@ def random_later(rnd: random.Random, case: Case, *, host: bool = False) -> Case:
             one = Later(mount, "plp", rnd.choice("01"))
         elif kind < 0.3 and not host:
             one = Later(mount, "sync", rnd.choice(("none", "none", "flush")))
-        elif kind < 0.4 or not changeable:
-            one = Later(mount, *rnd.choice((("buffer", "1"), ("buffer", "4"), ("wear", "scan"), ("wear_spread", "2"),
-                                            ("checkpoint_every", "4"), ("gc_reserve", "2"))))  # fmt: skip
         else:
-            option = rnd.choice(changeable)
+            option = rnd.choice(ENGINE_OPTIONS if kind < 0.45 or not changeable else changeable)
             one = Later(mount, option.name, str(rnd.choice(edges(case.ftl, option))))
         more = replace(case, later=tuple(sorted((*case.later, one), key=lambda it: it.mount)))
         if fits_at_each_mount(more):
@@ -236,39 +287,59 @@ def fits_at_each_mount(case: Case) -> bool:
 
 
 def random_setting(
-    rnd: random.Random, ftl: str, preset: str, *, odd: bool = True, aged: bool = False, host: bool = False
-) -> Case:
+    rnd: random.Random, ftl: str, preset: str, *, odd: bool = True, aged: bool = False, host: bool = False,
+    trims: bool = False,
+) -> Case:  # fmt: skip
     """A program on that chip with some choice of options, the scheme's own included, others at later mounts, and of a
     budget; no cut yet. Without ``odd`` its requests are of whole pages. ``aged``: the chip has to be cleaned. ``host``:
-    the host is going to die."""
-    geometry = PRESETS[preset].geometry
+    the host is going to die. ``trims``: mostly trims, and long."""
     large = preset in large_for(ftl)
-    if preset in PINNED:
-        program = pinned_program(rnd, geometry)
-    elif large:
-        program = wide_program(rnd, geometry, rnd.choice((12, 24, 40)), LARGE.get(preset, ()))
-    elif preset in STRIPED or aged:
-        program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120, 250)))
-    else:
-        length = rnd.choice((12, 24, 40, 90))
-        program = random_program(rnd, geometry.lpas, length, geometry.page_bytes if odd else 0)
-    if scheme(ftl).remaps:
-        program = with_remaps(rnd, program, geometry.lpas, geometry.page_bytes)
-    if preset == CROWDED:
-        program = f"w0+{rnd.choice((256, 300))} {program}"
+    chip = filled(rnd, ftl, preset) if not large and rnd.random() < 0.15 else ()
+    geometry = Case(ftl, "", preset, chip=chip).geometry
+    program = drawn(rnd, ftl, preset, geometry, odd, aged, trims)
     plp = rnd.random() < 0.15
-    case = Case(ftl, program, preset, options=random_options(rnd, ftl, plp), plp=plp)
+    case = Case(ftl, program, preset, options=random_options(rnd, ftl, plp), plp=plp, chip=chip)
     if large and rnd.random() < 0.7:
         tight = {name: rnd.choice(values) for name, values in scheme(ftl).tight.items()}
         case = replace(case, options=tuple({**dict(case.options), **tight}.items()))
-    own = [option.name for option in scheme(ftl).options]
-    for name in ("gc_reserve", *dict.fromkeys((*scheme(ftl).tight, *own))):
-        if name in dict(case.options) and not fits(case):
-            case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
+    case = with_room(case)
     if not large and rnd.random() < 0.15:
         case = tightened(rnd, case)
     case = budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case
     return random_later(rnd, case, host=host) if rnd.random() < 0.3 else case
+
+
+def drawn(
+    rnd: random.Random, ftl: str, preset: str, geometry: Geometry, odd: bool, aged: bool, trims: bool
+) -> str:  # fmt: skip
+    """The program of random_setting."""
+    length = rnd.choice((12, 24, 40, 90))
+    if preset in PINNED:
+        program = pinned_program(rnd, geometry)
+    elif trims:
+        program = trimmed_program(rnd, geometry.lpas, rnd.choice((60, 120, 250)))
+    elif preset in large_for(ftl) or preset in (*CREATED, *SELDOM):
+        program = wide_program(rnd, geometry, min(length, 40), LARGE.get(preset, ()))
+    elif preset in STRIPED or aged:
+        program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120, 250)))
+    else:
+        program = random_program(rnd, geometry.lpas, length, geometry.page_bytes if odd else 0)
+    if scheme(ftl).remaps and rnd.random() < 0.15 and geometry.lpas > 2:
+        program = sharing_program(rnd, geometry.lpas, length // 6)
+    elif scheme(ftl).remaps:
+        program = with_remaps(rnd, program, geometry.lpas, geometry.page_bytes)
+    if preset == CROWDED:
+        program = f"w0+{rnd.choice((256, 300))} {program}"
+    return program
+
+
+def with_room(case: Case) -> Case:
+    """The case without those options that its chip has no room for."""
+    own = [option.name for option in scheme(case.ftl).options]
+    for name in ("gc_reserve", *dict.fromkeys((*scheme(case.ftl).tight, *own))):
+        if name in dict(case.options) and not fits(case):
+            case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
+    return case
 
 
 def pinned_program(rnd: random.Random, geometry: Geometry) -> str:

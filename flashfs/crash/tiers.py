@@ -6,18 +6,23 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from flashfs.crash.cases import SPOILS, Case
+from flashfs.crash._watched import WatchedNand
+from flashfs.crash.bench import Bench
+from flashfs.crash.cases import SPOILS, Case, parse_program
+from flashfs.crash.every import Scene, every_case, programs_count, programs_of, scenes, words_for
 from flashfs.crash.forks import Forks, Tally
 from flashfs.crash.host import Erase, HostBench
 from flashfs.crash.programs import (
+    CREATED,
     CROWDED,
     LARGE,
+    SELDOM,
     STRIPED,
     TINY,
+    fitting_of,
     large_for,
     presets_for,
     random_program,
@@ -25,7 +30,7 @@ from flashfs.crash.programs import (
 )
 from flashfs.crash.run import run_case
 from flashfs.ftl import scheme
-from nandimg import PRESETS, Cut, Fault
+from nandimg import Cut, Fault
 from nandimg._faults import SHAPES
 
 __all__ = ["CROWDED", "TIERS", "TINY", "Tally", "Unit", "presets_for", "random_program", "random_setting", "units"]
@@ -56,8 +61,12 @@ WIDE_CUTS = 10  #: of a unit, about
 
 def wide_base(ftl: str, seed: int, unit: int) -> Case:
     """The program of a unit of tier wide."""
-    presets = presets_for(ftl, large_for(ftl))
-    return random_setting(random.Random(f"wide {ftl} {seed} {unit}"), ftl, presets[unit % len(presets)])
+    presets, rnd = presets_for(ftl, large_for(ftl)), random.Random(f"wide {ftl} {seed} {unit}")
+    preset = presets[unit % len(presets)]
+    if rnd.random() < 0.2:  # what users make
+        preset = rnd.choice(SELDOM if rnd.random() < 0.1 else CREATED)
+        preset = preset if fitting_of(ftl, (preset,))[0] else presets[0]
+    return random_setting(rnd, ftl, preset)
 
 
 def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
@@ -68,7 +77,7 @@ def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
         tally = Tally()
         tally.add(whole, 1)
         return tally
-    left = whole.operations[-1] - PRESETS[base.preset].geometry.lpas
+    left = whole.operations[-1] - base.geometry.lpas
     filled = max(1, len(LARGE.get(base.preset, ())))
     return Forks(base, TAIL, first=filled + 1, depth=depth, apart=max(2, left // WIDE_CUTS)).run()
 
@@ -77,7 +86,8 @@ def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 
 
 def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
-    """The cases of a unit of tier random: up to three lives, options, operations that fail."""
+    """The cases of a unit of tier random: up to three lives, now and then a dozen; options, operations that fail; and
+    lives that end in an erase, as often as there are blocks erased in part."""
     rnd = random.Random(f"random {ftl} {seed} {unit}")
     tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, *STRIPED))[len(presets_for(ftl)) :]
     asked = asked_for(ftl)
@@ -85,14 +95,54 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         preset = rnd.choice(filled_first) if filled_first and rnd.random() < 0.12 else rnd.choice(tiny)
         preset = rnd.choice(asked) if asked and rnd.random() < 0.2 else preset
         aged = preset in asked or (preset in tiny and rnd.random() < 0.1)
-        base = random_setting(rnd, ftl, preset, aged=aged)
-        filled = FILLED.get(preset, rnd.randint(0, 4 * PRESETS[preset].geometry.lpas) if aged else 0)
-        lives = tuple(
-            Cut(at + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
-            for at, mean in ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
-        )
+        many = rnd.random() < 0.05
+        base = random_setting(rnd, ftl, preset, aged=aged, trims=many)
+        filled = FILLED.get(preset, rnd.randint(0, 4 * base.geometry.lpas) if aged else 0)
         fail = (filled + rnd.randrange(3, 60),) if rnd.random() < 0.15 and preset != "tiny-8" else ()
-        yield replace(base, cuts=lives, fail=fail)
+        base = replace(base, fail=fail)
+        if many:
+            yield replace(base, cuts=dozen(rnd))
+        elif rnd.random() < 0.08:
+            yield at_erases(rnd, base)
+        else:
+            means = ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
+            yield replace(base, cuts=tuple(soon(rnd, mean, at) for at, mean in means))
+
+
+def soon(rnd: random.Random, mean: float, after: int = 0) -> Cut:
+    """A cut ``mean`` operations behind ``after``, more or less."""
+    return Cut(after + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
+
+
+def dozen(rnd: random.Random) -> tuple[Cut, ...]:
+    """4 to 18 lives, all short or all long."""
+    mean = rnd.choice((4, 12, 40))
+    return tuple(soon(rnd, mean) for _ in range(rnd.randint(4, 18)))
+
+
+class Erases:
+    """Watches one run, and notes which operations of its first life erase."""
+
+    def __init__(self) -> None:
+        self.at: list[int] = []
+
+    def before_operation(self, nand: WatchedNand) -> None:
+        if nand.about_to_erase is not None:
+            self.at.append(nand.operations + 1)
+
+    def before_sync(self, nand: WatchedNand) -> None:
+        """Nothing is erased by it."""
+
+
+def at_erases(rnd: random.Random, base: Case) -> Case:
+    """The base with a life that ends in one of its erases, and some that end soon after: the block stays as it was
+    left, or is erased again, before or after the next checkpoint."""
+    bench, seen = Bench(base), Erases()
+    bench.nand.watcher = seen
+    bench.play()
+    bench.release()
+    first = Cut(rnd.choice(seen.at), rnd.choice(SHAPES)) if seen.at else soon(rnd, 30)
+    return replace(base, cuts=(first, *(soon(rnd, rnd.choice((3, 12, 40))) for _ in range(rnd.randint(0, 4)))))
 
 
 def asked_for(ftl: str) -> tuple[str, ...]:
@@ -110,6 +160,7 @@ def _run_all(cases: Iterator[Case]) -> Tally:
     for case in cases:
         outcome = run_case(case)
         tally.add(outcome, outcome.cuts_hit)
+        tally.pair(case, outcome.met)
     return tally
 
 
@@ -126,7 +177,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     while left > 0:
         preset = rnd.choice(striped if striped and rnd.random() < 0.2 else presets)
         preset = rnd.choice(asked) if asked and rnd.random() < 0.2 else preset
-        base = random_setting(rnd, ftl, preset, host=True)
+        base = random_setting(rnd, ftl, preset, host=True, trims=rnd.random() < 0.05)
         fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
         base = replace(base, fail=fail)
         cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))
@@ -136,7 +187,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
 
 def at_random(rnd: random.Random, base: Case) -> Case:
     """Lives of any length. In one of eight a sync fails somewhere."""
-    means = (30, 12, 12, 12)[: rnd.randint(1, 4)]
+    means = (30, *[12] * rnd.choices((0, 1, 2, 3, rnd.randint(4, 17)), weights=(5, 5, 5, 5, 1))[0])
     lives = [Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means]
     lives[0] = replace(lives[0], at=lives[0].at + FILLED.get(base.preset, 0))
     unsynced = (rnd.randint(1, 12),) if rnd.random() < 0.125 else ()
@@ -225,36 +276,77 @@ def _host(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 # --- faults
 
 FAULT_KINDS = ("fail", "silent", "misdirect", "flip", "wear", "eio", "enospc")
+#: what may come together: one of them hides what the other has done
+PAIRS = (("misdirect", "flip"), ("silent", "misdirect"), ("silent", "flip"), ("misdirect", "misdirect"),
+         ("fail", "misdirect"), ("fail", "fail"), ("wear", "silent"))  # fmt: skip
+SOON = 20  #: operations between the two
 
 
-def random_fault(rnd: random.Random) -> Fault:
-    """One mishap within the first operations of a small chip."""
-    kind = rnd.choice(FAULT_KINDS)
+def random_fault(rnd: random.Random, most: int = 120, kind: str = "") -> Fault:
+    """One mishap within the first ``most`` operations."""
+    kind = kind or rnd.choice(FAULT_KINDS)
     sticky = kind in ("fail", "eio", "enospc") and rnd.random() < 0.3
     if kind == "wear":
         return Fault(kind, rnd.randint(3, 12))
     if kind == "flip":
-        return Fault(kind, rnd.randint(2, 120), False, rnd.choice((4, 12, 40)), rnd.choice(("fade", "stuck", "pass")))
-    return Fault(kind, rnd.randint(2, 120), sticky)
+        return Fault(kind, rnd.randint(2, most), False, rnd.choice((4, 12, 40)), rnd.choice(("fade", "stuck", "pass")))
+    return Fault(kind, rnd.randint(2, most), sticky)
+
+
+def random_faults(rnd: random.Random, most: int) -> tuple[Fault, ...]:
+    """None, one, two that have nothing to do with each other, or two of PAIRS, soon after each other."""
+    if rnd.random() < 0.75:
+        return tuple(random_fault(rnd, most) for _ in range(rnd.choice((0, 1, 1, 1, 2))))
+    first, second = (random_fault(rnd, most, kind) for kind in rnd.choice(PAIRS))
+    near = first.at + rnd.randint(1, SOON)
+    return first, second if "wear" in (first.kind, second.kind) else replace(second, at=near)
+
+
+def pages_written(case: Case) -> int:
+    """How many its program writes, trims and copies, about: so many operations it has at least."""
+    page = case.geometry.page_bytes
+    return sum(size // page for step in parse_program(case.program) for _, size in step.spans(page)) + 60
 
 
 def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
-    """The cases of a unit of tier faults: the fault menu and spoilt pages, with power cuts between."""
+    """The cases of a unit of tier faults: the fault menu and spoilt pages, with power cuts between; now and then on a
+    chip on which more of the scheme's structures show."""
     rnd = random.Random(f"faults {ftl} {seed} {unit}")
     presets = presets_for(ftl, tuple(preset for preset in TINY if preset != "tiny-8"))
+    asked = tuple(preset for preset in asked_for(ftl) if preset not in presets)
     for _ in range(SCATTERED):
-        faults = tuple(random_fault(rnd) for _ in range(rnd.choice((0, 1, 1, 1, 2))))
-        spoils = [rnd.choice(SPOILS) for _ in range(rnd.choice((0, 0, 1, 2)) if faults else 1)]
+        whole = rnd.random() < 0.5  # at any moment of the run, rather than soon
+        spoils = [rnd.choice(SPOILS) for _ in range(rnd.choice((0, 0, 1, 2)))]
+        preset = rnd.choice(asked) if asked and rnd.random() < 0.1 else rnd.choice(presets)
+        faults = random_faults(rnd, 120)
+        spoils = spoils if faults or spoils else [rnd.choice(SPOILS)]
         # who changes a part of a page that was damaged builds on what nobody knows: whole pages, then
         damaged = bool(spoils) or any(fault.damaging for fault in faults)
-        aged = damaged and rnd.random() < 0.3  # so that what was damaged is moved
-        base = random_setting(rnd, ftl, rnd.choice(presets), odd=not damaged, aged=aged)
+        worn = any(fault.kind == "wear" for fault in faults)
+        aged = (damaged or worn) and rnd.random() < 0.3  # so that what was damaged is moved
+        trims = not aged and rnd.random() < (0.4 if worn else 0.1)
+        base = random_setting(rnd, ftl, preset, odd=not damaged, aged=aged, trims=trims)
+        if whole:
+            faults = later_on(rnd, faults, pages_written(base))
         words = base.program.split()
         for word in spoils:
             words.insert(rnd.randrange(len(words)), word)
-        power = range(rnd.choice((0, 0, 1, 2)))
-        lives = tuple(Cut(int(rnd.expovariate(1 / 40)) + 1, rnd.choice(SHAPES)) for _ in power)
-        yield replace(base, program=" ".join(words), faults=faults, cuts=lives)
+        yield replace(base, program=" ".join(words), faults=faults, cuts=cuts_beside(rnd, faults))
+
+
+def later_on(rnd: random.Random, faults: tuple[Fault, ...], most: int) -> tuple[Fault, ...]:
+    """The faults together, as late as somewhere in a run of so many operations."""
+    off = rnd.randint(0, most)
+    return tuple(fault if fault.kind == "wear" else replace(fault, at=fault.at + off) for fault in faults)
+
+
+def cuts_beside(rnd: random.Random, faults: tuple[Fault, ...]) -> tuple[Cut, ...]:
+    """No power cut, or one or two; in one of three the first is soon after a fault."""
+    lives = [soon(rnd, 40) for _ in range(rnd.choice((0, 0, 1, 2)))]
+    at = [fault.at for fault in faults if fault.kind != "wear"]
+    if lives and at and rnd.random() < 0.35:
+        lives[0] = soon(rnd, 6, rnd.choice(at) - 1)
+    return tuple(lives)
 
 
 def _faults(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
@@ -263,104 +355,8 @@ def _faults(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
     for case in hurt(ftl, seed, unit):
         outcome = run_case(case)
         tally.add(outcome, max(1, outcome.cuts_hit))
+        tally.pair(case, outcome.met)
     return tally
-
-
-# --- every
-
-EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
-#: beside them, of a scheme that remaps: each page from each other one, and what leaves nothing behind
-REMAP_WORDS = ("p0-1+1", "p1-0+1", "p0-2+1", "p2-0+1", "p1-2+1", "p2-1+1", "m0-1+1", "m1-0+1")
-#: cold pages among hot ones, until the next write has to clean and to move
-AGED_8 = "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f"
-AGED_32 = "w0+150 w0+40 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 f"
-AGED_48 = "w0+150 w0+150 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 w0+9 w50+20 f"
-AGED_16 = "w0+56 w0+4 w8+4 w16+4 w24+4 w32+4 w40+4 w48+4 w0+4 w8+4 f"
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What a program of tier every finds: a chip, a write buffer, and what was done before."""
-
-    preset: str
-    prologue: str
-    buffer: int
-    plp: bool = False
-
-    def case(self, ftl: str, words: tuple[str, ...]) -> Case:
-        program = " ".join((*self.prologue.split(), *words))
-        return Case(ftl, program, self.preset, options=(("buffer", self.buffer),), plp=self.plp)
-
-
-SCENES = (
-    Scene("tiny-8", "", 0),
-    Scene("tiny-8", "", 2),
-    Scene("tiny-8", AGED_8, 0),
-    Scene("tiny-8", AGED_8, 2),
-    Scene("tiny-8", AGED_8, 2, plp=True),
-    Scene("tiny-16", AGED_16, 2),
-    Scene("tiny-32", "", 2),
-    Scene("tiny-32", AGED_32, 0),
-    Scene("tiny-32", AGED_32, 2),
-    Scene("tiny-48", "", 2),
-    Scene("tiny-48", AGED_48, 0),
-    Scene("tiny-48", AGED_48, 2),
-)
-SMALLEST = ("tiny-8", "tiny-16", "tiny-32", "tiny-48")  #: a larger one only for an FTL that does not fit two before
-
-
-def words_for(ftl: str) -> tuple[str, ...]:
-    return EVERY_WORDS + REMAP_WORDS * scheme(ftl).remaps
-
-
-def programs(length: int, among: tuple[str, ...] = EVERY_WORDS) -> Iterator[tuple[str, ...]]:
-    """All programs of up to ``length`` words, the empty one first, up to the names of the pages: page 1 comes only
-    after page 0. A longer ``length`` only adds some at the end."""
-    for n in range(length + 1):
-        for words in itertools.product(among, repeat=n):
-            named = 0
-            for word in words:
-                named = naming(word, named)
-            if named >= 0:
-                yield words
-
-
-def naming(word: str, named: int) -> int:
-    """How many pages are named behind a word, if so many were before it; -1 if it names one before its turn."""
-    for page in word[1:].partition("+")[0].split("-") if len(word) > 1 else ():
-        if named < 0 or int(page) > named:
-            return -1
-        named = max(named, int(page) + 1)
-    return named
-
-
-def programs_count(length: int, among: tuple[str, ...] = EVERY_WORDS) -> int:
-    """How many they are."""
-    named = {0: 1}  #: {pages named: programs}
-    total = 1
-    for _ in range(length):
-        longer: Counter[int] = Counter()
-        for k, count in named.items():
-            for word in among:
-                longer[naming(word, k)] += count
-        del longer[-1]
-        named = dict(longer)
-        total += sum(named.values())
-    return total
-
-
-def scenes(ftl: str, depth: int) -> tuple[Scene, ...]:
-    """Those that the FTL can be bound to, on the two smallest chips; in depth 2 only the chip that has most of them."""
-    found = presets_for(ftl, SMALLEST)[:2]
-    fitting = [scene for scene in SCENES if scene.preset in found]
-    most = max(found, key=lambda preset: sum(scene.preset == preset for scene in fitting))
-    return tuple(scene for scene in fitting if depth == 1 or scene.preset == most)
-
-
-def every_case(ftl: str, words: tuple[str, ...], scene: Scene, depth: int) -> Tally:
-    """One program in one scene, every operation cut. The prologue's are cut once, with the empty program."""
-    first = len(scene.prologue.split()) + 1 if words or depth > 1 else 0
-    return Forks(scene.case(ftl, words), first=first, depth=depth).run()
 
 
 # --- all of them
@@ -398,11 +394,14 @@ def units(tier: str, ftl: str, seed: int, bound: int, depth: int = 1, start: int
         for number in itertools.count(start):
             yield Unit(tier, ftl, seed, number, bound, depth)
     where = scenes(ftl, depth)
-    pairs = itertools.islice(itertools.product(programs(bound, words_for(ftl)), where), start, None)
-    for number, (words, scene) in enumerate(pairs, start):
+    every = ((words, scene) for n in range(bound + 1) for scene in where
+             for words in programs_of(n, words_for(ftl), scene.own))  # fmt: skip
+    for number, (words, scene) in itertools.islice(enumerate(every), start, None):
         yield Unit(tier, ftl, seed, number, bound, depth, words, scene)
 
 
 def units_count(tier: str, ftl: str, bound: int, depth: int = 1) -> int | None:
     """How many there are, if there is an end."""
-    return programs_count(bound, words_for(ftl)) * len(scenes(ftl, depth)) if tier == "every" else None
+    if tier != "every":
+        return None
+    return sum(programs_count(bound, words_for(ftl), scene.own) for scene in scenes(ftl, depth))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from flashfs.errors import UsageError
@@ -103,6 +104,7 @@ def parse_program(text: str) -> Iterator[Step]:
         yield step
 
 
+@lru_cache(1 << 13)
 def _parse(word: str) -> Step | None:
     """A word that names pages; None if it is none."""
     found = _REQUEST.fullmatch(word) or _COPY.fullmatch(word)

@@ -14,7 +14,7 @@ import pytest
 from Cython.Compiler.TreeFragment import parse_from_strings
 from schemes import FEW, with_one_more
 
-from flashfs.crash import Case, campaign, run_case, tiers
+from flashfs.crash import Case, campaign, every, run_case, tiers
 from flashfs.crash.bench import Bench
 from flashfs.ftl import SCHEMES
 
@@ -63,7 +63,7 @@ def caught_by(ftl: str) -> str | None:
 )
 def test_is_caught(monkeypatch: pytest.MonkeyPatch, ftl: str, bug: str) -> None:
     tiers.presets_for(ftl)  # before anything is spoilt
-    tiers.presets_for(ftl, tiers.SMALLEST)
+    every.found_scenes(ftl)
     how = PLANTS[bug].how
     assert not isinstance(how, bugs.Patch)
     how(monkeypatch)

@@ -16,10 +16,10 @@ from flashfs.crash import Case, Judge, campaign, kill, run_case, tiers
 from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.campaign import Result
 from flashfs.crash.events import ENGINE, FULL_LIST, never_without_damage
+from flashfs.crash.every import SMALLEST
 from flashfs.crash.forks import Forks
 from flashfs.crash.host import HostBench
 from flashfs.crash.programs import LARGE, STRIPED, TINY, presets_for, random_setting
-from flashfs.crash.tiers import SMALLEST
 from flashfs.device import Device
 from flashfs.ftl import scheme
 from nandimg import PRESETS

@@ -357,12 +357,13 @@ def test_a_chip_in_memory_gives_back_what_nobody_asks_for_again() -> None:
     for block in range(8):
         for page in range(256):
             chip.program_page(block, page, bytes([7]) * 4096, b"")
-    assert held() >= empty + 8 * 256 * 4096
+    full = held()
+    assert full >= empty + 8 * 256 * 4096
     assert chip.read_page(0, 255)[:2] == (1, bytes([7]) * 4096)
     for block in range(4):
         chip.erase_block(block)
         chip.let_go(block + 4)
-    assert held() <= empty + 256 * 4096
+    assert held() <= full - 6 * 256 * 4096  # the mapping may have neighbours, which come and go
     assert chip.read_page(5, 0)[:2] == (1, bytes(4096))  # its record is there; what it held is not asked for
     chip.program_page(0, 0, None, b"")
     assert chip.read_page(0, 0)[:2] == (1, bytes(4096))

@@ -16,19 +16,20 @@ from flashfs.crash.words import Step
 from flashfs.device import ENGINE_OOB, Device, build_ssd
 from flashfs.engine import ranges, recovery
 from flashfs.ftl import scheme
-from nandimg import PRESETS, Cut, FaultyNand, PowerCut, create, open_image
+from nandimg import Cut, FaultyNand, PowerCut, create, open_image
 
 
 def leave(path: Path, case: Case, cuts: Sequence[Cut]) -> None:
     """Run the case's program on an image at ``path`` until the last cut. It is then as that cut left it, or as the
     program's last request did; the last cut may fall into the recovery after the first."""
     of = scheme(case.ftl)
-    geometry = PRESETS[case.preset].geometry
+    geometry = case.geometry
     need = ENGINE_OOB + of.oob_with(of.resolve(dict(case.options)))
     geometry = replace(geometry, oob_bytes=max(need, geometry.oob_bytes))
     create(path, geometry)
     options = {**dict(case.options), "buffer": max(0, int(dict(case.options).get("buffer", 2)))}
-    options.pop("lanes", None)  # is fixed as what the chip has of it, which need not be what was asked for
+    for name in ("lanes", "virtual_blocks"):  # fixed as what the chip has of it, which need not be what was asked for
+        options.pop(name, None)
     Device.open(path, ftl=case.ftl, options={name: str(value) for name, value in options.items()}).close(clean=False)
     image = open_image(path)
     try:
