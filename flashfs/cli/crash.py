@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from flashfs.crash.campaign import Result, State
 
 LARGE_COSTS = 10  #: times what a cut costs elsewhere, one of tier wide does, or more
+LEAST_S = 2.0  #: seconds that a tier has at least, on one FTL
+ENDLESS = 10**12  #: cuts that nobody waits for
 SHOWN = 10  #: failures of one campaign that are printed; --json has more
 
 DEFAULT_TIERS, DEFAULT_CUTS = "sweep,wide,random,host", 10_000
@@ -71,6 +75,16 @@ def command(
     survived: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Add a line to FILE for each FTL and tier that lost nothing: seed, cuts."),
+    ] = None,
+    found: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Add a line to FILE for each failure: seed, why, what replays it."),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1, metavar="S", help="In place of --cuts: end after so long, with FTLs and tiers in an order of chance."
+        ),
     ] = None,
     start: Annotated[
         int, typer.Option("--from", min=0, metavar="ID", help="Begin with this unit: a failure names its own.")
@@ -138,10 +152,10 @@ def command(
     own = {"--check": check, "--setup": setup, "--at": at, "--mount-options": mount_options, "--preset": preset,
            "--size": size, "--opt": opt, "--dram": dram, "--plp": plp}  # fmt: skip
     if workload is not None or recording is not None:
-        if every or kill or tier != DEFAULT_TIERS or state is not None or survived is not None or start:
-            raise UsageError(
-                "--workload, --recording: they go without --tier, --every, --kill, --state, --survived and --from"
-            )
+        others = (every, kill, tier != DEFAULT_TIERS, state, survived, found, seconds, start)
+        if any(others):
+            raise UsageError("--workload, --recording: they go without --tier, --every, --kill, --state, --survived, "
+                             "--found, --seconds and --from")  # fmt: skip
         from flashfs.cli import crash_workload
 
         chosen = {"--ftl": ftl, "--fs": fs, **own}
@@ -156,7 +170,7 @@ def command(
         if value and (name != "--opt" or "kill" not in tiers):
             to = "--kill, --workload" if name == "--opt" else "--workload"
             raise UsageError(f"{name}: belongs to {to}, or to the --recording of one")
-    cuts, fs = cuts or DEFAULT_CUTS, fs or "ext4"
+    fs = fs or "ext4"
     from flashfs.crash import campaign
     from flashfs.crash import kill as kills
     from flashfs.ftl import SCHEMES, scheme
@@ -175,32 +189,52 @@ def command(
     for name in names if "kill" in tiers else ():
         kills.check_options(name, fixed)
     kept = campaign.State(state) if state else None
+    if seconds is not None and (cuts is not None or state is not None or "kill" in tiers):
+        raise UsageError("--seconds: it goes without --cuts, --state and tier kill")
     if survived is not None:
         campaign.note_survivors(survived, [])  # a file that cannot be written is said now, not after hours
+    if found is not None:
+        campaign.note_failures(found, [])
     if seed is None:
         seed = kept.seed if kept and kept.seed is not None else random.SystemRandom().randrange(2**32)
         print(f"seed {seed}", file=sys.stderr)  # also of a campaign that is broken off
     jobs = jobs or len(os.sched_getaffinity(0))
     results: list[Result] = []
-    for name in names:
-        for one in tiers:
-            if one == "kill":
-                for system, work in benches:
-                    with bar(f"{name} {system} {work}", rounds) as progress:
-                        results.append(
-                            kills.run(name, seed, rounds, fs=system, writer=work, options=fixed, progress=progress)
-                        )
-            else:
-                bound = length if one == "every" else max(1, cuts // LARGE_COSTS) if one == "wide" else cuts
-                begin = kept.find(name, one, seed, depth) if kept else campaign.Result(name, one, seed, next=start)
-                results.append(run_tier(begin, bound, depth, jobs, kept))
-            if survived is not None:
-                campaign.note_survivors(survived, [r for r in results if (r.ftl, r.tier) == (name, one)])
+    turns = [(name, one) for name in names for one in tiers]
+    end = math.inf if seconds is None else time.perf_counter() + seconds
+    if seconds is not None:
+        random.Random(seed).shuffle(turns)
+    for number, (name, one) in enumerate(turns):
+        now = time.perf_counter()
+        if now > end:
+            break
+        mine = []
+        if one == "kill":
+            for system, work in benches:
+                with bar(f"{name} {system} {work}", rounds) as progress:
+                    mine.append(kills.run(name, seed, rounds, fs=system, writer=work, options=fixed, progress=progress))
+        else:
+            begin = kept.find(name, one, seed, depth) if kept else campaign.Result(name, one, seed, next=start)
+            until = now + max(LEAST_S, (end - now) / (len(turns) - number))
+            mine.append(run_tier(begin, bound_of(one, cuts, length, seconds), depth, jobs, kept, until))
+        results += mine
+        if survived is not None:
+            campaign.note_survivors(survived, mine)
+        if found is not None:
+            campaign.note_failures(found, mine)
     report(results, as_json)
 
 
-def run_tier(begin: Result, bound: int, depth: int, jobs: int, kept: State | None) -> Result:
-    """One tier on one FTL, from where ``begin`` stands, under a progress bar."""
+def bound_of(tier: str, cuts: int | None, length: int, seconds: float | None) -> int:
+    """Cuts of a tier, or the length of its programs."""
+    if tier == "every":
+        return length
+    many = ENDLESS if seconds is not None else cuts or DEFAULT_CUTS
+    return max(1, many // LARGE_COSTS) if tier == "wide" else many
+
+
+def run_tier(begin: Result, bound: int, depth: int, jobs: int, kept: State | None, until: float) -> Result:
+    """One tier on one FTL, from where ``begin`` stands, under a progress bar, until so much of perf_counter()."""
     from flashfs.crash import campaign
 
     programs = campaign.units_count(begin.tier, begin.ftl, bound, depth)
@@ -214,8 +248,8 @@ def run_tier(begin: Result, bound: int, depth: int, jobs: int, kept: State | Non
             move(result.next if programs else min(result.cuts, bound), f"{total}{rate:,.0f} cuts/s{lost}")
 
         return campaign.run(
-            begin.ftl, begin.tier, begin.seed, bound, depth=depth, jobs=jobs, start=begin, progress=progress,
-            save=(lambda result: kept.save(result, depth)) if kept else lambda result: None,
+            begin.ftl, begin.tier, begin.seed, bound, depth=depth, jobs=jobs, start=begin, until=until,
+            progress=progress, save=(lambda result: kept.save(result, depth)) if kept else lambda result: None,
         )  # fmt: skip
 
 

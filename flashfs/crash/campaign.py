@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -116,20 +117,30 @@ def _failure(failure: Loss) -> dict[str, Any]:
     return {**out, "unit": failure.unit} if isinstance(failure, Noted) else out
 
 
+def note_failures(path: Path, results: Sequence[Result]) -> None:
+    """Add a line of JSON to a file for each failure that a result keeps: ``ftl``, ``tier``, ``seed``, ``why``, what
+    does it again as ``replay``, the day as ``on``. UsageError if the file cannot be written."""
+    _note(path, "--found", [
+        {"ftl": one.ftl, "tier": one.tier, "seed": one.seed, "why": loss.why, "replay": loss.replay}
+        for one in results for loss in one.failures
+    ])  # fmt: skip
+
+
 def note_survivors(path: Path, results: Sequence[Result]) -> None:
     """Add a line of JSON to a file for each result without a failure: ``ftl``, ``tier`` (``fs`` and ``writer`` of tier
     kill), ``seed``, ``cuts`` and the day as ``on``. UsageError if the file cannot be written."""
     said = [one.as_dict() for one in results if not one.failures]
-    lines = [
-        {name: one[name] for name in ("ftl", "tier", "fs", "writer", "seed", "cuts") if name in one}
-        | {"on": time.strftime("%Y-%m-%d")}
-        for one in said
-    ]
+    kept = ("ftl", "tier", "fs", "writer", "seed", "cuts")
+    _note(path, "--survived", [{name: one[name] for name in kept if name in one} for one in said])
+
+
+def _note(path: Path, option: str, lines: Sequence[dict[str, Any]]) -> None:
+    today = time.strftime("%Y-%m-%d")
     try:
         with path.open("a") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+            file.writelines(json.dumps({**line, "on": today}) + "\n" for line in lines)
     except OSError as error:
-        raise UsageError(f"--survived {path}: {error.strerror}; another name would do") from None
+        raise UsageError(f"{option} {path}: {error.strerror}; another name would do") from None
 
 
 class State:
@@ -166,12 +177,14 @@ class State:
 
 def run(
     ftl: str, tier: str, seed: int, bound: int, *, depth: int = 1, jobs: int = 1, start: Result | None = None,
+    until: float = math.inf,
     progress: Callable[[Result], None] = lambda result: None,
     save: Callable[[Result], None] = lambda result: None,
 ) -> Result:  # fmt: skip
     """Run one tier on one scheme until it has ``bound`` cuts; in tier `every`, all programs of up to ``bound`` words.
-    ``start`` is a result to go on with. ``progress`` hears after each unit, ``save`` now and then and at the end,
-    however that comes. Cuts are counted that really happened, not those that were planned."""
+    ``start`` is a result to go on with; it ends once ``time.perf_counter()`` is past ``until``. ``progress`` hears
+    after each unit, ``save`` now and then and at the end, however that comes. Cuts are counted that really happened,
+    not those that were planned."""
     result = start or Result(ftl, tier, seed)
     row = units(tier, ftl, seed, bound, depth, result.next)
     before, started, saved = result.seconds, time.perf_counter(), time.perf_counter()
@@ -184,7 +197,7 @@ def run(
                 if time.perf_counter() - saved > SAVE_S:
                     save(result)
                     saved = time.perf_counter()
-                if tier != "every" and result.cuts >= bound:
+                if (tier != "every" and result.cuts >= bound) or time.perf_counter() > until:
                     break
     finally:
         save(result)

@@ -154,16 +154,19 @@ def remap_word(rnd: random.Random, pages: int, page_bytes: int, most: int) -> st
     return f"{kind}{source}.{at}-{target}.{rnd.choice((at, rnd.randrange(room)))}+{rnd.randint(1, (n - 1) * room)}"
 
 
-def wide_program(rnd: random.Random, geometry: Geometry, length: int, order: tuple[int, ...] = ()) -> str:
+def wide_program(
+    rnd: random.Random, geometry: Geometry, length: int, order: tuple[int, ...] = (), odd: bool = True
+) -> str:  # fmt: skip
     """A device that was filled, group by group if there is an order, and then long requests, rows of trims that fill
-    lists, and what random programs have; often around the borders of groups of LPAs."""
+    lists, and what random programs have; often around the borders of groups of LPAs. Without ``odd``, whole pages."""
     pages = geometry.lpas
     words = [f"w{group * GROUP}+{min(GROUP, pages - group * GROUP)}" for group in order] or [f"w0+{pages}"]
     words += [f"w0+{pages}"] * (rnd.random() < 0.3)  # then cleaning is near
     words += ["f"] * (rnd.random() < 0.8)
     for _ in range(length):
         lpa = near(rnd, pages)
-        kind = rnd.choices(("write", "row", "trims", "trim", "few", "odd"), weights=(20, 12, 14, 8, 30, 16))[0]
+        weights = (20, 12, 14, 8, 30, 16 * odd)
+        kind = rnd.choices(("write", "row", "trims", "trim", "few", "odd"), weights=weights)[0]
         apart = rnd.choice((2, 2, 3, 7))
         count = rnd.randint(1, min(400, (pages - 1 - lpa) // apart + 1))
         if kind == "write":
@@ -319,7 +322,7 @@ def drawn(
     elif trims:
         program = trimmed_program(rnd, geometry.lpas, rnd.choice((60, 120, 250)))
     elif preset in large_for(ftl) or preset in (*CREATED, *SELDOM):
-        program = wide_program(rnd, geometry, min(length, 40), LARGE.get(preset, ()))
+        program = wide_program(rnd, geometry, min(length, 40), LARGE.get(preset, ()), odd)
     elif preset in STRIPED or aged:
         program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120, 250)))
     else:

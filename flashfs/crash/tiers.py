@@ -98,8 +98,8 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         many = rnd.random() < 0.05
         base = random_setting(rnd, ftl, preset, aged=aged, trims=many)
         filled = FILLED.get(preset, rnd.randint(0, 4 * base.geometry.lpas) if aged else 0)
-        fail = (filled + rnd.randrange(3, 60),) if rnd.random() < 0.15 and preset != "tiny-8" else ()
-        base = replace(base, fail=fail)
+        if rnd.random() < 0.15 and has_spare(base):
+            base = replace(base, fail=(filled + rnd.randrange(3, 60),))
         if many:
             yield replace(base, cuts=dozen(rnd))
         elif rnd.random() < 0.08:
@@ -107,6 +107,11 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         else:
             means = ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
             yield replace(base, cuts=tuple(soon(rnd, mean, at) for at, mean in means))
+
+
+def has_spare(case: Case) -> bool:
+    """Whether its chip can do with a block less: not the smallest, nor those that the FTL just accepts."""
+    return case.preset != "tiny-8" and not case.chip
 
 
 def soon(rnd: random.Random, mean: float, after: int = 0) -> Cut:
@@ -178,8 +183,8 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         preset = rnd.choice(striped if striped and rnd.random() < 0.2 else presets)
         preset = rnd.choice(asked) if asked and rnd.random() < 0.2 else preset
         base = random_setting(rnd, ftl, preset, host=True, trims=rnd.random() < 0.05)
-        fail = (rnd.randrange(3, 60),) if rnd.random() < 0.1 and base.preset != "tiny-8" else ()
-        base = replace(base, fail=fail)
+        if rnd.random() < 0.1 and has_spare(base):
+            base = replace(base, fail=(rnd.randrange(3, 60),))
         cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))
         yield from cases[:left]
         left -= len(cases)

@@ -270,9 +270,15 @@ cdef class MetaLog:
 
     def point_boot(self):
         """Leave a hint where the checkpoint is, and what the device did in its life."""
-        raw = BOOT.pack(MAGIC_BOOT, 0, self.checkpoint_id, self.descriptor_ppa) + life_of(self.ssd).pack()
-        raw = sealed(raw.ljust(64, b"\0"))
-        self.ssd.nand.boot_write(self.checkpoint_id & 1, <const uint8_t*> <char*> raw)
+        self._hint(self.checkpoint_id, self.descriptor_ppa, life_of(self.ssd))
+
+    def point_boot_to(self, identity, ppa):
+        """The same for a checkpoint whose hint the power cut prevented; what the device did since is not known."""
+        self._hint(identity, ppa, Life.of(newest_slot(self.ssd.nand)))
+
+    def _hint(self, identity, ppa, life):
+        raw = sealed((BOOT.pack(MAGIC_BOOT, 0, identity, ppa) + life.pack()).ljust(64, b"\0"))
+        self.ssd.nand.boot_write(identity & 1, <const uint8_t*> <char*> raw)
 
     cdef uint32_t put(self, bytes raw, uint32_t lpa, uint64_t identity, int flags) except? 0xFFFFFFFE:
         memcpy(self.page, <const char*> raw, len(raw))

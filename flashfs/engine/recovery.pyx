@@ -523,6 +523,15 @@ cdef class Worker(Rebuilder):
         for seq, lpa, page in self.back:
             self.ssd.restore(lpa, seq, page, True)
 
+    cdef bint hint_late(self) except -1:
+        """Whether the power was cut between the checkpoint that counts and its hint, which is written now: before a
+        block is erased that holds an older clean checkpoint. Of an erase that is cut short its mount mark may be gone,
+        and nothing else."""
+        if self.base is None or self.base.identity <= self.hint_id:
+            return False
+        self.ssd.meta.point_boot_to(self.base.identity, self.base.descriptor_ppa)
+        return True
+
     def find_room(self):
         """Where no checkpoint is left, nor what it knew of trims, pages of blocks that were free may count again, one
         here and one there, until no block is free. But the lost checkpoint had blocks. What else was logged in them is
@@ -538,7 +547,7 @@ cdef class Worker(Rebuilder):
             ssd.clean_up()
 
     def commit(self):
-        if self.ssd.mapping.recovery_commits():
+        if self.ssd.mapping.recovery_commits() | self.hint_late():
             self.ssd.sync_image()
         self.find_room()
         for seq, lpa, page in self.back:

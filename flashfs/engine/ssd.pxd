@@ -30,6 +30,7 @@ cdef class Ssd(Engine):
     cdef readonly bint durable, ready
     cdef readonly WearLevel wear
     cdef bint mount_due, dirty
+    cdef bint hint_may_be_clean  # the newest hint that is durable
     cdef bint moved                        # there were moves since the last sync, of which NVRAM alone says where to
     cdef bint in_barrier                   # one is under way: none may begin inside it
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
@@ -85,6 +86,7 @@ cdef class Ssd(Engine):
     cdef int require_agreement(self) except -1
     cdef int chores(self) except -1 nogil
     cdef int leave_clean(self) except -1 nogil
+    cdef int room_for_checkpoint(self) except -1
     cdef int empty_retiring(self) except -1 nogil
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
                         const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil

@@ -61,7 +61,7 @@ from errno import EOPNOTSUPP
 
 from flashfs.engine.cache import SLOT_BYTES
 from flashfs.engine.pool import CAUSE_NAMES, Fence
-from flashfs.errors import BindError, DeviceFailedError
+from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
 from nandimg._nand import COUNTED
 
 MOVES = ("gc", "wear", "retire")  #: causes of moves
@@ -947,7 +947,8 @@ cdef class Ssd(Engine):
         self.drain()
         if self.mapping.fenced:
             self.mapping.fence_begins()
-            self.make_room()                # for what validity programs now, and then for the fence
+        if self.mapping.fenced or self.validity.in_flash:
+            self.room_for_checkpoint()
         try:
             self.mapping.checkpoint_begins()
             self.validity.checkpoint_begins()
@@ -969,9 +970,9 @@ cdef class Ssd(Engine):
         self.mapping.checkpoint_ended(True)
         self.validity.checkpoint_ended(True)
         self.meta.point_boot()
-        if clean:
-            self.sync_image()
-            self.mount_due = True
+        if clean or self.hint_may_be_clean:
+            self.sync_image()  # before the block of a clean checkpoint is erased, and cut: its mount mark may go first
+        self.hint_may_be_clean = self.mount_due = clean
         for block in self.log_to_release(old, clean):
             self.pool.release(block, self.now_ns)
             self.nand.let_go(block)
@@ -984,6 +985,15 @@ cdef class Ssd(Engine):
         self.checkpoint_due = False
         self.dirty = False
         self.stopped = GOING
+
+    cdef int room_for_checkpoint(self) except -1:
+        """For what validity programs before it, and then for a fence: a life of trims alone cleans nowhere else. Where
+        no page is dead, what is free has to do, for the checkpoint gives back the log before it."""
+        try:
+            self.make_room()
+        except DeviceFullError:
+            if self.pool.free_n + self.pool.pending_n <= self.meta.checkpoint_blocks:
+                raise
 
     def fence_now(self):
         """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""
@@ -1049,6 +1059,7 @@ cdef class Ssd(Engine):
         self.seq = seq
         self.mounts = mounts + 1
         self.mount_due = clean
+        self.hint_may_be_clean = True
         self.since_checkpoint = since_checkpoint
         self.fence_at = self.fence_now() if clean and self.mapping.fenced else None
         self.validity.opens()

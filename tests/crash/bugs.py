@@ -452,6 +452,16 @@ BUGS: dict[str, Bug] = {
                       "        copy_oob"),
         (), "engine/test_edges_moves.py::test_records_from_before_an_erase_are_no_pages",
     ),
+    "a recovery that leaves the hint of an older checkpoint, and erases that one": Bug(
+        "recovery", Patch("flashfs/engine/recovery", "        self.ssd.meta.point_boot_to(self.base.identity, "
+                          "self.base.descriptor_ppa)\n", ""), (), "crash/test_lost.py::test_is_survived[the power goes "
+        "between a checkpoint and its hint, then in the erase of an older clean one]",
+    ),
+    "a checkpoint that cleans for none of validity's pages": Bug(
+        "core", Patch("flashfs/engine/ssd", "if self.mapping.fenced or self.validity.in_flash:\n            "
+                      "self.room_for_checkpoint()", "if self.mapping.fenced:\n            self.room_for_checkpoint()"),
+        (), "crash/test_lost.py::test_is_survived[trims alone, each with a checkpoint and a page of validity]",
+    ),
     "a recovery that makes no room where no block is free": Bug(
         "recovery", Patch("flashfs/engine/recovery", "        self.find_room()\n", ""),
         (), "ftl/remapssd/test_crash_lines.py::test_is_survived[no block is free where the only checkpoint is lost]",

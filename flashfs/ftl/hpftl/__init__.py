@@ -29,6 +29,14 @@ def _capacity(geometry: Any, options: dict[str, Any]) -> int:
     return int(max(least, options["secondary"] or geometry.lpas // SHARE))
 
 
+def _check_new(ssd: Any, options: dict[str, Any]) -> None:
+    """A device of many blocks is full before all its LPAs are written, if too few collisions have room in the table."""
+    least = ssd.lpas // (2 * SHARE)
+    if ssd.mapping.capacity < least:
+        raise BindError(f"hpftl: secondary={options['secondary']}: {ssd.lpas:,} logical pages take {least:,} entries at "
+                        "least; 0, which is twice that, would do")  # fmt: skip
+
+
 def _saved_most(geometry: Any, options: dict[str, Any]) -> int:
     """Entries that a checkpoint has room for: a recovery may bring back some that had been given up."""
     return min(geometry.lpas, max(4 * _capacity(geometry, options), SAVED_LEAST))
@@ -168,6 +176,7 @@ SCHEME = Scheme(
         "blocks that were reclaimed into": lambda ssd: ssd.cleaning.reclaims,
         "victims passed over": lambda ssd: ssd.cleaning.passed_over,
     },
+    check_new=_check_new,
     tight={"hashes": (20, 30, 63), "open": (1, 2, 0)},
     varied={"open": (1, 2, 0)},
 )  # fmt: skip
