@@ -208,7 +208,7 @@ def command(
         now = time.perf_counter()
         if now > end:
             break
-        mine = []
+        mine: list[Result] = []
         if one == "kill":
             for system, work in benches:
                 with bar(f"{name} {system} {work}", rounds) as progress:
@@ -355,3 +355,27 @@ def replay(
         show.line(failure.why if failure else f"survived: {outcome.cuts_hit} cuts, operations {outcome.operations}")
     if failure:
         raise typer.Exit(1)
+
+
+@app.command("shrink")
+def shrink(
+    line: Annotated[str, typer.Argument(metavar="LINE", help="What a failure printed, quoted.")],
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="Stop after so long.")] = 60.0,
+    as_json: options.Json = False,
+) -> None:
+    """Make the case that LINE describes smaller for as long as it fails in the same way, and print its line."""
+    from flashfs.crash import Case, Failure
+    from flashfs.crash.shrink import shrink, why_of
+
+    case = Case.parse(line)
+    if why_of(case) is None:
+        raise UsageError("crash shrink: this case does not fail; `flashfs crash replay` says how it ends")
+    before = len(case.program.split())
+    with bar("words", before, "words") as move:
+        smaller = shrink(case, seconds=seconds, tell=lambda one: move(before - len(one.program.split())))
+    if as_json:
+        found = {"line": smaller.line(), "why": why_of(smaller), "words": len(smaller.program.split())}
+        show.result({**found, "words_before": before}, as_json=True)
+    else:
+        show.line(f"{before} words, now {len(smaller.program.split())}: {why_of(smaller)}")
+        show.line(Failure(smaller, "").replay)

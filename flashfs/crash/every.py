@@ -169,8 +169,10 @@ def right_before(event: str, k: int, run: Case) -> Scene:
     if step.operation in "wt" and step.n > 1 and not step.unit:
         done = bisect_left(range(1, step.n), True, key=lambda n: happens(event, run, [*past, part(step, 0, n)]))
         past, word = [*past, *[part(step, 0, done)] * (done > 0)], part(step, done, step.n)
-        few = [part(step, done, min(step.n, done + n)) for n in (1, 2, 4)]
-        own = next((one for one in few if happens(event, run, [*past, one])), word)
+        few = [part(step, done, min(step.n, done + n)) for n in (1, 2, 4, step.n)]
+        own = next((one for one in few if happens(event, run, [*past, one])), "")
+        if not own:                        # in parts it does something else
+            past, own = words[:k], words[k]
     else:
         own = word
     common = next((one for one in words_for(run.ftl) if happens(event, run, [*past, one])), None)

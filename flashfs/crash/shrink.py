@@ -70,14 +70,16 @@ def with_fewer_words(case: Case) -> Iterator[Case]:
             if left:
                 fewer = replace(case, program=" ".join(left))
                 yield fewer
-                yield from ((earlier(fewer, pages_of(gone, case)),) if case.cuts else ())
+                if case.cuts:
+                    yield earlier(fewer, pages_of(gone, case))
         size //= 2
 
 
 def pages_of(program: str, case: Case) -> int:
     """Pages that it writes, about."""
     page = case.geometry.page_bytes
-    return sum(-(-size // page) for step in parse_program(program) if step.operation != "t" for _, size in step.spans(page))
+    steps = [step for step in parse_program(program) if step.operation != "t"]
+    return sum(-(-size // page) for step in steps for _, size in step.spans(page))
 
 
 def earlier(case: Case, operations: int) -> Case:
@@ -96,7 +98,7 @@ def with_less_beside(case: Case) -> Iterator[Case]:
         yield replace(case, cuts=case.cuts[:i] + case.cuts[i + 1 :], keeps=keeps)
         if case.cuts[i].shape != "before":
             simple = replace(case.cuts[i], shape="before", words=None)
-            yield replace(case, cuts=case.cuts[:i] + (simple,) + case.cuts[i + 1 :])
+            yield replace(case, cuts=(*case.cuts[:i], simple, *case.cuts[i + 1 :]))
     if case.plp:
         yield replace(case, plp=False)
     if case.dram:

@@ -62,6 +62,7 @@ class MetaLog:
     def fitting(
         self, needed: dict[str, ReadableBuffer], more: dict[str, ReadableBuffer]
     ) -> dict[str, ReadableBuffer]: ...
+    def point_boot_to(self, identity: Any, ppa: Any) -> Any: ...
 
 class LoadedCheckpoint:
     identity: int

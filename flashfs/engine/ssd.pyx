@@ -947,7 +947,7 @@ cdef class Ssd(Engine):
         self.drain()
         if self.mapping.fenced:
             self.mapping.fence_begins()
-        if self.mapping.fenced or self.validity.in_flash:
+        if self.mapping.fenced or (self.validity.in_flash and not self.affords_more()):
             self.room_for_checkpoint()
         try:
             self.mapping.checkpoint_begins()

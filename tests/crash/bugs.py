@@ -458,8 +458,8 @@ BUGS: dict[str, Bug] = {
         "between a checkpoint and its hint, then in the erase of an older clean one]",
     ),
     "a checkpoint that cleans for none of validity's pages": Bug(
-        "core", Patch("flashfs/engine/ssd", "if self.mapping.fenced or self.validity.in_flash:\n            "
-                      "self.room_for_checkpoint()", "if self.mapping.fenced:\n            self.room_for_checkpoint()"),
+        "core", Patch("flashfs/engine/ssd", "if self.mapping.fenced or (self.validity.in_flash and not "
+                      "self.affords_more()):\n            self.room", "if self.mapping.fenced:\n            self.room"),
         (), "crash/test_lost.py::test_is_survived[trims alone, each with a checkpoint and a page of validity]",
     ),
     "a recovery that makes no room where no block is free": Bug(

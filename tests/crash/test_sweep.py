@@ -335,6 +335,26 @@ def test_a_seed_is_drawn_and_said_and_kept(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == ""
 
 
+def test_the_command_ends_in_time_and_keeps_what_it_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "found"
+    line = ["crash", "--ftl", "pagemap,slimftl", "--tier", "random,sweep", "--seconds", "1", "--jobs", "1"]
+    assert cli.run([*line, "--found", str(file), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert 1 <= len(rows) <= 4 and all(row["cuts"] for row in rows)
+    assert file.read_text() == ""
+    bugs.lost_newest_trim(monkeypatch)
+    assert cli.run([*line, "--seed", "1", "--found", str(file), "--json"]) == 1
+    rows = json.loads(capsys.readouterr().out)
+    kept = [json.loads(text) for text in file.read_text().splitlines()]
+    assert [one["replay"] for one in kept] == [loss["replay"] for row in rows for loss in row["failures"]]
+    assert {one["seed"] for one in kept} == {1}
+    for more in (["--cuts", "5"], ["--state", str(tmp_path / "state")], ["--kill"]):
+        assert cli.run(["crash", "--seconds", "1", *more]) == 2
+        assert "--seconds: it goes without --cuts, --state and tier kill" in capsys.readouterr().err
+
+
 def test_the_command_begins_with_a_unit(capsys: pytest.CaptureFixture[str]) -> None:
     all_of_them = tiers.units_count("every", "pagemap", 1)
     assert all_of_them is not None

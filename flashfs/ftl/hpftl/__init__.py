@@ -33,8 +33,8 @@ def _check_new(ssd: Any, options: dict[str, Any]) -> None:
     """A device of many blocks is full before all its LPAs are written, if too few collisions have room in the table."""
     least = ssd.lpas // (2 * SHARE)
     if ssd.mapping.capacity < least:
-        raise BindError(f"hpftl: secondary={options['secondary']}: {ssd.lpas:,} logical pages take {least:,} entries at "
-                        "least; 0, which is twice that, would do")  # fmt: skip
+        raise BindError(f"hpftl: secondary={options['secondary']}: {ssd.lpas:,} logical pages take {least:,} entries "
+                        "at least; 0, which is twice that, would do")  # fmt: skip
 
 
 def _saved_most(geometry: Any, options: dict[str, Any]) -> int:
