@@ -46,7 +46,9 @@ def test_what_is_smaller() -> None:
     assert case not in found
     assert all(Case.parse(one.line()).line() == one.line() for one in found)
     lines = {one.line() for one in found}
-    for gone in ("chip.blocks=22 ", "opt.buffer=4 ", "opt@1.battery=0 ", "plp ", "dram=40000 ", "cut=30:after ", " w4:10+70"):
+    for gone in (
+        "chip.blocks=22 ", "opt.buffer=4 ", "opt@1.battery=0 ", "plp ", "dram=40000 ", "cut=30:after ", " w4:10+70",
+    ):  # fmt: skip
         assert case.line().replace(gone, "", 1) in lines, gone
     assert any("t3+2/2" in line for line in lines)
     assert any("cut=15:after" in line for line in lines)
