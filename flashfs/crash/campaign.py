@@ -7,6 +7,7 @@ gone on with: results are taken up in the order of the units, so the number of t
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import math
 import multiprocessing
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import flashfs
 from flashfs.crash.events import names as event_names
 from flashfs.crash.forks import Tally
 from flashfs.crash.tiers import TIERS, TINY, Unit, random_program, random_setting, units, units_count
@@ -128,10 +130,23 @@ def note_failures(path: Path, results: Sequence[Result]) -> None:
 
 def note_survivors(path: Path, results: Sequence[Result]) -> None:
     """Add a line of JSON to a file for each result without a failure: ``ftl``, ``tier`` (``fs`` and ``writer`` of tier
-    kill), ``seed``, ``cuts`` and the day as ``on``. UsageError if the file cannot be written."""
+    kill), ``seed``, ``cuts``, ``sources`` and the day as ``on``. UsageError if the file cannot be written."""
     said = [one.as_dict() for one in results if not one.failures]
     kept = ("ftl", "tier", "fs", "writer", "seed", "cuts")
-    _note(path, "--survived", [{name: one[name] for name in kept if name in one} for one in said])
+    now = sources() if said else ""
+    _note(path, "--survived", [{name: one[name] for name in kept if name in one} | {"sources": now} for one in said])
+
+
+def sources() -> str:
+    """Eight digits that stand for what this program is made from: all sources of the two packages, as far as they are
+    there."""
+    sha = hashlib.sha256()
+    root = Path(flashfs.__file__).parent.parent
+    for package in ("flashfs", "nandimg"):
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in (".py", ".pyx", ".pxd"):
+                sha.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return sha.hexdigest()[:8]
 
 
 def _note(path: Path, option: str, lines: Sequence[dict[str, Any]]) -> None:

@@ -53,11 +53,18 @@ class Later(NamedTuple):
             options[self.name].parse(self.value)
 
 
-@lru_cache
 def geometry_named(name: str) -> Geometry:
     """Of a preset, or of a chip that was created by its size."""
-    created = CREATED.fullmatch(name)
-    return sized(int(created[1]) << 20, {"nvram_bytes": 1 << 16}) if created else PRESETS[name].geometry
+    return PRESETS[name].geometry if name in PRESETS else created(name)
+
+
+@lru_cache
+def created(name: str) -> Geometry:
+    """Of a chip whose name CREATED takes."""
+    found = CREATED.fullmatch(name)
+    if found is None:
+        raise KeyError(name)
+    return sized(int(found[1]) << 20, {"nvram_bytes": 1 << 16})
 
 
 @dataclass(frozen=True, slots=True)

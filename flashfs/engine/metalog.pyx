@@ -272,13 +272,16 @@ cdef class MetaLog:
         """Leave a hint where the checkpoint is, and what the device did in its life."""
         self._hint(self.checkpoint_id, self.descriptor_ppa, life_of(self.ssd))
 
-    def point_boot_to(self, identity, ppa):
-        """The same for a checkpoint whose hint the power cut prevented; what the device did since is not known."""
-        self._hint(identity, ppa, Life.of(newest_slot(self.ssd.nand)))
+    def point_boot_nowhere(self, identity):
+        """For a checkpoint whose hint the power cut prevented: older hints count no more. It names no page, for that
+        checkpoint may be a clean one, and the device is about to change; what the device did since is not known."""
+        self._hint(identity, NONE, Life.of(newest_slot(self.ssd.nand)))
 
     def _hint(self, identity, ppa, life):
+        """Never over the newest one: were that write cut short, an older one would count again."""
         raw = sealed((BOOT.pack(MAGIC_BOOT, 0, identity, ppa) + life.pack()).ljust(64, b"\0"))
-        self.ssd.nand.boot_write(identity & 1, <const uint8_t*> <char*> raw)
+        slot = int(newest_slot(self.ssd.nand) == self.ssd.nand.boot_slot(0))
+        self.ssd.nand.boot_write(slot, <const uint8_t*> <char*> raw)
 
     cdef uint32_t put(self, bytes raw, uint32_t lpa, uint64_t identity, int flags) except? 0xFFFFFFFE:
         memcpy(self.page, <const char*> raw, len(raw))

@@ -524,12 +524,12 @@ cdef class Worker(Rebuilder):
             self.ssd.restore(lpa, seq, page, True)
 
     cdef bint hint_late(self) except -1:
-        """Whether the power was cut between the checkpoint that counts and its hint, which is written now: before a
-        block is erased that holds an older clean checkpoint. Of an erase that is cut short its mount mark may be gone,
-        and nothing else."""
+        """Whether the power was cut between the checkpoint that counts and its hint. Then the older hints are made to
+        count no more, before a block is erased that holds an older clean checkpoint: of an erase that is cut short its
+        mount mark may be gone, and nothing else."""
         if self.base is None or self.base.identity <= self.hint_id:
             return False
-        self.ssd.meta.point_boot_to(self.base.identity, self.base.descriptor_ppa)
+        self.ssd.meta.point_boot_nowhere(self.base.identity)
         return True
 
     def find_room(self):

@@ -10,7 +10,7 @@ import nandimg
 from flashfs.engine import metalog
 from flashfs.errors import CorruptError
 from flashfs.inspect._page import _no_trims
-from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, STREAM_META, WHOLE, Spare, View, is_kind, opened
+from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, NO_PAGE, STREAM_META, WHOLE, Spare, View, is_kind, opened
 from nandimg.header import WRITE_BUFFER
 
 
@@ -19,7 +19,9 @@ def log(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     with opened(path, trust) as view:
         hints = metalog.boot_hints([view.chip.boot_slot(0), view.chip.boot_slot(1)])
         out: dict[str, Any] = {"note": view.note} if view.note else {}
-        out["boot_hints"] = [{"checkpoint": identity, "ppa": ppa} for identity, ppa in hints]
+        out["boot_hints"] = [
+            {"checkpoint": identity, "ppa": ppa if ppa != NO_PAGE else None} for identity, ppa in hints
+        ]
         out["checkpoints"] = _checkpoints(view)
         out["trims"] = _trims(view)
         out["nvram"] = _saved(view)
