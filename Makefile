@@ -20,13 +20,14 @@ CAMPAIGN_ROUNDS ?= 100
 CAMPAIGN_SURVIVED ?= tools/results/survived.jsonl
 CAMPAIGN_COMMITS ?= 500
 FOUND ?= found.jsonl
+ASAN_INPUTS ?= 20000
 MUTANTS_STATE ?= mutants.jsonl
 CRASH = $(BIN)/flashfs crash --state $(CAMPAIGN_STATE) --survived $(CAMPAIGN_SURVIVED) --found $(FOUND)
 KILLS = $(BIN)/flashfs crash --kill --survived $(CAMPAIGN_SURVIVED) --found $(FOUND)
 BUILD = $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 INSTALL = PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 
-.PHONY: setup setup-dev system system-dev test test-all test-uring durations package-test man demo lint fresh campaign soak \
+.PHONY: setup setup-dev system system-dev test test-all test-uring durations package-test man demo lint fresh campaign asan soak \
 	bench comparison coverage mutants reproduce site clean
 .DELETE_ON_ERROR:
 
@@ -147,6 +148,17 @@ reproduce: setup-dev
 ## site: the documentation as a site, with the reference of the Python names, in site/ (mkdocs.yml)
 site: setup-dev
 	$(BIN)/python tools/docs_site.py
+
+## asan: the fuzzers again on a copy that was built with AddressSanitizer: every access to memory is checked. ASAN_INPUTS
+## damaged images, as many requests
+asan: setup-dev
+	rm -rf build/asan; mkdir -p build/asan/tests
+	cp -r nandimg flashfs tools setup.py pyproject.toml build/asan; cp -r tests/fuzz build/asan/tests
+	find build/asan -name '*.so' -delete
+	cd build/asan && FLASHFS_SANITIZE=address $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+	cd build/asan && LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		PYTHONPATH=. $(CURDIR)/$(BIN)/python tools/fuzz.py --images $(ASAN_INPUTS) --requests $(ASAN_INPUTS) --cli 0 \
+		--jobs 2
 
 ## coverage: lines and branches of the recovery paths that tests and scaled-down campaigns reach: docs/coverage.md
 coverage: setup-dev

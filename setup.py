@@ -6,6 +6,7 @@ Variables of the environment:
     FLASHFS_TRACE=1  line tracing for coverage of the compiled modules
     FLASHFS_LIBFUSE  the prefix of a libfuse to be used in place of the system's (default: .libfuse, if it is there)
     FLASHFS_SYMBOLS=1  keep symbols and debug information, for perf and gdb
+    FLASHFS_SANITIZE=address  with a check of every access to memory (`make asan`)
 """
 
 import os
@@ -25,7 +26,8 @@ from setuptools.modified import newer_group
 TRACED = os.environ.get("FLASHFS_TRACE") == "1"
 ONLY = os.environ.get("FLASHFS_ONLY", "").split()
 BARE = os.environ.get("FLASHFS_BARE") == "1"
-SYMBOLS = os.environ.get("FLASHFS_SYMBOLS") == "1"
+SANITIZE = [f"-fsanitize={what}" for what in os.environ.get("FLASHFS_SANITIZE", "").split()]
+SYMBOLS = os.environ.get("FLASHFS_SYMBOLS") == "1" or bool(SANITIZE)
 
 DIRECTIVES = {
     "language_level": "3",
@@ -39,8 +41,8 @@ DIRECTIVES = {
 }
 #: Cython counts in types of its own, and emits functions that a module may not call
 NOISE = ["-Wno-unused-function", "-Wno-sign-compare"]
-COMPILE = ["-fno-strict-aliasing", *NOISE, *([] if SYMBOLS else ["-g0"])]
-LINK = [] if SYMBOLS else ["-s"]
+COMPILE = ["-fno-strict-aliasing", *NOISE, *SANITIZE, *([] if SYMBOLS else ["-g0"])]
+LINK = [*SANITIZE] if SYMBOLS else ["-s"]
 
 #: what all modules have of memoryviews, compiled once instead of in each: most of what the compiler had to do
 SHARED = "nandimg._shared"
@@ -78,7 +80,7 @@ def needs(source: Path) -> str | None:
 
 def optimisation(source: Path) -> str:
     """A module that says ``# cold`` at its top is compiled in half the time: nothing waits for what it does."""
-    return "-O1" if "# cold" in said(source) else "-O3"
+    return "-O1" if SANITIZE or "# cold" in said(source) else "-O3"
 
 
 def is_wanted(source: Path) -> bool:

@@ -103,11 +103,16 @@ def trimmed_pages_come_back(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """``old`` becomes ``new`` in ``module`` (a path below the root, without .pyx); it must be there exactly once."""
+    """``old`` becomes ``new`` in ``module``, a path below the root: without .pyx, or of a module in Python; it must be
+    there exactly once."""
 
     module: str
     old: str
     new: str
+
+    @property
+    def file(self) -> str:
+        return self.module if self.module.endswith(".py") else f"{self.module}.pyx"
 
     def build(self, into: Path) -> Path:
         """A copy of the sources under ``into``, patched, with that one module built anew; what goes in PYTHONPATH."""
@@ -115,14 +120,16 @@ class Patch:
             shutil.copytree(ROOT / package, into / package, ignore=shutil.ignore_patterns("__pycache__"))
         setup = (ROOT / "setup.py").read_text()
         (into / "setup.py").write_text(setup.replace('"-O3"', '"-O1"'))  # half the time; bugs need no speed
-        source = into / f"{self.module}.pyx"
+        source = into / self.file
         text = source.read_text()
-        assert text.count(self.old) == 1, f"{self.module}.pyx has {text.count(self.old)} times {self.old!r}"
+        assert text.count(self.old) == 1, f"{self.file} has {text.count(self.old)} times {self.old!r}"
         source.write_text(text.replace(self.old, self.new))
+        if source.suffix == ".py":
+            return into
         for stale in into.glob(f"{self.module}.cpython-*.so"):
             stale.unlink()
         build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-        alone = {**environment(into), "FLASHFS_ONLY": f"{self.module}.pyx"}
+        alone = {**environment(into), "FLASHFS_ONLY": self.file}
         done = subprocess.run(build, cwd=into, env=alone, capture_output=True, text=True, timeout=BUILD_S)
         assert done.returncode == 0, done.stderr[-2000:]
         return into
@@ -461,6 +468,31 @@ BUGS: dict[str, Bug] = {
         "core", Patch("flashfs/engine/ssd", "if self.mapping.fenced or (self.validity.in_flash and not "
                       "self.affords_more()):\n            self.room", "if self.mapping.fenced:\n            self.room"),
         (), "crash/test_lost.py::test_is_survived[trims alone, each with a checkpoint and a page of validity]",
+    ),
+    "a life that counts the programs of this mount again at each checkpoint": Bug(
+        "counters", Patch("flashfs/engine/life.py", "self.programs + programs - (self.programs_of_mount if same else 0)",
+                          "self.programs + programs"),
+        (), "engine/test_life.py::test_programs_of_a_life_are_those_of_its_mounts[pagemap]",
+    ),
+    "a first erase that leaves records of an erase that the host lost": Bug(
+        "chip", Patch("nandimg/_chip", "                    count = max(count, epoch)\n", "                    pass\n"),
+        (), "nandimg/test_chip.py::test_the_first_erase_passes_records_of_an_erase_that_was_lost",
+    ),
+    "an NBD client's flush that flushes nothing": Bug(
+        "NBD", Patch("flashfs/nbd/_plugin", "    return 0 if (<Export> of).run(FLUSH, <Quiet> do_flush, 0, 0, NULL) >= 0 "
+                     "else -1\n", "    return 0\n"), (), "nbd/test_nbd.py::test_what_was_flushed_outlives_a_kill",
+    ),
+    "a resized image whose bad blocks are good again": Bug(
+        "resize", Patch("flashfs/resizing.py", "old.chip.erase_count(block), old.chip.block_health(block))",
+                        "old.chip.erase_count(block), 0)"), (), "engine/test_resizing.py::test_bad_blocks_and_modes_stay",
+    ),
+    "a clone that keeps the UUID of its original": Bug(
+        "clone", Patch("nandimg/cloning.py", "    raw[UUID_AT : UUID_AT + 16] = uuids.uuid4().bytes\n", ""),
+        (), "nandimg/test_cloning.py::test_both_copies_of_the_header_are_whole",
+    ),
+    "an upgrade that writes over the only header": Bug(
+        "upgrade", Patch("nandimg/image.py", "features=merged, generation=old.generation + 1)", "features=merged)"),
+        (), "fixtures/test_version_1.py::test_the_host_may_die_at_any_moment",
     ),
     "a recovery that makes no room where no block is free": Bug(
         "recovery", Patch("flashfs/engine/recovery", "        self.find_room()\n", ""),

@@ -75,7 +75,7 @@ def test_a_patch_fits_its_module(bug: str) -> None:
     """Exactly once, and what comes out is Cython: a patch that fits nowhere plants nothing."""
     how = PATCHES[bug].how
     assert isinstance(how, bugs.Patch)
-    source = (bugs.ROOT / f"{how.module}.pyx").read_text()
+    source = (bugs.ROOT / how.file).read_text()
     assert source.count(how.old) == 1
     assert how.old != how.new
     parse_from_strings("patched", source.replace(how.old, how.new))

@@ -273,6 +273,7 @@ def test_counters_by_operation_and_cause(chip: Any) -> None:
 
 # --- the clock: read 100, program 1000, erase 5000, transfer 10, spare 3
 
+SMALL_FILE = Geometry(page_bytes=512, pages_per_block=8, blocks=8, oob_bytes=64, lpas=32)
 TIMED = Geometry(
     page_bytes=512, pages_per_block=8, blocks=16, channels=2, dies=4, oob_bytes=64, lpas=64,
     read_ns=100, program_ns=1000, erase_ns=5000, transfer_ns=10, spare_ns=3,
@@ -398,3 +399,26 @@ def test_what_is_known_to_be_erased(tmp_path: Path) -> None:
         assert sum(known) < 100
     with closing(memory_image(geometry)) as image:
         assert image.chip.maybe_written() == b"\1" * 200
+
+
+def test_the_first_erase_passes_records_of_an_erase_that_was_lost(tmp_path: Path) -> None:
+    """The host's death took two erases and kept what was programmed behind them: none of that comes to life again."""
+    path = tmp_path / "chip"
+    create(path, SMALL_FILE)
+    with closing(open_image(path)) as image:
+        layout = image.header.layout
+        image.chip.program_page(3, 0, bytes(SMALL_FILE.page_bytes), b"old")
+        image.chip.synchronise()
+        tables = path.read_bytes()[layout.table_at : layout.nvram_at]
+        for turn in range(2):
+            image.chip.erase_block(3)
+            for page in range(4):
+                image.chip.program_page(3, page, bytes([turn + 1]) * SMALL_FILE.page_bytes, b"new")
+    with path.open("r+b") as file:
+        file.seek(layout.table_at)
+        file.write(tables)
+    with closing(open_image(path)) as image:
+        assert image.chip.erase_count(3) == 0
+        for _ in range(3):
+            image.chip.erase_block(3)
+            assert [image.chip.read_spare_area(3, page)[0] for page in range(4)] == [0] * 4
