@@ -460,8 +460,8 @@ BUGS: dict[str, Bug] = {
         (), "engine/test_edges_moves.py::test_records_from_before_an_erase_are_no_pages",
     ),
     "a recovery that leaves the hint of an older checkpoint, and erases that one": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "self.ssd.meta.point_boot_nowhere(self.base.identity)\n", "pass\n"),
-        (), "crash/test_lost.py::test_is_survived[the power goes between a checkpoint and its hint, then in the erase "
+        "recovery", Patch("flashfs/engine/recovery", "self.ssd.meta.point_boot_nowhere(self.base.identity)\n",
+                          "pass\n"), (), "crash/test_lost.py::test_is_survived[the power goes between a checkpoint and its hint, then in the erase "
         "of an older clean one]",
     ),
     "a checkpoint that cleans for none of validity's pages": Bug(
