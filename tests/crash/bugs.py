@@ -461,7 +461,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that leaves the hint of an older checkpoint, and erases that one": Bug(
         "recovery", Patch("flashfs/engine/recovery", "self.ssd.meta.point_boot_nowhere(self.base.identity)\n",
-                          "pass\n"), (), "crash/test_lost.py::test_is_survived[the power goes between a checkpoint and its hint, then in the erase "
+                          "pass\n"),
+        (), "crash/test_lost.py::test_is_survived[the power goes between a checkpoint and its hint, then in the erase "
         "of an older clean one]",
     ),
     "a checkpoint that cleans for none of validity's pages": Bug(
@@ -470,8 +471,8 @@ BUGS: dict[str, Bug] = {
         (), "crash/test_lost.py::test_is_survived[trims alone, each with a checkpoint and a page of validity]",
     ),
     "a life that counts the programs of this mount again at each checkpoint": Bug(
-        "counters", Patch("flashfs/engine/life.py", "self.programs + programs - (self.programs_of_mount if same else 0)",
-                          "self.programs + programs"),
+        "counters", Patch("flashfs/engine/life.py", "self.programs + programs - (self.programs_of_mount if same else 0",
+                          "self.programs + programs - (0"),
         (), "engine/test_life.py::test_programs_of_a_life_are_those_of_its_mounts[pagemap]",
     ),
     "a first erase that leaves records of an erase that the host lost": Bug(
@@ -479,12 +480,13 @@ BUGS: dict[str, Bug] = {
         (), "nandimg/test_chip.py::test_the_first_erase_passes_records_of_an_erase_that_was_lost",
     ),
     "an NBD client's flush that flushes nothing": Bug(
-        "NBD", Patch("flashfs/nbd/_plugin", "    return 0 if (<Export> of).run(FLUSH, <Quiet> do_flush, 0, 0, NULL) >= 0 "
-                     "else -1\n", "    return 0\n"), (), "nbd/test_nbd.py::test_what_was_flushed_outlives_a_kill",
+        "NBD", Patch("flashfs/nbd/_plugin", "    return 0 if (<Export> of).run(FLUSH, <Quiet> do_flush, 0, 0, NULL) >= "
+                     "0 else -1\n", "    return 0\n"), (), "nbd/test_nbd.py::test_what_was_flushed_outlives_a_kill",
     ),
     "a resized image whose bad blocks are good again": Bug(
         "resize", Patch("flashfs/resizing.py", "old.chip.erase_count(block), old.chip.block_health(block))",
-                        "old.chip.erase_count(block), 0)"), (), "engine/test_resizing.py::test_bad_blocks_and_modes_stay",
+                        "old.chip.erase_count(block), 0)"),
+        (), "engine/test_resizing.py::test_bad_blocks_and_modes_stay",
     ),
     "a clone that keeps the UUID of its original": Bug(
         "clone", Patch("nandimg/cloning.py", "    raw[UUID_AT : UUID_AT + 16] = uuids.uuid4().bytes\n", ""),
