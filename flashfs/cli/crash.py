@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flashfs.crash.campaign import Result, State
 
 LARGE_COSTS = 10  #: times what a cut costs elsewhere, one of tier wide does, or more
-LEAST_S = 2.0  #: seconds that a tier has at least, on one FTL
+LEAST_S = 1.0  #: seconds that a tier has at least, on one FTL
 ENDLESS = 10**12  #: cuts that nobody waits for
 SHOWN = 10  #: failures of one campaign that are printed; --json has more
 

@@ -70,6 +70,7 @@ class HostBench(Bench):
         self.since = 0  # operations since the last sync
         self.held: NDArray[np.uint32] | None = None  # live pages of each block at the last sync
         self.marks: dict[int, Sectors] = {}
+        self.wants = self.wanted()
         self.windows.append([])
         self.erased.append([])
         return WatchedNand(self.image.chip, self.case.cuts[self.life :], failing, watcher=self)
@@ -84,7 +85,7 @@ class HostBench(Bench):
 
     def before_operation(self, nand: WatchedNand) -> None:
         """Remember the image as it was after so many operations, if the way this life ends asks for it."""
-        if self.since in self.wanted():
+        if self.since in self.wants:
             self.marks[self.since] = self._sectors()
         block = nand.about_to_erase
         if block is not None:
@@ -93,7 +94,7 @@ class HostBench(Bench):
         self.since += 1
 
     def wanted(self) -> tuple[int, ...]:
-        """Counts of operations since the last sync at which the image is to be remembered."""
+        """Counts of operations since the last sync at which the image is to be remembered, in this life."""
         kind, _, numbers = self.keep().partition("+")[0].partition(".")
         return tuple(map(int, numbers.split("-"))) if kind in ("first", "last", "but") else ()
 

@@ -339,9 +339,11 @@ def drawn(
 def with_room(case: Case) -> Case:
     """The case without those options that its chip has no room for."""
     own = [option.name for option in scheme(case.ftl).options]
-    for name in ("gc_reserve", *dict.fromkeys((*scheme(case.ftl).tight, *own))):
-        if name in dict(case.options) and not fits(case):
-            case = replace(case, options=tuple(pair for pair in case.options if pair[0] != name))
+    among = ("gc_reserve", *dict.fromkeys((*scheme(case.ftl).tight, *own)))
+    left = [name for name in among if name in dict(case.options)]
+    while left and not fits(case):
+        case = replace(case, options=tuple(pair for pair in case.options if pair[0] != left[0]))
+        del left[0]
     return case
 
 
