@@ -432,7 +432,7 @@ cdef class DemandMapping(EntryPages):
 
     def recovery_commits(self):
         if self.known is None:
-            return False
+            return self.saved is not None and self.saved.outdate(self.stamp)
         self.saved.stand()
         return True
 

@@ -327,6 +327,15 @@ cdef class MapBattery:
         """A recovery believed the words, and is about to change flash. To be synced before it does."""
         self.words.put(STANDS, 1, CAUSE_RECOVERY, self.ssd.now_ns)
 
+    def outdate(self, uint64_t stamp):
+        """A recovery that does not stand on the words, though they are those of its checkpoint, is about to change
+        flash: it gives numbers of blocks again that the words know, so a later one must not believe them. Whether there
+        was anything to disown."""
+        if stamp == 0 or self.words.stamp != stamp:
+            return False
+        self.words.disown(CAUSE_RECOVERY)
+        return True
+
     def believed(self):
         """The words count, and stay as they are until the recovery's checkpoint is durable."""
         self.state = WAITING

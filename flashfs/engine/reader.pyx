@@ -145,6 +145,7 @@ cdef class Reader:
                           int64_t t_ns) except -1 nogil:
         """``n`` pages that lie side by side in a block, each checked for its LPA."""
         cdef uint32_t k, block = ppa // self.pages_per_block
+        cdef uint64_t order = self.ssd.pool.order[block]
         cdef int what
         cdef int64_t end
         cdef Oob oob
@@ -155,7 +156,7 @@ cdef class Reader:
             memset(data, 0, <uint64_t> n * self.page_bytes)
         for k in range(n):
             oob_unpack(self.oobs + k * self.oob_bytes, &oob)
-            if (self.status[k] == PAGE_OK and oob.lpa == lpas[k] and oob.kind == KIND_USER
+            if (self.status[k] == PAGE_OK and oob.lpa == lpas[k] and oob.kind == KIND_USER and oob.order == order
                     and not oob.flags & FLAG_LOST):
                 continue
             what = self.judge(lpas[k], ppa + k, self.status[k], &oob)
@@ -214,8 +215,8 @@ cdef class Reader:
             return UNREADABLE
         if oob.kind != KIND_USER or not self.ssd.mapping.accepts(lpa, ppa, oob.lpa):
             return OTHER
-        if oob.lpa != lpa and oob.order != self.ssd.pool.order[ppa // self.pages_per_block]:
-            return OTHER                   # a page that is shared says another LPA; one meant for another block too
+        if oob.order != self.ssd.pool.order[ppa // self.pages_per_block]:
+            return OTHER                   # one that was meant for another block
         return LOST if oob.flags & FLAG_LOST else HERE
 
     def forget_counts(self):

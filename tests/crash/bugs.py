@@ -465,6 +465,17 @@ BUGS: dict[str, Bug] = {
         (), "crash/test_lost.py::test_is_survived[the power goes between a checkpoint and its hint, then in the erase "
         "of an older clean one]",
     ),
+    "a battery that stays as it was though a recovery did not believe it": Bug(
+        "battery", Patch("flashfs/engine/map_battery", "            return False\n        self.words.disown(CAUSE_RECOV",
+                         "            return False\n        return True\n        self.words.disown(CAUSE_RECOV"),
+        (), "crash/test_lost.py::test_is_survived[a battery that a recovery did not believe, and the next one does: a "
+        "block has the same number again]",
+    ),
+    "a page that is read wherever it lies": Bug(
+        "core", Patch("flashfs/engine/reader", "oob.kind == KIND_USER and oob.order == order\n",
+                      "oob.kind == KIND_USER\n"), (), "crash/test_lost.py::test_is_survived[a page that was meant for "
+        "another block lies where its own LPA shares a page]",
+    ),
     "a checkpoint that cleans for none of validity's pages": Bug(
         "core", Patch("flashfs/engine/ssd", "if self.mapping.fenced or (self.validity.in_flash and not "
                       "self.affords_more()):\n            self.room", "if self.mapping.fenced:\n            self.room"),
