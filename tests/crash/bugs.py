@@ -466,8 +466,7 @@ BUGS: dict[str, Bug] = {
         "of an older clean one]",
     ),
     "a battery that stays as it was though a recovery did not believe it": Bug(
-        "battery", Patch("flashfs/engine/map_battery", "            return False\n        self.words.disown(CAUSE_RECOV",
-                         "            return False\n        return True\n        self.words.disown(CAUSE_RECOV"),
+        "battery", Patch("flashfs/engine/map_battery", "        self.words.disown(CAUSE_RECOVERY)\n", ""),
         (), "crash/test_lost.py::test_is_survived[a battery that a recovery did not believe, and the next one does: a "
         "block has the same number again]",
     ),
