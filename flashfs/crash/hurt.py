@@ -218,10 +218,14 @@ class HurtBench(Bench):
         except NandError as error:
             self.deceived(error)
         except CorruptError as error:
-            if not self.damaging:
-                raise
-            self.shut = True
-            raise Wrong(f"the image cannot be mounted any more: {error}") from None
+            self.refuses(error)
+
+    def refuses(self, error: CorruptError) -> NoReturn:
+        """A mount refuses the image. After damage that is loud, and nothing is left to judge."""
+        if not self.damaging:
+            raise error
+        self.shut = True
+        raise Wrong(f"the image cannot be mounted any more: {error}") from None
 
     def wear_out(self) -> None:
         """Too few blocks are left to change anything. What was flushed must be there to read."""
@@ -231,7 +235,10 @@ class HurtBench(Bench):
         self.worn_out = True
         self.nand.power_on()
         self.ssd = build_ssd(self.scheme, self.settings(), self.nand, readonly=True)
-        self.heard(recovery.Recovery(self.ssd, True).run().alarms)
+        try:
+            self.heard(recovery.Recovery(self.ssd, True).run().alarms)
+        except CorruptError as error:
+            self.refuses(error)
         self.look("worn out", crashed=True)
         self.phase = len(self.steps) + 1
 
