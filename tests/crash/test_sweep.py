@@ -68,10 +68,16 @@ def test_random_with_cut_recoveries_and_failures(ftl: str, cuts: int) -> None:
 
 
 @ONE
+def test_every_program_of_one_word(ftl: str) -> None:
+    result = campaign.run(ftl, "every", 0, 1)
+    must_survive(result, 1_500)
+    assert result.next == campaign.units_count("every", ftl, 1)
+
+
+@SLOW
+@ALL
 def test_every_program_of_two_words(ftl: str) -> None:
-    result = campaign.run(ftl, "every", 0, 2)
-    must_survive(result, 6_000)
-    assert result.next == campaign.units_count("every", ftl, 2)
+    must_survive(campaign.run(ftl, "every", 0, 2), 6_000)
 
 
 @pytest.mark.parametrize("ftl", limited(("pagemap", "leaftl", "remapssd")))
