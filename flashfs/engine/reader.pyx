@@ -156,8 +156,8 @@ cdef class Reader:
             memset(data, 0, <uint64_t> n * self.page_bytes)
         for k in range(n):
             oob_unpack(self.oobs + k * self.oob_bytes, &oob)
-            if (self.status[k] == PAGE_OK and oob.lpa == lpas[k] and oob.kind == KIND_USER and oob.order == order
-                    and not oob.flags & FLAG_LOST):
+            if (self.status[k] == PAGE_OK and oob.lpa == lpas[k] and oob.kind == KIND_USER
+                    and (oob.order == order or order == 0) and not oob.flags & FLAG_LOST):
                 continue
             what = self.judge(lpas[k], ppa + k, self.status[k], &oob)
             if what == HERE:
@@ -215,8 +215,8 @@ cdef class Reader:
             return UNREADABLE
         if oob.kind != KIND_USER or not self.ssd.mapping.accepts(lpa, ppa, oob.lpa):
             return OTHER
-        if oob.order != self.ssd.pool.order[ppa // self.pages_per_block]:
-            return OTHER                   # one that was meant for another block
+        if oob.order != self.ssd.pool.order[ppa // self.pages_per_block] != 0:
+            return OTHER                   # one that was meant for another block; 0: nothing says when it was opened
         return LOST if oob.flags & FLAG_LOST else HERE
 
     def forget_counts(self):

@@ -471,8 +471,8 @@ BUGS: dict[str, Bug] = {
         "block has the same number again]",
     ),
     "a page that is read wherever it lies": Bug(
-        "core", Patch("flashfs/engine/reader", "oob.kind == KIND_USER and oob.order == order\n",
-                      "oob.kind == KIND_USER\n"), (), "crash/test_lost.py::test_is_survived[a page that was meant for "
+        "core", Patch("flashfs/engine/reader", "(oob.order == order or order == 0) and not oob",
+                      "not oob"), (), "crash/test_lost.py::test_is_survived[a page that was meant for "
         "another block lies where its own LPA shares a page]",
     ),
     "a checkpoint that cleans for none of validity's pages": Bug(

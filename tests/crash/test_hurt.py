@@ -15,7 +15,7 @@ from flashfs.crash.programs import fitting
 from flashfs.crash.tiers import FAULT_KINDS, hurt
 from flashfs.engine import recovery
 
-CUTS = 250  #: a scheme; some thousand operations of the flash each
+CUTS = 200  #: a scheme; some thousand operations of the flash each
 SEED = 20261124
 ALL = pytest.mark.parametrize("ftl", EACH)
 FEWER = pytest.mark.parametrize("ftl", FEW)

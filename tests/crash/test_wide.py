@@ -27,7 +27,7 @@ from nandimg import PRESETS
 SOME = pytest.mark.parametrize("ftl", KINDS)
 FEWER = pytest.mark.parametrize("ftl", FEW)
 SEED = 4
-CUTS = 240  #: from which on every rare event of each scheme came up
+CUTS = 180  #: from which on every rare event of each scheme came up
 PAGE = 4096
 
 
