@@ -1,0 +1,53 @@
+"""What campaigns noted becomes a page: which cuts of this version each FTL has survived."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from flashfs.crash import campaign
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("campaigns", ROOT / "tools" / "campaigns.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page(tool: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "survived"
+    for seed in (3, 4):
+        campaign.note_survivors(file, [campaign.run("leaftl", "random", seed, 40)])
+    mine = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {line["sources"] for line in mine} == {campaign.sources()}
+    cuts = sum(line["cuts"] for line in mine)
+    old = {"ftl": "dftl", "tier": "kill", "fs": "ext4", "writer": "files", "seed": 5, "cuts": 1_000, "on": "2026-01-02"}
+    made = tool.page([*mine, old])
+    now, _, before = made.partition("## Earlier versions")
+    assert f"| `leaftl` | {cuts:,} (2) | {cuts:,} |" in now.splitlines()
+    assert "dftl" not in now
+    assert "| FTL | kill, ext4 files | in all |" in before.splitlines()
+    assert "| `dftl` | 1,000 (1) | 1,000 |" in before.splitlines()
+
+
+def test_the_sources_are_those_of_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import flashfs
+
+    for name in ("flashfs", "nandimg"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    monkeypatch.setattr(flashfs, "__file__", str(tmp_path / "flashfs" / "__init__.py"))
+    first = campaign.sources()
+    (tmp_path / "nandimg" / "notes.txt").write_text("no source")
+    assert campaign.sources() == first
+    (tmp_path / "nandimg" / "chip.pyx").write_text("x = 1")
+    assert campaign.sources() != first
