@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -45,28 +46,44 @@ class Wrong(Exception):
     """The judge or a check says no."""
 
 
+MOLDS = 24  #: kinds of chips that are kept
 #: what a chip is made from: its geometry, bytes of OOB that are kept, regions of NVRAM that its scheme asks for
 Mold = tuple[Geometry, int, tuple[tuple[str, int], ...]]
 
 
 class Rack:
-    """Chips in memory, made once and used again and again: to make one costs more than to run a case on it."""
+    """Chips in memory, used again and again, for to make one costs as much as to run a case on it. Of each mold there
+    is a blank one, made when a used one is to become blank; of molds that were not asked for lately there are none."""
 
     def __init__(self) -> None:
         self.blank: dict[Mold, Chip] = {}
-        self.free: dict[Mold, list[Chip]] = {}
+        self.free: OrderedDict[Mold, list[Chip]] = OrderedDict()  # the mold that was asked for last is the last
 
     def take(self, mold: Mold, like: Chip | None = None) -> Chip:
         """A chip that holds what ``like`` does, or nothing."""
-        if mold not in self.blank:
+        free = self.free.setdefault(mold, [])
+        self.free.move_to_end(mold)
+        if not free:
+            chip = self._make(mold)
+            if like is not None:
+                chip.become(like)
+            return chip
+        chip = free.pop()
+        if like is None and mold not in self.blank:
             self.blank[mold] = self._make(mold)
-        chip = self.free[mold].pop() if self.free.get(mold) else self._make(mold)
         chip.become(like or self.blank[mold])
         return chip
 
-    def give(self, mold: Mold, chip: Chip) -> None:
-        """One that was taken comes back."""
-        self.free.setdefault(mold, []).append(chip)
+    def give(self, mold: Mold, chip: Chip, *, unused: bool = False) -> None:
+        """One that was taken comes back; ``unused``: nothing was programmed on it since."""
+        if unused and mold not in self.blank:
+            self.blank[mold] = chip
+        else:
+            self.free.setdefault(mold, []).append(chip)
+        self.free.setdefault(mold, [])
+        while len(self.free) > MOLDS:
+            oldest, _ = self.free.popitem(last=False)
+            self.blank.pop(oldest, None)
 
     def clear(self) -> None:
         """Let them all go: a process that was forked off must not write to the chips of its parent."""
@@ -162,9 +179,9 @@ class Bench:
         if self.dram:
             self.ssd.set_budget(self.dram)
 
-    def release(self) -> None:
-        """Give the chip back; the bench is of no more use."""
-        RACK.give(self.mold, self.nand.chip)
+    def release(self, *, unused: bool = False) -> None:
+        """Give the chip back; the bench is of no more use. ``unused``: it did not run."""
+        RACK.give(self.mold, self.nand.chip, unused=unused)
 
     def fork(self, shape: str, tail: int | None, words: int | None = None) -> Bench:
         """Another bench, on which the power goes in the operation that is about to happen on this one, and of whose

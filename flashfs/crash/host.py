@@ -60,7 +60,7 @@ class HostBench(Bench):
     def path(self) -> str:
         return f"/proc/self/fd/{self.file}"
 
-    def release(self) -> None:
+    def release(self, *, unused: bool = False) -> None:
         self.image.close()
         os.close(self.file)
 

@@ -36,7 +36,8 @@ ENGINE_EDGES: dict[str, tuple[int | str, ...]] = {
 }  # fmt: skip
 #: chips that `flashfs create --size` makes; a program reads and writes all of it more than once
 CREATED = ("create-1M", "create-2M", "create-4M")
-SELDOM = ("create-8M", "create-16M", "create-64M")
+SELDOM = ("create-8M", "create-16M")
+LARGEST = "create-64M"  #: a run of it takes a second, and so much memory for each fork
 CACHE_SLOT = 20  #: bytes of the data cache beside each page
 
 
@@ -283,7 +284,7 @@ def fits_at_each_mount(case: Case) -> bool:
                 bench.mounts = mount
                 bench.build(bench.settings())
         finally:
-            bench.release()
+            bench.release(unused=True)
     except (BindError, UsageError):
         return False
     return True
@@ -321,7 +322,7 @@ def drawn(
         program = pinned_program(rnd, geometry)
     elif trims:
         program = trimmed_program(rnd, geometry.lpas, rnd.choice((60, 120, 250)))
-    elif preset in large_for(ftl) or preset in (*CREATED, *SELDOM):
+    elif preset in large_for(ftl) or preset in (*CREATED, *SELDOM, LARGEST):
         program = wide_program(rnd, geometry, min(length, 40), LARGE.get(preset, ()), odd)
     elif preset in STRIPED or aged:
         program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120, 250)))
@@ -370,7 +371,7 @@ def budgeted(rnd: random.Random, case: Case) -> Case:
     bench = Bench(case)
     tables = sum(packed for packed, _ in bench.ssd.dram().values())
     pages = rnd.choice((1, 3, 9, bench.geometry.lpas))
-    bench.release()
+    bench.release(unused=True)
     more = replace(case, dram=tables + pages * (bench.geometry.page_bytes + CACHE_SLOT))
     return more if fits(more) else case
 
@@ -388,7 +389,7 @@ def from_checkpoints(ftl: str) -> dict[str, str]:
 def fits(case: Case) -> bool:
     """Whether its options and its budget leave the chip large enough for its FTL."""
     try:
-        Bench(case).release()
+        Bench(case).release(unused=True)
     except (BindError, UsageError, GeometryError):
         return False
     return True
@@ -428,7 +429,7 @@ def fitting_of(ftl: str, among: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     found, why = [], ""
     for preset in among:
         try:
-            Bench(Case(ftl, "", preset)).release()
+            Bench(Case(ftl, "", preset)).release(unused=True)
         except BindError as error:
             why = str(error)  # the error itself would keep the chips that it came from, for ever
         else:

@@ -19,6 +19,7 @@ from flashfs.crash.programs import (
     CREATED,
     CROWDED,
     LARGE,
+    LARGEST,
     SELDOM,
     STRIPED,
     TINY,
@@ -64,7 +65,8 @@ def wide_base(ftl: str, seed: int, unit: int) -> Case:
     presets, rnd = presets_for(ftl, large_for(ftl)), random.Random(f"wide {ftl} {seed} {unit}")
     preset = presets[unit % len(presets)]
     if rnd.random() < 0.2:  # what users make
-        preset = rnd.choice(SELDOM if rnd.random() < 0.1 else CREATED)
+        kind = rnd.random()
+        preset = LARGEST if kind < 0.01 else rnd.choice(SELDOM if kind < 0.1 else CREATED)
         preset = preset if fitting_of(ftl, (preset,))[0] else presets[0]
     return random_setting(rnd, ftl, preset)
 
