@@ -500,11 +500,12 @@ BUGS: dict[str, Bug] = {
     ),
     "a clone that keeps the UUID of its original": Bug(
         "clone", Patch("nandimg/cloning.py", "    raw[UUID_AT : UUID_AT + 16] = uuids.uuid4().bytes\n", ""),
-        (), "nandimg/test_cloning.py::test_both_copies_of_the_header_are_whole",
+        (), "nandimg/test_cloning.py::test_a_copy_of_a_crashed_image_recovers_as_it_does[pagemap]",
     ),
-    "an upgrade that writes over the only header": Bug(
-        "upgrade", Patch("nandimg/image.py", "features=merged, generation=old.generation + 1)", "features=merged)"),
-        (), "fixtures/test_version_1.py::test_the_host_may_die_at_any_moment",
+    "an upgrade whose two headers are synced together": Bug(
+        "upgrade", Patch("nandimg/header.py", "raw, index * HEADER_BYTES)\n        os.fdatasync(fd)\n",
+                         "raw, index * HEADER_BYTES)\n    os.fdatasync(fd)\n"),
+        (), "fixtures/test_version_1.py::test_the_host_may_die_at_any_moment[pagemap-crashed-equal]",
     ),
     "a recovery that makes no room where no block is free": Bug(
         "recovery", Patch("flashfs/engine/recovery", "        self.find_room()\n", ""),
