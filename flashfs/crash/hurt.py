@@ -229,7 +229,9 @@ class HurtBench(Bench):
 
     def wear_out(self) -> None:
         """Too few blocks are left to change anything. What was flushed must be there to read."""
-        if not any(fault.kind in ("wear", "fail") for fault in self.case.faults) and not self.case.fail:
+        chip = self.nand.chip
+        failing = self.case.fail or any(fault.kind in ("wear", "fail") for fault in self.case.faults)
+        if not failing and not any(chip.block_health(block) for block in range(chip.blocks)):
             raise Wrong("the device is full, and no block went bad")
         self.say("worn out")
         self.worn_out = True

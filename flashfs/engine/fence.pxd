@@ -11,6 +11,7 @@ cdef class Rebuilder(Settler):
     cdef uint64_t since                    # reports of validity up to that sequence number are programmed
     cdef bint is_collected(self, uint32_t block) noexcept nogil
     cdef int check_heads(self) except -1
+    cdef bint ask_later_pages(self, uint32_t block) except -1
     cdef int read_kind(self, int kind) except -1
     cdef versions_of(self, int kind)
     cdef int judge_broken(self) except -1

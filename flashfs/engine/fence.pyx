@@ -65,7 +65,8 @@ cdef class Rebuilder(Settler):
         if not self.ssd.mapping.fenced or "fence" not in self.base.sections:
             return 0
         try:
-            self.fence = unpack_fence(bytes(self.base.sections["fence"]), self.ssd.pool)
+            self.fence = unpack_fence(bytes(self.base.sections["fence"]), self.ssd.pool,
+                                      bytes(self.base.sections.get("tblocks", b"")))
         except (ValueError, struct.error) as error:
             raise CorruptError(f"checkpoint {self.base.identity}: {error}") from None
         self.floor = self.fence.seq
@@ -227,24 +228,37 @@ cdef class Rebuilder(Settler):
 
     cdef int check_heads(self) except -1:
         """No two blocks were opened at once: if the first pages of two say so, one of them was programmed over another
-        block's. Which block that is its later pages say."""
-        cdef uint32_t block, page
-        cdef Oob oob
+        block's; so was that of a block which had translation pages at the fence, if it says that it was opened before
+        it for something else. Which block it is its later pages say."""
+        cdef uint32_t block
         first = {}
+        for block in self.fence.translation:
+            if (self.marks[block] & HEADED and self.orders[block] <= self.base.order
+                    and self.streams[block] != (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
+                    and not self.ask_later_pages(block)):
+                self.missing(block, 0)
         for block in range(self.ssd.nand.blocks):
             if self.marks[block] & HEADED:
                 first.setdefault(self.orders[block], []).append(block)
         for blocks in first.values():
             for block in blocks if len(blocks) > 1 else ():
-                for page in range(1, self.ssd.pages_per_block):
-                    if (self.spare_read(block, page, &oob) == PAGE_OK and oob.order != self.orders[block]
-                            and oob.stream < self.ssd.pool.streams_n and not runs_out(oob.order)):
-                        self.alarm(f"block {block}: its first page was meant for another block")
-                        self.orders[block] = self.ssd.pool.order[block] = oob.order
-                        self.streams[block] = oob.stream
-                        self.order = max(self.order, oob.order)
-                        break
+                self.ask_later_pages(block)
         return 0
+
+    cdef bint ask_later_pages(self, uint32_t block) except -1:
+        """If the first page of a block was meant for another, the block is what its later ones say. Whether one does.
+        """
+        cdef uint32_t page
+        cdef Oob oob
+        for page in range(1, self.ssd.pages_per_block):
+            if (self.spare_read(block, page, &oob) == PAGE_OK and oob.order != self.orders[block]
+                    and oob.stream < self.ssd.pool.streams_n and not runs_out(oob.order)):
+                self.alarm(f"block {block}: its first page was meant for another block")
+                self.orders[block] = self.ssd.pool.order[block] = oob.order
+                self.streams[block] = oob.stream
+                self.order = max(self.order, oob.order)
+                return True
+        return False
 
     cdef int read_kind(self, int kind) except -1:
         """Take up all whole pages of a kind, from the blocks of its stream."""

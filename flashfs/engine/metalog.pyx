@@ -38,6 +38,7 @@ DESCRIPTOR = struct.Struct("<4sIQQQQIIIIQ")
 """magic, checksum of all that follows it, id, seq, order, stream bytes, flags, sections, extents, last index PPA,
 mounts"""
 SECTION = struct.Struct("<8sQI")  #: name, bytes, checksum
+SECTION_NAME_BYTES = 8
 EXTENT = struct.Struct("<II")  #: first PPA, pages
 INDEX = struct.Struct("<4sIII")  #: magic, checksum of all that follows it, extents, previous index PPA
 BOOT = struct.Struct("<4sIQI")  #: magic, checksum of all that follows it, id, descriptor PPA
@@ -234,6 +235,8 @@ cdef class MetaLog:
 
     def _write(self, sections, seq, mounts, clean):
         identity = self.checkpoint_id + 1
+        if max(map(len, sections)) > SECTION_NAME_BYTES:
+            raise ValueError(f"sections {', '.join(sections)}: a name has at most {SECTION_NAME_BYTES} bytes")
         table = b"".join(
             SECTION.pack(name.encode(), len(memoryview(data)), checksum(data)) for name, data in sections.items()
         )

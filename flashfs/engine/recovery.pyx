@@ -533,18 +533,24 @@ cdef class Worker(Rebuilder):
         return True
 
     def find_room(self):
-        """Where no checkpoint is left, nor what it knew of trims, pages of blocks that were free may count again, one
-        here and one there, until no block is free. But the lost checkpoint had blocks. What else was logged in them is
-        in the tables by now: they are given up, and cleaning begins with them."""
+        """After damage pages of blocks that were free may count again, one here and one there, until no block is free.
+        Cleaning makes room where it can; else the log is given up, for what was logged is in the tables by now, and
+        cleaning begins with its blocks."""
         cdef Ssd ssd = self.ssd
-        if self.base is not None or ssd.pool.free_n > ssd.meta.checkpoint_blocks:
+        if self.base is not None and not self.alarms:
             return
+        if self.base is not None:
+            self.clean_if_full()
         if ssd.pool.free_n < ssd.meta.checkpoint_blocks:
             for block in ssd.meta.blocks:
                 ssd.pool.release(block, ssd.now_ns)
             ssd.meta.blocks = []
-        with suppress(DeviceFullError):     # no page is dead, on a worn chip: then there may be room for a checkpoint
-            ssd.clean_up()
+        self.clean_if_full()
+
+    cdef clean_if_full(self):
+        if self.ssd.pool.free_n <= self.ssd.meta.checkpoint_blocks:
+            with suppress(DeviceFullError):  # no page is dead, on a worn chip: then there may be room for a checkpoint
+                self.ssd.clean_up()
 
     def commit(self):
         if self.ssd.mapping.recovery_commits() | self.hint_late():

@@ -25,6 +25,7 @@ from flashfs.engine.parts cimport (
     Engine,
     Extent,
     Mapping,
+    Owner,
     Placement,
     Validity,
 )
@@ -1001,10 +1002,12 @@ cdef class Ssd(Engine):
 
     def sections(self, fence, clean):
         """What a checkpoint holds: everything; or, between clean unmounts of a device that is recovered from its pages,
-        where the scan for newer ones begins, which is at the fence before this one. Behind a clean one it is here."""
+        where the scan for newer ones begins, which is at the fence before this one, and which blocks have translation
+        pages: one that says otherwise was overwritten. After a clean one the scan begins here."""
         if fence is not None and not clean:
             before = self.fence_at or Fence()
             return {**self.placement.save(),
+                    "tblocks": self.pool.in_use_by((<Owner> self.owner_at[KIND_TRANSLATION]).stream),
                     "fence": Fence(before.seq, before.order, fence.stamp, before.open, fence.retiring).pack()}
         needed = {**self.mapping.save(), **self.validity.save(), **self.placement.save(), "pool": self.pool.save(),
                   **({"fence": fence.pack()} if fence is not None else {})}
