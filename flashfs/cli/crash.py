@@ -276,7 +276,7 @@ def tell(results: list[Result], as_json: bool) -> None:
                 more = max(result.failed, len(result.failures)) - min(SHOWN, len(result.failures))
                 show.line(f"{result.ftl} {result.tier}: {more:,} further failures")
         for line in unmet(results):
-            show.line(line)
+            show.prose(line)
 
 
 def unmet(results: list[Result]) -> list[str]:

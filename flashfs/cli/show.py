@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ PIPE_COLUMNS = 1000  # a table in a pipe is not folded: whoever reads it there l
 LIST_COLUMNS = 100  # a longer list is a table of its own
 NAME_COLUMNS = 20  # what is no longer is not folded, as far as a terminal has room for that
 TEXT_COLUMNS = 16  # that are left for each column of longer texts
+WHOLE = ("/", "flashfs ")  # a path and a command, which are copied, blanks and all
+FEW_ROWS = 2  # a table of so few that is too wide becomes a record for each
 EDGES = 2  # columns left and right of a table
 GAPS = (3, 2)  # between two of its columns: one or the other, as it fits
 
@@ -81,13 +84,16 @@ def is_rows(value: Any) -> bool:
 
 def rows(data: Sequence[Mapping[str, Any]], title: str = "", *, head: bool = True) -> None:
     """One table; numbers to the right, columns in the order in which they first appear. Where the terminal is too
-    narrow for it, several with some of the columns each; or, if there are long texts in it, one for each row."""
+    narrow for it, several with some of the columns each; or, if there are long texts in it or few rows, a record for
+    each row. No word is ever broken, so that what is copied is whole."""
     names = list(dict.fromkeys(name for row in data for name in row))
     columns = [Column.of(data, name, head) for name in names]
     width = console().width
-    if not head or not columns or gap_of(columns, width):
+    if columns and gap_of(columns, width):
         draw(columns, title, head)
-    elif any(column.is_text for column in columns):
+    elif not head:
+        record(columns, title, width)
+    elif len(data) <= FEW_ROWS or any(column.is_text for column in columns):
         for i, row in enumerate(data):
             rows([{"field": name.replace("_", " "), "value": row.get(name, "")} for name in names],
                  "" if i else title, head=False)  # fmt: skip
@@ -112,11 +118,11 @@ class Column:
         cells = [cell(row.get(name, "")) for row in data]
         shown = escape(printable(name.replace("_", " "))) if head else ""
         longest = max((width_of(text) for text in cells), default=0)
-        words = max((width_of(word) for word in shown.split()), default=0)
+        words = max((width_of(word) for text in (shown, *cells) for word in text.split()), default=0)
         return cls(
             shown, cells, head and all(isinstance(row.get(name, 0), int | float) for row in data),
             most=max(longest, width_of(shown)),
-            least=max(words, longest if longest <= NAME_COLUMNS else min(longest, TEXT_COLUMNS)),
+            least=max(words, longest if longest <= NAME_COLUMNS else TEXT_COLUMNS),
         )  # fmt: skip
 
     @property
@@ -185,6 +191,22 @@ def draw(columns: Sequence[Column], title: str, head: bool, gaps: bool = True) -
         print(text if text.strip("─ ") else text[:PICTURE_COLUMNS])
 
 
+def record(columns: Sequence[Column], title: str, width: int) -> None:
+    """A line for each name and its value, of which one is too long for a table: it goes on below itself, word by word,
+    and what has no blanks, a path or a command goes over the edge in one piece."""
+    names, *values = ([Text.from_markup(text).plain for text in column.cells] for column in columns)
+    indent = max(map(len, names), default=0) + GAPS[0]
+    print(f"\n {printable(title)}" if title else "")
+    for name, *cells in zip(names, *values, strict=True):
+        text = (" " * GAPS[0]).join(cells)
+        room = max(TEXT_COLUMNS, width - indent - EDGES)
+        folded = [] if text.startswith(WHOLE) else textwrap.wrap(
+            text, room, break_long_words=False, break_on_hyphens=False)  # fmt: skip
+        for i, part in enumerate(folded or [text]):
+            print(f" {'' if i else name:<{indent}}{part}".rstrip())
+    sys.stdout.flush()
+
+
 def cell(value: Any) -> str:
     """One value in a table."""
     if value is None:
@@ -210,8 +232,14 @@ def picture(drawn: Any) -> None:
 
 
 def line(text: str) -> None:
-    """One line for people."""
-    console().print(escape(printable(text)))
+    """One line for people, which may be copied: only the terminal breaks it, and knows that it is one."""
+    print(printable(text))
+
+
+def prose(text: str) -> None:
+    """As ``line``, of words that nobody copies: they are folded to the terminal."""
+    for part in textwrap.wrap(printable(text), console().width, break_long_words=False, break_on_hyphens=False):
+        print(part)
 
 
 def warn(text: str) -> None:
