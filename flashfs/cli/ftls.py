@@ -25,7 +25,7 @@ def command(
     if name is not None:
         show.result(row(ftl.scheme(name)), as_json=as_json, title=name)
         return
-    found, broken = [row(scheme) for scheme in ftl.SCHEMES.values()], []
+    found, broken = [row(scheme) for scheme in ftl.SCHEMES.values()], list(ftl.BROKEN.values())
     for other in ftl.installed():
         try:
             found.append(row(ftl.scheme(other)))

@@ -46,7 +46,7 @@ cdef class PyPlacement(Streams):
     cdef uint8_t* mine                     # 1 + the stream for which the plug-in opened a block; 0: not its block
     cdef uint32_t[2] open_n, open_most     # blocks open for the host, and for cleaning
     cdef int place(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1
-    cdef int go_on(self, uint32_t n, Extent* out) noexcept nogil
+    cdef bint go_on(self, uint32_t n, Extent* out) except -1 nogil
     cdef uint32_t open(self, die) except? 0xFFFFFFFE
     cdef int give_up(self, uint32_t block) except -1
 

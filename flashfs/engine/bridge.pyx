@@ -363,24 +363,31 @@ cdef class PyPlacement(Streams):
             return Streams.take(self, stream, lpas, n, out)
         # Each half-filled block costs a crash what the next recovery may need: then one that is open has to do.
         if (stream == STREAM_GC and 0 < self.open_n[STREAM_GC] < self.open_most[STREAM_GC]
-                and not self.ssd.affords_more() and self.open_n[STREAM_GC]):
-            self.go_on(n, out)
+                and not self.ssd.affords_more() and self.open_n[STREAM_GC] and self.go_on(n, out)):
             return 0
         with gil:
             self.plugin.healthy()
             self.place(stream, lpas, min(n, <uint32_t> MOST_ASKED), out)
+            while not self.ssd.pool.takes_more(out.block, CAUSE_HOST if stream == STREAM_HOST else CAUSE_GC,
+                                               self.ssd.now_ns):
+                self.give_up(out.block)     # the FTL hears that it is closed, and is asked again
+                self.place(stream, lpas, min(n, <uint32_t> MOST_ASKED), out)
         return 0
 
-    cdef int go_on(self, uint32_t n, Extent* out) noexcept nogil:
-        """Into a block that cleaning has open, whatever its lane."""
+    cdef bint go_on(self, uint32_t n, Extent* out) except -1 nogil:
+        """Into a block that cleaning has open, whatever its lane, if there is one that takes more."""
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):
             if self.mine[block] == STREAM_GC + 1:
+                if not self.ssd.pool.takes_more(block, CAUSE_GC, self.ssd.now_ns):
+                    with gil:
+                        self.give_up(block)
+                    continue
                 out.block = block
                 out.page = self.ssd.pool.next_page[block]
                 out.n = min(n, self.ssd.pool.pages_per_block - out.page)
-                break
-        return 0
+                return True
+        return False
 
     cdef int place(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1:
         cdef uint32_t i, block, room
@@ -470,8 +477,7 @@ cdef class PyPlacement(Streams):
             if self.ssd.pool.state[block] == STATE_CLOSED:
                 self.ssd.close(block)
             elif self.ssd.pool.state[block] == STATE_OPEN:
-                if (self.ssd.pool.stream[block] <= STREAM_GC and self.ssd.pool.next_page[block] < room
-                        and self.ssd.pool.takes_more(block, CAUSE_HOST, self.ssd.now_ns)):
+                if self.ssd.pool.stream[block] <= STREAM_GC and self.ssd.pool.next_page[block] < room:
                     self.mine[block] = self.ssd.pool.stream[block] + 1
                     self.open_n[self.ssd.pool.stream[block]] += 1
                     offered[block] = STREAM_NAMES[self.ssd.pool.stream[block]]

@@ -14,10 +14,11 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from pkgutil import iter_modules
+from traceback import extract_tb
 from typing import Any
 
 from flashfs.engine.defaults import PageBitmap
-from flashfs.errors import MISTAKES, FlashfsError, UsageError
+from flashfs.errors import MISTAKES, UsageError
 from flashfs.plain import meant
 from nandimg import Feature
 
@@ -183,22 +184,37 @@ class Scheme:
 
 SCHEMES: dict[str, Scheme] = {}
 ROOMS: dict[str, str] = {}  #: the folder of each
+BROKEN: dict[str, str] = {}  #: folders whose scheme cannot be imported, and why
 
 
 def _discover() -> None:
-    """Fill SCHEMES and ROOMS. A folder that cannot be imported is an error: no test would miss its scheme."""
+    """Fill SCHEMES and ROOMS. A folder that cannot be imported is noted in BROKEN, and stops no other scheme; a test
+    asks that there is none."""
     found: list[tuple[Scheme, str]] = []
     for room in (module.name for module in iter_modules(__path__) if module.ispkg):
         try:
             schemes = getattr(import_module(f"{__name__}.{room}"), "SCHEME", ())
-        except ImportError as error:
-            raise FlashfsError(f"flashfs/ftl/{room}: {error}; `make setup` compiles what is there") from error
+        except MISTAKES as error:
+            BROKEN[room] = f"flashfs/ftl/{room} cannot be imported: {_where(error, room)}"
+            continue
         found += [(scheme, room) for scheme in (schemes if isinstance(schemes, tuple) else (schemes,))]
     for scheme, room in sorted(found, key=lambda pair: (pair[0].year, pair[0].name)):
         if scheme.name in SCHEMES:
             other = ROOMS[scheme.name]
-            raise FlashfsError(f"flashfs/ftl/{room}: flashfs/ftl/{other} has a scheme called {scheme.name} too")
+            BROKEN[room] = f"flashfs/ftl/{room}: flashfs/ftl/{other} has a scheme called {scheme.name} too"
+            continue
         SCHEMES[scheme.name], ROOMS[scheme.name] = scheme, room
+
+
+def _where(error: BaseException, room: str) -> str:
+    """An error with the line of that folder which raised it, in one line; what was not compiled says so."""
+    text = " ".join(str(error).split())
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {error.msg}"
+    frames = [frame for frame in extract_tb(error.__traceback__) if Path(frame.filename).parent.name == room]
+    line = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    unbuilt = isinstance(error, ImportError) and str(error.name).startswith(f"{__name__}.{room}")
+    return f"{line}{type(error).__name__}: {text}" + ("; `make setup` compiles what is there" if unbuilt else "")
 
 
 _discover()
@@ -220,7 +236,7 @@ def installed() -> dict[str, EntryPoint]:
 
 def is_registered(name: str) -> bool:
     """Whether the name is one of ours or of an installed package: it may be used whoever says it, an image too."""
-    return name in SCHEMES or name in installed()
+    return name in SCHEMES or name in BROKEN or name in installed()
 
 
 def scheme(name: str) -> Scheme:
@@ -229,6 +245,8 @@ def scheme(name: str) -> Scheme:
     comes from an image is the image's to choose, and to be asked about first."""
     if name in SCHEMES:
         return SCHEMES[name]
+    if name in BROKEN:
+        raise UsageError(f"FTL {name}: {BROKEN[name]}")
     if name in installed():
         return _installed(installed()[name])
     if ":" in name:
@@ -238,7 +256,7 @@ def scheme(name: str) -> Scheme:
     names = [*SCHEMES, *installed()]
     raise UsageError(
         f"no FTL is called {name!r}{meant(name, names)}; there are {', '.join(names)}, and package.module:Class for "
-        "one of your own"
+        "one of your own" + "".join(f"; {why}" for why in BROKEN.values())
     )
 
 

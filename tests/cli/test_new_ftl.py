@@ -53,7 +53,7 @@ def test_a_compiled_one_builds_and_passes(checkout: Path, checks: str) -> None:
     assert {str(path) for path in said["files"]} == files(checkout) - before
     unbuilt = subprocess.run([*flashfs, "ftls"], cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout)},
                              capture_output=True, text=True)  # fmt: skip
-    assert unbuilt.returncode == 1
+    assert unbuilt.returncode == 0  # no other scheme is any the worse for it
     assert "`make setup` compiles" in unbuilt.stderr
     assert unbuilt.stderr.count("\n") == 1
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ GEOMETRY = Geometry(
     page_bytes=512, pages_per_block=8, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=360, nvram_bytes=8192
 )
 PAGE = GEOMETRY.page_bytes
+CLOSED = Placing.closed
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +99,31 @@ def test_power_cuts(cls: type, tier: str, cuts: int) -> None:
     result = campaign.run(use(cls, f"cut_{cls.__name__.lower()}:Ftl"), tier, 7, cuts)
     assert [str(failure) for failure in result.failures] == []
     assert result.cuts >= cuts
+
+
+def test_an_open_block_that_another_program_wrote_to_is_closed(path: Path) -> None:
+    """A clean mount reads nothing: whether a block takes more is asked when place() names it. If it does not, the FTL
+    hears that it is closed, and is asked again."""
+    use(Placing)
+    with Device.open(path, ftl=NAME, options={"buffer": "0"}) as device:
+        device.write(0, b"a" * (5 * PAGE))
+        blocks = {block for block in range(GEOMETRY.blocks) if device.ssd.pool.describe(block)["state"] == "open"}
+    with closing(nandimg.open_image(path)) as image:
+        chip = image.chip
+        for block in blocks:
+            free = [page for page in range(8) if chip.read_spare_area(block, page)[0] == 0]
+            chip.program_page(block, free[0], bytes(PAGE), bytes(20))
+    told: list[int] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Placing, "closed", lambda self, block: told.append(block) or CLOSED(self, block))
+        with Device.open(path, trust=True, options={"buffer": "0"}) as device:
+            assert device.recovery.clean
+            assert device.stats()["nand"]["spare_read"] == 0
+            assert told == []
+            device.write(2 * PAGE, b"b" * (4 * PAGE))
+            assert device.read(0, 7 * PAGE) == b"a" * (2 * PAGE) + b"b" * (4 * PAGE) + bytes(PAGE)
+            assert device.problems() == []
+    assert set(told) == blocks
 
 
 def test_replaces_says_which_parts_are_its_own() -> None:

@@ -11,6 +11,10 @@ import pytest
 from schemes import bounded
 
 import nandimg
+from flashfs.check.setting import Setting
+from flashfs.check.suite import CHECKS as ALL_CHECKS
+from flashfs.check.suite import Check
+from flashfs.check.suite import judge as judge_check
 from flashfs.crash import campaign, kill
 from flashfs.crash.judge import Judge
 from flashfs.device import Device
@@ -21,6 +25,8 @@ from nandimg import Geometry
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ("examples.minimal:Minimal", "examples.tutorial:PageMap", "examples.hotcold:HotCold")
 TIERS = ("sweep", "random", "host")
+#: of `flashfs check`; the cuts of `durability` are many, and the tiers below cut too
+CHECKS = [pytest.param(one, id=one.id, marks=[pytest.mark.slow] * (one.id == "durability")) for one in ALL_CHECKS]
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=700)
 PAGE = GEOMETRY.page_bytes
 
@@ -37,6 +43,14 @@ def test_power_cuts(ftl: str, tier: str, cuts: int) -> None:
     result = campaign.run(ftl, tier, 2025, cuts)
     assert [str(failure) for failure in result.failures] == []
     assert result.cuts >= cuts
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("ftl", EXAMPLES)
+def test_passes_flashfs_check(ftl: str, check: Check) -> None:
+    """An example is what others begin with."""
+    ended = judge_check(check, Setting(ftl))
+    assert (ended.result, ended.why) == ("pass", "")
 
 
 @pytest.mark.slow

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flashfs import ftl
-from flashfs.errors import FlashfsError
+from flashfs import cli, ftl
+from flashfs.errors import UsageError
+
+OURS = list(ftl.SCHEMES.values())
 
 FAMILY = """
 from dataclasses import replace
@@ -23,6 +26,7 @@ def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where folders of schemes may be made, beside ours."""
     monkeypatch.setattr(ftl, "SCHEMES", {})
     monkeypatch.setattr(ftl, "ROOMS", {})
+    monkeypatch.setattr(ftl, "BROKEN", {})
     monkeypatch.setattr(ftl, "__path__", [*ftl.__path__, str(tmp_path)])
     known = set(sys.modules)
     yield tmp_path
@@ -55,15 +59,35 @@ def test_a_family_shares_a_folder(rooms: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("from flashfs.ftl.broken import mapping", "flashfs/ftl/broken: .*mapping.*`make setup` compiles"),
-        ("from flashfs.ftl.slimftl import SCHEME", "flashfs/ftl/broken: flashfs/ftl/slimftl has a scheme called slim"),
+        ("from flashfs.ftl.broken import mapping",
+         "flashfs/ftl/broken cannot be imported: .*line 1: ImportError: .*mapping.*`make setup` compiles"),
+        ("from flashfs.ftl.broken.mapping import Map", "ModuleNotFoundError: .*broken.mapping.*`make setup` compiles"),
+        ("x = 1\ny = 1 / 0", "broken/__init__.py, line 2: ZeroDivisionError: division by zero$"),
+        ("x = 1\nif:", "broken/__init__.py, line 2: invalid syntax$"),
+        ("import sys\nsys.exit(3)", "broken/__init__.py, line 2: SystemExit: 3$"),
+        ("from flashfs.ftl.slimftl import SCHEME\nfrom dataclasses import replace\nSCHEME = replace(SCHEME, year=2999)",
+         "flashfs/ftl/broken: flashfs/ftl/slimftl has a scheme called slim"),
     ],
-)
-def test_a_folder_that_will_not_do(rooms: Path, text: str, said: str) -> None:
+)  # fmt: skip
+def test_a_broken_folder_breaks_its_own_scheme(
+    rooms: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever asks for it is told file and line; the others are as they were."""
+    ours = [one.name for one in sorted(OURS, key=lambda one: (one.year, one.name))]
     room(rooms, "broken", text)
-    with pytest.raises(FlashfsError, match=said) as caught:
-        ftl._discover()
+    ftl._discover()
+    assert list(ftl.SCHEMES) == ours
+    with pytest.raises(UsageError, match=said) as caught:
+        ftl.scheme("broken")
     assert "\n" not in str(caught.value)
+    assert ftl.is_registered("broken")  # an image that is bound to it is told the same
+    assert cli.run(["ftls"]) == 0
+    assert re.search(said, capsys.readouterr().err.strip())
+    assert cli.run(["create", str(rooms / "chip"), "--size", "16M"]) == 0
+
+
+def test_none_of_ours_is_broken() -> None:
+    assert ftl.BROKEN == {}
 
 
 def test_no_view_hides_one_that_every_image_has() -> None:
