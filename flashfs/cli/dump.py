@@ -59,8 +59,10 @@ def command(
             found, note = mount.dump(view, address)
     if note:
         show.warn(note)
-    if view == "blocks" and not as_json:
-        found = inspect.folded(found)
+    if view == "blocks" and as_json:
+        dies = inspect.header(image if mount is None else mount.image())["geometry"]["dies"]
+        show.json_rows(inspect.unfolded(found, dies))
+        return
     show.result(found, as_json=as_json, title=title)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,6 +42,15 @@ def result(data: Any, *, as_json: bool, title: str = "") -> None:
         print(json.dumps(data, indent=2, default=str))
     else:
         tables(data, title)
+
+
+def json_rows(data: Iterable[Mapping[str, Any]]) -> None:
+    """As ``result`` prints a list of dicts as JSON, but one after the other: for millions of them."""
+    begin = "["
+    for row in data:
+        print(begin, textwrap.indent(json.dumps(row, indent=2, default=str), "  "), sep="\n", end="")
+        begin = ","
+    print("\n]" if begin == "," else "[]")
 
 
 def tables(data: Any, title: str = "") -> None:

@@ -9,7 +9,7 @@ from flashfs.inspect._html import check_place as check_html
 from flashfs.inspect._html import page as html
 from flashfs.inspect._html import put as put_html
 from flashfs.inspect._html import write as write_html
-from flashfs.inspect._image import blocks, folded, header
+from flashfs.inspect._image import blocks, folded_blocks, header, unfolded
 from flashfs.inspect._log import log
 from flashfs.inspect._lpa import lpa
 from flashfs.inspect._page import page
@@ -24,7 +24,7 @@ __all__ = [
     "blocks",
     "check",
     "check_html",
-    "folded",
+    "folded_blocks",
     "header",
     "held",
     "html",
@@ -38,5 +38,6 @@ __all__ = [
     "repair",
     "report",
     "scheme",
+    "unfolded",
     "write_html",
 ]

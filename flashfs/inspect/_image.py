@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from itertools import groupby
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import nandimg
-from flashfs.engine.pool import KIND_NAMES
+from flashfs.engine import block_map
+from flashfs.engine.pool import KIND_NAMES, STATE_NAMES
 from flashfs.inspect._view import BLANK, ERASED, HEALTH_NAMES, TORN, WHOLE, Spare, View, _name, opened
 
 PROGRESS_BLOCKS = 1024  #: between two reports of progress
 UNWRITTEN = (ERASED, Spare.of(b""))  #: a page of a block that is erased for certain
 FOLDED_FROM = 1024  #: rows of a block table: a longer one is folded
+Run = tuple[int, int, dict[str, Any]]
 
 
 def header(path: str | Path) -> dict[str, Any]:
@@ -62,44 +67,86 @@ def blocks(
     path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None
 ) -> list[dict[str, Any]]:
     """The block table: what the chip keeps of each block, what its first page says, what the device makes of it.
-    ``progress`` is told now and then which share of the blocks is done."""
+    ``progress`` is told now and then which share of the blocks is done. Of a large chip use `folded_blocks`."""
     with opened(path, trust) as view:
-        out = []
-        for block in range(view.chip.blocks):
-            if progress is not None and block % PROGRESS_BLOCKS == 0:
-                progress(block / view.chip.blocks)
-            out.append(_block(view, block))
-        return out
+        return list(_unfolded(_runs(view, progress), view.chip.dies))
 
 
-def folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same table for people, if it is long: neighbours of which but their numbers everything is alike, as those
-    that were never written, are one row."""
-    if len(rows) <= FOLDED_FROM:
-        return list(rows)
-    out: list[dict[str, Any]] = []
-    for _, alike in groupby(rows, key=lambda row: {**row, "block": None, "die": None}):
-        run = list(alike)
-        first, last = run[0], run[-1]
-        many = {"block": f"{first['block']} to {last['block']}", "die": ""}
-        out.append({**first, **many} if len(run) > 1 else first)
-    return out
+def folded_blocks(
+    path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None
+) -> list[dict[str, Any]]:
+    """The same table, if it is long, with one row for neighbours of which but their numbers everything is alike, as
+    those that were never written: ``block`` is "FIRST to LAST" then, and ``die`` empty. What it takes grows with what
+    was written, but for some bytes per block."""
+    with opened(path, trust) as view:
+        if view.chip.blocks <= FOLDED_FROM:
+            return list(_unfolded(_runs(view, progress), view.chip.dies))
+        rows = []
+        for first, last, row in _runs(view, progress):
+            many = {"block": f"{first} to {last}", "die": ""}
+            rows.append({**row, **many} if last > first else row)
+        return rows
 
 
-def _block(view: View, block: int) -> dict[str, Any]:
+def unfolded(rows: Iterable[dict[str, Any]], dies: int) -> Iterator[dict[str, Any]]:
+    """The rows of `blocks` again, from those of `folded_blocks`."""
+    ends = (str(row["block"]).partition(" to ") for row in rows)
+    return _unfolded(((int(first), int(last or first), row) for row, (first, _, last) in zip(rows, ends, strict=True)),
+                     dies)  # fmt: skip
+
+
+def _unfolded(runs: Iterable[Run], dies: int) -> Iterator[dict[str, Any]]:
+    for first, last, row in runs:
+        for block in range(first, last + 1):
+            yield {**row, "block": block, "die": block % dies}
+
+
+def _runs(view: View, progress: Callable[[float], None] | None) -> Iterator[Run]:
+    """(first block, last block, their row), in order: blocks that were never written and are alike in all else are
+    found without a look at each; others are looked at, and put together where their rows are alike."""
+    known = _known(view)
+    different = np.ones(view.chip.blocks, np.bool_)
+    different[1:] = view.written[1:] | view.written[:-1]
+    for array in known.values():
+        different[1:] |= array[1:] != array[:-1]
+    starts = np.flatnonzero(different).tolist()
+    before: Run | None = None
+    for i, (first, end) in enumerate(pairwise([*starts, view.chip.blocks])):
+        if progress is not None and i % PROGRESS_BLOCKS == 0:
+            progress(first / view.chip.blocks)
+        row = _block(view, first, known)
+        if before is not None and {**before[2], "block": 0, "die": 0} == {**row, "block": 0, "die": 0}:
+            before = (before[0], end - 1, before[2])
+            continue
+        if before is not None:
+            yield before
+        before = (first, end - 1, row)
+    if before is not None:
+        yield before
+
+
+def _known(view: View) -> dict[str, NDArray[Any]]:
+    """What is known of each block without a look at its pages, as arrays: some bytes per block."""
+    if view.device is None:
+        return block_map.bare(view.chip)
+    found = block_map.block_map(view.device.ssd)
+    return {name: found[name] for name in ("state", "erases", "health", "valid")}
+
+
+def _block(view: View, block: int, known: dict[str, NDArray[Any]]) -> dict[str, Any]:
     status, spare = view.spare(block * view.per_block) if view.written[block] else UNWRITTEN
     whole = status == WHOLE
-    ssd = view.device.ssd if view.device else None
+    bare = "unknown" if view.header.ftl else "blank"
     row = {
         "block": block,
         "die": block % view.chip.dies,
-        "state": ssd.pool.describe(block)["state"] if ssd else "unknown" if view.header.ftl else "blank",
+        "state": STATE_NAMES[known["state"][block]] if view.device else bare,
         "stream": _name(view.stream_names, spare.stream) if whole else "",
         "kind": KIND_NAMES.get(spare.kind, str(spare.kind)) if whole else "",
         "order": spare.order if whole else None,
-        "erases": view.chip.erase_count(block),
-        "health": _name(HEALTH_NAMES, view.chip.block_health(block)),
-        "live": len(ssd.validity.live_in(block)) if ssd else None,
+        "erases": int(known["erases"][block]),
+        "health": _name(HEALTH_NAMES, int(known["health"][block])),
+        "live": len(view.device.ssd.validity.live_in(block)) if view.device else None,
         "next_page": view.programmed(block),
     }
     if status == TORN:

@@ -14,7 +14,7 @@ from flashfs.plain import meant
 # What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
 GENERAL: dict[str, tuple[str, str]] = {
     "header": ("header", ""),
-    "blocks": ("blocks", ""),
+    "blocks": ("folded_blocks", ""),
     "page": ("page", "PPA"),
     "lpa": ("lpa", "LPA"),
     "log": ("log", ""),
@@ -28,7 +28,8 @@ def show(
     progress: Callable[[float], None] | None = None,
 ) -> Any:  # fmt: skip
     """What ``flashfs dump IMAGE VIEW [NUMBER]`` shows. UsageError for a view that no scheme has, and for a number that
-    is missing or too much. ``progress`` is told which share is done, of a view that takes long: ``blocks``."""
+    is missing or too much. ``progress`` is told which share is done, of a view that takes long: ``blocks``, of which
+    ``inspect.unfolded`` makes a row per block again."""
     function, arguments = _call(image, view, number)
     known: dict[str, Any] = {} if view == "header" else {"trust": trust}
     if view == "blocks":

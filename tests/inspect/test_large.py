@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flashfs import cli, inspect
 from flashfs.device import Device
-from nandimg import create
+from nandimg import create, open_image
 from nandimg.presets import PRESETS
 
 
@@ -54,17 +58,51 @@ def test_how_far_a_page_is(large: Path) -> None:
 
 def test_progress_and_folding(large: Path) -> None:
     said: list[float] = []
-    rows = inspect.blocks(large, progress=said.append)
-    assert len(rows) == 65_536
+    rows = inspect.blocks(large)
+    assert [row["block"] for row in rows] == list(range(65_536))
+    assert [row["die"] for row in rows[:9]] == [block % PRESETS["geckoftl-32g"].geometry.dies for block in range(9)]
+    short = inspect.folded_blocks(large, progress=said.append)
     assert said[0] == 0
     assert said == sorted(said)
-    assert len(said) == 64
-    short = inspect.folded(rows)
-    covered = 0
-    for row in short:
-        first, _, last = str(row["block"]).partition(" to ")
-        assert int(first) == covered
-        covered = int(last or first) + 1
-    assert covered == len(rows)
+    assert len(short) < 2000
+    assert list(inspect.unfolded(short, PRESETS["geckoftl-32g"].geometry.dies)) == rows
     assert sum(row["next_page"] for row in short) >= (8 << 20) // 4096
-    assert inspect.folded(rows[:100]) == rows[:100]
+
+
+def test_neighbours_alike_are_one_row_and_others_are_not(tmp_path: Path) -> None:
+    """What differs may be a block that was written, or only its erases or its health."""
+    path = tmp_path / "chip"
+    geometry = replace(PRESETS["geckoftl-32g"].geometry, blocks=5000, lpas=400_000)
+    create(path, geometry)
+    with closing(open_image(path)) as image:
+        image.chip.mark_factory_bad(7)
+        image.chip.used_before(4000, 3, 0)
+        image.chip.program_page(4500, 0, bytes(geometry.page_bytes), bytes(20))
+    short = inspect.folded_blocks(path)
+    assert [str(row["block"]) for row in short] == ["0 to 6", "7", "8 to 3999", "4000", "4001 to 4499", "4500",
+                                                    "4501 to 4999"]  # fmt: skip
+    assert list(inspect.unfolded(short, geometry.dies)) == inspect.blocks(path)
+
+
+#: two and a half million blocks, in a process that may have no more memory than this
+BYTES_A_BLOCK, BASE_BYTES, LIMIT_S = 64, 700 << 20, 20
+COMMANDS = (["blocks"], ["--html", "PAGE"])
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=["blocks", "html"])
+def test_the_memory_of_a_look_at_two_tebibytes(tmp_path: Path, command: list[str]) -> None:
+    """13.5 GB and 21.6 GB of objects, one per block and field."""
+    path = tmp_path / "chip"
+    create(path, PRESETS["leaftl-2t"].geometry)
+    limit = BASE_BYTES + BYTES_A_BLOCK * PRESETS["leaftl-2t"].geometry.blocks
+    words = [str(tmp_path / "page.html") if word == "PAGE" else word for word in command]
+    code = ("import resource, sys\n"
+            f"resource.setrlimit(resource.RLIMIT_DATA, ({limit}, {limit}))\n"
+            f"resource.setrlimit(resource.RLIMIT_CPU, ({LIMIT_S}, {LIMIT_S}))\n"
+            "from flashfs import cli\n"
+            "sys.exit(cli.run(sys.argv[1:]))")  # fmt: skip
+    with (tmp_path / "out").open("w") as out:
+        done = subprocess.run([sys.executable, "-c", code, "dump", str(path), *words], stdout=out,
+                              stderr=subprocess.PIPE, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-500:]
+    assert (tmp_path / "out").stat().st_size < 4096
