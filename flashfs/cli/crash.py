@@ -104,6 +104,20 @@ def command(
             help="Looks at the files after each cut: 0 is good. {} or $FLASHFS_MOUNT is where they are.",
         ),
     ] = None,
+    fsck: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", rich_help_panel=OWN,
+            help="Looks at the device after each cut, mounted and unmounted again: 0 is good. {} or $FLASHFS_DEVICE.",
+        ),
+    ] = None,
+    mkfs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", rich_help_panel=OWN,
+            help="Makes the file system, any that `mount` knows, on {} or $FLASHFS_DEVICE; --fs is its type.",
+        ),
+    ] = None,
     setup: Annotated[
         str | None,
         typer.Option(metavar="COMMAND", rich_help_panel=OWN, help="Run on the new file system first, without cuts."),
@@ -149,7 +163,7 @@ def command(
     """Run campaigns of power cuts. Each failure prints the one line that replays it; exit code 1 if there was one."""
     if context.invoked_subcommand is not None:
         return
-    own = {"--check": check, "--setup": setup, "--at": at, "--mount-options": mount_options, "--preset": preset,
+    own = {"--check": check, "--fsck": fsck, "--mkfs": mkfs, "--setup": setup, "--at": at, "--mount-options": mount_options, "--preset": preset,
            "--size": size, "--opt": opt, "--dram": dram, "--plp": plp}  # fmt: skip
     if workload is not None or recording is not None:
         others = (every, kill, tier != DEFAULT_TIERS, state, survived, found, seconds, start)
@@ -298,11 +312,16 @@ COLUMNS = (
 )  # fmt: skip  #: as far as a tier has them
 
 
+#: what a workload's row calls some of them: they are counts of the recording, not of what was tried
+OF_WORKLOAD = {"flushes": "its flushes", "marks": "its marks", "operations": "its flash operations"}
+
+
 def row(result: Result, out: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """One line of the table."""
+    """One line of the table; ``seconds`` are of the wall clock."""
     rate = result.cuts / result.seconds if result.seconds else 0
+    said = OF_WORKLOAD if out["tier"] == "workload" else {}
     return {
-        **{name.replace("_", " "): out.get(name, "") for name in names},
+        **{said.get(name, name).replace("_", " "): out.get(name, "") for name in names},
         "failures": out.get("failed", len(out["failures"])),
         "seconds": out["seconds"],
         "cuts/s": round(rate) if rate >= 10 else round(rate, 2),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flashfs.crash.workload import WorkloadResult
 
 #: what a recording has settled
-SETTLED = ("--fs", "--setup", "--mount-options", "--preset", "--size", "--opt", "--dram", "--plp")
+SETTLED = ("--fs", "--mkfs", "--setup", "--mount-options", "--preset", "--size", "--opt", "--dram", "--plp")
 
 Bar = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
 
@@ -28,26 +28,27 @@ def run(
     was found when a run that has found something is broken off."""
     from flashfs.crash import workload as own
 
-    if not given["--check"]:
-        raise UsageError("--workload: without --check COMMAND nobody knows what must be there after a cut")
+    if not given["--check"] and not given["--fsck"]:
+        raise UsageError("--workload: add --check COMMAND, which says what must be there after a cut, or --fsck COMMAND")
     if workload is None:
         for name in SETTLED:
             if given[name]:
                 raise UsageError(f"{name}: settled by the recording; with --workload it would be a new one's")
     at = given["--at"] or ("operations" if cuts else ",".join(own.DEFAULT_PLACES))
     job = own.Job(
-        given["--check"], workload, given["--setup"], recording, tuple(at.split(",")), cuts,
+        given["--check"], given["--fsck"], workload, given["--setup"], recording, tuple(at.split(",")), cuts,
         random.SystemRandom().randrange(2**32) if seed is None else seed,
     )  # fmt: skip
-    fs = given["--fs"] or "ext4"
+    mkfs = given["--mkfs"]
+    fs = given["--fs"] or ("ext4" if mkfs is None else "auto")
     settings = own.Settings(
         fs, given["--ftl"], units.pairs("--opt", given["--opt"] or []),
         None if given["--dram"] is None else units.size("--dram", given["--dram"]), given["--plp"],
-        given["--mount-options"],
+        given["--mount-options"], mkfs,
     )  # fmt: skip
     geometry = None
     if workload is not None:
-        size = given["--size"] or (None if given["--preset"] else own.default_size(fs))
+        size = given["--size"] or (None if given["--preset"] else own.default_size(fs, mkfs))
         geometry = shape.geometry_of(given["--preset"], size, None)
     found: list[WorkloadResult] = []
     try:

@@ -15,10 +15,10 @@ import os
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -205,26 +205,28 @@ def run(
     before, started, saved = result.seconds, time.perf_counter(), time.perf_counter()
     try:
         if tier == "every" or result.cuts < bound:
-            for number, tally in _run_here(row) if jobs == 1 else _run_pool(row, jobs):
-                result.add(number, tally)
-                result.seconds = before + time.perf_counter() - started
-                progress(result)
-                if time.perf_counter() - saved > SAVE_S:
-                    save(result)
-                    saved = time.perf_counter()
-                if (tier != "every" and result.cuts >= bound) or time.perf_counter() > until:
-                    break
+            with closing(_run_here(row) if jobs == 1 else _run_pool(row, jobs)) as ran:
+                for number, tally in ran:
+                    result.add(number, tally)
+                    result.seconds = before + time.perf_counter() - started
+                    progress(result)
+                    if time.perf_counter() - saved > SAVE_S:
+                        save(result)
+                        saved = time.perf_counter()
+                    if (tier != "every" and result.cuts >= bound) or time.perf_counter() > until:
+                        break
     finally:
+        result.seconds = before + time.perf_counter() - started  # with what other processes had begun
         save(result)
     return result
 
 
-def _run_here(row: Iterator[Unit]) -> Iterator[tuple[int, Tally]]:
+def _run_here(row: Iterator[Unit]) -> Generator[tuple[int, Tally], None, None]:
     for unit in row:
         yield unit.number, unit.run()
 
 
-def _run_pool(row: Iterator[Unit], jobs: int) -> Iterator[tuple[int, Tally]]:
+def _run_pool(row: Iterator[Unit], jobs: int) -> Generator[tuple[int, Tally], None, None]:
     """In the order of the units, whoever is quicker. A worker that dies takes no unit with it in silence."""
     waiting: deque[Any] = deque()
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), _begin_worker)

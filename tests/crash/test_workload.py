@@ -302,6 +302,7 @@ def test_what_was_found_before_an_error_is_reported_and_kept(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(own, "check_machine", lambda settings: None)
     monkeypatch.setattr(own, "record", record)
+    monkeypatch.setattr(own, "look", lambda *_: None)
     monkeypatch.setattr(own, "judge", judge)
     code = cli.run(["crash", "--workload", "true", "--check", "true", "--at", "flush:1,mark:2", "--json"])
     said = capsys.readouterr()
@@ -337,9 +338,9 @@ def test_places(tmp_path: Path) -> None:
     [
         (["--check", "true"], "--check: belongs to --workload"),
         (["--size", "64M"], "--size: belongs to --workload"),
-        (["--workload", "true"], "without --check"),
+        (["--workload", "true"], "add --check COMMAND"),
         (["--workload", "true", "--check", "true", "--kill"], "they go without --tier"),
-        (["--workload", "true", "--check", "true", "--fs", "vfat"], "--fs vfat"),
+        (["--workload", "true", "--check", "true", "--fs", "vfat"], "use --mkfs COMMAND for others"),
         (["--workload", "true", "--check", "true", "--at", "sometimes"], "flush:N, mark:N"),
         (["--recording", "nowhere", "--check", "true"], "no recording"),
         (["--recording", "nowhere", "--check", "true", "--size", "64M"], "--size: settled by the recording"),
@@ -363,7 +364,7 @@ def test_the_page_names_each_option() -> None:
     page = (ROOT / "docs" / "crash-workload.md").read_text()
     own = get_command(cli.crash.app).params
     names = [one.opts[0] for one in own if getattr(one, "rich_help_panel", None) == cli.crash.OWN]
-    assert len(names) == 11
+    assert len(names) == 13
     for name in (*names, "examples/spool.py", "examples/sqlite_commits.py"):
         assert name in page, name
 
@@ -534,6 +535,46 @@ def test_failures_without_a_cut_leave_nothing(
 
 
 @pytest.mark.mount
+@pytest.mark.parametrize(
+    ("work", "check", "code", "said"),
+    [
+        ("true", "true", 1, "--workload did nothing to the device before it ended, so there is nothing to cut: let it"),
+        ("echo 1 > {}/one", "true", 1, "--workload wrote, but flushed nothing and set no mark before it ended"),
+        ("echo 1 > {}/one; sync", "nosuchcommand {}", 2, "--check, before any cut, ended with 127"),
+    ],
+)
+def test_a_run_that_could_not_fail_is_an_error(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], work: str, check: str, code: int, said: str
+) -> None:
+    """And with the recording alone too: a checker is tried on what was not cut."""
+    if "wrote" in said:  # what is written late does not reach the device before the workload's end
+        work += "; dd if=/dev/zero of={}/two bs=4k count=1 oflag=direct conv=notrunc status=none"
+    words = ["--recording", str(tmp_path / "kept"), "--check"]
+    assert cli.run(["crash", "--workload", work, *words, check]) == code
+    assert said in capsys.readouterr().err
+    assert cli.run(["crash", *words, check]) == code
+    assert said in capsys.readouterr().err
+    assert nothing_mounted(tmp_path)
+
+
+@pytest.mark.mount
+def test_a_file_system_of_ones_own_is_made_and_checked(
+    need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ext4 without a journal: each file is there, and the tables are not in order."""
+    made = 'mkfs.ext4 -q -F -O ^has_journal "$FLASHFS_DEVICE"'
+    work = "for i in 1 2 3 4; do mkdir {}/$i; sync; done"
+    words = ["--workload", work, "--mkfs", made, "--fs", "ext4", "--at", "flushes,operations", "--cuts", "6"]
+    code, result = crash(capsys, *words, "--seed", "1", "--fsck", "fsck.ext4 -fn {}")
+    assert code == 1
+    assert {failure["why"][:18] for failure in result["failures"]} == {"--fsck ended with "}
+    failure = result["failures"][0]
+    assert "--fsck 'fsck.ext4 -fn {}' --at" in failure["replay"] and "--check" not in failure["replay"]
+    assert crash(capsys, *shlex.split(failure["replay"])[2:])[1]["failures"] == [failure]
+    assert nothing_mounted(tmp_path)
+
+
+@pytest.mark.mount
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing_but_what_was_found(need_ext4: None, tmp_path: Path, number: signal.Signals) -> None:
     """SIGTERM comes when the checker looks at the second cut, after a failure; SIGHUP in the workload."""
@@ -581,7 +622,7 @@ def test_a_folder_is_kept_if_it_is_named_and_holds_nothing_that_is_not_whole(
     assert capsys.readouterr().err == "flashfs: --workload ended with 3\n"
     assert list((tmp_path / "kept").iterdir()) == []
     assert crash(capsys, "--workload", "echo 1 > {}/one", *words)[0] == 0
-    words[1] = "! test -e {}/one"  # of the same recording: what was not synced is not there
+    words[1] = 'test "$FLASHFS_CUT" = none || ! test -e {}/one'  # of the same recording: what was not synced is not there
     assert crash(capsys, *words)[0] == 0
 
 

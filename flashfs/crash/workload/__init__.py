@@ -20,7 +20,8 @@ from flashfs.crash.campaign import KEPT, Result
 from flashfs.crash.kill import warm_up
 from flashfs.crash.kill.lives import adopting
 from flashfs.crash.workload import commands, interrupts, stand
-from flashfs.crash.workload.record import record, variables
+from flashfs.crash.workload.commands import must_do
+from flashfs.crash.workload.record import UNCUT, places, record, variables
 from flashfs.crash.workload.settings import Folder, Settings, check_machine, default_size
 from flashfs.crash.workload.states import DEFAULT_PLACES, PLACES, Place, Replay, Tape, choose
 from flashfs.device import check_trust
@@ -41,10 +42,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to do. ``workload`` None: with the recording that is in ``folder``; ``folder`` None: one that is removed if
+    """What to do. ``check`` looks at the files after a cut, ``fsck`` at the device once they are unmounted: one of them
+    at least. ``workload`` None: with the recording that is in ``folder``; ``folder`` None: one that is removed if
     nothing fails. ``places`` are the words of --at, ``cuts`` how many of them at most."""
 
-    check: str
+    check: str | None
+    fsck: str | None = None
     workload: str | None = None
     setup: str | None = None
     folder: Path | None = None
@@ -106,7 +109,7 @@ def run(
     """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are a new recording's; of an old one,
     ``settings.ftl`` names the FTL that may be imported. ``progress`` hears how many cuts of how many are done. If an
     error or a signal ends the run behind a failure, ``broken_off`` gets what was found, and the recording is kept.
-    FlashfsError if the workload or the checker fails without a cut. SIGTERM and SIGHUP raise SystemExit, once nothing
+    FlashfsError if the workload or a check fails without a cut, or if nothing can be cut. SIGTERM and SIGHUP raise SystemExit, once nothing
     is mounted any more."""
     started = time.perf_counter()
     for word in job.places:
@@ -127,7 +130,7 @@ def run(
             try:
                 if job.workload is not None:
                     assert geometry is not None
-                    record(folder, geometry, settings, job.workload, job.check, job.setup)
+                    record(folder, geometry, settings, job.workload, job.setup)
                 cut(job, folder, settings, result, progress)
                 ended = True
             finally:
@@ -166,6 +169,9 @@ def cut(
 ) -> None:
     """Each place in turn. ``result`` is filled in meanwhile: whatever ends this, it has what was found."""
     replay = Replay(folder, settings, Tape(folder, folder.load()[1]))
+    if job.places == DEFAULT_PLACES:
+        replay.tape.require_any()
+    look(job, folder, settings, UNCUT, replay.make_uncut(), must_do)
     replay.measure()
     places = choose(replay, list(job.places), job.cuts, job.seed)
     first, last = replay.operations
@@ -179,8 +185,9 @@ def cut(
         why, output = judge(job, folder, settings, place, marks)
         if why is not None:
             named = ["--ftl", settings.ftl] if settings.ftl and ":" in settings.ftl else []
-            words = ["flashfs", "crash", "--recording", str(folder.path), *named, "--check", job.check]
-            words += ["--at", str(place)]
+            checks = [word for name, command in (("--check", job.check), ("--fsck", job.fsck)) if command is not None
+                      for word in (name, command)]  # fmt: skip
+            words = ["flashfs", "crash", "--recording", str(folder.path), *named, *checks, "--at", str(place)]
             loss = WorkloadFailure(str(place), marks[-1] if marks else "", why, output, shlex.join(words))
             result.failed += 1
             if len(result.failures) < KEPT:
@@ -192,11 +199,32 @@ def cut(
 def judge(
     job: Job, folder: Folder, settings: Settings, place: Place, marks: list[str]
 ) -> tuple[str | None, list[str]]:
-    """(what is wrong, or None; the last lines of the checker). A device that does not recover and a file system that
-    cannot be mounted are wrong too."""
+    """(what is wrong, or None; the last lines of the command that says so). A device that does not recover and a file
+    system that cannot be mounted are wrong too."""
+    said: list[tuple[str, list[str]]] = []
+
+    def note(what: str, ended: commands.Ended) -> None:
+        if ended.code != 0:
+            said.append((f"{what} {ended}", ended.lines))
+
     try:
-        with stand.attached(folder, settings) as device, stand.files(device, folder, settings) as root:
-            ended = commands.run(job.check, root, variables(folder, str(place), marks))
+        look(job, folder, settings, str(place), marks, note)
     except stand.Unusable as error:
         return str(error), []
-    return (None, []) if ended.code == 0 else (f"--check {ended}", ended.lines)
+    return said[0] if said else (None, [])
+
+
+def look(
+    job: Job, folder: Folder, settings: Settings, cut: str, marks: list[str],
+    tell: Callable[[str, commands.Ended], None],
+) -> None:  # fmt: skip
+    """Mount the state and run the user's checks: ``check`` on its files, then, when they are unmounted and the journal
+    is empty, ``fsck`` on the device. ``tell`` hears how each ended."""
+    before = "" if cut != UNCUT else ", before any cut,"
+    with stand.attached(folder, settings) as device:
+        with stand.files(device, folder, settings) as root:
+            known = {**places(root, device), **variables(folder, cut, marks)}
+            if job.check is not None:
+                tell(f"--check{before}", commands.run(job.check, root, known))
+        if job.fsck is not None:
+            tell(f"--fsck{before}", commands.run(job.fsck, device, known))

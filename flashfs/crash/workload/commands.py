@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashfs.crash.workload import interrupts
+from flashfs.errors import FlashfsError, UsageError
 
 LINES = 10  #: of its output that a failure shows
 SHOWN_BYTES = 64 << 10
+NO_COMMAND = (126, 127)  #: what a shell ends with if it cannot run, or cannot find, a command
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,13 @@ class Ended:
 
 
 def run(command: str, root: Path, variables: Mapping[str, str]) -> Ended:
-    """Run ``command`` in a shell, in the present folder. `{}` stands for the mount point, which is FLASHFS_MOUNT too.
+    """Run ``command`` in a shell, in the present folder. `{}` stands for ``root``: the mount point, or the device.
 
     It has a session of its own; what it leaves running there is killed, for the file system is unmounted next.
     """
     words = command.replace("{}", shlex.quote(str(root)))
     outer = {name: value for name, value in os.environ.items() if name != "FLASHFS_MARK_FILE"}
-    environment = {**outer, "FLASHFS_MOUNT": str(root), **variables}
+    environment = {**outer, **variables}
     with tempfile.TemporaryFile() as said:
         process = None
         try:
@@ -52,6 +54,13 @@ def run(command: str, root: Path, variables: Mapping[str, str]) -> Ended:
         size = said.seek(0, os.SEEK_END)
         said.seek(max(0, size - SHOWN_BYTES))
         return Ended(process.returncode, said.read().decode(errors="replace").splitlines()[-LINES:])
+
+
+def must_do(what: str, ended: Ended) -> None:
+    """Raise if the command failed: FlashfsError, or UsageError if the shell says that there is no such command."""
+    if ended.code != 0:
+        error = UsageError if ended.code in NO_COMMAND else FlashfsError
+        raise error(": ".join([f"{what} {ended}", *ended.lines[-1:]]))
 
 
 @interrupts.held()

@@ -1,4 +1,4 @@
-"""Runs the workload once, on a device whose requests are taped."""
+"""Runs the workload once, on a device whose requests are taped; and the user's checks on what was not cut."""
 
 from __future__ import annotations
 
@@ -9,40 +9,39 @@ from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.errors import FlashfsError
 from nandimg import Geometry, image
 
+UNCUT = "none"  #: what a checker is told of a state that was not cut
+
 
 def record(
-    folder: Folder, geometry: Geometry, settings: Settings, workload: str, check: str, setup: str | None = None
+    folder: Folder, geometry: Geometry, settings: Settings, workload: str, setup: str | None = None
 ) -> None:
     """Make the recording: a file system on a new device, what ``setup`` puts there, unmounted cleanly; and the tape of
-    the workload behind that. FlashfsError if a command fails, the checker among them: what was not cut must do."""
+    the workload after that. FlashfsError if a command fails."""
     image.create(folder.state, geometry)
     with stand.attached(folder, settings) as device:
-        stand.make(device, settings.fs)
+        stand.make(device, settings)
         if setup is not None:
             with stand.files(device, folder, settings) as root:
-                must_do("--setup", commands.run(setup, root, {}))
+                commands.must_do("--setup", commands.run(setup, root, places(root, device)))
     stand.copy(folder.state, folder.base)
     with stand.attached(folder, settings, tape=folder.tape) as device, stand.files(device, folder, settings) as root:
         begin = tape_bytes(folder)
-        must_do("--workload", commands.run(workload, root, {"FLASHFS_MARK_FILE": str(folder.device / "mark")}))
+        marks = {"FLASHFS_MARK_FILE": str(folder.device / "mark")}
+        commands.must_do("--workload", commands.run(workload, root, {**places(root, device), **marks}))
         span = (begin, tape_bytes(folder))
         failed = stand.tape_failed(folder)
         if failed:
             raise FlashfsError(f"{folder.tape}: the tape cannot be written: {failed}")
-        must_do("--check, before any cut,", check_live(folder, root, check))
     folder.save(settings, workload, span)
 
 
-def check_live(folder: Folder, root: Path, check: str) -> commands.Ended:
-    """The checker, on files that nothing has happened to."""
-    from flashfs.crash.workload.states import Tape  # what the marks are
-
-    marks = Tape(folder, (0, tape_bytes(folder))).marks
-    return commands.run(check, root, variables(folder, "none", marks))
+def places(root: Path, device: Path) -> dict[str, str]:
+    """What every command is told."""
+    return {"FLASHFS_MOUNT": str(root), "FLASHFS_DEVICE": str(device)}
 
 
 def variables(folder: Folder, cut: str, marks: list[str]) -> dict[str, str]:
-    """What a checker is told; the marks passed, all of them, are in a file as well."""
+    """What a checker is told too; the marks passed, all of them, are in a file as well."""
     folder.marks.write_text("".join(f"{mark}\n" for mark in marks))
     return {
         "FLASHFS_CUT": cut,
@@ -54,8 +53,3 @@ def variables(folder: Folder, cut: str, marks: list[str]) -> dict[str, str]:
 def tape_bytes(folder: Folder) -> int:
     """How long the tape is now. A record that is being written ends behind that."""
     return folder.tape.stat().st_size
-
-
-def must_do(what: str, ended: commands.Ended) -> None:
-    if ended.code != 0:
-        raise FlashfsError(": ".join([f"{what} {ended}", *ended.lines[-1:]]))

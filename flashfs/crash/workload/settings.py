@@ -22,12 +22,14 @@ FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "xfs": ("320M", ("mkfs.xfs", "-q", "-f")),
     "btrfs": ("256M", ("mkfs.btrfs", "-q", "-f")),
 }
+OWN_SIZE = "256M"  #: of a device on which --mkfs makes the file system
 FORMAT = 1  #: of recording.json
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The device and the file system on it. ``options``, ``dram`` and ``plp`` are those of every mount."""
+    """The device and the file system on it. ``options``, ``dram`` and ``plp`` are those of every mount. ``fs`` is what
+    `mount -t` gets; ``mkfs`` a command of the user's that makes it, or None for one of ours."""
 
     fs: str = "ext4"
     ftl: str | None = None
@@ -35,6 +37,7 @@ class Settings:
     dram: int | None = None
     plp: bool = False
     mount_options: str | None = None  # mount -o
+    mkfs: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,18 +134,21 @@ class Folder:
             raise UsageError(f"--recording {self.path}: no recording; --workload COMMAND makes one there") from None
 
 
-def default_size(fs: str) -> str:
-    """Of the device, if nobody says; UsageError for a file system that is not known here."""
+def default_size(fs: str, mkfs: str | None = None) -> str:
+    """Of the device, if nobody says; UsageError for a file system that is not known here and has no ``mkfs``."""
+    if mkfs is not None:
+        return OWN_SIZE
     if fs not in FILE_SYSTEMS:
-        raise UsageError(f"--fs {fs}: crash --workload knows {', '.join(FILE_SYSTEMS)}")
+        raise UsageError(f"--fs {fs}: crash --workload knows {', '.join(FILE_SYSTEMS)}; use --mkfs COMMAND for others")
     return FILE_SYSTEMS[fs][0]
 
 
 def check_machine(settings: Settings) -> None:
     """Raise unless this machine has all that the mode needs; the error names what is missing."""
-    default_size(settings.fs)
+    default_size(settings.fs, settings.mkfs)
     loop.need_root("crash --workload")
-    file_systems.check_can_make(settings.fs)
+    if settings.mkfs is None:
+        file_systems.check_can_make(settings.fs)
     for program, package in (("fusermount3", "fuse3"), ("losetup", "mount"), ("cp", "coreutils")):
         if shutil.which(program, path=mounts.environment()["PATH"]) is None:
             raise FlashfsError(f"crash --workload needs {program}: install {package}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.crash.kill.lives import Life, mount
-from flashfs.crash.workload import interrupts
+from flashfs.crash.workload import commands, interrupts
 from flashfs.crash.workload.settings import FILE_SYSTEMS, Folder, Settings
 from flashfs.errors import FlashfsError
 from flashfs.fuse import daemon, loop, mounts
@@ -65,9 +65,12 @@ def _end(folder: Folder, life: Life) -> None:
         life.forget()
 
 
-def make(device: Path, fs: str) -> None:
+def make(device: Path, settings: Settings) -> None:
     """The file system."""
-    mounts.run(*FILE_SYSTEMS[fs][1], str(device), what=f"making {fs} on {device}")
+    if settings.mkfs is not None:
+        commands.must_do("--mkfs", commands.run(settings.mkfs, device, {"FLASHFS_DEVICE": str(device)}))
+        return
+    mounts.run(*FILE_SYSTEMS[settings.fs][1], str(device), what=f"making {settings.fs} on {device}")
 
 
 @contextmanager

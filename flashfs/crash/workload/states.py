@@ -72,6 +72,14 @@ class Tape:
         self.flushes = [i for i in inside if self.records[i].operation == "flush"]
         self.marked = [i for i in inside if self.records[i].operation == "mark"]
 
+    def require_any(self) -> None:
+        """Raise if no flush and no mark of the workload's says where to cut: FlashfsError."""
+        if self.flushes or self.marked:
+            return
+        what = "wrote, but flushed nothing and set no mark" if self.end > self.begin else "did nothing to the device"
+        raise FlashfsError(f"--workload {what} before it ended, so there is nothing to cut: let it sync, or set a mark; "
+                           "or use --at end or --at operations")  # fmt: skip
+
     @property
     def marks(self) -> list[str]:
         return self.marks_before(self.end)
@@ -142,6 +150,14 @@ class Replay:
         finally:
             device.close(clean=False)
         return self.tape.marks_before(done)
+
+    def make_uncut(self) -> list[str]:
+        """Make the state in which nothing was cut: all that reached the device, the unmount's requests too, and a clean
+        end. Returns all marks."""
+        device = self._open(None)
+        self._play(device, len(self.tape.records), lambda index, device: None)
+        device.close()
+        return self.tape.marks
 
     def _open(self, cut: Cut | None) -> Device:
         stand.copy(self.folder.base, self.folder.state)
