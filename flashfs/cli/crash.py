@@ -163,7 +163,8 @@ def command(
     """Run campaigns of power cuts. Each failure prints the one line that replays it; exit code 1 if there was one."""
     if context.invoked_subcommand is not None:
         return
-    own = {"--check": check, "--fsck": fsck, "--mkfs": mkfs, "--setup": setup, "--at": at, "--mount-options": mount_options, "--preset": preset,
+    own = {"--check": check, "--fsck": fsck, "--mkfs": mkfs, "--setup": setup, "--at": at,
+           "--mount-options": mount_options, "--preset": preset,
            "--size": size, "--opt": opt, "--dram": dram, "--plp": plp}  # fmt: skip
     if workload is not None or recording is not None:
         others = (every, kill, tier != DEFAULT_TIERS, state, survived, found, seconds, start)

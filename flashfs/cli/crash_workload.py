@@ -29,7 +29,7 @@ def run(
     from flashfs.crash import workload as own
 
     if not given["--check"] and not given["--fsck"]:
-        raise UsageError("--workload: add --check COMMAND, which says what must be there after a cut, or --fsck COMMAND")
+        raise UsageError("--workload: add --check COMMAND, which says what must be there after a cut; or --fsck")
     if workload is None:
         for name in SETTLED:
             if given[name]:

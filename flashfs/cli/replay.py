@@ -128,6 +128,15 @@ def command(
             metavar="FILE", help="Put a row for each result into this .parquet or .csv, behind those that it has."
         ),
     ] = None,
+    steps: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Make one HTML page to step through the requests of one SOURCE on one FTL and a small chip: what each "
+            "did to every page.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --steps: overwrite an existing FILE.")] = False,
     full: Annotated[
         bool, typer.Option("--full", help="With --json: histograms of latency, and what happened over time, too.")
     ] = False,
@@ -162,6 +171,11 @@ def command(
         image=image, prepared=prepared, before=tuple(before or ()),
         warm=tuple(warm or ()),
     )  # fmt: skip
+    if force and steps is None:
+        raise UsageError("--force: without --steps there is nothing to overwrite")
+    if steps is not None:
+        step_through(setup, sources, steps, force, as_json)
+        return
     free = image is None and preset is None and size is None and fit is None
     results = []
     for one in each(setup, sources, chip if free else None):
@@ -175,6 +189,23 @@ def command(
         show.warn(line)
     if lost:
         raise typer.Exit(1)
+
+
+def step_through(setup: Setup, sources: list[str], file: Path, force: bool, as_json: bool) -> None:
+    """The page of --steps, and one line that says so."""
+    from dataclasses import replace
+
+    from flashfs.replay import steps
+
+    if len(sources) > 1 or "," in setup.ftl:
+        raise UsageError("--steps: one source on one FTL; make a page for each")
+    with bar(f"{sources[0][:40]} on {setup.ftl}") as move:
+        made = steps.write(replace(setup, source=sources[0]), file, move, force=force)
+    if as_json:
+        show.result(made, as_json=True)
+    else:
+        waf = "-" if made["waf"] is None else f"{made['waf']:.3f}"
+        show.line(f"{file}: {made['steps']:,} requests, WAF {waf}; open it in a browser")
 
 
 def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | None) -> Iterator[Setup]:

@@ -45,8 +45,9 @@ def write(
     return {"file": str(out), "bytes": made, "blocks": found["blocks"]["total"], "note": found["note"]}
 
 
-def put(page: str, out: Path, force: bool) -> int:
-    """The page at ``out``, whole or not at all; returns its bytes. FlashfsError if it cannot be."""
+def put(page: str, out: Path, force: bool, option: str = "--html") -> int:
+    """The page at ``out``, whole or not at all; returns its bytes. FlashfsError, which names ``option``, if it cannot
+    be."""
     made = page.encode()
     try:
         with tempfile.NamedTemporaryFile(dir=out.parent, prefix=".flashfs-", delete=False) as file:
@@ -57,35 +58,35 @@ def put(page: str, out: Path, force: bool) -> int:
                 umask = os.umask(0)
                 os.umask(umask)
                 half.chmod(0o666 & ~umask)  # as any file that a command writes; a temporary one is its maker's alone
-                _put(half, out, force)
+                _put(half, out, force, option)
             finally:
                 half.unlink(missing_ok=True)
     except OSError as error:
-        raise FlashfsError(f"--html {out}: {error.strerror}") from None
+        raise FlashfsError(f"{option} {out}: {error.strerror}") from None
     return len(made)
 
 
-def check_place(path: Path, out: Path, force: bool) -> None:
+def check_place(path: Path, out: Path, force: bool, option: str = "--html") -> None:
     """Refuse early what would be refused late: reading a large image takes a while."""
     try:
         exists = out.exists() or out.is_symlink()
         if exists and out.exists() and path.exists() and out.samefile(path):
-            raise UsageError(f"--html {out} is the image itself; another name would do")
+            raise UsageError(f"{option} {out} is the image itself; use another name")
         if exists and not out.is_file():
-            raise UsageError(f"--html {out}: not a regular file; the name of a new one would do")
+            raise UsageError(f"{option} {out}: not a regular file; use the name of a new one")
     except OSError as error:
-        raise FlashfsError(f"--html {out}: {error.strerror}") from None
+        raise FlashfsError(f"{option} {out}: {error.strerror}") from None
     if exists and not force:
-        raise _exists(out)
+        raise _exists(out, option)
     if not out.parent.is_dir():
-        raise FlashfsError(f"--html {out}: there is no directory {out.parent}")
+        raise FlashfsError(f"{option} {out}: there is no directory {out.parent}")
 
 
-def _exists(out: Path) -> FlashfsError:
-    return FlashfsError(f"--html {out}: exists already; another name, or --force to overwrite it, would do")
+def _exists(out: Path, option: str) -> FlashfsError:
+    return FlashfsError(f"{option} {out}: exists already; use another name, or --force to overwrite it")
 
 
-def _put(half: Path, out: Path, force: bool) -> None:
+def _put(half: Path, out: Path, force: bool, option: str) -> None:
     """The whole file under its name. Without ``force`` even one that came into being meanwhile stays."""
     if force:
         half.replace(out)
@@ -93,11 +94,11 @@ def _put(half: Path, out: Path, force: bool) -> None:
     try:
         os.link(half, out)
     except FileExistsError:
-        raise _exists(out) from None
+        raise _exists(out, option) from None
     except OSError:  # a file system without links
         with suppress(FileNotFoundError):
             if out.exists():
-                raise _exists(out) from None
+                raise _exists(out, option) from None
         half.replace(out)
 
 

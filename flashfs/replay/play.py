@@ -84,21 +84,37 @@ class Setup:
 def run(setup: Setup, progress: Progress | None = None) -> dict[str, Any]:
     """Play it. UsageError, BindError and TraceError are for the person who asked."""
     setup = at_utilisation(setup, progress)
-    wanted = Precondition.parse(setup.precondition)
-    with ExitStack() as stack:
-        device, done = stack.enter_context(_device(setup, wanted, progress))
+    with ready(setup, progress) as on:
+        player = Player(on.device.ssd, on.depth, on.device.quiet_at())
+        found = _play(player, on.source, progress)
+        made = _result(setup, on.device, on.source, player, found)
+        made |= {**on.done, "warm": on.warmed}
+        made["config"] = config_of(setup, on.device, on.source, on.depth, Precondition.parse(setup.precondition))
+        return made
+
+
+@dataclass
+class Ready:
+    """A device that was prepared and warmed and has counted nothing, and its source. ``depth`` is the closed loop's, or
+    0; ``done`` and ``warmed`` say what was played before."""
+
+    device: Device
+    source: Source
+    depth: int
+    done: dict[str, Any]
+    warmed: list[dict[str, Any]]
+
+
+@contextmanager
+def ready(setup: Setup, progress: Progress | None = None) -> Iterator[Ready]:
+    """Of a setup whose speed is known."""
+    with _device(setup, Precondition.parse(setup.precondition), progress) as (device, done):
         warmed = _warm(device, setup, progress)
         source = open_source(
             setup.source, device.size, page_bytes=device.page_bytes, options=setup.trace, format=setup.format
         )
         device.forget_counts()
-        depth = depth_of(setup, source)
-        player = Player(device.ssd, depth, device.quiet_at())
-        found = _play(player, source, progress)
-        made = _result(setup, device, source, player, found)
-        made |= {**done, "warm": warmed}
-        made["config"] = config_of(setup, device, source, depth, wanted)
-        return made
+        yield Ready(device, source, depth_of(setup, source), done, warmed)
 
 
 def at_utilisation(setup: Setup, progress: Progress | None = None) -> Setup:
@@ -163,9 +179,7 @@ def depth_of(setup: Setup, source: Source) -> int:
 
 
 @contextmanager
-def _device(
-    setup: Setup, wanted: Precondition, progress: Progress | None
-) -> Iterator[tuple[Device, dict[str, Any]]]:
+def _device(setup: Setup, wanted: Precondition, progress: Progress | None) -> Iterator[tuple[Device, dict[str, Any]]]:
     """(a device that nobody else has, what was done on it before)."""
     asked = wanted.kind != "none" or setup.before
     if setup.image is not None:

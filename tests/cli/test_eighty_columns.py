@@ -51,7 +51,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         for lpa in range(64):
             device.write(lpa * 4096, bytes([lpa]) * 4096)
     trace = folder / "trace.csv"
-    trace.write_text("time_us,op,offset_bytes,length_bytes\n" + "".join(f"{i},W,{i % 9 * 4096},4096\n" for i in range(40)))
+    lines = (f"{i},W,{i % 9 * 4096},4096\n" for i in range(40))
+    trace.write_text("time_us,op,offset_bytes,length_bytes\n" + "".join(lines))
     return {"IMAGE": str(image), "TRACE": str(trace), "NEW": str(folder / "new.nand")}
 
 

@@ -622,7 +622,7 @@ def test_a_folder_is_kept_if_it_is_named_and_holds_nothing_that_is_not_whole(
     assert capsys.readouterr().err == "flashfs: --workload ended with 3\n"
     assert list((tmp_path / "kept").iterdir()) == []
     assert crash(capsys, "--workload", "echo 1 > {}/one", *words)[0] == 0
-    words[1] = 'test "$FLASHFS_CUT" = none || ! test -e {}/one'  # of the same recording: what was not synced is not there
+    words[1] = 'test "$FLASHFS_CUT" = none || ! test -e {}/one'  # it was not synced
     assert crash(capsys, *words)[0] == 0
 
 

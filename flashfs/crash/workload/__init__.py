@@ -109,8 +109,8 @@ def run(
     """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are a new recording's; of an old one,
     ``settings.ftl`` names the FTL that may be imported. ``progress`` hears how many cuts of how many are done. If an
     error or a signal ends the run behind a failure, ``broken_off`` gets what was found, and the recording is kept.
-    FlashfsError if the workload or a check fails without a cut, or if nothing can be cut. SIGTERM and SIGHUP raise SystemExit, once nothing
-    is mounted any more."""
+    FlashfsError if the workload or a check fails without a cut, or if nothing can be cut. SIGTERM and SIGHUP raise
+    SystemExit, once nothing is mounted any more."""
     started = time.perf_counter()
     for word in job.places:
         if word not in PLACES:
