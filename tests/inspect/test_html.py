@@ -416,7 +416,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     made = out.read_text()
     assert made == inspect.html(path)
     assert run(capsys, "dump", "--html", out, path) == (
-        1, "", f"flashfs: --html {out}: exists already; another name, or --force to overwrite it, would do\n",
+        1, "", f"flashfs: --html {out}: exists already; use another name, or --force to overwrite it\n",
     )  # fmt: skip
     out.write_text("old")
     found = json.loads(run(capsys, "dump", path, "--html", out, "--force", "--json")[1])
