@@ -27,7 +27,7 @@ KILLS = $(BIN)/flashfs crash --kill --survived $(CAMPAIGN_SURVIVED) --found $(FO
 BUILD = $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 INSTALL = PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 
-.PHONY: setup setup-dev system system-dev test test-all test-uring durations package-test man demo lint fresh campaign asan soak \
+.PHONY: setup setup-dev system system-dev test test-all test-uring durations package-test release man demo lint fresh campaign asan soak \
 	bench comparison coverage mutants reproduce site clean
 .DELETE_ON_ERROR:
 
@@ -92,6 +92,11 @@ test-uring:
 ## package-test: a source archive, a wheel from it, both from nothing, the wheel in an environment of its own, and used
 package-test: setup-dev
 	$(BIN)/python -m pytest -m package tests/packaging
+
+## release: dist/ with a source archive, a wheel for manylinux that was tried, and their sums; a container if docker or
+## podman works: docs/packaging.md
+release: setup-dev
+	$(BIN)/python tools/release.py
 
 ## man: man/*.1, of the command line's help
 man: setup-dev

@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 import flashfs
+from flashfs.fuse import file_systems
 
 ROOT = Path(__file__).parents[2]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -149,6 +150,15 @@ def test_the_wheel_has_what_users_need(wheel: Wheel) -> None:
     wanted |= {str(path.relative_to(ROOT)) for path in (ROOT / "nandimg").rglob("*.h")}
     assert {name for name in wanted - found if "egg-info" not in name} == set()
     assert not [name for name in found if name.endswith((".pyx", ".c", ".cpp")) or name.startswith("tests")]
+
+
+def test_the_container_has_what_commands_ask_for() -> None:
+    """A program that a command names as missing is installed there: mkfs of each file system, nbdkit, fusermount3."""
+    _, built, used = (ROOT / "Dockerfile").read_text().split("\nFROM ")
+    assert "nbdkit-plugin-dev" in built
+    words = used.split()
+    packages = {package for package, _ in file_systems.FILE_SYSTEMS.values()} | {"nbdkit", "fuse3", "mount"}
+    assert packages <= set(words), packages - set(words)
 
 
 def test_the_wheel_is_stripped(wheel: Wheel) -> None:
