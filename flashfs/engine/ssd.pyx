@@ -948,7 +948,8 @@ cdef class Ssd(Engine):
         self.drain()
         if self.mapping.fenced:
             self.mapping.fence_begins()
-        if self.mapping.fenced or (self.validity.in_flash and not self.affords_more()):
+        if (self.mapping.fenced or (self.validity.in_flash and not self.affords_more())
+                or self.pool.free_n + self.pool.pending_n <= self.meta.checkpoint_blocks):
             self.room_for_checkpoint()
         try:
             self.mapping.checkpoint_begins()
@@ -988,13 +989,13 @@ cdef class Ssd(Engine):
         self.stopped = GOING
 
     cdef int room_for_checkpoint(self) except -1:
-        """For what validity programs before it, and then for a fence: a life of trims alone cleans nowhere else. Where
-        no page is dead, what is free has to do, for the checkpoint gives back the log before it."""
+        """For what validity programs before it, for a fence, and for the checkpoint itself: a recovery and a life of
+        trims alone clean nowhere else, and the log grows. Where no page is dead, what is free has to do, for the
+        checkpoint gives back the log before it."""
         try:
             self.make_room()
         except DeviceFullError:
-            if self.pool.free_n + self.pool.pending_n <= self.meta.checkpoint_blocks:
-                raise
+            pass
 
     def fence_now(self):
         """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""
