@@ -215,7 +215,7 @@ def _read_one(path: Path) -> list[dict[str, Any]]:
     try:
         if path.suffix == ".parquet":
             return _from_parquet(path)
-        text = path.read_text()
+        text = path.read_text("utf-8-sig")  # spreadsheets put a byte order mark in front
         if path.suffix == ".csv":
             return _from_csv(text)
         return _from_json(json.loads(text))

@@ -156,6 +156,17 @@ def test_what_is_not_there_is_told_by_name(tmp_path: Path) -> None:
         results.read([tmp_path])
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_a_byte_order_mark_is_no_data(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        results.write(path, [results.row(result())])
+    else:
+        path.write_text(json.dumps([result()]))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert results.read([path])["ftl"].to_list() == ["pagemap"]
+
+
 def test_a_name_says_how_to_write() -> None:
     with pytest.raises(UsageError, match=r"--out r\.xlsx: a name that ends in \.parquet or \.csv would do"):
         results.write(Path("r.xlsx"), [])

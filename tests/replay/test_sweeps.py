@@ -305,6 +305,12 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert (code, json.loads(out)["out"], json.loads(out)["replayed"]) == (0, str(tmp_path / "other.csv"), 4)
 
 
+def test_a_byte_order_mark_is_no_key(tmp_path: Path) -> None:
+    spec = tmp_path / "s.toml"
+    spec.write_text('source = "uniform:ops=100"\n', encoding="utf-8-sig")
+    assert [setup.source for setup in sweep.load(spec)] == ["uniform:ops=100"]
+
+
 def test_the_command_tells_what_failed_and_ends_with_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     spec = tmp_path / "s.toml"
     spec.write_text('source = "uniform:ops=100"\npreset = "small-64m"\ndram = ["1k", "8M"]\n')

@@ -10,7 +10,8 @@ from pathlib import Path
 from flashfs.errors import UsageError
 from flashfs.replay.source import TraceError, shorten
 from flashfs.replay.traces import columns, header
-from flashfs.replay.traces._evidence import Reading, certainty
+from flashfs.replay.traces._content import text_of
+from flashfs.replay.traces._evidence import CERTAIN, Reading, certainty
 from flashfs.replay.traces._format import Format
 from flashfs.replay.traces._trace import Options, Trace
 from flashfs.replay.traces.biotracer import Biotracer
@@ -60,7 +61,7 @@ def detect(path: Path, head: bytes) -> tuple[Format, str]:
     Every reader says how well the sample fits it. TraceError if none does, or if two do, whether there is a format for
     both of them or not: then it names the flags of which one decides.
     """
-    if not head:
+    if not text_of(head):
         raise TraceError(f"{path}: empty")
     named = header.reading(path, head)
     if named is not None and named.format is not None:
@@ -87,7 +88,7 @@ def _unknown(readings: list[Reading], head: bytes) -> str:
     if alike:
         best = max(alike, key=lambda one: one.score)
         return f"nearest to {best.flag}, but {best.why}; that flag insists, and --columns says what other columns are"
-    first = shorten(head.split(b"\n", 1)[0])
+    first = shorten(text_of(head).split(b"\n", 1)[0])
     return (
         f"no trace format that is known (it begins {first!r}); --format NAME reads it as one, --columns says what the "
         "columns of a table are"

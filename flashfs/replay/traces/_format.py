@@ -23,6 +23,7 @@ MANGLED, FEW_COLUMNS = "no text", "too few columns"
 NO_NUMBER, TOO_LARGE, NO_OP = "{} is no number", "{} is beyond 64 bits", "unknown operation"
 NEGATIVE_OFFSET, NEGATIVE_LENGTH, EMPTY = "negative offset", "negative length", "empty request"
 TOO_LONG, TOO_FAR = "longer than 1 GiB", "ends beyond 2^63 bytes"
+BLANK_LINES, COMMENTS = "blank lines", "comments"  #: skipped
 CUT_RECORD, CUT_STREAM = "cut short", "the file ends early"
 
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
 from flashfs.replay.traces import _evidence, _format
-from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._content import HEAD_BYTES, Content, text_of
 from flashfs.replay.traces._evidence import Reading
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice, Format, Lot, Telling, Texts
 
@@ -32,6 +32,7 @@ SAMPLE_NUMBER_MAX = 1 << 50  #: larger numbers of a sample are noise
 SAMPLE_LINES = 4000  #: of the beginning, enough for a share to be worth something
 SAMPLE_BYTES_MAX = 512  #: of a line: no format has longer ones, and some patterns would search them for long
 BLANKS = bytes.maketrans(b"\t", b" ")
+COMMENT = b"#"  #: begins one, if the line is no request
 ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  #: noise need not be UTF-8, and polars insists
 
 
@@ -58,14 +59,18 @@ class TextFormat(Format):
         return {}
 
     def likeness(self, head: bytes) -> float:
-        lines = sample_lines(head)[self.header_lines :]
+        lines = self.sample_of(head)
         return sum(self.sample.match(line) is not None for line in lines) / len(lines) if lines else 0.0
+
+    def sample_of(self, head: bytes) -> list[bytes]:
+        """The lines of ``head`` that should be requests."""
+        return sample_lines(head)[self.header_lines :]
 
     def judge(self, head: bytes) -> Reading:
         found = super().judge(head)
         if found.score < WORTH_A_LOOK or not self.units_in_doubt:
             return found
-        text = b"\n".join(sample_lines(head)[self.header_lines :]) + b"\n"
+        text = b"\n".join(self.sample_of(head)) + b"\n"
         numbers = self.frame(text, ["offset", "length"]).drop_nulls()
         numbers = numbers.filter(pl.all_horizontal(pl.all().is_between(1, SAMPLE_NUMBER_MAX)))
         address, size = numbers["offset"].to_numpy(), numbers["length"].to_numpy()
@@ -80,9 +85,8 @@ class TextFormat(Format):
         for whole in content.lines():
             chunk, first = whole, line
             line += whole.count(b"\n")
-            if first == 1 and self.header_lines:
-                for _ in range(min(self.header_lines, line - 1)):
-                    chunk, first = chunk[chunk.index(b"\n") + 1 :], first + 1
+            while chunk and first <= self.header_lines:
+                chunk, first = chunk[chunk.index(b"\n") + 1 :], first + 1
             if over:
                 telling.skip("lines of a summary", line - first)
                 continue
@@ -206,9 +210,9 @@ class TextFormat(Format):
         for row in rows.tolist():
             text = texts(texts.first + row)
             if not text.strip():
-                telling.skip("blank lines", 1)
-            elif text.startswith(b"#"):
-                telling.skip("comments", 1)
+                telling.skip(_format.BLANK_LINES, 1)
+            elif text.startswith(COMMENT):
+                telling.skip(_format.COMMENTS, 1)
             else:
                 telling.rejected.add(self.why_not(text), texts.first + row, text)
 
@@ -260,11 +264,18 @@ def squeezed(chunk: bytes) -> bytes:
 
 
 def sample_lines(head: bytes) -> list[bytes]:
-    """Whole lines of ``head``, at most SAMPLE_LINES of them."""
-    lines = head.replace(b"\r\n", b"\n").split(b"\n")
-    if len(lines) > 1 and len(head) >= 1 << 16:
+    """Whole lines of ``head``, at most SAMPLE_LINES of them, without blank ones, and without comments where there is
+    anything else."""
+    lines = lines_of(head)
+    if len(lines) > 1 and len(head) >= HEAD_BYTES:
         lines.pop()  # it may have been cut
-    return [line[:SAMPLE_BYTES_MAX] for line in lines[:SAMPLE_LINES] if line.strip()]
+    found = [line[:SAMPLE_BYTES_MAX] for line in lines[:SAMPLE_LINES] if line.strip()]
+    return [line for line in found if not line.startswith(COMMENT)] or found
+
+
+def lines_of(head: bytes) -> list[bytes]:
+    """All lines of ``head``, without their ends."""
+    return text_of(head).replace(b"\r\n", b"\n").split(b"\n")
 
 
 def letters(column: str, read: tuple[str, ...], write: tuple[str, ...], trim: tuple[str, ...] = ()) -> pl.Expr:
