@@ -24,6 +24,7 @@ from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice, For
 INT, TEXT = pl.Int64(), pl.String()
 NANO = pl.Decimal(38, 9)  #: seconds, read exactly: a double of seconds since 1970 is good for 200 ns
 MICRO = pl.Decimal(38, 6)  #: milliseconds likewise
+FLUSH_BEFORE, FLUSH_AFTER = 1, 2  #: of a request whose line says so
 INT64_MAX = (1 << 63) - 1
 NUMBER_BYTES_MAX = 37
 UNKNOWN_UNIT = -1
@@ -57,6 +58,10 @@ class TextFormat(Format):
     def expressions(self) -> dict[str, pl.Expr]:
         """Where time (in ticks), offset and length (in their units), unit and hash are, if not in columns so named."""
         return {}
+
+    def flushes(self, choice: Choice) -> pl.Expr | None:
+        """FLUSH_BEFORE and FLUSH_AFTER of each request, added, if lines of this format can mean several requests."""
+        return None
 
     def likeness(self, head: bytes) -> float:
         lines = self.sample_of(head)
@@ -102,18 +107,7 @@ class TextFormat(Format):
 
     def lot(self, chunk: bytes, first: int, choice: Choice, telling: Telling) -> Lot:
         """The requests of a chunk, the first line of which has the number ``first``."""
-        own = self.expressions()
-        wanted: dict[str, pl.Expr] = {
-            "op": self.op(choice),
-            **{name: own.get(name, pl.col(name)) for name in ("time", "offset", "length")},
-            **{name: own[name] for name in ("unit", "hash") if name in own},
-        }
-        used = {name for one in wanted.values() for name in one.meta.root_names()}
-        frame = self.frame(chunk, [name for name in self.columns if name in used])
-        n = chunk.count(b"\n")
-        if frame.height != n:
-            raise AssertionError(f"{n} lines from line {first} on were read as {frame.height}")
-        found = frame.select(**wanted)
+        found = self.found(chunk, first, choice)
         op = filled(found["op"], UNKNOWN_OP).astype(np.uint8, copy=False)
         other = op == NOT_A_REQUEST
         good = op < NOT_A_REQUEST
@@ -125,10 +119,32 @@ class TextFormat(Format):
             self.blame(np.flatnonzero(~(good | other)), Texts(chunk, first), telling)
         telling.skip(self.other_lines, int(other.sum()))
         self.passing(found, op)
+        line = np.arange(first, first + len(op), dtype=np.int64)
+        if "flushes" in found.columns and (flushes := filled(found["flushes"], 0) * good).any():
+            row, op = with_flushes(op, flushes)
+            found, line, good = found[row], line[row], good[row]
         unit = None
         if "unit" in found.columns:
             unit = self.units(found["unit"], good, choice, telling)
-        return self.finish(found, op, unit, good, Texts(chunk, first), telling)
+        return self.finish(found, line, op, unit, good, Texts(chunk, first), telling)
+
+    def found(self, chunk: bytes, first: int, choice: Choice) -> pl.DataFrame:
+        """What the lines of a chunk say, a row for each: ``op``, ``time``, ``offset``, ``length``; ``unit``, ``hash``
+        and ``flushes`` if the format has them."""
+        own = self.expressions()
+        wanted: dict[str, pl.Expr] = {
+            "op": self.op(choice),
+            **{name: own.get(name, pl.col(name)) for name in ("time", "offset", "length")},
+            **{name: own[name] for name in ("unit", "hash") if name in own},
+        }
+        if (flushes := self.flushes(choice)) is not None:
+            wanted["flushes"] = flushes
+        used = {name for one in wanted.values() for name in one.meta.root_names()}
+        frame = self.frame(chunk, [name for name in self.columns if name in used])
+        n = chunk.count(b"\n")
+        if frame.height != n:
+            raise AssertionError(f"{n} lines from line {first} on were read as {frame.height}")
+        return frame.select(**wanted)
 
     def passing(self, found: pl.DataFrame, op: np.ndarray) -> None:
         """A chunk goes by: for formats whose lines depend on earlier ones."""
@@ -165,8 +181,8 @@ class TextFormat(Format):
         return str(value)
 
     def finish(
-        self, found: pl.DataFrame, op: np.ndarray, unit: np.ndarray | None, good: np.ndarray, texts: Texts,
-        telling: Telling,
+        self, found: pl.DataFrame, line: np.ndarray, op: np.ndarray, unit: np.ndarray | None, good: np.ndarray,
+        texts: Texts, telling: Telling,
     ) -> Lot:  # fmt: skip
         """Columns of bytes, without what cannot be meant."""
         offset, length = filled(found["offset"], 0), filled(found["length"], 0)
@@ -175,7 +191,7 @@ class TextFormat(Format):
             offset = np.clip(offset, -1, INT64_MAX // self.offset_unit) * self.offset_unit
             length = np.clip(length, -1, INT64_MAX // self.length_unit) * self.length_unit
         lot = Lot(
-            line=np.arange(texts.first, texts.first + len(op), dtype=np.int64),
+            line=line,
             time=filled(found["time"], 0),
             op=op,
             offset=offset,
@@ -248,6 +264,18 @@ def is_number(value: bytes, kind: Any) -> bool:
 def filled(series: pl.Series, value: int) -> np.ndarray:
     """As an array, with ``value`` for null."""
     return (series.fill_null(value) if series.null_count() else series).to_numpy(writable=True)
+
+
+def with_flushes(op: np.ndarray, flushes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the row of each request, its operation), where those of ``op`` have a flush before or after them, or both, as
+    ``flushes`` says."""
+    before, after = flushes & FLUSH_BEFORE != 0, flushes & FLUSH_AFTER != 0
+    row = np.repeat(np.arange(len(op)), 1 + before + after)
+    out = op[row]
+    at = np.cumsum(1 + before + after)  # where the requests of the next row begin
+    out[at[after] - 1] = FLUSH
+    out[(at - 1 - after - before)[before]] = FLUSH
+    return row, out
 
 
 def squeezed(chunk: bytes) -> bytes:
