@@ -208,16 +208,22 @@ class TextFormat(Format):
 
     def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
         """A row for each line, of the columns that are used; null where there is no field, or none of its type."""
+        return self.read(self.prepared(chunk), used, self.columns)
+
+    def prepared(self, chunk: bytes) -> bytes:
+        """Lines as polars likes them: plain ends, ASCII, one separator between fields."""
         if b"\r\n" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n")
         if not chunk.isascii():
             chunk = chunk.translate(ASCII)
-        if self.separator == " ":
-            chunk = squeezed(chunk)
+        return squeezed(chunk) if self.separator == " " else chunk
+
+    def read(self, chunk: bytes, used: list[str], columns: dict[str, Any]) -> pl.DataFrame:
+        """As ``frame``, of lines that are prepared, and with these columns."""
         # The first row says how many columns there are, and it must not be one of the trace's
-        names = self.separator.join(self.columns).encode() + b"\n"
+        names = self.separator.join(columns).encode() + b"\n"
         return pl.read_csv(
-            names + chunk, has_header=True, separator=self.separator, quote_char=None, schema=self.columns,
+            names + chunk, has_header=True, separator=self.separator, quote_char=None, schema=columns,
             columns=used, ignore_errors=True, truncate_ragged_lines=True,
         )  # fmt: skip
 
@@ -237,19 +243,39 @@ class TextFormat(Format):
         text = text.rstrip(b"\r")
         if not text.translate(None, b"\t").isascii() or any(byte < 32 and byte != 9 for byte in text):
             return _format.MANGLED
-        if self.separator == " ":
-            fields = text.split()
-        else:
-            fields = text.split(self.separator.encode())
+        fields = self.fields(text)
         names = list(self.columns)
         short = max(names.index(name) for name in self.needed) + 1
         if len(fields) < short:
             return _format.FEW_COLUMNS
         for name, value in zip(names, fields, strict=False):
-            if name in self.needed and self.columns[name] != TEXT and not is_number(value, self.columns[name]):
+            if name in self.needed and self.columns[name] != TEXT and not self.is_number(value, self.columns[name]):
                 digits = re.fullmatch(rb"[+-]?\d+", value)
                 return (_format.TOO_LARGE if digits else _format.NO_NUMBER).format(name)
         return _format.NO_OP
+
+    def fields(self, text: bytes) -> list[bytes]:
+        """Of a line."""
+        return text.split() if self.separator == " " else text.split(self.separator.encode())
+
+    def is_number(self, value: bytes, kind: Any) -> bool:
+        """Whether a field is read as a number of that type."""
+        return is_number(value, kind)
+
+
+class PatternFormat(TextFormat):
+    """A line is what ``sample`` matches, with a group for each of ``columns``: for lines where a name that may have
+    blanks in it, or a column that may be empty, stands before what counts. Patterns begin with ``^``, and have nothing
+    that looks ahead or back: polars's engine reads them too, and searches."""
+
+    def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
+        lines = pl.Series(self.prepared(chunk).decode("ascii").split("\n")[:-1], dtype=pl.String)
+        found = lines.str.extract_groups(self.sample.pattern.decode()).struct.unnest()
+        return found.select(pl.col(name).cast(self.columns[name], strict=False) for name in used)
+
+    def fields(self, text: bytes) -> list[bytes]:
+        found = self.sample.match(text)
+        return [found[name] or b"" for name in self.columns] if found else []
 
 
 def is_number(value: bytes, kind: Any) -> bool:
