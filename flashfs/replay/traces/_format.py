@@ -97,6 +97,7 @@ class Format(ABC):
     unit_is: ClassVar[str] = ""  #: what a unit is here; empty: the format has none
 
     stages: ClassVar[bool] = False  #: whether a request leaves a line at each stage of its way
+    units_in_doubt: ClassVar[bool] = False  #: whether files of the same form may count in other units
 
     def fresh(self) -> Format:
         """Another object of this format, for a pass of its own."""

@@ -49,7 +49,7 @@ class TextFormat(Format):
     other_lines: ClassVar[str] = "other lines"  #: what lines are that are right, and no requests
     offset_unit: ClassVar[int] = _format.SECTOR
     length_unit: ClassVar[int] = _format.SECTOR
-    units_in_doubt: ClassVar[bool] = True  #: files of the same form may count in other units
+    units_in_doubt: ClassVar[bool] = True
 
     @abstractmethod
     def op(self, choice: Choice) -> pl.Expr:
