@@ -25,8 +25,8 @@ from flashfs.replay.source import (
     starts,
 )
 from flashfs.replay.source import grains as grains_of
-from flashfs.replay.traces import _fit
-from flashfs.replay.traces._content import HEAD_BYTES, Content
+from flashfs.replay.traces import _fit, _other_files
+from flashfs.replay.traces._content import HEAD_BYTES, Content, check_file
 from flashfs.replay.traces._fit import MODES, Extent, Fit
 from flashfs.replay.traces._format import CUT_RECORD, CUT_STREAM, Choice, Format, Lot, Telling
 from flashfs.replay.traces.columns import Columns
@@ -94,9 +94,10 @@ class Trace(Source):
         if device_bytes is not None and (device_bytes < GRAIN or device_bytes % GRAIN):
             raise UsageError(f"a device of {device_bytes} bytes: a multiple of {GRAIN} would do")
         self.device_bytes = device_bytes
-        if self.path.is_dir():
-            raise TraceError(f"{path}: a directory; a trace file would do")
+        check_file(self.path)
         head = Content(self.path).head(HEAD_BYTES)
+        if (what := _other_files.named(head)) is not None:
+            raise TraceError(f"{path}: {what}")
         self.detected = format is None
         self.format: Format
         self.certainty = "as asked"  #: how sure it is that the format is the right one, and why
