@@ -119,6 +119,7 @@ def command(
     first: trace.First = None,
     unit: trace.Unit = None,
     event: trace.Event = "D",
+    sort: trace.Sort = False,
     baseline: Annotated[
         str | None, typer.Option(metavar="NAME", help="The FTL that others are compared with. Default: the first.")
     ] = None,
@@ -157,7 +158,7 @@ def command(
     setup = Setup(
         source="", ftl=ftl, options=dict(units.pairs("--opt", opt or [])), geometry=chip(size), backend=backend,
         dram=None if dram is None else units.size("--dram", dram), qd=qd, precondition=precondition, plp=plp,
-        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event),
+        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event, sort),
         format=named_by(format, columns),
         image=image, prepared=prepared, before=tuple(before or ()),
         warm=tuple(warm or ()),

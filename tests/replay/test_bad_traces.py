@@ -85,7 +85,8 @@ def test_time_that_goes_back_is_kept_at_the_time_before(tmp_path: Path) -> None:
     assert whole(trace).time_ns.tolist() == [0, 200, 200, 200, 300, 300, 400]
     assert trace.rejected.total == 0
     assert [line.partition(": ")[2] for line in trace.complaints()] == [
-        "3 lines adjusted: time goes back; kept at the time before (first: line 3: 'by 100 ns')"
+        "3 lines adjusted: time goes back; kept at the time before (first: line 3: 'by 100 ns'); --sort puts "
+        "requests into the order of their times"
     ]
 
 

@@ -267,6 +267,13 @@ def test_a_failed_point_is_a_row_too() -> None:
     assert row["config.geometry.page_bytes"] == 4096
 
 
+def test_sorting_is_a_key() -> None:
+    given = {"source": str(DATA / "msr.csv"), "size": "64M", "sort": [False, True]}
+    assert [setup.trace is not None and setup.trace.sort for setup in points.expand(given)] == [False, True]
+    with pytest.raises(UsageError, match="sort = 1: true or false would do"):
+        points.expand({**given, "sort": 1})
+
+
 def test_a_message_names_no_trace_of_ours(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(FlashfsError, match="empty: empty"):
