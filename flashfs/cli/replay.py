@@ -12,7 +12,7 @@ import typer
 
 from flashfs.cli import options, shape, show, trace, units
 from flashfs.errors import UsageError
-from flashfs.plain import meant
+from flashfs.plain import meant, printable
 from flashfs.shape import DEFAULT_FTL
 
 if TYPE_CHECKING:
@@ -247,5 +247,5 @@ def bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
     )  # fmt: skip
     console = show.console(stderr=True)
     with rich.Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as on:
-        task = on.add_task(show.escape(text), total=None)
+        task = on.add_task(show.escape(printable(text)), total=None)
         yield lambda done, total: on.update(task, completed=done, total=total)

@@ -177,3 +177,17 @@ def test_a_name_is_no_pattern(tmp_path: Path, name: str) -> None:
     results.write(tmp_path / name, [results.row(result(seed=1))])
     results.write(tmp_path / "ab.parquet", [results.row(result(seed=2))])
     assert results.read([tmp_path / name])["config.seed"].to_list() == [1]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_names_that_are_no_utf_8_are_kept_as_escapes(tmp_path: Path, suffix: str) -> None:
+    """Of a source, of an image, of the file itself and of its folder; what was replayed is not lost."""
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    file = folder / os.fsdecode(b"r\xfe" + suffix.encode())
+    name = os.fsdecode(b"d\xff/t.csv")
+    for _ in range(2):
+        results.write(file, [results.row(result(source=name, image=name))])
+    kept = results.read([file])
+    assert kept["source"].to_list() == kept["config.image"].to_list() == ["d\\udcff/t.csv"] * 2
+    assert [path.name for path in folder.iterdir()] == [file.name]
