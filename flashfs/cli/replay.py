@@ -180,7 +180,8 @@ def command(
 
 def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | None) -> Iterator[Setup]:
     """The setup for each source. The options of traces are for the traces among them; without one, they are an error.
-    A trace gets a device that is large enough, if nobody said how large: ``chip`` makes one of a size."""
+    A trace gets a device that is large enough, if nobody said how large: ``chip`` makes one of a size. All sources are
+    looked at before the first is played, which may take hours."""
     from dataclasses import replace
 
     from flashfs.replay.sources import device_for
@@ -188,13 +189,27 @@ def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | Non
 
     made = [is_workload(source) and not Path(source).exists() for source in sources]
     bare = setup if all(made) else replace(setup, trace=None, format=None)
-    for source, workload in zip(sources, made, strict=True):
-        one = replace(bare if workload else setup, source=source)
-        if chip is not None and not workload and Path(source).exists():
-            host_bytes, fitted, why = device_for(source, setup.trace, setup.format)
+    setups = [replace(bare if one else setup, source=source) for source, one in zip(sources, made, strict=True)]
+    for one in setups:
+        look_at(one)
+    for one, workload in zip(setups, made, strict=True):
+        if chip is not None and not workload:
+            host_bytes, fitted, why = device_for(one.source, setup.trace, setup.format)
             show.warn(why)
             one = replace(one, trace=fitted, geometry=chip(f"{host_bytes}"))
         yield one
+
+
+def look_at(setup: Setup) -> None:
+    """Open all that is to be played. UsageError, TraceError or OSError for what cannot be."""
+    from flashfs.replay import phases
+    from flashfs.replay.sources import open_source
+    from nandimg import inspect
+
+    geometry = setup.geometry if setup.image is None else inspect(setup.image).geometry
+    device_bytes, page_bytes = geometry.logical_bytes, geometry.page_bytes
+    open_source(setup.source, device_bytes, page_bytes=page_bytes, options=setup.trace, format=setup.format)
+    phases.sources(setup.before + setup.warm, device_bytes, page_bytes, setup.trace)
 
 
 def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> list[dict[str, Any]]:

@@ -325,7 +325,7 @@ def test_the_command_tells_what_failed_and_ends_with_1(capsys: pytest.CaptureFix
     [
         ("ftl = [", "s.toml: no TOML: "),
         ('source = "uniform"\ndies = "many"', "s.toml: dies = 'many': a whole number from 1 on would do"),
-        ('source = "gone.csv"', "gone.csv: no such trace"),
+        ('source = "gone.csv"', "gone.csv: no such file"),
     ],
 )
 def test_bad_specs_are_one_line_and_2(
@@ -342,7 +342,7 @@ def test_bad_specs_are_one_line_and_2(
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "spec").write_text('source = "uniform"')
     for arguments, said, wanted in (
-        (["gone.toml"], "No such file", 1),
+        (["gone.toml"], "gone.toml: no such file", 2),
         ([tmp_path / "spec"], "--out DIR would do", 2),
         ([tmp_path / "spec", "--jobs", 1, "--scheduler", "tcp://x:1"], "--jobs and --scheduler: one of them", 2),
     ):
