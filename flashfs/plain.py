@@ -16,6 +16,11 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
+def encodable(text: str) -> str:
+    """``text`` as UTF-8 can hold it: bytes of a name that are none are written as escapes, as ``printable`` does."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def shown(size_bytes: float) -> str:
     """``size_bytes`` for people: 4 KiB, 1.1 GiB, 17 B."""
     value, power = float(size_bytes), 0

@@ -122,6 +122,7 @@ def read_trace(
     first: str | int | None = None,
     unit: str | None = None,
     event: str | None = None,
+    sort: bool | None = None,
 ) -> polars.DataFrame:
     """The requests of a trace, in any format that `flashfs trace formats` lists, or of a workload: columns ``time_ns``
     (since the first), ``op`` (read, write, trim, flush, remap), ``offset`` and ``length`` in bytes; of a source with
@@ -136,7 +137,7 @@ def read_trace(
     from flashfs.shape import DEVICE_BYTES
 
     asked = {"shift": shift, "fit": fit, "pack": pack, "speedup": speedup, "loops": loops, "first": first,
-             "unit": unit, "event": event}  # fmt: skip
+             "unit": unit, "event": event, "sort": sort}  # fmt: skip
     read = points.read({"size": size, "page_size": page_size})
     given = points.read(asked)
     options = None if is_workload(str(source)) and not given else points.trace_options(given)

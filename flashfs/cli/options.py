@@ -77,6 +77,13 @@ def given(context: typer.Context) -> dict[str, Any]:
     return {name: context.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
+def check_exists(*paths: Path) -> None:
+    """UsageError for a name of nothing: a command that reads it was called wrongly."""
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path}: no such file")
+
+
 def absolute(path: Path) -> Path:
     """For a process that changes its folder. (Path.resolve() fails at a circle of links.)"""
     return Path(os.path.realpath(path))

@@ -59,6 +59,7 @@ def command(
         return show.result(kinds, as_json=as_json)
     if not results:
         raise UsageError("which results? a file that `flashfs replay --out` wrote, or the folder of a sweep, would do")
+    options.check_exists(*results)
     table = files.read(results)
     kept = units.pairs("--where", where or [])
     kinds_wanted = what.split(",") if what else plots.available(table, kept)

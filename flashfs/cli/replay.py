@@ -12,7 +12,7 @@ import typer
 
 from flashfs.cli import options, shape, show, trace, units
 from flashfs.errors import UsageError
-from flashfs.plain import meant
+from flashfs.plain import meant, printable
 from flashfs.shape import DEFAULT_FTL
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def command(
     first: trace.First = None,
     unit: trace.Unit = None,
     event: trace.Event = "D",
+    sort: trace.Sort = False,
     baseline: Annotated[
         str | None, typer.Option(metavar="NAME", help="The FTL that others are compared with. Default: the first.")
     ] = None,
@@ -166,7 +167,7 @@ def command(
     setup = Setup(
         source="", ftl=ftl, options=dict(units.pairs("--opt", opt or [])), geometry=chip(size), backend=backend,
         dram=None if dram is None else units.size("--dram", dram), qd=qd, precondition=precondition, plp=plp,
-        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event),
+        trace=trace.trace_options(shift, fit or "clip", pack, speedup, loops, first, unit, event, sort),
         format=named_by(format, columns),
         image=image, prepared=prepared, before=tuple(before or ()),
         warm=tuple(warm or ()),
@@ -210,7 +211,8 @@ def step_through(setup: Setup, sources: list[str], file: Path, force: bool, as_j
 
 def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | None) -> Iterator[Setup]:
     """The setup for each source. The options of traces are for the traces among them; without one, they are an error.
-    A trace gets a device that is large enough, if nobody said how large: ``chip`` makes one of a size."""
+    A trace gets a device that is large enough, if nobody said how large: ``chip`` makes one of a size. All sources are
+    looked at before the first is played, which may take hours."""
     from dataclasses import replace
 
     from flashfs.replay.sources import device_for
@@ -218,13 +220,27 @@ def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | Non
 
     made = [is_workload(source) and not Path(source).exists() for source in sources]
     bare = setup if all(made) else replace(setup, trace=None, format=None)
-    for source, workload in zip(sources, made, strict=True):
-        one = replace(bare if workload else setup, source=source)
-        if chip is not None and not workload and Path(source).exists():
-            host_bytes, fitted, why = device_for(source, setup.trace, setup.format)
+    setups = [replace(bare if one else setup, source=source) for source, one in zip(sources, made, strict=True)]
+    for one in setups:
+        look_at(one)
+    for one, workload in zip(setups, made, strict=True):
+        if chip is not None and not workload:
+            host_bytes, fitted, why = device_for(one.source, setup.trace, setup.format)
             show.warn(why)
             one = replace(one, trace=fitted, geometry=chip(f"{host_bytes}"))
         yield one
+
+
+def look_at(setup: Setup) -> None:
+    """Open all that is to be played. UsageError, TraceError or OSError for what cannot be."""
+    from flashfs.replay import phases
+    from flashfs.replay.sources import open_source
+    from nandimg import inspect
+
+    geometry = setup.geometry if setup.image is None else inspect(setup.image).geometry
+    device_bytes, page_bytes = geometry.logical_bytes, geometry.page_bytes
+    open_source(setup.source, device_bytes, page_bytes=page_bytes, options=setup.trace, format=setup.format)
+    phases.sources(setup.before + setup.warm, device_bytes, page_bytes, setup.trace)
 
 
 def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> list[dict[str, Any]]:
@@ -277,5 +293,5 @@ def bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
     )  # fmt: skip
     console = show.console(stderr=True)
     with rich.Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as on:
-        task = on.add_task(show.escape(text), total=None)
+        task = on.add_task(show.escape(printable(text)), total=None)
         yield lambda done, total: on.update(task, completed=done, total=total)

@@ -46,6 +46,7 @@ def command(
         raise UsageError("--jobs and --scheduler: one of them would do; a cluster has as many workers as it has")
     if out is None and not spec.suffix:
         raise UsageError(f"{spec}: --out DIR would do, for a SPEC without .toml")
+    options.check_exists(spec)
     setups = sweep.load(spec, show.warn)
     where = spec.with_suffix("") if out is None else out
     workers = Cluster(scheduler) if scheduler else Processes(jobs or len(os.sched_getaffinity(0)))

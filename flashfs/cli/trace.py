@@ -62,7 +62,13 @@ Unit = Annotated[
     typer.Option(metavar="NAME", help="Only this disk, volume or file of a trace; else all lie behind each other."),
 ]
 Event = Annotated[
-    str, typer.Option(metavar="LETTER", help="The stage of a blktrace that counts: Q, G, I, D (issued) or C.")
+    str, typer.Option(metavar="LETTER", help="The stage of a blktrace or ftrace that counts: Q, G, I, D (issued) or C.")
+]
+Sort = Annotated[
+    bool,
+    typer.Option(
+        "--sort", help="Put the requests of a trace into the order of their times. Needs some 100 bytes of memory each."
+    ),
 ]
 Size = Annotated[
     str | None,
@@ -78,8 +84,9 @@ PageSize = Annotated[
 
 
 def trace_options(
-    shift: str, fit: str, pack: str, speedup: str, loops: int, first: str | None, unit: str | None, event: str
-) -> Options:
+    shift: str, fit: str, pack: str, speedup: str, loops: int, first: str | None, unit: str | None, event: str,
+    sort: bool,
+) -> Options:  # fmt: skip
     """The flags above, read."""
     from flashfs.replay.traces import Options
 
@@ -93,6 +100,7 @@ def trace_options(
         first=None if first is None else requests("--first", first),
         unit=unit,
         event=event,
+        sort=sort,
     ).check()
 
 
@@ -146,6 +154,7 @@ def info(
     first: First = None,
     unit: Unit = None,
     event: Event = "D",
+    sort: Sort = False,
     as_json: options.Json = False,
 ) -> None:
     """Requests, footprint, overwrites, sizes, times, alignment, duplicates, what could not be read, and a picture."""
@@ -154,7 +163,7 @@ def info(
     from flashfs.replay.traces import named_by
 
     format = named_by(format, columns)
-    chosen = trace_options(shift, fit, pack, speedup, loops, first, unit, event)
+    chosen = trace_options(shift, fit, pack, speedup, loops, first, unit, event, sort)
     if chosen.utilisation is not None:
         raise UsageError(f"--speedup {speedup}: only a replay finds out; a factor would do")
     device, page = device_size(size, preset)

@@ -219,7 +219,8 @@ def _check_class(name: str, cls: type) -> None:
         )
     lacks = [method for method in REQUIRED if not callable(getattr(cls, method, None))]
     if lacks:
-        raise UsageError(f"FTL {name}: the class lacks {', '.join(lacks)}; it needs lookup, bind and unbind")
+        whole = "" if len(lacks) == len(REQUIRED) else "; it needs lookup, bind and unbind"
+        raise UsageError(f"FTL {name}: the class lacks {', '.join(lacks)}{whole}")
     for has, needs in PAIRS:
         if hasattr(cls, has) and not hasattr(cls, needs):
             raise UsageError(f"FTL {name}: the class has {has}, so it needs {needs} too")

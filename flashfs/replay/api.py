@@ -56,6 +56,7 @@ def replay(
     first: Some[str | int] | None = None,
     unit: Some[str] | None = None,
     event: Some[str] | None = None,
+    sort: Some[bool] | None = None,
     jobs: int = 1,
     out: str | Path | None = None,
 ) -> polars.DataFrame:

@@ -164,6 +164,7 @@ AXES = {
         Axis("first", "trace", _or_none(_requests)),
         Axis("unit", "trace", _or_none(_text)),
         Axis("event", "trace", _text),
+        Axis("sort", "trace", _flag),
     )
 }
 GEOMETRY_FIELDS = {"page_size": "page_bytes", "oob": "oob_bytes"}  #: of Geometry, where a flag is called otherwise

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.plain import encodable
 
 if TYPE_CHECKING:
     import polars
@@ -98,7 +99,7 @@ def _column(name: str, values: list[Any]) -> polars.Series:
         return pl.Series(name, values, pl.Int64)
     if kinds <= {int, float} and fits:
         return pl.Series(name, values, pl.Float64, strict=False)
-    return pl.Series(name, [None if value is None else str(value) for value in values], pl.String)
+    return pl.Series(name, [None if value is None else encodable(str(value)) for value in values], pl.String)
 
 
 def write(path: Path, rows: Rows, *, append: bool = True) -> int:
@@ -113,7 +114,8 @@ def write(path: Path, rows: Rows, *, append: bool = True) -> int:
             if path.suffix == ".csv":
                 draft.write_text(_csv(table))
             else:
-                table.write_parquet(draft)
+                with draft.open("wb") as file:  # polars takes no name that is not UTF-8
+                    table.write_parquet(file)
     return len(table)
 
 
@@ -215,7 +217,7 @@ def _read_one(path: Path) -> list[dict[str, Any]]:
     try:
         if path.suffix == ".parquet":
             return _from_parquet(path)
-        text = path.read_text()
+        text = path.read_text("utf-8-sig")  # spreadsheets put a byte order mark in front
         if path.suffix == ".csv":
             return _from_csv(text)
         return _from_json(json.loads(text))

@@ -28,9 +28,16 @@ def open_source(
             raise UsageError(f"{text}: a workload: the options of traces are not for it")
         return Workload(text, device_bytes, page_bytes)
     if not Path(text).exists():
-        near = meant(text.partition(":")[0], WORKLOADS)
-        raise UsageError(f"{text}{near}: no such trace, and no workload: {', '.join(WORKLOADS)} are")
+        raise UsageError(_nothing(text))
     return Trace(text, options, format=format, device_bytes=device_bytes if fitted else None)
+
+
+def _nothing(text: str) -> str:
+    """Why there is no source of this name."""
+    if text == "-":
+        return "-: standard input: a trace is read more than once and has to be a file: write it to one first"
+    near = meant(text.partition(":")[0], WORKLOADS)
+    return f"{text}{near}: no such file; workloads are {', '.join(WORKLOADS)}"
 
 
 def device_for(text: str, options: Options | None = None, format: str | None = None) -> tuple[int, Options, str]:

@@ -30,7 +30,7 @@ def load(path: Path, tell: points.Tell = lambda line: None) -> list[Setup]:
     """The points of a TOML file; ``tell`` hears what was decided because the file does not say it. UsageError, in one
     line, names the file and the key that will not do."""
     try:
-        given = tomllib.loads(path.read_text())
+        given = tomllib.loads(path.read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: no TOML: {str(error).splitlines()[0]}") from None
     try:

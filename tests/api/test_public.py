@@ -278,7 +278,7 @@ def test_pictures_show_themselves(tmp_path: Path) -> None:
         picture.save(tmp_path / "waf.xls")
 
 
-def test_read_trace() -> None:
+def test_read_trace(tmp_path: Path) -> None:
     path = ROOT / "tests/replay/data/msr.csv"
     table = flashfs.read_trace(path, first=3)
     assert table.rows() == [(0, "write", 0, 4096), (1_000_000, "write", 4096, 16384), (2_000_000, "read", 8192, 4096)]
@@ -286,7 +286,10 @@ def test_read_trace() -> None:
     made = flashfs.read_trace("wal:ops=2k", size="64M")
     assert made.select(pl.col("offset") + pl.col("length")).max().item() <= 64 << 20
     assert 0 < made["from_offset"].len() - made["from_offset"].null_count() == len(made.filter(pl.col("op") == "remap"))
-    with pytest.raises(flashfs.UsageError, match="no such trace, and no workload"):
+    back = tmp_path / "back.csv"
+    back.write_text("time_us,op,offset_bytes,size_bytes\n2,R,0,512\n1,R,512,512\n")
+    assert flashfs.read_trace(back, sort=True)["offset"].to_list() == [512, 0]
+    with pytest.raises(flashfs.UsageError, match="no such file; workloads are"):
         flashfs.read_trace("nonesuch.csv")
     with pytest.raises(flashfs.UsageError, match="only a replay finds out"):
         flashfs.read_trace(path, speedup="auto")

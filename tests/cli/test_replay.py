@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import nandimg
 from flashfs import cli
+from flashfs.cli.replay import bar
+from flashfs.replay import results
 
 SMALL = ("--size", "32M", "--op", "0.25", "--pages-per-block", "32")
 KEYS = {
@@ -92,7 +98,7 @@ def test_traces_and_workloads_together(capsys: pytest.CaptureFixture[str], tmp_p
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["nonesuch"], "no such trace"), (["uniform:ops=0"], "ops"), (["uniform", "--ftl", "nonesuch"], "no FTL"),
+        (["nonesuch"], "no such file"), (["uniform:ops=0"], "ops"), (["uniform", "--ftl", "nonesuch"], "no FTL"),
         (["uniform", "--preset", "nonesuch"], "there is"),
         (["uniform", "--preset", "tiny-8", "--dies", "2"], "whole chip"),
         (["uniform", "--dram", "0"], "--dram 0"), (["uniform", "--dram", "1k"], "pagemap needs"),
@@ -225,7 +231,7 @@ def test_phases_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one["requests"] for one in found["before"]] == [9000, 700]
     assert found["host"]["write"] == 500
     code, _, err = run(capsys, "replay", "uniform", *SMALL, "--before", "nonesuch")
-    assert (code, "nonesuch: no such trace" in err) == (2, True)
+    assert (code, "nonesuch: no such file" in err) == (2, True)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
@@ -246,3 +252,101 @@ def test_a_speed_that_keeps_the_dies_busy(share: float, capsys: pytest.CaptureFi
     for more, why in ((("--qd", "4"), "closed loop"), (("--speedup", "fast"), "auto, or u=0.7")):
         code, _, err = run(capsys, "replay", *words, "--speedup", f"u={share}", *more)
         assert (code, why in err) == (2, True)
+
+
+def strange(tmp_path: Path) -> Path:
+    """A trace whose name is no UTF-8, in a folder of which the same holds."""
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    path = folder / os.fsdecode(b"t\xfe.csv")
+    path.write_text("".join(f"{i},host,0,Write,{i * 4096},4096,1\n" for i in range(20)))
+    return path
+
+
+def test_names_that_are_no_utf_8(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path, shown = strange(tmp_path), "d\\udcff/t\\udcfe.csv"
+    image = path.with_name(os.fsdecode(b"c\xfd.nand"))
+    nandimg.create(image, nandimg.Geometry.sized(32 << 20, op=0.25, pages_per_block=32))
+    for out in (tmp_path / "r.csv", path.with_name("r.parquet")):
+        code, table, err = run(capsys, "replay", path, *SMALL, "--out", out)
+        assert (code, err) == (0, "")
+        assert shown in table.replace("\n", "")
+        code, _, err = run(capsys, "replay", path, "--image", image, "--out", out)
+        assert (code, err) == (0, "")
+        assert [name.endswith(shown) for name in results.read([out])["source"]] == [True, True]
+    (found,) = objects(capsys, path, *SMALL)
+    assert found["source"] == str(path)
+    code, out, err = run(capsys, "trace", "info", path)
+    assert (code, err, shown in out.replace("\n", "")) == (0, "", True)
+    code, _, err = run(capsys, "replay", path.with_name("gone"), *SMALL)
+    assert (code, "d\\udcff/gone: no such file; workloads are" in err) == (2, True)
+    spec = path.with_name("s.toml")
+    spec.write_text(f'source = "uniform:ops=9"\nimage = "{"c.nand"}"\n')
+    image.rename(path.with_name("c.nand"))
+    code, out, err = run(capsys, "sweep", spec, "--jobs", 1)
+    assert (code, err) == (0, "")
+
+
+def test_a_bar_names_what_is_no_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, which takes UTF-8 alone."""
+    written = io.BytesIO()
+    terminal = io.TextIOWrapper(written, encoding="utf-8")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with bar(os.fsdecode(b"t\xfe.csv on pagemap")) as move:
+        move(1, 2)
+    terminal.flush()
+    assert rb"t\udcfe.csv on pagemap" in written.getvalue()
+
+
+def test_all_sources_are_looked_at_before_the_first_is_played(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[str] = []
+    monkeypatch.setattr("flashfs.replay.play.run", lambda setup, progress: played.append(setup.source))
+    noise = tmp_path / "noise"
+    noise.write_text("To be, or not to be\n")
+    good = "uniform:ops=10"
+    for words, why in (
+        ((good, "gone.csv"), "gone.csv: no such file"), ((good, "zipf:ops=0"), "zipf:ops=0"),
+        ((good, noise), "no trace format that is known"), ((good, good, "--before", "gone"), "gone: no such file"),
+        ((good, good, "--warm", noise), "no trace format that is known"),
+    ):  # fmt: skip
+        code, out, err = run(capsys, "replay", *words, *SMALL)
+        assert (code in (1, 2), out, why in err) == (True, "", True)
+    assert played == []
+
+
+def test_what_an_ftl_lacks_is_said_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("lacking")
+    module.Ftl = type("Ftl", (), {})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lacking", module)
+    code, _, err = run(capsys, "replay", "uniform:ops=10", "--ftl", "lacking:Ftl")
+    assert (code, err) == (2, "flashfs: FTL lacking:Ftl: the class lacks lookup, bind, unbind\n")
+
+
+def test_sorted_by_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "back.csv"
+    path.write_text("".join(f"{at * 10_000_000},host,0,Write,{at * 4096},4096,1\n" for at in (3, 1, 2, 0)))
+    code, _, err = run(capsys, "replay", path, *SMALL)
+    assert (code, "time goes back" in err, "--sort" in err) == (0, True, True)
+    (found,) = objects(capsys, path, *SMALL, "--sort")
+    assert found["input"]["adjusted"] == []
+    assert found["config"]["trace"]["sort"] is True
+    assert found["virtual_s"] >= 3
+    code, out, err = run(capsys, "trace", "info", path, "--sort", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["duration_s"] == 3
+    code, _, err = run(capsys, "replay", "uniform:ops=10", "--sort")
+    assert (code, "options of traces" in err) == (2, True)
+
+
+def test_a_pipe_is_refused_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nobody writes to it: opening it would wait for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for words in (("trace", "info", pipe), ("replay", pipe), ("replay", "-"), ("trace", "info", "-")):
+        code, out, err = run(capsys, *words)
+        assert (code in (1, 2), out) == (True, "")
+        assert "a trace is read more than once and has to be a file: write it to one first\n" in err
+        assert len(err.splitlines()) == 1

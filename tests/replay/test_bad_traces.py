@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import lzma
+import os
 import random
+import socket
 import struct
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ from trace_files import DATA, PACKERS, REQUESTS, in_ns, rows, whole
 
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay.source import TRIM, TraceError
+from flashfs.replay.sources import open_source
 from flashfs.replay.traces import Options, Trace, _content
 
 GOOD = "128166372000000000,host,0,Write,4096,4096,1\n"
@@ -79,7 +85,8 @@ def test_time_that_goes_back_is_kept_at_the_time_before(tmp_path: Path) -> None:
     assert whole(trace).time_ns.tolist() == [0, 200, 200, 200, 300, 300, 400]
     assert trace.rejected.total == 0
     assert [line.partition(": ")[2] for line in trace.complaints()] == [
-        "3 lines adjusted: time goes back; kept at the time before (first: line 3: 'by 100 ns')"
+        "3 lines adjusted: time goes back; kept at the time before (first: line 3: 'by 100 ns'); --sort puts "
+        "requests into the order of their times"
     ]
 
 
@@ -165,6 +172,76 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
         Trace(tmp_path)
     with pytest.raises(OSError):
         Trace(tmp_path / "nonesuch")
+
+
+def oracle_general() -> bytes:
+    """libCacheSim's records: a time, an object, a size, and the number of the object's next request."""
+    return b"".join(struct.pack("<IQIq", i // 3, i % 7, 4096, i + 7 if i < 43 else -1) for i in range(50))
+
+
+def zipped() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:  # stored: its lines could be read
+        archive.writestr("trace.csv", GOOD * 50)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("format", [None, "msr", "columns:time:s,offset:512,length:512,op"])
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (struct.pack("<IIQQIIIIIHH", 0x65617407, 1, 0, 0, 4096, 0x20001, 9, 8, 0, 0, 0), "blkparse makes text of it"),
+        (struct.pack(">IIQQIIIIIHH", 0x65617408, 1, 0, 0, 4096, 0x20001, 9, 8, 0, 0, 0), "a binary blktrace: blkparse"),
+        (zipped(), "a zip: unpack it"),
+        (lzma.compress(GOOD.encode(), format=lzma.FORMAT_ALONE), "an .lzma file: unpack it"),
+        (b"7z\xbc\xaf\x27\x1c\x00\x04", "a 7z archive: unpack it"),
+        (b"PERFILE2" + bytes(96), "a perf.data: `perf script` makes text of it"),
+        (oracle_general(), "an oracleGeneral trace of libCacheSim: it has numbers of objects"),
+        (GOOD.encode("utf-16"), "UTF-16 text: `iconv -f UTF-16 -t UTF-8`"),
+        (GOOD.encode("utf-16-be"), "UTF-16 text"),
+        (GOOD.encode("utf-32"), "UTF-32 text: `iconv -f UTF-32 -t UTF-8`"),
+        (PACKERS["gz"](GOOD.encode("utf-16")), "UTF-16 text"),
+    ],
+    ids=lambda value: value[:16] if isinstance(value, str) else "",
+)
+def test_files_that_are_known_and_not_read(content: bytes, what: str, format: str | None, tmp_path: Path) -> None:
+    """They are called by their name, and it is said what makes a trace of them; also if a format insists."""
+    path = write(tmp_path / "trace", content)
+    with pytest.raises(TraceError, match=what) as caught:
+        Trace(path, format=format)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("serial", [93, 0x9D1F, 0x04034B50, 0x65617407, 0xFEFF, 0x31FEFF, 0xBFBBEF, 0x20BFBBEF])
+def test_a_record_is_not_taken_for_something_else(serial: int, tmp_path: Path) -> None:
+    """Numbers of first records that begin as other files do: .lzma, UTF-16, UTF-32, a byte order mark. A zip and a
+    blktrace would need a serial number that nobody counts to."""
+    records = [struct.pack("<IIIHHQQ", serial + i, 4096, 1, 0x2A, 0x0100, 8 * i, i) for i in range(20)]
+    path = write(tmp_path / "trace", b"".join(records))
+    if serial in (0x04034B50, 0x65617407):
+        with pytest.raises(TraceError, match=r"zip|blktrace"):
+            Trace(path)
+        return
+    trace = Trace(path)
+    assert trace.format.name == "vscsi1"
+    assert len(whole(trace)) == 20
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """A trace is read again and again, so it is refused before anybody waits for the other end of a pipe."""
+    pipe, door = tmp_path / "pipe", tmp_path / "socket"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(door))
+        for path, kind in ((pipe, "a pipe"), (door, "a socket"), (Path("/dev/zero"), "a character device")):
+            with pytest.raises(
+                TraceError, match=f"{path}: {kind}: a trace is read more than once and has to be a file"
+            ):
+                Trace(path, format="msr")
+    (tmp_path / "link").symlink_to(DATA / "msr.csv")
+    assert len(whole(Trace(tmp_path / "link"))) == len(REQUESTS)
+    with pytest.raises(UsageError, match="-: standard input: a trace is read more than once and has to be a file"):
+        open_source("-", 1 << 30)
 
 
 NOISY = ["msr", "spc", "fiu", "blkparse", "wiscsee", "biotracer", "disksim", "mqsim", "vscsi2"]

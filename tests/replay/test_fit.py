@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from trace_files import DATA, MS, REQUESTS, in_ns, rows, whole
 
+from flashfs.errors import UsageError
 from flashfs.replay.source import READ, TRIM, WRITE
 from flashfs.replay.traces import Options, Trace
 
@@ -49,6 +50,43 @@ def test_speed_up() -> None:
         assert found[:n].tolist() == np.floor(plain / factor).astype(int).tolist()
         period = (plain[-1] + plain[-1] // (n - 1)) / factor
         assert abs((found[n:] - found[:n]) - period).max() <= 1
+
+
+def test_sorted_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of one time stay in their order; the first so many are the earliest; disks lie as they lay."""
+    path = tmp_path / "trace"
+    when = [30, 10, 20, 10, 40, 0]
+    path.write_text("".join(f"{at},{'ab'[i % 2]},{i * 4096},4096,w\n" for i, at in enumerate(when)))
+    asked = "columns:time:ms,dev,offset:1,length:1,op"
+    plain, ordered = Trace(path, format=asked), Trace(path, Options(sort=True), format=asked)
+    found, wanted = rows(whole(ordered)), rows(whole(plain))
+    assert plain.adjusted.total == 4
+    assert "; --sort puts requests into the order of their times" in plain.complaints()[0]
+    assert ordered.complaints() == []
+    assert [time for time, *_ in found] == [at * MS for at in sorted(when)]
+    assert [row[1:] for row in found] == [wanted[i][1:] for i in (5, 1, 3, 2, 0, 4)]
+    assert (ordered.units, ordered.span_bytes()) == (plain.units, plain.span_bytes())
+    assert rows(whole(Trace(path, Options(sort=True, first=2, loops=2), format=asked)))[1][1:] == found[1][1:]
+    monkeypatch.setattr("flashfs.replay.traces._content.CHUNK_BYTES", 20)
+    monkeypatch.setattr("flashfs.replay.traces._content.PIECE_BYTES", 20)
+    assert rows(whole(ordered)) == found
+    with pytest.raises(UsageError, match=r"sort: .*trace, read as columns:-,-,offset:1,length:1,op, has no times"):
+        Trace(path, Options(sort=True), format="columns:-,-,offset:1,length:1,op")
+
+
+def test_sorted_with_all_that_a_request_has(tmp_path: Path) -> None:
+    """Hashes of contents of any length go with their requests, and so do the sources of remaps."""
+    fiu = [line.split() for line in (DATA / "fiu.txt").read_text().splitlines()]
+    path = tmp_path / "trace"
+    path.write_text("\n".join(" ".join(line) for line in reversed(fiu)) + "\n")
+    found, wanted = whole(Trace(path, Options(sort=True))), whole(Trace(DATA / "fiu.txt"))
+    # of two requests of one time, the one that stands first comes first
+    later = [i + 1 if i == 2 else i - 1 if i == 3 else i for i in range(len(REQUESTS))]
+    assert [rows(found)[i] for i in later] == rows(wanted)
+    assert found.hashes is not None and wanted.hashes is not None
+    start = wanted.hashes.start.tolist()
+    runs = [wanted.hashes.grain[start[i] : start[i + 1]].tolist() for i in later]
+    assert found.hashes.grain.tolist() == [number for run in runs for number in run]
 
 
 def test_shift() -> None:

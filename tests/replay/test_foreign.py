@@ -60,8 +60,128 @@ def test_columns_between_anything(tmp_path: Path) -> None:
         found = table(tmp_path, text, "time:ms,-,offset:512,length:512,op")
         assert rows(whole(found)) == want
         assert found.rejected.total == 0
-    with pytest.raises(TraceError, match="a quoted field with a separator in it"):
-        whole(table(tmp_path, '0,"a,b",8,1,w\n', "time:ms,-,offset:512,length:512,op"))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ('0,a,8,1,w,"C:\\x,y.mdf"\n2.5,a,16,2,r,"b"\n', "time:ms,dev,offset:512,length:512,op"),  # behind all named
+        ('0,8,1,w, "C:\\x, ""y"", z.mdf" ,a\r\n2.5,16,2,r,"b",a\r\n', "time:ms,offset:512,length:512,op,-,dev"),
+        ('"a; b";0;8;1;w\n"c";2.5;16;2;r\n', "-,time:ms,offset:512,length:512,op"),
+        ('0 "a,b,c,d,e" 8 1 w\n2.5 "f,g,h,i,j" 16 2 r\n', "time:ms,-,offset:512,length:512,op"),
+        ('0 "job 1" 8 1 w\n2.5 job2 16 2 r\n', "time:ms,-,offset:512,length:512,op"),
+        ('0,5" disk,8,1,w\n2.5,3" disk,16,2,r\n', "time:ms,-,offset:512,length:512,op"),  # these quote nothing
+    ],
+)
+def test_a_separator_within_quotes_is_none(text: str, columns: str, tmp_path: Path) -> None:
+    found = table(tmp_path, text, columns)
+    assert rows(whole(found)) == [(0, 1, 4096, 512), (2_500_000, 0, 8192, 1024)]
+    assert found.rejected.total == 0
+
+
+def test_a_disk_whose_name_has_a_separator_in_it(tmp_path: Path) -> None:
+    text = '0,"a, b",8,w\n1,c,8,w\n2,"a, b",8,w\n'
+    found = table(tmp_path, text, "offset:512,dev,length:512,op")
+    whole(found)
+    assert found.units == {"a, b": 2, "c": 1}
+    one = table(tmp_path, text, "offset:512,dev,length:512,op", Options(unit="a, b"))
+    assert len(whole(one)) == 2
+
+
+def test_numbers_of_any_make(tmp_path: Path) -> None:
+    """Hexadecimal, and whole numbers that a program wrote as others; what is none of these is told."""
+    columns = "op,offset,length"
+    text = (
+        "w,0x0000216000,0x00000200\nr,0X1000,4096\nw,8192.0,4096.\nr,+512,512.000\nw,0x,512\nw,0x10g,512\nw,8192.5,512\n"
+        "w,0x7fffffffffffffff,512\nw,0x8000000000000000,512\nw,,512\n"
+    )
+    found = table(tmp_path, text, columns)
+    assert [row[1:] for row in rows(whole(found))] == [
+        (1, 2_187_264, 512), (0, 4096, 4096), (1, 8192, 4096), (0, 512, 512),
+    ]  # fmt: skip
+    assert [(row["reason"], row["count"], row["first_line"]) for row in found.rejected.rows()] == [
+        ("offset is no number", 5, 5), ("ends beyond 2^63 bytes", 1, 8),
+    ]  # fmt: skip
+    only = table(tmp_path, "r,0x0,0x200\nw,0x200,0x200\n", columns)  # the first line names no columns
+    assert [row[1:] for row in rows(whole(only))] == [(0, 0, 512), (1, 512, 512)]
+
+
+def test_a_trace_of_windows_servers(tmp_path: Path) -> None:
+    """Lines of several kinds, a heading that is no table, hexadecimal numbers, and names of files with commas."""
+    disk = (
+        "{}, {}, app.exe (12),  77, 0xfffffa80, {:#012x}, 0x00000200,  300,  1, 0x060043,  290, Normal, O, 0xff, {}\n"
+    )
+    text = (
+        "BeginHeader\n  DiskRead,  TimeStamp,  Process Name ( PID),   ThreadID,   IrpPtr,   ByteOffset,   IOSize\n"
+        "EndHeader\n  DiskReadInit,   12,  app.exe (12),   77, 0xfffffa80\n"
+        + disk.format("  DiskWrite", 12345, 2_187_264, '"C:\\d\\a,b.mdf"') * 4
+        + disk.format("  DiskRead", 12346, 4096, '"C:\\c.mdf"')
+    )
+    columns = "op:DiskRead=read,DiskWrite=write,DiskFlush=flush,time:us,-,-,-,offset,length,-,dev"
+    found = table(tmp_path, text, columns)
+    assert rows(whole(found)) == [(0, 1, 2_187_264, 512)] * 4 + [(1000, 0, 4096, 512)]
+    assert found.units == {"1": 5}
+    assert found.rejected.total + sum(found.skipped.values()) == 4
+
+
+SNOOP = "TIME(s),COMM,PID,DISK,T,SECTOR,BYTES,LAT(ms)"
+
+
+@pytest.mark.parametrize(
+    ("first", "line", "reading"),
+    [
+        (SNOOP, "0.5,a b,7,sda,W,8,4096,0.1", "time:s,-,-,dev,op,offset:512,length:1"),
+        ("t,op,lba_512,bytes", "0.5,W,8,4096", "time:?,op,offset:512,length:1"),
+        ("t,time_s,sector,bytes", "W,0.5,8,4096", "op,time:s,offset:512,length:1"),
+        ("time_s,sector,bytes,tag", "0.5,8,4096,W", "time:s,offset:512,length:1"),
+        ("time_s,sector,bytes,op", "0.5,8,4096,W\n1,16,4096,", "time:s,offset:512,length:1,op"),
+        ("# by hand\n\n#time_s,sector,bytes,op", "0.5,8,4096,W", "time:s,offset:512,length:1,op"),
+        ("# by hand 1.0\n\ntime_s,sector,bytes,op", "0.5,8,4096,W", "time:s,offset:512,length:1,op"),
+    ],
+)
+def test_what_names_say(first: str, line: str, reading: str, tmp_path: Path) -> None:
+    """Units that are named are not asked for again; a blank operation is no candidate; T is told by what is in it."""
+    path = tmp_path / "trace"
+    path.write_text(f"{first}\n{line}\n")
+    if "?" not in reading and "op" in reading.split(","):
+        trace = Trace(path)
+        assert trace.format.name == f"columns:{reading}"
+        assert rows(whole(trace)) == [(0, 1, 4096, 4096)]
+        return
+    with pytest.raises(TraceError) as caught:
+        Trace(path)
+    assert f"--columns {reading}" in str(caught.value)
+    assert "names no read or write: use --columns" in str(caught.value) or "the unit of t:" in str(caught.value)
+
+
+def test_operations_that_are_blank_here_and_there(tmp_path: Path) -> None:
+    """A response that never came leaves its kind blank; R and W are usual words."""
+    path = tmp_path / "trace"
+    lines = [f"{i}.5,0.1,{'' if i % 9 == 4 else 'RW'[i % 2]},0,{i * 4096},4096\n" for i in range(40)]
+    path.write_text("Timestamp,Response,IOType,LUN,Offset,Size\n" + "".join(lines) + "\n")
+    with pytest.raises(TraceError) as caught:
+        Trace(path)
+    assert "--columns time:?,-,op,dev,offset:?,length:? " in str(caught.value)
+    assert "is a read" not in str(caught.value)
+    trace = Trace(path, format=named_by(None, "time:s,-,op,dev,offset,length"))
+    assert len(whole(trace)) == 40 - 4
+    assert [(row["reason"], row["count"]) for row in trace.rejected.rows()] == [("unknown operation", 4)]
+
+
+@pytest.mark.parametrize("first", ["timestamp_us,device", "device,timestamp_us"])
+def test_a_mark_before_names_costs_no_column(first: str, tmp_path: Path) -> None:
+    name = first.partition(",")[0]
+    lines = [(i, 7 + 2 * (i % 2)) if name == "timestamp_us" else (7 + 2 * (i % 2), i) for i in range(4)]
+    text = f"{first},op,offset_bytes,size_bytes\n" + "".join(f"{a},{b},W,0,4096\n" for a, b in lines)
+    path = tmp_path / "trace"
+    path.write_text(text, encoding="utf-8-sig")
+    trace = Trace(path)
+    assert rows(whole(trace)) == [(i * US, 1, (i % 2) << 20, 4096) for i in range(4)]
+    assert trace.units == {"7": 2, "9": 2}
+    assert trace.timed
+    path.write_text(text.replace("_us", ""), encoding="utf-8-sig")
+    with pytest.raises(TraceError, match=r"the unit of timestamp: --columns (time:[?],dev|dev,time:[?]),op,"):
+        Trace(path)
 
 
 def test_operations_by_any_name(tmp_path: Path) -> None:

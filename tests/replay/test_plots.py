@@ -539,7 +539,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["r.parquet", "--what", "nonesuch"], "--what nonesuch"),
         (["r.parquet", "--out", "x.gif"], "--out x.gif: a name that ends in .svg, .pdf, .png would do"),
         (["r.parquet", "--where", "dram"], "--where dram: NAME=VALUE would do"),
-        (["gone.parquet"], "gone.parquet: No such file"),
+        (["gone.parquet"], "gone.parquet: no such file"),
     ],
 )
 def test_bad_usage_is_one_line(

@@ -145,7 +145,7 @@ def test_options_of_traces_are_not_for_workloads() -> None:
         ({}, "source: a trace or a workload, or a list of them, would do"),
         ({"source": []}, "source = []: a value"),
         ({"source": 3}, "source = 3: a text would do"),
-        ({"source": "nonesuch"}, "nonesuch: no such trace, and no workload"),
+        ({"source": "nonesuch"}, "nonesuch: no such file; workloads are"),
         ({"source": "uniform:nonesuch=1"}, "uniform:nonesuch=1: 'nonesuch=1': KEY=VALUE would do"),
         ({**SMALL, "ftl": "nonesuch"}, "no FTL is called 'nonesuch'"),
         ({**SMALL, "ftl": ["pagemap", "pagemap"]}, "ftl = 'pagemap': it is there twice"),
@@ -162,7 +162,7 @@ def test_options_of_traces_are_not_for_workloads() -> None:
         ({**SMALL, "speedup": 0}, "speedup = 0: a number above 0 would do"),
         ({**SMALL, "speedup": "u=x"}, "speedup = 'u=x': a number above 0 would do"),
         ({"source": str(DATA / "msr.csv"), "speedup": "u=2"}, "speed-up u=2: a share above 0, 1 at most, would do"),
-        ({**SMALL, "before": "nonesuch"}, "nonesuch: no such trace, and no workload"),
+        ({**SMALL, "before": "nonesuch"}, "nonesuch: no such file; workloads are"),
         ({**SMALL, "before": [[3]]}, "before = [3]: a text would do"),
         ({"source": str(DATA / "msr.csv"), "columns": "op"}, "--columns op: no offset in it"),
         ({**SMALL, "nonesuch": 1}, "nonesuch: no such key; source, ftl, "),
@@ -267,9 +267,16 @@ def test_a_failed_point_is_a_row_too() -> None:
     assert row["config.geometry.page_bytes"] == 4096
 
 
+def test_sorting_is_a_key() -> None:
+    given = {"source": str(DATA / "msr.csv"), "size": "64M", "sort": [False, True]}
+    assert [setup.trace is not None and setup.trace.sort for setup in points.expand(given)] == [False, True]
+    with pytest.raises(UsageError, match="sort = 1: true or false would do"):
+        points.expand({**given, "sort": 1})
+
+
 def test_a_message_names_no_trace_of_ours(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(FlashfsError, match="empty: empty"):
         points.expand({"source": "empty"}, folder=tmp_path)
-    with pytest.raises(UsageError, match="no such trace"):
+    with pytest.raises(UsageError, match="no such file"):
         points.expand({"source": "gone"}, folder=tmp_path)

@@ -74,6 +74,9 @@ def test_a_recording_has_them(tmp_path: Path) -> None:
     assert found.hashes is not None and found.hashes.start.tolist() == [0, 4, 4, 4, 4, 4, 4]
     first = whole(Trace(tmp_path / "t", Options(first=2)))
     assert (first.op.tolist(), sources(first)) == ([WRITE, REMAP], [0, 0])
+    ordered = whole(Trace(tmp_path / "t", Options(sort=True)))
+    assert (ordered.op.tolist(), sources(ordered)) == (found.op.tolist(), sources(found))
+    assert ordered.hashes is not None and ordered.hashes.grain.tolist() == found.hashes.grain.tolist()
 
 
 def test_laid_on_another_device(tmp_path: Path) -> None:

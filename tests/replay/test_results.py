@@ -156,6 +156,17 @@ def test_what_is_not_there_is_told_by_name(tmp_path: Path) -> None:
         results.read([tmp_path])
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_a_byte_order_mark_is_no_data(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        results.write(path, [results.row(result())])
+    else:
+        path.write_text(json.dumps([result()]))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert results.read([path])["ftl"].to_list() == ["pagemap"]
+
+
 def test_a_name_says_how_to_write() -> None:
     with pytest.raises(UsageError, match=r"--out r\.xlsx: a name that ends in \.parquet or \.csv would do"):
         results.write(Path("r.xlsx"), [])
@@ -166,3 +177,17 @@ def test_a_name_is_no_pattern(tmp_path: Path, name: str) -> None:
     results.write(tmp_path / name, [results.row(result(seed=1))])
     results.write(tmp_path / "ab.parquet", [results.row(result(seed=2))])
     assert results.read([tmp_path / name])["config.seed"].to_list() == [1]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_names_that_are_no_utf_8_are_kept_as_escapes(tmp_path: Path, suffix: str) -> None:
+    """Of a source, of an image, of the file itself and of its folder; what was replayed is not lost."""
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    file = folder / os.fsdecode(b"r\xfe" + suffix.encode())
+    name = os.fsdecode(b"d\xff/t.csv")
+    for _ in range(2):
+        results.write(file, [results.row(result(source=name, image=name))])
+    kept = results.read([file])
+    assert kept["source"].to_list() == kept["config.image"].to_list() == ["d\\udcff/t.csv"] * 2
+    assert [path.name for path in folder.iterdir()] == [file.name]

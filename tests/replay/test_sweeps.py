@@ -305,6 +305,12 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert (code, json.loads(out)["out"], json.loads(out)["replayed"]) == (0, str(tmp_path / "other.csv"), 4)
 
 
+def test_a_byte_order_mark_is_no_key(tmp_path: Path) -> None:
+    spec = tmp_path / "s.toml"
+    spec.write_text('source = "uniform:ops=100"\n', encoding="utf-8-sig")
+    assert [setup.source for setup in sweep.load(spec)] == ["uniform:ops=100"]
+
+
 def test_the_command_tells_what_failed_and_ends_with_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     spec = tmp_path / "s.toml"
     spec.write_text('source = "uniform:ops=100"\npreset = "small-64m"\ndram = ["1k", "8M"]\n')
@@ -319,7 +325,7 @@ def test_the_command_tells_what_failed_and_ends_with_1(capsys: pytest.CaptureFix
     [
         ("ftl = [", "s.toml: no TOML: "),
         ('source = "uniform"\ndies = "many"', "s.toml: dies = 'many': a whole number from 1 on would do"),
-        ('source = "gone.csv"', "gone.csv: no such trace"),
+        ('source = "gone.csv"', "gone.csv: no such file"),
     ],
 )
 def test_bad_specs_are_one_line_and_2(
@@ -336,7 +342,7 @@ def test_bad_specs_are_one_line_and_2(
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "spec").write_text('source = "uniform"')
     for arguments, said, wanted in (
-        (["gone.toml"], "No such file", 1),
+        (["gone.toml"], "gone.toml: no such file", 2),
         ([tmp_path / "spec"], "--out DIR would do", 2),
         ([tmp_path / "spec", "--jobs", 1, "--scheduler", "tcp://x:1"], "--jobs and --scheduler: one of them", 2),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import random
 from collections import Counter
 from decimal import Decimal
@@ -16,7 +17,7 @@ from trace_files import rows, whole
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.replay import workloads
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
+from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, TraceError
 from flashfs.replay.sources import open_source
 from flashfs.replay.traces import Options, Trace
 from flashfs.replay.workloads import PATTERNS, Workload
@@ -316,6 +317,11 @@ def test_skew(tmp_path: Path) -> None:
     assert sorted(Counter(pages(f"skew:ops=1k,file={file},stretch=0,top=2").tolist())) == [0, 1]
     other = skew_file(tmp_path / "elsewhere.csv")
     assert Workload(f"skew:file={file}", DEVICE).hash() == Workload(f"skew:file={other}", DEVICE).hash()
+    other.write_text("0,1\n4096,50\n", encoding="utf-8-sig")  # a byte order mark makes no name of a column
+    assert set(pages(f"skew:ops=1k,file={other}", 2 * PAGE).tolist()) == {0, 1}
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TraceError, match="pipe: a pipe: a trace is read more than once"):
+        Workload(f"skew:file={tmp_path / 'pipe'}", DEVICE)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +363,7 @@ def test_workloads_that_cannot_be(text: str, why: str) -> None:
 def test_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert isinstance(open_source("uniform:ops=5", DEVICE), Workload)
-    with pytest.raises(UsageError, match=r"nonesuch: no such trace, and no workload: sequential.* are"):
+    with pytest.raises(UsageError, match=r"nonesuch: no such file; workloads are sequential, .*"):
         open_source("nonesuch", DEVICE)
     with pytest.raises(UsageError, match="options of traces are not for it"):
         open_source("uniform:ops=5", DEVICE, options=Options(loops=2))

@@ -32,6 +32,8 @@ FILES = {
     "spc.csv": ("spc", []),
     "fiu.txt": ("fiu", []),
     "blkparse.txt": ("blkparse", [THEN_TRIM, THEN_FLUSH]),
+    "ftrace.txt": ("ftrace", [THEN_TRIM, THEN_FLUSH]),
+    "biosnoop.txt": ("biosnoop", [THEN_TRIM, THEN_FLUSH]),
     "fio2.log": ("fio2", [THEN_TRIM, THEN_FLUSH]),
     "fio3.log": ("fio3", [THEN_TRIM, THEN_FLUSH]),
     "disksim.ascii": ("disksim", []),

@@ -91,7 +91,7 @@ def test_a_figure_that_cannot_be_is_told_in_a_line(tmp_path: Path, old: str, new
     ("buffer = 64", "gamma = 4", "opt.gamma: none of pagemap, slimftl has it"),
     ("seed = 2", "dies = [1, 2]", "small-64m"),
     ("seed = 2", "seed = [2, 3]", "2 points: one would do"),
-    ("seed = 2", 'source = "zipff"', "no such trace, and no workload"),
+    ("seed = 2", 'source = "zipff"', "no such file; workloads are"),
 ])  # fmt: skip
 def test_a_point_that_cannot_be_is_told_before_anything_runs(tmp_path: Path, old: str, new: str, why: str) -> None:
     with pytest.raises(UsageError) as told:

@@ -10,14 +10,17 @@ from pathlib import Path
 from flashfs.errors import UsageError
 from flashfs.replay.source import TraceError, shorten
 from flashfs.replay.traces import columns, header
-from flashfs.replay.traces._evidence import Reading, certainty
+from flashfs.replay.traces._content import text_of
+from flashfs.replay.traces._evidence import CERTAIN, Reading, certainty
 from flashfs.replay.traces._format import Format
 from flashfs.replay.traces._trace import Options, Trace
+from flashfs.replay.traces.biosnoop import Biosnoop
 from flashfs.replay.traces.biotracer import Biotracer
 from flashfs.replay.traces.blkparse import Blkparse
 from flashfs.replay.traces.columns import AsciiPages, DiskSim, MqSim, MqSimBytes
 from flashfs.replay.traces.fio import Iolog2, Iolog3
 from flashfs.replay.traces.fiu import Fiu
+from flashfs.replay.traces.ftrace import Ftrace
 from flashfs.replay.traces.msr import Msr
 from flashfs.replay.traces.own import Recorded
 from flashfs.replay.traces.spc import Spc
@@ -28,8 +31,8 @@ from flashfs.replay.traces.wiscsee import WiscSee
 __all__ = ["FORMATS", "Format", "Options", "Trace", "detect", "format_named", "named_by"]
 
 FORMATS: tuple[type[Format], ...] = (
-    Recorded, Iolog2, Iolog3, Vscsi1, Vscsi2, Msr, Spc, Fiu, Blkparse, WiscSee, Biotracer, DiskSim, AsciiPages, MqSim,
-    MqSimBytes,
+    Recorded, Iolog2, Iolog3, Vscsi1, Vscsi2, Msr, Spc, Fiu, Blkparse, Ftrace, Biosnoop, WiscSee, Biotracer, DiskSim,
+    AsciiPages, MqSim, MqSimBytes,
 )  # fmt: skip
 ENOUGH = 0.5  #: the score from which on a file is believed to be of a format
 BOTH = 0.6  #: a reading that comes so near to the best is asked about
@@ -60,13 +63,14 @@ def detect(path: Path, head: bytes) -> tuple[Format, str]:
     Every reader says how well the sample fits it. TraceError if none does, or if two do, whether there is a format for
     both of them or not: then it names the flags of which one decides.
     """
-    if not head:
+    if not text_of(head):
         raise TraceError(f"{path}: empty")
-    named = header.reading(path, head)
-    if named is not None and named.format is not None:
-        return named.format, certainty(named, [])
     readings = [one.judge(head) for one in (kind() for kind in FORMATS)] + columns.others(head)
     best, second, *_ = sorted(readings, key=lambda one: -one.score)
+    named = header.reading(path, head)
+    sure = best.score >= CERTAIN and best.format is not None and not best.format.units_in_doubt
+    if named is not None and named.format is not None and not sure:
+        return named.format, certainty(named, [])
     if named is not None and (best.score < ENOUGH or isinstance(best.format, columns.Columns)):
         raise TraceError(f"{path}: {named.why}")
     if best.score < ENOUGH:
@@ -87,7 +91,7 @@ def _unknown(readings: list[Reading], head: bytes) -> str:
     if alike:
         best = max(alike, key=lambda one: one.score)
         return f"nearest to {best.flag}, but {best.why}; that flag insists, and --columns says what other columns are"
-    first = shorten(head.split(b"\n", 1)[0])
+    first = shorten(text_of(head).split(b"\n", 1)[0])
     return (
         f"no trace format that is known (it begins {first!r}); --format NAME reads it as one, --columns says what the "
         "columns of a table are"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import bz2
 import hashlib
 import lzma
+import re
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +26,8 @@ CHUNK_BYTES = 8 << 20  #: of content at a time: what a parser gets
 LINE_BYTES_MAX = 1 << 20  #: a longer line is noise, and only its beginning is kept
 LINE_BYTES_KEPT = 256
 NOISE = b"\x00"  #: before what is left of such a line, so that it cannot be read as a request
+MARK = b"\xef\xbb\xbf"  #: UTF-8's byte order mark. Exporters write it, and `cat` puts it into the middle of a file
+MARKS = re.compile(rb"(?m)^(?:\xef\xbb\xbf)+")
 
 #: packing by its first bytes: name, what makes a decompressor, what it raises for damage
 PACKINGS: dict[bytes, tuple[str, Callable[[], Any], type[Exception]]] = {
@@ -95,12 +99,15 @@ class Content:
             yield b"".join(held)
 
     def lines(self) -> Iterator[bytes]:
-        """The content in chunks of whole lines, each ending in a newline, the last one too."""
-        rest = b""
+        """The content, a text, in chunks of whole lines without byte order marks, each line ending in a newline, the
+        last one too."""
+        rest, cr_ends = b"", ends_in_cr(self.head(HEAD_BYTES))
         for chunk in self.chunks():
+            if cr_ends:
+                chunk = chunk.replace(b"\r", b"\n")
             cut = chunk.rfind(b"\n") + 1
             if cut:
-                yield shorter(rest + chunk[:cut])
+                yield unmarked(shorter(rest + chunk[:cut]))
                 rest = chunk[cut:]
             else:
                 rest += chunk
@@ -108,7 +115,7 @@ class Content:
                 # The beginning is enough for a complaint. The rest of the line is more of the same, to be cut off above
                 rest = rest[:LINE_BYTES_MAX] + NOISE
         if rest:
-            yield shorter(rest + b"\n")
+            yield unmarked(shorter(rest + b"\n"))
 
     def head(self, n: int) -> bytes:
         """The first ``n`` bytes, or all there is."""
@@ -127,9 +134,34 @@ class Content:
         return found.hexdigest()
 
 
+def check_file(path: Path) -> None:
+    """TraceError for what cannot be read from its beginning again and again; OSError if there is nothing."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise TraceError(f"{path}: a directory; a trace file would do")
+    if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a character device"
+        raise TraceError(f"{path}: {kind}: a trace is read more than once and has to be a file: write it to one first")
+
+
 def shorter(chunk: bytes) -> bytes:
     """The chunk without what is too long in its first line: only there can a line go over the border of a chunk."""
     end = chunk.index(b"\n")
     if end <= LINE_BYTES_MAX:
         return chunk
     return NOISE + chunk[:LINE_BYTES_KEPT] + chunk[end:]
+
+
+def ends_in_cr(head: bytes) -> bool:
+    """Whether a CR alone ends the lines of a text that begins like this."""
+    return b"\r" in head and b"\n" not in head
+
+
+def unmarked(text: bytes) -> bytes:
+    """A text without the byte order marks that lines of it begin with."""
+    return MARKS.sub(b"", text) if MARK in text else text
+
+
+def text_of(head: bytes) -> bytes:
+    """The beginning of a text as ``Content.lines`` has it."""
+    return unmarked(head.replace(b"\r", b"\n") if ends_in_cr(head) else head)

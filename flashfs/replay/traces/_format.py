@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from flashfs.replay.source import FLUSH, REMAP, TRIM, Hashes, Int64s, Tally, UInt8s, UInt64s
+from flashfs.replay.source import FLUSH, REMAP, TRIM, Hashes, Int64s, Tally, UInt8s, UInt64s, starts
 from flashfs.replay.traces._content import Content
 from flashfs.replay.traces._evidence import Reading
 
@@ -23,6 +23,7 @@ MANGLED, FEW_COLUMNS = "no text", "too few columns"
 NO_NUMBER, TOO_LARGE, NO_OP = "{} is no number", "{} is beyond 64 bits", "unknown operation"
 NEGATIVE_OFFSET, NEGATIVE_LENGTH, EMPTY = "negative offset", "negative length", "empty request"
 TOO_LONG, TOO_FAR = "longer than 1 GiB", "ends beyond 2^63 bytes"
+BLANK_LINES, COMMENTS = "blank lines", "comments"  #: skipped
 CUT_RECORD, CUT_STREAM = "cut short", "the file ends early"
 
 
@@ -43,19 +44,44 @@ class Lot:
 
     def take(self, which: np.ndarray) -> Lot:
         """Those where ``which``, an array of bool, is true."""
-        if which.all():
-            return self
+        return self if which.all() else self.pick(np.flatnonzero(which))
+
+    def pick(self, at: np.ndarray) -> Lot:
+        """Those at these indices, in the order of these."""
         hashes = None
         if self.hashes is not None:
-            lengths = np.diff(self.hashes.start)
-            start = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[which])])
-            hashes = Hashes(start, self.hashes.grain[np.repeat(which, lengths)])
-        one = None if self.hash is None else self.hash[which]
-        unit = None if self.unit is None else self.unit[which]
-        line, time, op = self.line[which], self.time[which], self.op[which]
-        source = None if self.source is None else self.source[which]
-        moved = None if self.moved is None else self.moved[which]
-        return Lot(line, time, op, self.offset[which], self.length[which], one, hashes, unit, source, moved)
+            begin, lengths = self.hashes.start[at], np.diff(self.hashes.start)[at]
+            start = starts(lengths)
+            within = np.arange(start[-1]) - np.repeat(start[:-1], lengths)
+            hashes = Hashes(start, self.hashes.grain[np.repeat(begin, lengths) + within])
+        one = None if self.hash is None else self.hash[at]
+        unit = None if self.unit is None else self.unit[at]
+        line, time, op = self.line[at], self.time[at], self.op[at]
+        source = None if self.source is None else self.source[at]
+        moved = None if self.moved is None else self.moved[at]
+        return Lot(line, time, op, self.offset[at], self.length[at], one, hashes, unit, source, moved)
+
+    @staticmethod
+    def join(lots: Sequence[Lot]) -> Lot:
+        """One lot of several, at least one, of a trace; its lots have ``hashes`` all or none."""
+
+        def column(name: str) -> Any:
+            """Of all of them, 0 for those that do not have it; None if none has."""
+            parts = [getattr(lot, name) for lot in lots]
+            kinds = [part.dtype for part in parts if part is not None]
+            if not kinds:
+                return None
+            sizes = [len(lot.op) for lot in lots]
+            return np.concatenate([
+                np.zeros(n, kinds[0]) if part is None else part for n, part in zip(sizes, parts, strict=True)
+            ])  # fmt: skip
+
+        hashes = None
+        if known := [lot.hashes for lot in lots if lot.hashes is not None]:
+            lengths = np.concatenate([np.diff(one.start) for one in known])
+            hashes = Hashes(starts(lengths), np.concatenate([one.grain for one in known]))
+        named = {one.name: column(one.name) for one in fields(Lot) if one.name != "hashes"}
+        return Lot(**named, hashes=hashes)
 
 
 @dataclass(slots=True)
@@ -96,6 +122,7 @@ class Format(ABC):
     unit_is: ClassVar[str] = ""  #: what a unit is here; empty: the format has none
 
     stages: ClassVar[bool] = False  #: whether a request leaves a line at each stage of its way
+    units_in_doubt: ClassVar[bool] = False  #: whether files of the same form may count in other units
 
     def fresh(self) -> Format:
         """Another object of this format, for a pass of its own."""

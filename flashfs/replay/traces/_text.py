@@ -17,13 +17,14 @@ import polars as pl
 
 from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
 from flashfs.replay.traces import _evidence, _format
-from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._content import HEAD_BYTES, Content, text_of
 from flashfs.replay.traces._evidence import Reading
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice, Format, Lot, Telling, Texts
 
 INT, TEXT = pl.Int64(), pl.String()
 NANO = pl.Decimal(38, 9)  #: seconds, read exactly: a double of seconds since 1970 is good for 200 ns
 MICRO = pl.Decimal(38, 6)  #: milliseconds likewise
+FLUSH_BEFORE, FLUSH_AFTER = 1, 2  #: of a request whose line says so
 INT64_MAX = (1 << 63) - 1
 NUMBER_BYTES_MAX = 37
 UNKNOWN_UNIT = -1
@@ -32,6 +33,7 @@ SAMPLE_NUMBER_MAX = 1 << 50  #: larger numbers of a sample are noise
 SAMPLE_LINES = 4000  #: of the beginning, enough for a share to be worth something
 SAMPLE_BYTES_MAX = 512  #: of a line: no format has longer ones, and some patterns would search them for long
 BLANKS = bytes.maketrans(b"\t", b" ")
+COMMENT = b"#"  #: begins one, if the line is no request
 ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  #: noise need not be UTF-8, and polars insists
 
 
@@ -47,7 +49,7 @@ class TextFormat(Format):
     other_lines: ClassVar[str] = "other lines"  #: what lines are that are right, and no requests
     offset_unit: ClassVar[int] = _format.SECTOR
     length_unit: ClassVar[int] = _format.SECTOR
-    units_in_doubt: ClassVar[bool] = True  #: files of the same form may count in other units
+    units_in_doubt: ClassVar[bool] = True
 
     @abstractmethod
     def op(self, choice: Choice) -> pl.Expr:
@@ -57,15 +59,23 @@ class TextFormat(Format):
         """Where time (in ticks), offset and length (in their units), unit and hash are, if not in columns so named."""
         return {}
 
+    def flushes(self, choice: Choice) -> pl.Expr | None:
+        """FLUSH_BEFORE and FLUSH_AFTER of each request, added, if lines of this format can mean several requests."""
+        return None
+
     def likeness(self, head: bytes) -> float:
-        lines = sample_lines(head)[self.header_lines :]
+        lines = self.sample_of(head)
         return sum(self.sample.match(line) is not None for line in lines) / len(lines) if lines else 0.0
+
+    def sample_of(self, head: bytes) -> list[bytes]:
+        """The lines of ``head`` that should be requests."""
+        return sample_lines(head)[self.header_lines :]
 
     def judge(self, head: bytes) -> Reading:
         found = super().judge(head)
         if found.score < WORTH_A_LOOK or not self.units_in_doubt:
             return found
-        text = b"\n".join(sample_lines(head)[self.header_lines :]) + b"\n"
+        text = b"\n".join(self.sample_of(head)) + b"\n"
         numbers = self.frame(text, ["offset", "length"]).drop_nulls()
         numbers = numbers.filter(pl.all_horizontal(pl.all().is_between(1, SAMPLE_NUMBER_MAX)))
         address, size = numbers["offset"].to_numpy(), numbers["length"].to_numpy()
@@ -80,9 +90,8 @@ class TextFormat(Format):
         for whole in content.lines():
             chunk, first = whole, line
             line += whole.count(b"\n")
-            if first == 1 and self.header_lines:
-                for _ in range(min(self.header_lines, line - 1)):
-                    chunk, first = chunk[chunk.index(b"\n") + 1 :], first + 1
+            while chunk and first <= self.header_lines:
+                chunk, first = chunk[chunk.index(b"\n") + 1 :], first + 1
             if over:
                 telling.skip("lines of a summary", line - first)
                 continue
@@ -98,18 +107,7 @@ class TextFormat(Format):
 
     def lot(self, chunk: bytes, first: int, choice: Choice, telling: Telling) -> Lot:
         """The requests of a chunk, the first line of which has the number ``first``."""
-        own = self.expressions()
-        wanted: dict[str, pl.Expr] = {
-            "op": self.op(choice),
-            **{name: own.get(name, pl.col(name)) for name in ("time", "offset", "length")},
-            **{name: own[name] for name in ("unit", "hash") if name in own},
-        }
-        used = {name for one in wanted.values() for name in one.meta.root_names()}
-        frame = self.frame(chunk, [name for name in self.columns if name in used])
-        n = chunk.count(b"\n")
-        if frame.height != n:
-            raise AssertionError(f"{n} lines from line {first} on were read as {frame.height}")
-        found = frame.select(**wanted)
+        found = self.found(chunk, first, choice)
         op = filled(found["op"], UNKNOWN_OP).astype(np.uint8, copy=False)
         other = op == NOT_A_REQUEST
         good = op < NOT_A_REQUEST
@@ -121,10 +119,32 @@ class TextFormat(Format):
             self.blame(np.flatnonzero(~(good | other)), Texts(chunk, first), telling)
         telling.skip(self.other_lines, int(other.sum()))
         self.passing(found, op)
+        line = np.arange(first, first + len(op), dtype=np.int64)
+        if "flushes" in found.columns and (flushes := filled(found["flushes"], 0) * good).any():
+            row, op = with_flushes(op, flushes)
+            found, line, good = found[row], line[row], good[row]
         unit = None
         if "unit" in found.columns:
             unit = self.units(found["unit"], good, choice, telling)
-        return self.finish(found, op, unit, good, Texts(chunk, first), telling)
+        return self.finish(found, line, op, unit, good, Texts(chunk, first), telling)
+
+    def found(self, chunk: bytes, first: int, choice: Choice) -> pl.DataFrame:
+        """What the lines of a chunk say, a row for each: ``op``, ``time``, ``offset``, ``length``; ``unit``, ``hash``
+        and ``flushes`` if the format has them."""
+        own = self.expressions()
+        wanted: dict[str, pl.Expr] = {
+            "op": self.op(choice),
+            **{name: own.get(name, pl.col(name)) for name in ("time", "offset", "length")},
+            **{name: own[name] for name in ("unit", "hash") if name in own},
+        }
+        if (flushes := self.flushes(choice)) is not None:
+            wanted["flushes"] = flushes
+        used = {name for one in wanted.values() for name in one.meta.root_names()}
+        frame = self.frame(chunk, [name for name in self.columns if name in used])
+        n = chunk.count(b"\n")
+        if frame.height != n:
+            raise AssertionError(f"{n} lines from line {first} on were read as {frame.height}")
+        return frame.select(**wanted)
 
     def passing(self, found: pl.DataFrame, op: np.ndarray) -> None:
         """A chunk goes by: for formats whose lines depend on earlier ones."""
@@ -161,8 +181,8 @@ class TextFormat(Format):
         return str(value)
 
     def finish(
-        self, found: pl.DataFrame, op: np.ndarray, unit: np.ndarray | None, good: np.ndarray, texts: Texts,
-        telling: Telling,
+        self, found: pl.DataFrame, line: np.ndarray, op: np.ndarray, unit: np.ndarray | None, good: np.ndarray,
+        texts: Texts, telling: Telling,
     ) -> Lot:  # fmt: skip
         """Columns of bytes, without what cannot be meant."""
         offset, length = filled(found["offset"], 0), filled(found["length"], 0)
@@ -171,7 +191,7 @@ class TextFormat(Format):
             offset = np.clip(offset, -1, INT64_MAX // self.offset_unit) * self.offset_unit
             length = np.clip(length, -1, INT64_MAX // self.length_unit) * self.length_unit
         lot = Lot(
-            line=np.arange(texts.first, texts.first + len(op), dtype=np.int64),
+            line=line,
             time=filled(found["time"], 0),
             op=op,
             offset=offset,
@@ -188,16 +208,22 @@ class TextFormat(Format):
 
     def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
         """A row for each line, of the columns that are used; null where there is no field, or none of its type."""
+        return self.read(self.prepared(chunk), used, self.columns)
+
+    def prepared(self, chunk: bytes) -> bytes:
+        """Lines as polars likes them: plain ends, ASCII, one separator between fields."""
         if b"\r\n" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n")
         if not chunk.isascii():
             chunk = chunk.translate(ASCII)
-        if self.separator == " ":
-            chunk = squeezed(chunk)
+        return squeezed(chunk) if self.separator == " " else chunk
+
+    def read(self, chunk: bytes, used: list[str], columns: dict[str, Any]) -> pl.DataFrame:
+        """As ``frame``, of lines that are prepared, and with these columns."""
         # The first row says how many columns there are, and it must not be one of the trace's
-        names = self.separator.join(self.columns).encode() + b"\n"
+        names = self.separator.join(columns).encode() + b"\n"
         return pl.read_csv(
-            names + chunk, has_header=True, separator=self.separator, quote_char=None, schema=self.columns,
+            names + chunk, has_header=True, separator=self.separator, quote_char=None, schema=columns,
             columns=used, ignore_errors=True, truncate_ragged_lines=True,
         )  # fmt: skip
 
@@ -206,9 +232,9 @@ class TextFormat(Format):
         for row in rows.tolist():
             text = texts(texts.first + row)
             if not text.strip():
-                telling.skip("blank lines", 1)
-            elif text.startswith(b"#"):
-                telling.skip("comments", 1)
+                telling.skip(_format.BLANK_LINES, 1)
+            elif text.startswith(COMMENT):
+                telling.skip(_format.COMMENTS, 1)
             else:
                 telling.rejected.add(self.why_not(text), texts.first + row, text)
 
@@ -217,19 +243,39 @@ class TextFormat(Format):
         text = text.rstrip(b"\r")
         if not text.translate(None, b"\t").isascii() or any(byte < 32 and byte != 9 for byte in text):
             return _format.MANGLED
-        if self.separator == " ":
-            fields = text.split()
-        else:
-            fields = text.split(self.separator.encode())
+        fields = self.fields(text)
         names = list(self.columns)
         short = max(names.index(name) for name in self.needed) + 1
         if len(fields) < short:
             return _format.FEW_COLUMNS
         for name, value in zip(names, fields, strict=False):
-            if name in self.needed and self.columns[name] != TEXT and not is_number(value, self.columns[name]):
+            if name in self.needed and self.columns[name] != TEXT and not self.is_number(value, self.columns[name]):
                 digits = re.fullmatch(rb"[+-]?\d+", value)
                 return (_format.TOO_LARGE if digits else _format.NO_NUMBER).format(name)
         return _format.NO_OP
+
+    def fields(self, text: bytes) -> list[bytes]:
+        """Of a line."""
+        return text.split() if self.separator == " " else text.split(self.separator.encode())
+
+    def is_number(self, value: bytes, kind: Any) -> bool:
+        """Whether a field is read as a number of that type."""
+        return is_number(value, kind)
+
+
+class PatternFormat(TextFormat):
+    """A line is what ``sample`` matches, with a group for each of ``columns``: for lines where a name that may have
+    blanks in it, or a column that may be empty, stands before what counts. Patterns begin with ``^``, and have nothing
+    that looks ahead or back: polars's engine reads them too, and searches."""
+
+    def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
+        lines = pl.Series(self.prepared(chunk).decode("ascii").split("\n")[:-1], dtype=pl.String)
+        found = lines.str.extract_groups(self.sample.pattern.decode()).struct.unnest()
+        return found.select(pl.col(name).cast(self.columns[name], strict=False) for name in used)
+
+    def fields(self, text: bytes) -> list[bytes]:
+        found = self.sample.match(text)
+        return [found[name] or b"" for name in self.columns] if found else []
 
 
 def is_number(value: bytes, kind: Any) -> bool:
@@ -246,6 +292,18 @@ def filled(series: pl.Series, value: int) -> np.ndarray:
     return (series.fill_null(value) if series.null_count() else series).to_numpy(writable=True)
 
 
+def with_flushes(op: np.ndarray, flushes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the row of each request, its operation), where those of ``op`` have a flush before or after them, or both, as
+    ``flushes`` says."""
+    before, after = flushes & FLUSH_BEFORE != 0, flushes & FLUSH_AFTER != 0
+    row = np.repeat(np.arange(len(op)), 1 + before + after)
+    out = op[row]
+    at = np.cumsum(1 + before + after)  # where the requests of the next row begin
+    out[at[after] - 1] = FLUSH
+    out[(at - 1 - after - before)[before]] = FLUSH
+    return row, out
+
+
 def squeezed(chunk: bytes) -> bytes:
     """The chunk with one blank between fields, and none before the first."""
     if b"\t" in chunk:
@@ -260,11 +318,18 @@ def squeezed(chunk: bytes) -> bytes:
 
 
 def sample_lines(head: bytes) -> list[bytes]:
-    """Whole lines of ``head``, at most SAMPLE_LINES of them."""
-    lines = head.replace(b"\r\n", b"\n").split(b"\n")
-    if len(lines) > 1 and len(head) >= 1 << 16:
+    """Whole lines of ``head``, at most SAMPLE_LINES of them, without blank ones, and without comments where there is
+    anything else."""
+    lines = lines_of(head)
+    if len(lines) > 1 and len(head) >= HEAD_BYTES:
         lines.pop()  # it may have been cut
-    return [line[:SAMPLE_BYTES_MAX] for line in lines[:SAMPLE_LINES] if line.strip()]
+    found = [line[:SAMPLE_BYTES_MAX] for line in lines[:SAMPLE_LINES] if line.strip()]
+    return [line for line in found if not line.startswith(COMMENT)] or found
+
+
+def lines_of(head: bytes) -> list[bytes]:
+    """All lines of ``head``, without their ends."""
+    return text_of(head).replace(b"\r\n", b"\n").split(b"\n")
 
 
 def letters(column: str, read: tuple[str, ...], write: tuple[str, ...], trim: tuple[str, ...] = ()) -> pl.Expr:

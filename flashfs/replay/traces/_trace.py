@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from flashfs.replay.source import (
     starts,
 )
 from flashfs.replay.source import grains as grains_of
-from flashfs.replay.traces import _fit
-from flashfs.replay.traces._content import HEAD_BYTES, Content
+from flashfs.replay.traces import _fit, _other_files
+from flashfs.replay.traces._content import HEAD_BYTES, Content, check_file
 from flashfs.replay.traces._fit import MODES, Extent, Fit
 from flashfs.replay.traces._format import CUT_RECORD, CUT_STREAM, Choice, Format, Lot, Telling
 from flashfs.replay.traces.columns import Columns
@@ -54,6 +54,7 @@ class Options:
     first: int | None = None  #: only so many requests, of each loop; complaints are of the 8 MiB that hold the last
     unit: str | None = None  #: only those of this disk, file or volume
     event: str = "D"  #: which stage of a blktrace counts
+    sort: bool = False  #: by time, before anything else is done; the whole trace is held in memory for that
 
     def check(self) -> Options:
         """UsageError for what cannot be."""
@@ -94,9 +95,10 @@ class Trace(Source):
         if device_bytes is not None and (device_bytes < GRAIN or device_bytes % GRAIN):
             raise UsageError(f"a device of {device_bytes} bytes: a multiple of {GRAIN} would do")
         self.device_bytes = device_bytes
-        if self.path.is_dir():
-            raise TraceError(f"{path}: a directory; a trace file would do")
+        check_file(self.path)
         head = Content(self.path).head(HEAD_BYTES)
+        if (what := _other_files.named(head)) is not None:
+            raise TraceError(f"{path}: {what}")
         self.detected = format is None
         self.format: Format
         self.certainty = "as asked"  #: how sure it is that the format is the right one, and why
@@ -109,6 +111,8 @@ class Trace(Source):
         if self.options.event != Options().event and not self.format.stages:
             raise UsageError(f"event {self.options.event}: {self.format.name} traces have no stages")
         self.timed = self.format.timed(head)
+        if self.options.sort and not self.timed:
+            raise UsageError(f"sort: {path}, read as {self.format.name}, has no times")
         self._telling = Telling()
         self.rejected, self.adjusted = self._telling.rejected, self._telling.adjusted
         self.skipped = self._telling.skipped
@@ -149,7 +153,8 @@ class Trace(Source):
         fit = self._fit()
         self._times = times = Times(self.format.tick_ns, self.options.speedup)
         left = self.options.first
-        for lot in self._lots(telling):
+        lots = self._lots(telling)
+        for lot in in_order(lots) if self.options.sort else lots:
             if fit is not None:
                 drop = np.zeros(len(lot.op), bool)
                 for reason, which in fit.place(lot):
@@ -248,7 +253,8 @@ class Trace(Source):
         return self._hash
 
     def complaints(self) -> list[str]:
-        out = super().complaints()
+        hint = "; --sort puts requests into the order of their times"
+        out = [f"{line}{hint if TIME_BACK in line else ''}" for line in super().complaints()]
         if isinstance(self.format, Columns) and not self.timed:
             out.append(f"{self.name}: its times only count lines, the order is all; --columns time:UNIT,... says else")
         return out
@@ -271,6 +277,17 @@ class Trace(Source):
             return f"{self.name}: no request in it, read as {self.format.name}"
         why = f"line {first.line}: {first.reason}: {first.text!r}"
         return f"{self.name}: no request can be replayed, {self.rejected.total:,} lines rejected, the first at {why}"
+
+
+def in_order(lots: Iterable[Lot]) -> Iterator[Lot]:
+    """The same requests by their times; those of one time stay as they are."""
+    held = [lot for lot in lots if len(lot.op)]
+    if not held:
+        return
+    whole = Lot.join(held)
+    order = np.argsort(whole.time, kind="stable")
+    for at in range(0, len(order), BATCH):
+        yield whole.pick(order[at : at + BATCH])
 
 
 class Times:

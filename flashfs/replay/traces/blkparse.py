@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
+from flashfs.replay.traces import _rwbs
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice
 from flashfs.replay.traces._text import INT, NANO, TEXT, TextFormat, ticks
 
@@ -32,23 +32,15 @@ class Blkparse(TextFormat):
     end = re.compile(rb"^(CPU\d+ \(|Total \(|Throughput \(R/W\))", re.MULTILINE)
 
     def op(self, choice: Choice) -> pl.Expr:
-        here = pl.col("action") == choice.event
-        stage = pl.col("action").str.len_bytes() <= 2
-        # F in front means a flush that goes first, and has a line of its own, without sectors, when it is issued
-        first = pl.col("rwbs").str.starts_with("F")
-        kind = pl.col("rwbs").str.strip_prefix("F").str.slice(0, 1)
-        flush = first & (pl.col("length").is_null() | (pl.col("length") == 0))
-        number = pl.UInt8
+        action, number = pl.col("action"), pl.UInt8
         return (
-            pl.when(~stage).then(pl.lit(UNKNOWN_OP, number))
-            .when(~here).then(pl.lit(NOT_A_REQUEST, number))
-            .when(flush).then(pl.lit(FLUSH, number))
-            .when(kind == "W").then(pl.lit(WRITE, number))
-            .when(kind == "R").then(pl.lit(READ, number))
-            .when(kind == "D").then(pl.lit(TRIM, number))
-            .when(kind == "N").then(pl.lit(NOT_A_REQUEST, number))
-            .otherwise(pl.lit(UNKNOWN_OP, number))
+            pl.when(action.str.len_bytes() > 2).then(pl.lit(UNKNOWN_OP, number))
+            .when(action != choice.event).then(pl.lit(NOT_A_REQUEST, number))
+            .otherwise(_rwbs.operation(pl.col("rwbs"), pl.col("length")))
         )  # fmt: skip
+
+    def flushes(self, choice: Choice) -> pl.Expr:
+        return _rwbs.flushes(pl.col("rwbs"), pl.col("length"), choice.event)
 
     def expressions(self) -> dict[str, pl.Expr]:
         return {"time": ticks("time"), "unit": pl.col("device")}

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from flashfs.replay.source import FLUSH, TraceError
-from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._content import HEAD_BYTES, Content, text_of
 from flashfs.replay.traces._format import NOT_A_REQUEST, Choice, Lot, Telling
 from flashfs.replay.traces._text import INT, TEXT, TextFormat, letters
 
@@ -33,12 +33,11 @@ class Iolog(TextFormat):
     version: ClassVar[int]
 
     def likeness(self, head: bytes) -> float:
-        found = FIRST_LINE.match(head.split(b"\n", 1)[0])
+        found = FIRST_LINE.match(text_of(head).split(b"\n", 1)[0])
         return 1.0 if found and int(found[1]) == self.version else 0.0
 
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
-        first = content.head(256).split(b"\n", 1)[0]
-        if self.likeness(first) < 1:
+        if self.likeness(content.head(HEAD_BYTES)) < 1:
             raise TraceError(f"{content.path}: the first line is not 'fio version {self.version} iolog'")
         yield from super().lots(content, choice, telling)
 

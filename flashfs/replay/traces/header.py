@@ -7,11 +7,15 @@ name says is asked: units that are guessed are misread in silence.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from flashfs.replay.traces._evidence import Reading
-from flashfs.replay.traces._text import sample_lines
-from flashfs.replay.traces.table import ROLES, WORDS, Spec, Table, fields, separator_of
+from flashfs.replay.traces._text import COMMENT, SAMPLE_BYTES_MAX, lines_of, sample_lines
+from flashfs.replay.traces.table import NUMBER, WORDS, Spec, Table, fields, separator_of
+
+Meaning = tuple[str | None, str | int | None]  #: (a role of --columns, its unit), None where there is none
+EITHER = "t"  #: what biosnoop calls its operations, and others their times
 
 NAMES = {
     "time": ("time", "timestamp", "ts", "arrival", "arrivaltime", "issuetime", "starttime", "filetime"),
@@ -22,6 +26,7 @@ NAMES = {
         "count",
     ),
     "op": ("op", "operation", "type", "rw", "r/w", "iotype", "opcode", "opname", "command"),
+    EITHER: (EITHER,),
 }  # fmt: skip
 ROLE = {name: role for role, names in NAMES.items() for name in names}
 TIME_UNITS = {
@@ -39,29 +44,44 @@ FEWEST = 3  #: of the roles named: fewer, and the line is no line of names
 
 
 def reading(path: Path, head: bytes) -> Reading | None:
-    """What the first line says, if it names columns; without a format if it does not say all, and then why and what to
-    do."""
+    """What the first line that is not blank says, or a comment above it, if it names columns; without a format if it
+    does not say all, and then why and what to do."""
     lines = sample_lines(head)
-    if len(lines) < 2:
-        return None
     separator = separator_of(lines, FEWEST)
-    first = lines[0].lstrip(b"# ").lower()
-    names = [one.decode("latin-1") for one in fields(first, separator)]
-    if any(re.fullmatch(r"-?[\d.]+", one) for one in names):
-        return None
-    known = dict.fromkeys(role for role, _ in map(_meaning, names) if role is not None)
-    if len(known) < FEWEST or not {"offset", "length"} <= set(known):
-        return None
-    if "op" not in known:
-        why = f"its first line names no read or write: --columns {_written(names, {})} with an op would do"
-        return Reading("", 0.0, why)
-    rows = [fields(line, separator) for line in lines[1:]]
-    return _judged(names, rows, head)
+    for line in _first_lines(head):
+        names = fields(line.lstrip(b"# ").lower(), separator)
+        if any(map(NUMBER.fullmatch, names)) or not {"offset", "length"} <= {_meaning(name)[0] for name in names}:
+            continue
+        rows = [fields(other, separator) for other in lines if other != line]
+        meanings = _meanings(names, rows)
+        if rows and len({role for role, _ in meanings if role is not None}) >= FEWEST:
+            return _judged(names, meanings, rows, head)
+    return None
 
 
-def _meaning(name: str) -> tuple[str | None, str | int | None]:
+def _first_lines(head: bytes) -> Iterator[bytes]:
+    """Comments above the first line that is none, and that line."""
+    for line in lines_of(head):
+        if line.strip():
+            yield line[:SAMPLE_BYTES_MAX]
+            if not line.startswith(COMMENT):
+                return
+
+
+def _meanings(names: list[bytes], rows: list[list[bytes]]) -> list[Meaning]:
+    """What the columns of these names are, each role once. EITHER is a time if there are only numbers in it."""
+    out: list[Meaning] = []
+    for at, name in enumerate(names):
+        role, unit = _meaning(name)
+        if role == EITHER:
+            role = "time" if all(NUMBER.fullmatch(row[at]) for row in rows if at < len(row)) else "op"
+        out.append((None, None) if role in [before for before, _ in out] else (role, unit))
+    return out
+
+
+def _meaning(name: bytes) -> Meaning:
     """(the role of a column so called, its unit if the name says it)."""
-    bare = name.replace(" ", "_").replace("-", "_")
+    bare = name.decode("latin-1").replace(" ", "_").replace("-", "_")
     inside = re.fullmatch(r"(.*?)_*[(\[](\w+)[)\]]", bare)
     stem, _, unit = (inside[1], "", inside[2]) if inside else bare.rpartition("_")
     for one, said in ((bare.replace("_", ""), ""), (stem.replace("_", ""), unit)):
@@ -74,40 +94,32 @@ def _meaning(name: str) -> tuple[str | None, str | int | None]:
     return None, None
 
 
-def _judged(names: list[str], rows: list[list[bytes]], head: bytes) -> Reading:
-    said: dict[str, str] = {}
-    missing = []
-    for at, (role, unit) in enumerate(map(_meaning, names)):
-        if role is None or role in said:
-            continue
-        said[role] = role
+def _judged(names: list[bytes], meanings: list[Meaning], rows: list[list[bytes]], head: bytes) -> Reading:
+    columns, missing = [], []
+    for at, (role, unit) in enumerate(meanings):
+        name = names[at].decode("latin-1")
         if role == "op":
-            values = {row[at].decode("latin-1").lower() for row in rows if at < len(row)}
+            values = {row[at].decode("latin-1").lower() for row in rows if at < len(row)} - {""}
             if not values <= set(WORDS):
-                shown = ", ".join(sorted(values)[:4])
-                missing.append(f"which of the values {shown} in {names[at]} is a read")
-                said[role] = "op:?=read,?=write"
-        elif role != "dev":
-            said[role] = f"{role}:{'?' if unit is None else unit}"
+                missing.append(f"which of the values {', '.join(sorted(values)[:4])} in {name} is a read")
+                role = "op:?=read,?=write"
+        elif role is not None and role != "dev":
+            role = f"{role}:{'?' if unit is None else unit}"
             if unit is None:
-                missing.append(f"the unit of {names[at]}")
-    written = _written(names, said)
-    flag = f"--columns {written}"
+                missing.append(f"the unit of {name}")
+        columns.append(role or "-")
+    while columns[-1] == "-":
+        columns.pop()
+    flag = f"--columns {','.join(columns)}"
+    if "op" not in (role for role, _ in meanings):
+        return Reading(
+            flag, 0.0, f"its first line names no read or write: use {flag}, with op in the place that it has"
+        )
     if missing:
         units = "(units: of time s, ms, us, ns; of offset and length the bytes of one count)"
         why = f"its first line names its columns, but not {', '.join(missing)}: {flag} {units} would do"
         return Reading(flag, 0.0, why)
-    table = Table(Spec.parse(written))
-    return _weighed(table, flag, head)
-
-
-def _written(names: list[str], said: dict[str, str]) -> str:
-    """The text of --columns for these names."""
-    left = dict(said) if said else {role: f"{role}:?" for role in ROLES}
-    out = [left.pop(role, "-") if role is not None else "-" for role, _ in map(_meaning, names)]
-    while out and out[-1] == "-":
-        out.pop()
-    return ",".join(out)
+    return _weighed(Table(Spec.parse(",".join(columns))), flag, head)
 
 
 def _weighed(table: Table, flag: str, head: bytes) -> Reading:

@@ -13,6 +13,7 @@ Columns stand between commas, semicolons, tabs or blanks. Those behind the last 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from typing import Any, ClassVar
 import polars as pl
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import OPERATIONS, TraceError
+from flashfs.replay.source import OPERATIONS
 from flashfs.replay.traces._content import HEAD_BYTES, Content
-from flashfs.replay.traces._format import NO_OP, UNKNOWN_OP, Choice, Format, Lot, Telling
-from flashfs.replay.traces._text import INT, TEXT, TextFormat, sample_lines, ticks
+from flashfs.replay.traces._format import BLANK_LINES, COMMENTS, NO_OP, UNKNOWN_OP, Choice, Format, Lot, Telling
+from flashfs.replay.traces._text import INT, INT64_MAX, TEXT, TextFormat, lines_of, sample_lines, ticks
 from flashfs.replay.workloads._grammar import size
 
 PREFIX = "columns:"  #: of such a format's name: what follows says all of it
@@ -35,7 +36,9 @@ WORDS = {
 }  # fmt: skip
 ROLES = ("time", "dev", "offset", "length", "op")
 WOULD_DO = "time:ms,dev,offset:512,length:4096,op:1=read,- as the columns stand"
-QUOTED = re.compile(rb'(?m)(?:^|[,;\t]) *"[^"\n]*[,;\t][^"\n]*"')
+NUMBER = re.compile(rb"[+-]?(0[xX][0-9a-fA-F]+|\d+\.?\d*([eE][+-]?\d+)?|\.\d+)")
+HEX, WHOLE = r"^0[xX]([0-9a-fA-F]+)$", r"^([+-]?\d+)\.0*$"  #: offsets and lengths that are no plain integers
+KEPT = b"\x1f"  #: stands for a separator that is within quotes
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Table(TextFormat):
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.path = ""
+        self.above: list[bytes] = []  #: lines before that of names
         vars(self).update(  # what a class says of itself elsewhere, an object says here
             name=PREFIX + spec.canonical(),
             columns={role or f"-{at}": self._type(role) for at, role in enumerate(spec.columns)},
@@ -142,26 +145,31 @@ class Table(TextFormat):
 
     def likeness(self, head: bytes) -> float:
         """The share of lines whose columns are what they should be."""
-        lines = sample_lines(head)
         self.look(head)
-        body = lines[self.header_lines :]
+        body = self.sample_of(head)
         return sum(self.why_not(line) == "" for line in body) / len(body) if body else 0.0
+
+    def sample_of(self, head: bytes) -> list[bytes]:
+        return sample_lines(head)[int(self.header_lines > 0) :]
 
     def timed(self, head: bytes) -> bool:
         return self.spec.time is not None
 
     def look(self, head: bytes) -> None:
-        """Which separator these lines have, and whether the first is of names."""
+        """Which separator these lines have, and how many there are up to one of names, if the first is one."""
         lines = sample_lines(head)
         separator = separator_of(lines, len(self.spec.columns))
-        first = fields(lines[0], separator) if lines else []
-        named = bool(first) and not any(re.fullmatch(rb"-?[\d.]+", one) for one in first)
-        vars(self).update(separator=separator, header_lines=int(named))
+        first = lines[0] if lines else b""
+        named = bool(first) and not any(NUMBER.fullmatch(one) for one in fields(first, separator))
+        above = itertools.takewhile(lambda line: not line.startswith(first), lines_of(head)) if named else ()
+        self.above = list(above)
+        vars(self).update(separator=separator, header_lines=len(self.above) + named)
 
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
-        self.path = str(content.path)
         self.look(content.head(HEAD_BYTES))
-        telling.skip("lines of names", self.header_lines)
+        telling.skip("lines of names", int(self.header_lines > 0))
+        for line in self.above:
+            telling.skip(COMMENTS if line.strip() else BLANK_LINES, 1)
         yield from super().lots(content, choice, telling)
 
     def op(self, choice: Choice) -> pl.Expr:
@@ -175,33 +183,70 @@ class Table(TextFormat):
         time = ticks("time") if self.spec.time is not None else pl.lit(0, pl.Int64)
         return {"time": time, **({"unit": pl.col("dev")} if self.unit_is else {})}
 
+    def unit_name(self, value: Any) -> str:
+        return str(value).replace(KEPT.decode(), self.separator)
+
+    def prepared(self, chunk: bytes) -> bytes:
+        chunk = super().prepared(unquoted(chunk.replace(b"\r\n", b"\n"), self.separator))
+        if self.separator == " " or b" " not in chunk:
+            return chunk
+        mark = re.escape(self.separator.encode())
+        return re.sub(rb"(?m)^ +| +$| *(" + mark + rb") *", rb"\1", chunk)
+
     def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
-        if b'"' in chunk:
-            if QUOTED.search(chunk):
-                raise TraceError(f"{self.path}: a quoted field with a separator in it: a table without such would do")
-            chunk = chunk.replace(b'"', b"")
-        if self.separator != " ":
-            mark = re.escape(self.separator.encode())
-            chunk = re.sub(rb"(?m)^ +| +$| *(" + mark + rb") *", rb"\1", chunk)
-        return super().frame(chunk, used)
+        chunk = self.prepared(chunk)
+        found = self.read(chunk, used, self.columns)
+        odd = [name for name in used if name in ("offset", "length") and found[name].null_count()]
+        if not odd:
+            return found
+        texts = self.read(chunk, odd, dict.fromkeys(self.columns, TEXT))
+        return found.with_columns(pl.coalesce(found[name], texts.select(whole(name)).to_series()) for name in odd)
+
+    def fields(self, text: bytes) -> list[bytes]:
+        return fields(text, self.separator)
+
+    def is_number(self, value: bytes, kind: Any) -> bool:
+        if kind == INT and (found := re.match(HEX.encode(), value)):
+            return int(found[1], 16) <= INT64_MAX
+        if kind == INT and (found := re.match(WHOLE.encode(), value)):
+            value = found[1]
+        return super().is_number(value, kind)
 
     def why_not(self, text: bytes) -> str:
         """What is wrong with a line; nothing, if it is right."""
-        found = fields(text, self.separator)
-        why = super().why_not(self.separator.encode().join(found))
+        why = super().why_not(text)
+        found = self.fields(text)
         at = self.spec.columns.index("op")
         right = why == NO_OP and found[at].decode("latin-1").lower() in self.spec.values
         return "" if right else why
 
 
+def whole(column: str) -> pl.Expr:
+    """A number that is written in hexadecimal digits, or with a point and nothing behind it."""
+    text = pl.col(column)
+    digits = text.str.extract(HEX).str.to_integer(base=16, dtype=INT, strict=False)
+    return pl.coalesce(digits, text.str.extract(WHOLE).cast(INT, strict=False))
+
+
+def unquoted(text: bytes, separator: str) -> bytes:
+    """Without quotes; separators within them become KEPT."""
+    if b'"' not in text:
+        return text
+    mark = rb"[ \t]" if separator == " " else re.escape(separator.encode())
+    pattern = rb"(?m)(?:(?<=" + mark + rb')|^)( *)"([^"\n]*(?:""[^"\n]*)*)"(?= *(?:' + mark + rb"|\r?$))"
+    held = re.sub(pattern, lambda found: found[1] + re.sub(mark, KEPT, found[2]), text)
+    return held.replace(b'"', b"")
+
+
 def fields(line: bytes, separator: str) -> list[bytes]:
     """Of a line, without quotes and blanks around them."""
-    line = line.replace(b'"', b"").rstrip(b"\r")
+    line = unquoted(line.rstrip(b"\r"), separator)
     return line.split() if separator == " " else [one.strip() for one in line.split(separator.encode())]
 
 
 def separator_of(lines: list[bytes], columns: int) -> str:
     """What stands between the columns: a semicolon, comma or tab that most lines have often enough, else blanks."""
+    lines = [re.sub(rb'"[^"]*"', b"", line) for line in lines]
     for mark in (b";", b",", b"\t"):
         if sum(line.count(mark) >= columns - 1 for line in lines) > len(lines) / 2:
             return mark.decode()

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from flashfs.replay.source import Int64s, TraceError
-from flashfs.replay.traces._content import Content
+from flashfs.replay.traces._content import Content, check_file
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Skewed:
     @staticmethod
     def read(path: Path, top: int | None = None) -> Skewed:
         """TraceError for a file that is none; ``top`` keeps only so many lines, those with the highest counts."""
+        check_file(path)
         content = Content(path)
         text = b"".join(content.lines())
         if content.cut_short:
