@@ -177,11 +177,9 @@ def draw(columns: Sequence[Column], title: str, head: bool, gaps: bool = True) -
     row of which the first cell alone says something."""
     on = console()
     gap = gap_of(columns, on.width) or GAPS[-1]
-    title = escape(printable(title))
-    table = Table(
-        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, show_header=head, pad_edge=False,
-        padding=(0, 1, 0, gap - 2),
-    )  # fmt: skip
+    if title:  # not the table's own, which would be folded to its width, in the middle of a path
+        on.print(Text(printable(title), style="table.title"), soft_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, show_header=head, pad_edge=False, padding=(0, 1, 0, gap - 2))
     widths = shared(columns, on.width - EDGES - gap * (len(columns) - 1))
     fits = sum(widths) + EDGES + gap * (len(columns) - 1) <= on.width
     for column, width in zip(columns, widths, strict=True):

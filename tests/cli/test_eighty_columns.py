@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from rich.console import Console
@@ -67,7 +68,7 @@ def typed(line: str, files: dict[str, str], columns: int, monkeypatch: pytest.Mo
     return out.getvalue().splitlines()
 
 
-def console(stream: io.StringIO, columns: int) -> Console:
+def console(stream: TextIO, columns: int) -> Console:
     return Console(file=stream, width=columns, highlight=False, color_system=None)
 
 
@@ -120,3 +121,12 @@ def test_a_campaign_that_found_something(which: int, monkeypatch: pytest.MonkeyP
     words = out.getvalue().split()
     assert {"4294967295", result.ftl, result.as_dict()["fs"], f"{result.cuts:,}"} <= set(words)
     assert not result.failures or f"flashfs crash {LINE}" in out.getvalue()
+
+
+def test_a_title_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be a path, and is wider than its table."""
+    title = "/" + "/".join(["a-folder"] * 20) + "/and a blank.csv"
+    for columns in (NARROW, WIDE):
+        monkeypatch.setattr(show, "console", lambda stderr=False, columns=columns: console(sys.stdout, columns))
+        show.rows([{"name": "a", "n": 1}], title=title)
+        assert title in [line.strip() for line in capsys.readouterr().out.splitlines()]
