@@ -21,11 +21,12 @@ from flashfs.replay.workloads import is_workload
 
 
 def sources(before: Sequence[str], device_bytes: int, page_bytes: int, options: Options | None) -> list[Source]:
-    """Each phase, opened. A trace is laid on the device as ``options`` say of the one that is measured (shift, fit,
-    pack); the whole of it comes, once."""
+    """Each phase, opened. A trace is read, and laid on the device, as ``options`` say of the one that is measured
+    (event, sort, shift, fit, pack); the whole of it comes, once."""
     laid = None
     if options is not None:
-        laid = Options(shift_bytes=options.shift_bytes, fit=options.fit, pack_bytes=options.pack_bytes)
+        laid = Options(shift_bytes=options.shift_bytes, fit=options.fit, pack_bytes=options.pack_bytes,
+                       event=options.event, sort=options.sort)  # fmt: skip
     out = []
     for text in before:
         workload = is_workload(text) and not Path(text).exists()

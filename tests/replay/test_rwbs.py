@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from trace_files import rows, whole
 
+from flashfs.replay import phases
 from flashfs.replay.play import Setup, run
 from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
 from flashfs.replay.traces import Options, Trace
@@ -165,3 +166,12 @@ def test_where_flushes_are_put() -> None:
     row, out = with_flushes(op, np.array([0, FLUSH_BEFORE, FLUSH_AFTER, FLUSH_BEFORE + FLUSH_AFTER, 0], np.uint8))
     assert row.tolist() == [0, 1, 1, 2, 2, 3, 3, 3, 4]
     assert out.tolist() == [WRITE, FLUSH, READ, TRIM, FLUSH, FLUSH, WRITE, FLUSH, WRITE]
+
+
+def test_a_phase_counts_the_same_stage_as_what_is_measured(tmp_path: Path) -> None:
+    """Requests of which only Q was traced were none in --before, whatever --event said."""
+    path = tmp_path / "trace"
+    path.write_text("".join(f"{blkparse('Q', 10 * n, 'W', 8 * n)}\n" for n in range(20)))
+    for event, n in (("Q", 20), ("D", 0)):
+        (source,) = phases.sources((str(path),), 1 << 30, 4096, Options(event=event))
+        assert sum(len(batch) for batch in source.batches()) == n
