@@ -29,11 +29,13 @@ def run(
     from flashfs.crash import workload as own
 
     if not given["--check"]:
-        raise UsageError("--workload: without --check COMMAND nobody knows what must be there after a cut")
+        raise UsageError("--workload: add --check COMMAND, which decides whether the files are good after a cut")
     if workload is None:
         for name in SETTLED:
             if given[name]:
-                raise UsageError(f"{name}: settled by the recording; with --workload it would be a new one's")
+                raise UsageError(
+                    f"{name}: the recording has it already; use it with --workload, which makes a new recording"
+                )
     at = given["--at"] or ("operations" if cuts else ",".join(own.DEFAULT_PLACES))
     job = own.Job(
         given["--check"], workload, given["--setup"], recording, tuple(at.split(",")), cuts,

@@ -70,9 +70,9 @@ def check_place(path: Path, out: Path, force: bool) -> None:
     try:
         exists = out.exists() or out.is_symlink()
         if exists and out.exists() and path.exists() and out.samefile(path):
-            raise UsageError(f"--html {out} is the image itself; another name would do")
+            raise UsageError(f"--html {out} is the image itself; use another name")
         if exists and not out.is_file():
-            raise UsageError(f"--html {out}: not a regular file; the name of a new one would do")
+            raise UsageError(f"--html {out}: not a regular file; use the name of a new one")
     except OSError as error:
         raise FlashfsError(f"--html {out}: {error.strerror}") from None
     if exists and not force:
@@ -82,7 +82,7 @@ def check_place(path: Path, out: Path, force: bool) -> None:
 
 
 def _exists(out: Path) -> FlashfsError:
-    return FlashfsError(f"--html {out}: exists already; another name, or --force to overwrite it, would do")
+    return FlashfsError(f"--html {out}: exists already; use another name, or --force to overwrite it")
 
 
 def _put(half: Path, out: Path, force: bool) -> None:

@@ -86,6 +86,28 @@ def folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
+def folded_tables(found: Any) -> Any:
+    """What a view of a scheme's own tables found, for people: in each table, rows that follow each other by number and
+    are alike otherwise, as those of what is not in use, are one row."""
+    if isinstance(found, dict):
+        return {name: folded_tables(value) for name, value in found.items()}
+    if not (isinstance(found, list) and found and all(isinstance(row, dict) and row for row in found)):
+        return found
+    number = next(iter(found[0]))
+    out: list[dict[str, Any]] = []
+    for _, alike in groupby(enumerate(found), key=lambda at: _apart_from_number(number, *at)):
+        run = [row for _, row in alike]
+        many = {number: f"{run[0][number]} to {run[-1][number]}"} if len(run) > 1 else {}
+        out.append({**run[0], **many})
+    return out
+
+
+def _apart_from_number(number: str, index: int, row: dict[str, Any]) -> Any:
+    """The same for neighbours of which but their numbers, which follow each other, everything is alike."""
+    own = row.get(number)
+    return (own - index, {**row, number: None}) if type(own) is int else index
+
+
 def _block(view: View, block: int) -> dict[str, Any]:
     status, spare = view.spare(block * view.per_block) if view.written[block] else UNWRITTEN
     whole = status == WHOLE

@@ -48,7 +48,7 @@ def test_the_baseline(capsys: pytest.CaptureFixture[str]) -> None:
     assert row.index(" x)") > other.index(" x)")
     code, _, err = run(capsys, *words, "--baseline", "nonesuch")
     assert code == 2
-    assert "pagemap, slimftl would do" in err
+    assert "use pagemap, slimftl" in err
 
 
 def test_json_has_what_programs_look_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,8 +92,8 @@ def test_traces_and_workloads_together(capsys: pytest.CaptureFixture[str], tmp_p
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["nonesuch"], "no such trace"), (["uniform:ops=0"], "ops"), (["uniform", "--ftl", "nonesuch"], "no FTL"),
-        (["uniform", "--preset", "nonesuch"], "there is"),
+        (["nonesuch"], "no such file"), (["uniform:ops=0"], "ops"), (["uniform", "--ftl", "nonesuch"], "no FTL"),
+        (["uniform", "--preset", "nonesuch"], "no such preset"),
         (["uniform", "--preset", "tiny-8", "--dies", "2"], "whole chip"),
         (["uniform", "--dram", "0"], "--dram 0"), (["uniform", "--dram", "1k"], "pagemap needs"),
         (["uniform", "--precondition", "x"], "--precondition x"), (["uniform", "--opt", "x=1"], "option x"),
@@ -203,7 +203,7 @@ def test_a_table_by_its_columns(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert found["host"]["write"] == 40
     assert found["config"]["source"]["format"] == "columns:time:ms,offset:512,length:4096,op"
     code, _, err = run(capsys, "replay", path, "--columns", "op,offset,length", "--format", "msr")
-    assert (code, "one of them would do" in err) == (2, True)
+    assert (code, "use one of them" in err) == (2, True)
     code, said, _ = run(capsys, "trace", "info", path, "--columns", "time:ms,offset:512,length:4k,op")
     assert (code, "40" in said) == (0, True)
 
@@ -225,7 +225,7 @@ def test_phases_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one["requests"] for one in found["before"]] == [9000, 700]
     assert found["host"]["write"] == 500
     code, _, err = run(capsys, "replay", "uniform", *SMALL, "--before", "nonesuch")
-    assert (code, "nonesuch: no such trace" in err) == (2, True)
+    assert (code, "nonesuch: no such file" in err) == (2, True)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
@@ -243,6 +243,6 @@ def test_a_speed_that_keeps_the_dies_busy(share: float, capsys: pytest.CaptureFi
     if share == 0.7:
         again = objects(capsys, *words, "--speedup", "auto")
         assert again[0]["latency_us"] == found[0]["latency_us"]
-    for more, why in ((("--qd", "4"), "closed loop"), (("--speedup", "fast"), "auto, or u=0.7")):
+    for more, why in ((("--qd", "4"), "closed loop"), (("--speedup", "fast"), "auto or u=0.7")):
         code, _, err = run(capsys, "replay", *words, "--speedup", f"u={share}", *more)
         assert (code, why in err) == (2, True)

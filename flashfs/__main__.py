@@ -1,0 +1,5 @@
+"""``python -m flashfs``: the command where no script is installed."""
+
+from flashfs.cli import main
+
+main()
