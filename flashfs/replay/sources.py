@@ -29,7 +29,7 @@ def open_source(
         return Workload(text, device_bytes, page_bytes)
     if not Path(text).exists():
         near = meant(text.partition(":")[0], WORKLOADS)
-        raise UsageError(f"{text}{near}: no such trace, and no workload: {', '.join(WORKLOADS)} are")
+        raise UsageError(f"{text}{near}: no such file; workloads are {', '.join(WORKLOADS)}")
     return Trace(text, options, format=format, device_bytes=device_bytes if fitted else None)
 
 

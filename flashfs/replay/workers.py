@@ -222,7 +222,9 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError:
-        raise UsageError("--scheduler needs the package distributed: pip install 'flashfs[cluster]' would do") from None
+        raise UsageError(
+            "--scheduler needs the package distributed: install it with pip install 'flashfs[cluster]'"
+        ) from None
     import logging
 
     for name in ("distributed", "tornado"):  # what it has to say in many lines, we say in one
@@ -249,4 +251,4 @@ def _same_program(client: Any, address: str) -> None:
         if isinstance(version, Exception):
             raise FlashfsError(f"--scheduler {address}: worker {worker}: {one_line(version)[0]}")
         if version != code():
-            raise FlashfsError(f"--scheduler {address}: worker {worker} has flashfs {version}: {code()} would do")
+            raise FlashfsError(f"--scheduler {address}: worker {worker} has flashfs {version}: use {code()}")

@@ -180,5 +180,5 @@ def test_a_worker_with_another_flashfs_is_refused(tmp_path: Path) -> None:
     path = os.pathsep.join([str(other), str(ROOT)])
     with scheduler(tmp_path) as (address, _), worker(tmp_path, "a", address, PYTHONPATH=path):
         wait_until("the worker is there", lambda: registered(tmp_path) == 1)
-        with pytest.raises(FlashfsError, match=r"worker tcp://\S+ has flashfs 9\.9\S*: \S+ would do"):
+        with pytest.raises(FlashfsError, match=r"worker tcp://\S+ has flashfs 9\.9\S*: use \S+"):
             sweep.run(setups, tmp_path / "out", Cluster(address))

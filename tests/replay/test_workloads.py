@@ -321,29 +321,29 @@ def test_skew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("nonesuch", "workload nonesuch: sequential, uniform.* would do"),
-        ("uniform:nonesuch=1", "'nonesuch=1': KEY=VALUE would do, with ops, skip, write"),
-        ("uniform:ops", "'ops': KEY=VALUE would do"),
-        ("uniform:theta=1", "KEY=VALUE would do"),
+        ("nonesuch", "workload nonesuch: use sequential, uniform.*"),
+        ("uniform:nonesuch=1", "'nonesuch=1': use KEY=VALUE, with ops, skip, write"),
+        ("uniform:ops", "'ops': use KEY=VALUE"),
+        ("uniform:theta=1", "use KEY=VALUE"),
         ("uniform:ops=1,ops=2", "ops is there twice"),
-        ("uniform:ops=0", "ops=0: a whole number above 0"),
+        ("uniform:ops=0", "ops=0: use a whole number above 0"),
         ("uniform:ops=-1", "a whole number above 0"),
         ("uniform:ops=1.5", "a whole number above 0"),
-        ("uniform:write=1.1", "write=1.1: a share from 0 to 1 would do"),
+        ("uniform:write=1.1", "write=1.1: use a share from 0 to 1"),
         ("uniform:write=0.9,trim=0.2", "more than 1 together"),
         ("uniform:size=0", "a size above 0"),
         ("uniform:size=4k/1:4k/2", "each size once"),
         ("uniform:size=1G", "a request of 1073741824 bytes in a span of"),
         ("uniform:span=0", "a request of 4096 bytes in a span of 0"),
         ("uniform:span=0.6,start=0.6", "start and span are more than 1 together"),
-        ("uniform:qd=2,rate=5", "qd and rate: one of them would do"),
-        ("uniform:arrival=sometimes", "fixed or poisson would do"),
-        ("uniform:seed=x", "a whole number from 0 on would do"),
-        ("zipf:scatter=2", "0 or 1 would do"),
-        ("hotcold:hot=0", "some of each would do"),
-        ("hotcold:hot=1", "some of each would do"),
-        ("strided:stride=0", "from 1 to 10000 places would do"),
-        ("strided:stride=10001", "from 1 to 10000 places would do"),
+        ("uniform:qd=2,rate=5", "qd and rate: use one of them"),
+        ("uniform:arrival=sometimes", "use fixed or poisson"),
+        ("uniform:seed=x", "use a whole number from 0 on"),
+        ("zipf:scatter=2", "use 0 or 1"),
+        ("hotcold:hot=0", "use some of each"),
+        ("hotcold:hot=1", "use some of each"),
+        ("strided:stride=0", "use 1 to 10000 places"),
+        ("strided:stride=10001", "use 1 to 10000 places"),
         ("holes:keep=0", "it has no request"),
         ("skew", "file=FILE is missing"),
     ],
@@ -357,7 +357,7 @@ def test_workloads_that_cannot_be(text: str, why: str) -> None:
 def test_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert isinstance(open_source("uniform:ops=5", DEVICE), Workload)
-    with pytest.raises(UsageError, match=r"nonesuch: no such trace, and no workload: sequential.* are"):
+    with pytest.raises(UsageError, match=r"nonesuch: no such file; workloads are sequential, .*"):
         open_source("nonesuch", DEVICE)
     with pytest.raises(UsageError, match="options of traces are not for it"):
         open_source("uniform:ops=5", DEVICE, options=Options(loops=2))

@@ -53,7 +53,7 @@ def reading(path: Path, head: bytes) -> Reading | None:
     if len(known) < FEWEST or not {"offset", "length"} <= set(known):
         return None
     if "op" not in known:
-        why = f"its first line names no read or write: --columns {_written(names, {})} with an op would do"
+        why = f"its first line names no read or write: use --columns {_written(names, {})} with an op"
         return Reading("", 0.0, why)
     rows = [fields(line, separator) for line in lines[1:]]
     return _judged(names, rows, head)
@@ -95,7 +95,7 @@ def _judged(names: list[str], rows: list[list[bytes]], head: bytes) -> Reading:
     flag = f"--columns {written}"
     if missing:
         units = "(units: of time s, ms, us, ns; of offset and length the bytes of one count)"
-        why = f"its first line names its columns, but not {', '.join(missing)}: {flag} {units} would do"
+        why = f"its first line names its columns, but not {', '.join(missing)}: use {flag} {units}"
         return Reading(flag, 0.0, why)
     table = Table(Spec.parse(written))
     return _weighed(table, flag, head)
