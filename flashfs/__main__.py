@@ -1,5 +1,5 @@
-"""``python -m flashfs``: the command where no script is installed."""
+"""``python -m flashfs``: as ``python -m flashfs.cli``. By name, because no module of the package needs its commands."""
 
-from flashfs.cli import main
+from runpy import run_module
 
-main()
+run_module("flashfs.cli", run_name="__main__")

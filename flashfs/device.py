@@ -94,8 +94,8 @@ def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
     room = nvram_slots(nand)
     if room < 1 or not nand.keeps_data:
         have = (nand.region(WRITE_BUFFER) or (0, 0))[1]
-        raise BindError(f"--plp needs {nvram_bytes(1, nand.page_bytes)} bytes of NVRAM a buffered page: the image has "
-                        f"{have}")  # fmt: skip
+        raise BindError(f"--plp needs {nvram_bytes(1, nand.page_bytes)} bytes of NVRAM per buffered page: the image "
+                        f"has {have}")  # fmt: skip
     return min(wanted, room)
 
 

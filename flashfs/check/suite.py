@@ -36,7 +36,7 @@ class Check:
 
 
 CHECKS = (
-    Check("names", "names and options", "it says what it is; defaults will do, and what will not do is refused",
+    Check("names", "names and options", "it says what it is; its defaults are valid, and what is not valid is refused",
           host_side.names),
     Check("rules", "the rules of NAND", "the chip never has to refuse anything; contents are right after every request",
           host_side.rules, 4),

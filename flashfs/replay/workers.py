@@ -213,7 +213,9 @@ class Cluster:
             if future.status == "finished":
                 yield outcome(keys[future], future.result())
             elif future.status == "cancelled":
-                raise FlashfsError(f"--scheduler {self.address}: it went away; the same command goes on where it was")
+                raise FlashfsError(
+                    f"--scheduler {self.address}: it went away; run the same command again, and it continues"
+                )
             else:
                 yield Outcome(keys[future], None, one_line(future.exception())[0])
 

@@ -152,7 +152,7 @@ def test_a_scheduler_that_dies_is_told_and_nothing_is_lost(tmp_path: Path, calls
                 if done == 2:
                     process.kill()
 
-        with pytest.raises(FlashfsError, match="it went away; the same command goes on where it was"):
+        with pytest.raises(FlashfsError, match="it went away; run the same command again, and it continues"):
             sweep.run(setups, tmp_path / "out", Cluster(address, "made_up:play_slowly"), Killer())
     assert len(list((tmp_path / "out" / "points").glob("*.json"))) == done
     report = sweep.run(setups, tmp_path / "out", Processes(2, "made_up:play"))

@@ -73,8 +73,9 @@ def test_a_figure_of_formulas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "why"), [
-    ('ftl = "geckoftl"', 'ftl = "pagemap"', "ftl = 'pagemap': dftl, lazyftl"),
-    ("ratio = 0.5", "ratio = 2", "shares below 1"), ("ratio = 0.5", 'ratio = "half"', "ratio = 'half': a number"),
+    ('ftl = "geckoftl"', 'ftl = "pagemap"', "ftl = 'pagemap': use dftl, lazyftl"),
+    ("ratio = 0.5", "ratio = 2", "use shares below 1"),
+    ("ratio = 0.5", 'ratio = "half"', "ratio = 'half': use a number"),
 ])  # fmt: skip
 def test_a_device_of_formulas_that_is_none(tmp_path: Path, old: str, new: str, why: str) -> None:
     with pytest.raises(UsageError) as told:

@@ -166,7 +166,7 @@ class Found:
         if most < SURE_LINES:
             return "nothing says whether the second column is the device"
         if crossing > CROSSING:
-            return "requests go on where those of another number in the second column ended: no devices"
+            return "requests continue where those of another number in the second column ended: no devices"
         return None
 
     def _time_doubts(self) -> list[tuple[float, str]]:
