@@ -43,6 +43,7 @@ PHRASES = {
     rf"\b\d(?:[\d.,]*\d)? an? {EACH}\b": "per",
     r"\b(?:pages|entries|LPAs|one) an? (?:block|die|superblock|core)\b|\brequests a second\b": "per",
 }
+LITERAL = r'(?:"(?:[^"\\\n]|\\.)*")'
 #: pages that are written elsewhere
 NOT_YET = ("docs/mount.md", "docs/nbd.md", "docs/traces.md", "docs/comparison.md")
 
@@ -80,10 +81,10 @@ def strings(path: Path) -> Iterator[tuple[int, str]]:
     """(line, text) of each text in a module that is no docstring."""
     if path.suffix == ".pyx":
         bare = re.sub(r'"""(.*?)"""', lambda whole: "\n" * whole[0].count("\n"), path.read_text(), flags=re.S)
-        for number, line in enumerate(bare.splitlines(), 1):
-            if not line.lstrip().startswith("#"):
-                texts = re.findall(r'"((?:[^"\\]|\\.)*)"', line.partition("  # ")[0])
-                yield from ((number, re.sub(r"\{[^}]*\}", "{}", text)) for text in texts)
+        bare = re.sub(r"(?m)^\s*#.*$|  # .*$", "", bare)
+        for found in re.finditer(rf"{LITERAL}(?:\s*\n\s*f?{LITERAL})*", bare):
+            text = "".join(one[1:-1] for one in re.findall(LITERAL, found[0]))
+            yield bare.count("\n", 0, found.start()) + 1, re.sub(r"\{[^}]*\}", "{}", text)
         return
     tree = ast.parse(path.read_text())
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -111,7 +112,7 @@ def test_they_are_found(tmp_path: Path) -> None:
     for text in ("--sync x: flush or none would do", "is told", "8 bytes an entry", "0.5 a page", "a step behind it"):
         assert len(found_in(text)) == 1, text
     assert found_in("per page, after it; left behind; a page of a block; 3 pages per block") == []
-    (tmp_path / "a.pyx").write_text('def f():\n    """nobody"""\n    raise ValueError("of late")  # nobody\n')
-    assert list(strings(tmp_path / "a.pyx")) == [(3, "of late")]
+    (tmp_path / "a.pyx").write_text('def f():\n    """nobody"""\n    raise ValueError("it would "\n    f"do {x}")  # nobody\n')
+    assert list(strings(tmp_path / "a.pyx")) == [(3, "it would do {}")]
     (tmp_path / "a.py").write_text('"""nobody"""\nraise ValueError(f"{1} is told")\n')
     assert "{} is told" in [text for _, text in strings(tmp_path / "a.py")]

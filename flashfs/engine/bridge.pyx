@@ -403,8 +403,8 @@ cdef class PyPlacement(Streams):
             raise self.plugin.mistake(call, f"returned block {block}, which is {state}: it should be one that "
                                       "chip.open_block() gave, and that has room")
         if not 1 <= count <= n:
-            raise self.plugin.mistake(call, f"returned block {block} for {reprlib.repr(count)} pages: 1 to {n} would "
-                                      "do")
+            raise self.plugin.mistake(call, f"returned block {block} for {reprlib.repr(count)} pages: it should be "
+                                      f"1 to {n}")
         room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
         out.block = block
         out.page = self.ssd.pool.next_page[block]
