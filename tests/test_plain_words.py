@@ -112,7 +112,7 @@ def test_they_are_found(tmp_path: Path) -> None:
     for text in ("--sync x: flush or none would do", "is told", "8 bytes an entry", "0.5 a page", "a step behind it"):
         assert len(found_in(text)) == 1, text
     assert found_in("per page, after it; left behind; a page of a block; 3 pages per block") == []
-    (tmp_path / "a.pyx").write_text('def f():\n    """nobody"""\n    raise Wrong("it would "\n    f"do {x}")  # nobody\n')
+    (tmp_path / "a.pyx").write_text('def f():\n    """nobody"""\n    raise Oh("it would "\n    f"do {x}")  # nobody\n')
     assert list(strings(tmp_path / "a.pyx")) == [(3, "it would do {}")]
     (tmp_path / "a.py").write_text('"""nobody"""\nraise ValueError(f"{1} is told")\n')
     assert "{} is told" in [text for _, text in strings(tmp_path / "a.py")]
