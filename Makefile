@@ -25,6 +25,8 @@ MUTANTS_STATE ?= mutants.jsonl
 CRASH = $(BIN)/flashfs crash --state $(CAMPAIGN_STATE) --survived $(CAMPAIGN_SURVIVED) --found $(FOUND)
 KILLS = $(BIN)/flashfs crash --kill --survived $(CAMPAIGN_SURVIVED) --found $(FOUND)
 BUILD = $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+# an editable installation has no such files
+MANUAL = mkdir -p $(VENV)/share/man/man1 && ln -sf "$(CURDIR)"/man/*.1 $(VENV)/share/man/man1/
 INSTALL = PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 
 .PHONY: setup setup-dev system system-dev test test-all test-uring durations package-test release man demo lint fresh campaign asan soak \
@@ -57,10 +59,12 @@ $(VENV)/.tools: pyproject.toml $(VENV)/bin/python
 
 $(VENV)/.runtime: $(VENV)/.tools
 	$(INSTALL) .
+	@$(MANUAL)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.tools
 	$(INSTALL) '.[dev]'
+	@$(MANUAL)
 	@touch $@
 
 $(LIBFUSE): tools/libfuse_uring.sh

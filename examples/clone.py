@@ -51,7 +51,7 @@ def measured(disk: Path, how: Callable[[int, int, int, int], None], *ranges: int
 
 def main() -> None:
     if len(sys.argv) != 5:
-        raise SystemExit("clone.py MOUNTPOINT SOURCE TARGET LENGTH, in bytes, would do")
+        raise SystemExit("usage: clone.py MOUNTPOINT SOURCE TARGET LENGTH, in bytes")
     disk, ranges = Path(sys.argv[1], "disk"), [int(word) for word in sys.argv[2:]]
     for how in (copy, clone):
         found = measured(disk, how, *ranges)

@@ -32,6 +32,6 @@ for row in [picked.columns, *picked.rows()]:
 mapping = dict(table.group_by("ftl", maintain_order=True).agg(pl.col("map_bytes").first()).rows())
 print(f"slimftl's map takes {mapping['slimftl'] / mapping['pagemap']:.0%} of pagemap's {mapping['pagemap']:,} bytes")
 
-# %% Pictures; `.to_pandas()` gives the table to whoever prefers that.
+# %% Pictures; `.to_pandas()` gives the table as pandas has it.
 draw(figure(table, "hits"), Path("hits.svg"))
 draw(figure(table, "waf", baseline="pagemap", where={"dram": "4M"}), Path("waf.pdf"))

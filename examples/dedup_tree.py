@@ -54,7 +54,7 @@ def played(device: Path, folder: Path, tree: Path, copies: int) -> Iterator[dict
 
 def main() -> None:
     if len(sys.argv) not in (4, 5):
-        raise SystemExit("dedup_tree.py DEVICE FOLDER TREE [COPIES] would do")
+        raise SystemExit("usage: dedup_tree.py DEVICE FOLDER TREE [COPIES]")
     device, folder, tree = (Path(word) for word in sys.argv[1:4])
     copies = int(sys.argv[4]) if len(sys.argv) == 5 else 3
     total = dict.fromkeys(("bytes", "written", "programmed", "found"), 0)

@@ -76,7 +76,7 @@ class Store:
             closed = [one for one in range(len(self.holds)) if one != self.segment and one not in self.free]
             victim = min(closed, key=lambda one: len(self.holds[one]))
             if len(self.holds[victim]) == self.pages:
-                raise SystemExit("log_store: every segment is full of valid blocks: fewer blocks would do")
+                raise SystemExit("log_store: every segment is full of valid blocks: use fewer blocks")
             for first, n in runs(sorted(self.holds[victim])):
                 self._move(first, n)
             self.sync()  # what has moved is safe: the segment may go
@@ -141,7 +141,7 @@ def play(mountpoint: Path, blocks: int, changes: int, *, remaps: bool, pages: in
 
 def main() -> None:
     if len(sys.argv) < 2:
-        raise SystemExit("log_store.py MOUNTPOINT [BLOCKS [CHANGES]] would do")
+        raise SystemExit("usage: log_store.py MOUNTPOINT [BLOCKS [CHANGES]]")
     mountpoint, numbers = Path(sys.argv[1]), [int(word) for word in sys.argv[2:]]
     blocks, changes = (*numbers, *(16_384, 65_536)[len(numbers) :])
     for remaps in (False, True):

@@ -290,7 +290,7 @@ def fill(database: apsw.Connection, rows: int, seed: int = 1, value: int = 16 <<
 
 def main() -> None:
     if len(sys.argv) not in (2, 3):
-        raise SystemExit("sqlite_wal.py MOUNTPOINT [ROWS] would do")
+        raise SystemExit("usage: sqlite_wal.py MOUNTPOINT [ROWS]")
     mountpoint, rows = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) == 3 else 2_000
     for remaps in (False, True):
         extents = Extents(mountpoint / "disk", remaps=remaps)

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from flashfs.device import ENGINE_OOB, refusal
-from flashfs.errors import BindError, RoomError
+from flashfs.errors import BindError, RoomError, UsageError
 from flashfs.ftl import SCHEMES
-from flashfs.room import TRIED_PAGES, enough, grown
+from flashfs.plain import shown, shown_down
+from flashfs.room import OP, OP_MOST, TRIED_PAGES, enough, grown
 from flashfs.shape import side_by_side
 from nandimg import Geometry, Header, ImageError
+from nandimg.geometry import BLOCKS_LIMIT, LPA_LIMIT
 
 
 def refusals(geometry: Geometry) -> dict[str, BindError]:
@@ -23,12 +25,30 @@ def refusals(geometry: Geometry) -> dict[str, BindError]:
 
 def sized(size_bytes: int, given: Mapping[str, Any]) -> Geometry:
     """A chip that exports ``size_bytes``; what ``given`` does not say of its shape follows from the size. Where it does
-    not say how much over-provisioning there is, a small chip gets as much as every FTL needs."""
+    not say how much over-provisioning there is, a small chip gets as much as every FTL needs. UsageError if it is too
+    large, or its over-provisioning was meant in per cent."""
     given = {**given, **side_by_side(size_bytes, given)}
+    if given.get("op", 0) >= OP_MOST:
+        raise UsageError(
+            f"op is {given['op']:g}, which is {100 * given['op']:g} %: did you mean {given['op'] / 100:g}?"
+        )
+    _check_size(size_bytes, given)
     geometry = Geometry.sized(size_bytes, **given)
     if "op" in given or geometry.lpas > TRIED_PAGES:
         return geometry
     return grown(geometry, lambda one: not _short_of_room(one)) or geometry
+
+
+def _check_size(size_bytes: int, given: Mapping[str, Any]) -> None:
+    """UsageError if no chip of that shape is so large."""
+    shape = {**Geometry().as_dict(), "op": OP, **given}
+    page_bytes, per_block, op = shape["page_bytes"], shape["pages_per_block"], shape["op"]
+    most = int(min(LPA_LIMIT, BLOCKS_LIMIT * per_block) / (1 + op)) * page_bytes
+    if size_bytes > most > 0:
+        raise UsageError(
+            f"size {shown(size_bytes)}: use {shown_down(most)} or less, with {per_block} pages of {shown(page_bytes)} "
+            f"per block and over-provisioning of {100 * op:g} %"
+        )
 
 
 def lacking(geometry: Geometry) -> dict[str, str]:
@@ -44,8 +64,9 @@ def lacking(geometry: Geometry) -> dict[str, str]:
     first = min(known, key=lambda name: known[name])
     error, every = found[first], max(known.values())
     assert isinstance(error, RoomError)
-    raise BindError(f"no FTL has room on this chip; {error.why}; --op {known[first]:g} would do for {first}, {every:g} "
-                    "for all")  # fmt: skip
+    raise BindError(
+        f"no FTL has room on this chip; {error.why}; use --op {known[first]:g} for {first}, {every:g} for all"
+    )
 
 
 def enough_for(name: str, geometry: Geometry) -> float | None:
@@ -65,7 +86,7 @@ def _short_of_room(geometry: Geometry) -> bool:
 
 def first_mount_bytes(header: Header) -> dict[str, int]:
     """{FTL: bytes that its first mount allocates on the host's disk, beside what a blank image has}, with the options
-    and the DRAM that each has if nobody says. Those that want more NVRAM than an image can have are left out."""
+    and the DRAM that each has by default. Those that want more NVRAM than an image can have are left out."""
     found, geometry = {}, header.geometry
     for name, of in SCHEMES.items():
         options = of.resolve({})

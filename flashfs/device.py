@@ -23,6 +23,7 @@ from flashfs.errors import BindError, CorruptError, RoomError, UntrustedError, U
 from flashfs.ftl import Scheme, is_registered, scheme
 from flashfs.ftl.common import FEW_BLOCKS, require_pairs
 from flashfs.ftl.given import name_of
+from flashfs.plain import shown
 from flashfs.shape import DEFAULT_FTL
 from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER
@@ -93,8 +94,8 @@ def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
     room = nvram_slots(nand)
     if room < 1 or not nand.keeps_data:
         have = (nand.region(WRITE_BUFFER) or (0, 0))[1]
-        raise BindError(f"--plp needs {nvram_bytes(1, nand.page_bytes)} bytes of NVRAM a buffered page: the image has "
-                        f"{have}")  # fmt: skip
+        raise BindError(f"--plp needs {nvram_bytes(1, nand.page_bytes)} bytes of NVRAM per buffered page: the image "
+                        f"has {have}")  # fmt: skip
     return min(wanted, room)
 
 
@@ -141,7 +142,7 @@ class Device:
         named here too, as ``ftl``, or if ``trust`` says that whatever the image names may be: UntrustedError else.
         """
         if sync not in SYNC_MODES:
-            raise UsageError(f"sync {sync!r}: {' or '.join(SYNC_MODES)} would do")
+            raise UsageError(f"sync {sync!r}: use {' or '.join(SYNC_MODES)}")
         image = nandimg.open_image(path, readonly=readonly, held=held, alone=alone)
         try:
             return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly,
@@ -198,7 +199,7 @@ class Device:
             )
             if op is None:
                 raise
-            raise BindError(f"{error.why}; a chip made with --op {op:g} would do") from None
+            raise BindError(f"{error.why}; use a chip made with --op {op:g}") from None
 
     @staticmethod
     def try_bind(image: Image, name: str, given: dict[str, Any], settings: dict[str, Any]) -> tuple[Any, ...]:
@@ -209,7 +210,7 @@ class Device:
         need = ENGINE_OOB + of.oob_with(options)
         if need > image.header.geometry.oob_bytes:
             have = image.header.geometry.oob_bytes
-            raise BindError(f"{name} needs {need} bytes of OOB a page: this chip has {have}; --oob {need} would do")
+            raise BindError(f"{name} needs {need} bytes of OOB per page: this chip has {have}; use --oob {need}")
         features = (*FEATURES, *of.features)
         nvram = of.nvram(image.header.geometry, options, settings.get("dram"))
         image.chip.plan_regions(image.bound(name, {}, need, features, nvram).layout)
@@ -524,8 +525,8 @@ def check_trust(path: str | Path | None, name: str) -> None:
     """UntrustedError if the FTL that the header of an image names would be code of the image's own choice."""
     if ":" in name and not is_registered(name):
         raise UntrustedError(
-            f"{path}: its header names {name}, which nobody registered: to import it as the FTL, say "
-            f"--ftl {shlex.quote(name)}, or --trust for whatever an image names"
+            f"{path}: its header names {name}, which is not registered: to import it as the FTL, use "
+            f"--ftl {shlex.quote(name)}, or --trust for any that an image names"
         )
 
 
@@ -577,7 +578,9 @@ def check_dram(ssd: Ssd, dram: int | None, name: str) -> None:
     tables = {table: packed for table, (packed, _) in ssd.dram().items()}
     if sum(tables.values()) > dram:
         largest = max(tables, key=lambda table: tables[table])
+        need = sum(tables.values())
         raise BindError(
-            f"--dram {dram}: {name} needs {sum(tables.values())} bytes here, {tables[largest]} of them for {largest}"
+            f"--dram {dram} is {shown(dram)}: {name} needs {need} bytes here ({shown(need)}), {tables[largest]} of "
+            f"them for {largest}"
         )
     ssd.mapping.limit_tables(dram - sum(tables.values()))

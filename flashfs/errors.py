@@ -1,4 +1,4 @@
-"""Errors of the device and of the schemes: one line each, naming what was given and what would do."""
+"""Errors of the device and of the schemes: one line each, naming what was given and what to do."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class BindError(FlashfsError):
 
 class RoomError(BindError):
     """The chip has too few blocks beside the host's pages for what the scheme keeps: over-provisioning would help.
-    ``why`` is the message without what would do."""
+    ``why`` is the message without what to do."""
 
     def __init__(self, why: str, would_do: str = "a larger --op") -> None:
-        super().__init__(f"{why}; {would_do} would do")
+        super().__init__(f"{why}; use {would_do}")
         self.why = why
 
 

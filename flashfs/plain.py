@@ -29,9 +29,14 @@ def shown(size_bytes: float) -> str:
     return f"{value:.0f} {UNITS[power]}" if value == int(value) else f"{value:.1f} {UNITS[power]}"
 
 
+def shown_down(size_bytes: int) -> str:
+    """A limit as it can be typed: in whole units of which there are ten or more, and not above ``size_bytes``."""
+    power = max((power for power in range(len(UNITS)) if size_bytes >= 10 * 1024**power), default=0)
+    return f"{size_bytes // 1024**power} {UNITS[power]}"
+
+
 def meant(name: object, known: Iterable[str]) -> str:
-    """" (did you mean slimftl?)" if one of the ``known`` names is much like the one given, or nothing: to be put
-    behind that in a message."""
+    """What to put after ``name`` in a message: " (did you mean slimftl?)", or "" if no ``known`` name is like it."""
     near = {one.lower(): one for one in known}
     found = get_close_matches(str(name).lower(), near, n=1, cutoff=0.6)
     return f" (did you mean {near[found[0]]}?)" if found else ""

@@ -17,12 +17,13 @@ from typing import Any
 
 import nandimg
 from flashfs import fs_end
-from flashfs.device import Device
+from flashfs.device import Device, refusal
 from flashfs.engine.life import AT, Life
 from flashfs.engine.metalog import newest_slot, sealed
-from flashfs.errors import FlashfsError, UsageError
+from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import scheme
-from flashfs.plain import shown
+from flashfs.plain import shown, shown_down
+from flashfs.room import TRIED_PAGES
 from nandimg.image import is_at
 
 CHUNK = 1 << 20  #: bytes that are copied at once
@@ -50,12 +51,19 @@ def resize(path: str | Path, size: int, *, ftl: str | None = None, trust: bool =
     path = Path(path).resolve()
     with _held(path, ftl, trust) as old:
         before = old.header.geometry
-        geometry = replace(before, lpas=_lpas(path, size, before))
+        lpas = _lpas(size, before)
+        if lpas >= before.pages:
+            flash = f"{path} has {shown(before.physical_bytes)} of flash, and its FTL needs some of that"
+            raise UsageError(f"size {shown(size)}: {_most_of(path, old, lpas) or flash}")
+        geometry = replace(before, lpas=lpas)
         _nothing_behind(path, old.device, size)
         if geometry == before:
             return Resized(size, size, 0, before.op)
-        with _made_beside(path, old, geometry) as made:
-            copied = _written_again(old.device, made) if old.device is not None else 0
+        try:
+            with _made_beside(path, old, geometry) as made:
+                copied = _written_again(old.device, made) if old.device is not None else 0
+        except BindError as error:
+            raise BindError(f"size {shown(size)}: {_most_of(path, old, lpas) or error}") from None
         return Resized(before.logical_bytes, size, copied, geometry.op)
 
 
@@ -70,7 +78,7 @@ class _Old:
 
 @contextmanager
 def _held(path: Path, ftl: str | None, trust: bool) -> Iterator[_Old]:
-    """The image, opened read-only: while it is, nobody else opens it, nor is it resized by another."""
+    """The image, opened read-only: while it is, no other process opens or resizes it."""
     if nandimg.inspect(path).ftl:
         with Device.open(path, ftl=ftl, trust=trust, readonly=True, alone=True) as device:
             yield _Old(nandimg.inspect(path), device.nand, device)
@@ -79,17 +87,31 @@ def _held(path: Path, ftl: str | None, trust: bool) -> Iterator[_Old]:
             yield _Old(image.header, image.chip, None)
 
 
-def _lpas(path: Path, size: int, old: nandimg.Geometry) -> int:
+def _lpas(size: int, old: nandimg.Geometry) -> int:
     if size < old.page_bytes or size % old.page_bytes:
-        raise UsageError(f"size {size}: a multiple of the page, {old.page_bytes} bytes, would do")
-    if size // old.page_bytes >= old.pages:
-        flash = shown(old.pages * old.page_bytes)
-        raise UsageError(f"size {shown(size)}: {path} has {flash} of flash, and its FTL needs some of that")
+        raise UsageError(f"size {size}: use a multiple of the page, {old.page_bytes} bytes")
     return size // old.page_bytes
 
 
+def _most_of(path: Path, old: _Old, asked: int) -> str:
+    """How much the FTL can export of the chip, in words; "" if that is not less than the pages that were ``asked``, or
+    the chip is too large to be tried, or has no FTL yet."""
+    geometry = old.header.geometry
+    if old.device is None or geometry.pages > TRIED_PAGES:
+        return ""
+    low, high = 0, geometry.pages
+    while high - low > 1:
+        middle = (low + high) // 2
+        if refusal(old.header.ftl, replace(geometry, lpas=middle), _options(old)) is None:
+            low = middle
+        else:
+            high = middle
+    flash, most = shown(geometry.physical_bytes), shown_down(low * geometry.page_bytes)
+    return "" if low >= asked else f"{path} has {flash} of flash, of which {old.header.ftl} can export {most} at most"
+
+
 def _nothing_behind(path: Path, device: Device | None, size: int) -> None:
-    """UsageError if something is written where the device is to end, or a file system ends behind that."""
+    """UsageError if something is written where the device is to end, or a file system ends beyond that."""
     if device is None or size >= device.size:
         return
     found = fs_end.end_of(lambda offset, n: device.read(offset, min(n, device.size - offset)))

@@ -1,4 +1,4 @@
-"""How much over-provisioning would do: a search for the smallest chip that is large enough."""
+"""How much over-provisioning is enough: a search for the smallest chip that is large enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from nandimg import Geometry, GeometryError
 
-OP = 0.1  #: over-provisioning where nobody said how much, and a small chip does not need more
+OP = 0.1  #: over-provisioning by default, where a small chip does not need more
+OP_MOST = 10  #: what is not less was meant in per cent
 TRIED_PAGES = 1 << 22  #: that the host sees: a larger chip is not tried, since the tables of its FTLs would be built
 LARGER_PAGES = 1 << 17  #: a small chip is tried up to so many pages
 LARGER = 2  #: and a large one up to so many times its own: to try one costs time and memory by its pages
@@ -18,7 +19,8 @@ Fits = Callable[[Geometry], bool]
 
 def enough(geometry: Geometry, fits: Fits) -> float | None:
     """The ``--op`` with which a chip of otherwise that geometry ``fits``; None if it was not found."""
-    return None if geometry.lpas > TRIED_PAGES else _op_of(grown(geometry, fits))
+    op = None if geometry.lpas > TRIED_PAGES else _op_of(grown(geometry, fits))
+    return None if op is None or op >= OP_MOST else op
 
 
 def is_grown(geometry: Geometry) -> bool:

@@ -64,9 +64,9 @@ class Cut:
 
     def __post_init__(self):
         if self.shape not in SHAPES:
-            raise ValueError(f"cut shape {self.shape!r}: one of {', '.join(SHAPES)} would do")
+            raise ValueError(f"cut shape {self.shape!r}: use one of {', '.join(SHAPES)}")
         if self.words is not None and self.words < 0:
-            raise ValueError(f"cut words {self.words}: 0 or more would do")
+            raise ValueError(f"cut words {self.words}: use 0 or more")
 
 
 cdef class FaultyNand(NandFilter):

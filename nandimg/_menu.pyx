@@ -182,7 +182,7 @@ cdef class BitErrors(Mishap):
         self.stuck = set()
         self.ecc_bits = ecc_bits
         if mode not in ("fade", "stuck", "pass"):
-            raise ValueError(f"bit errors of mode {mode!r}: fade, stuck or pass would do")
+            raise ValueError(f"bit errors of mode {mode!r}: use fade, stuck or pass")
         self.mode = mode
 
     def corrected(self):

@@ -145,10 +145,10 @@ cdef class Nand:
         if data is not None:
             view = data
             if view.shape[0] != self.page_bytes:
-                raise ValueError(f"data is {view.shape[0]} bytes: a page ({self.page_bytes}) would do")
+                raise ValueError(f"data is {view.shape[0]} bytes: it must be a page ({self.page_bytes})")
             at = &view[0]
         if len(oob) > self.oob_bytes:
-            raise ValueError(f"oob is {len(oob)} bytes: {self.oob_bytes} at most would do")
+            raise ValueError(f"oob is {len(oob)} bytes: it must be {self.oob_bytes} at most")
         padded = oob.ljust(self.oob_bytes, b"\xff")
         end = self.program(block, page, 1, at, <const uint8_t*> <char*> padded, cause, t_ns, &done)
         return end if done else None

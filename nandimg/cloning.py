@@ -63,7 +63,7 @@ def clone(path: str | Path, copy: str | Path) -> Clone:
 
 
 def _exists(copy: Path) -> ImageError:
-    return ImageError(f"{copy}: exists already; another name would do")
+    return ImageError(f"{copy}: exists already; use another name")
 
 
 def _with_own_uuid(source: int, target: int, counts: int) -> Header:

@@ -1,4 +1,4 @@
-"""What the chip and its image refuse, each in one line that names what was given and what would do."""
+"""What the chip and its image refuse, each in one line that names what was given and what to do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NoRoomError(ImageError):
 
 
 class GeometryError(NandimgError, ValueError):
-    """A geometry that no chip can have; the message names the field and what would do."""
+    """A geometry that no chip can have; the message names the field and what to use."""
 
 
 class PowerCut(NandimgError):

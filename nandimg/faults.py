@@ -1,4 +1,4 @@
-"""The fault menu in words: one word a fault, for a line that replays a case and for a mount that is to suffer.
+"""The fault menu in words: one word for each, in a line that replays a case and for a mount.
 
     fail=N      the program or erase at operation N is reported failed       fail=N+    its block then always fails
     silent=N    operation N is claimed done, and is not
@@ -48,9 +48,9 @@ class Fault:
 
     @classmethod
     def parse(cls, word: str) -> Fault:
-        """The inverse of ``str``; ValueError says what would do."""
+        """The inverse of ``str``; ValueError says what to use."""
         kind, _, value = word.partition("=")
-        problem = f"fault {word!r}: one of {', '.join(f'{name}=N' for name in KINDS)} would do"
+        problem = f"fault {word!r}: use one of {', '.join(f'{name}=N' for name in KINDS)}"
         if kind not in KINDS:
             raise ValueError(problem)
         sticky = value.endswith("+")
@@ -62,7 +62,7 @@ class Fault:
                 raise ValueError(problem)
             return cls(kind, int(number), sticky)
         if not rest or not rest[0].isdigit() or rest[1:] not in ([], ["fade"], ["stuck"], ["pass"]):
-            raise ValueError(f"fault {word!r}: flip=N:BITS, flip=N:BITS:stuck or flip=N:BITS:pass would do")
+            raise ValueError(f"fault {word!r}: use flip=N:BITS, flip=N:BITS:stuck or flip=N:BITS:pass")
         return cls(kind, int(number), False, int(rest[0]), rest[1] if rest[1:] else "fade")
 
 

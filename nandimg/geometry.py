@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields, replace
 from nandimg.errors import GeometryError
 
 LPA_LIMIT = 2**32 - 16  #: addresses above are marks (none, pad); one page address fits 32 bits everywhere
+BLOCKS_LIMIT = 2**26
 OOB_LIMIT = 2048  #: bytes; the largest spare area a geometry may have
 ERASE_LIMIT = 2**32 - 2  #: erases of one block that the image can count
 NVRAM_LIMIT = 2**32  #: bytes; every recovery reads all of it
-ENDURANCE = 3_000  #: erases that a block is good for, unless somebody says otherwise: cells of three bits have some
+ENDURANCE = 3_000  #: erases that a block is good for by default: cells of three bits have some
 TIME_LIMIT_NS = 10**9  #: of one flash operation: virtual time is a signed 64-bit number, and must not run out
 
 
@@ -55,24 +56,25 @@ class Geometry:
         for field in fields(self):
             value = getattr(self, field.name)
             if not isinstance(value, int) or value < 0:
-                raise GeometryError(f"{field.name} is {value!r}: a whole number from 0 up would do")
+                raise GeometryError(f"{field.name} is {value!r}: use a whole number from 0 up")
         self._bounds("page_bytes", 512, 1 << 18)
         if self.page_bytes & (self.page_bytes - 1):
-            raise GeometryError(f"page_bytes is {self.page_bytes}: a power of two would do")
+            raise GeometryError(f"page_bytes is {self.page_bytes}: use a power of two")
         self._bounds("pages_per_block", 4, 1 << 14)
-        self._bounds("blocks", 8, 1 << 26)
+        self._bounds("blocks", 8, BLOCKS_LIMIT)
         self._bounds("channels", 1, 1024)
         self._bounds("dies", 1, 4096)
         self._bounds("oob_bytes", 16, OOB_LIMIT)
         if self.dies % self.channels:
-            raise GeometryError(f"dies is {self.dies}: a multiple of channels ({self.channels}) would do")
+            raise GeometryError(f"dies is {self.dies}: use a multiple of channels ({self.channels})")
         if self.blocks % self.dies:
-            raise GeometryError(f"blocks is {self.blocks}: a multiple of dies ({self.dies}) would do")
+            raise GeometryError(f"blocks is {self.blocks}: use a multiple of dies ({self.dies})")
         group = 2 * self.paired_pages
         if group and (group > self.pages_per_block // 2 or self.pages_per_block % group):
             raise GeometryError(
-                f"paired_pages is {self.paired_pages}: 0, or one of which {self.pages_per_block} pages a block hold "
-                "two or more whole groups (lower and upper pages), would do")
+                f"paired_pages is {self.paired_pages}: use 0, or one of which {self.pages_per_block} pages per "
+                "block hold two or more whole groups (lower and upper pages)"
+            )
         if self.pages > LPA_LIMIT:
             raise GeometryError(f"{self.pages} pages: a page address has 32 bits, so {LPA_LIMIT} at most")
         self._bounds("lpas", 1, self.pages)
@@ -84,7 +86,7 @@ class Geometry:
     def _bounds(self, name: str, low: int, high: int) -> None:
         value = getattr(self, name)
         if not low <= value <= high:
-            raise GeometryError(f"{name} is {value}: {low} to {high} would do")
+            raise GeometryError(f"{name} is {value}: use {low} to {high}")
 
     @property
     def pages(self) -> int:
@@ -126,9 +128,9 @@ class Geometry:
         """A chip that exports ``size_bytes`` and has 1 + ``op`` times that of flash, up to whole superblocks."""
         probe = cls(**{**shape, "lpas": 1, "blocks": _room_for_one(shape)})
         if size_bytes <= 0 or size_bytes % probe.page_bytes:
-            raise GeometryError(f"size is {size_bytes} bytes: a multiple of the page ({probe.page_bytes}) would do")
+            raise GeometryError(f"size is {size_bytes} bytes: use a multiple of the page ({probe.page_bytes})")
         if not 0 < op <= 100:
-            raise GeometryError(f"op is {op}: a share above 0 would do, 0.1 for ten per cent")
+            raise GeometryError(f"op is {op}: use a share above 0, 0.1 for ten per cent")
         lpas = size_bytes // probe.page_bytes
         superblock_pages = probe.pages_per_block * probe.dies
         blocks = math.ceil(round(lpas * (1 + op), 6) / superblock_pages) * probe.dies

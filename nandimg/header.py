@@ -55,9 +55,9 @@ class Feature:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > 31:
-            raise ImageError(f"feature {self.name!r}: up to 31 of a-z, 0-9, '.', '_' and '-' would do")
+            raise ImageError(f"feature {self.name!r}: use up to 31 of a-z, 0-9, '.', '_' and '-'")
         if self.kind not in FEATURE_KINDS:
-            raise ImageError(f"feature {self.name}: kind {self.kind!r}: {', '.join(FEATURE_KINDS)} would do")
+            raise ImageError(f"feature {self.name}: kind {self.kind!r}: use {', '.join(FEATURE_KINDS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Region:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > 16:
-            raise ImageError(f"NVRAM region {self.name!r}: up to 16 of a-z, 0-9, '.', '_' and '-' would do")
+            raise ImageError(f"NVRAM region {self.name!r}: use up to 16 of a-z, 0-9, '.', '_' and '-'")
         if not 0 < self.bytes <= NVRAM_LIMIT:
-            raise ImageError(f"NVRAM region {self.name}: {self.bytes} bytes: 1 to {NVRAM_LIMIT} would do")
+            raise ImageError(f"NVRAM region {self.name}: {self.bytes} bytes: use 1 to {NVRAM_LIMIT}")
 
 
 def nvram_end(regions: Iterable[Region]) -> int:
@@ -134,7 +134,7 @@ class Header:
                 continue
             if feature.kind == "incompatible":
                 raise ImageError(f"{where}: has the feature {feature.name}, which this program does not know; "
-                                 "a newer one would do")  # fmt: skip
+                                 "use a newer one")  # fmt: skip
             if not readonly:
                 raise ImageError(f"{where}: has the feature {feature.name}, which this program does not know: "
                                  "it may only be read, by `flashfs dump` and `flashfs fsck`")  # fmt: skip
@@ -150,7 +150,7 @@ class Header:
             return self
         end = nvram_end(regions)
         if end > NVRAM_LIMIT:
-            raise ImageError(f"the NVRAM regions take {end} bytes: {NVRAM_LIMIT} at most would do")
+            raise ImageError(f"the NVRAM regions take {end} bytes: use {NVRAM_LIMIT} at most")
         return replace(self, regions=regions, geometry=replace(self.geometry, nvram_bytes=end))
 
 
@@ -202,15 +202,12 @@ def pack(header: Header) -> bytes:
 
 def unpack(raw: bytes, where: str) -> Header:
     """One copy of the header; ImageError names the field that is wrong."""
-    if len(raw) < HEADER_BYTES and not raw.startswith(MAGIC):
-        raise ImageError(f"{where}: {len(raw)} bytes, and a header has {HEADER_BYTES}: not a NAND image; "
-                         "`flashfs create` makes one")  # fmt: skip
+    if not raw.startswith(MAGIC):
+        raise ImageError(f"{where}: it does not begin with {MAGIC!r}")
     if len(raw) < HEADER_BYTES:
         raise ImageError(f"{where}: the file ends inside the header; {HEADER_BYTES} bytes are needed")
-    (magic, version, size, generation, uid, backend, name, oob_used, n_options, paired, n_features, n_regions,
+    (_, version, size, generation, uid, backend, name, oob_used, n_options, paired, n_features, n_regions,
      nvram_read_ns, nvram_write_ns, endurance) = _FIXED.unpack_from(raw)  # fmt: skip
-    if magic != MAGIC:
-        raise ImageError(f"{where}: magic is {magic!r}, not {MAGIC!r}: not a NAND image; `flashfs create` makes one")
     if not OLDEST_VERSION <= version <= VERSION:
         raise ImageError(f"{where}: version is {version}: this program reads versions {OLDEST_VERSION} to {VERSION}")
     if not _is_whole(raw):
@@ -233,7 +230,7 @@ def unpack(raw: bytes, where: str) -> Header:
         raise ImageError(f"{where}: oob_used is {oob_used}: the geometry has {geometry.oob_bytes}")
     ftl = name.rstrip(b"\0").decode(errors="replace")
     if not ftl.isprintable() or "\ufffd" in ftl:
-        raise ImageError(f"{where}: ftl is {name!r}: a name of printable characters would do")
+        raise ImageError(f"{where}: ftl is {name!r}: use a name of printable characters")
     return Header(
         geometry, BACKENDS[backend], uuids.UUID(bytes=uid), generation, version, ftl, oob_used,
         _options(raw, n_options, where), _features(raw, n_features, where) if version > 1 else (),
@@ -297,8 +294,10 @@ def read_header(fd: int, path: Path) -> tuple[Header, int]:
     found: list[tuple[Header, int]] = []
     problem: ImageError | None = None
     newer: list[tuple[int, ImageError]] = []
-    for index in range(2):
-        raw = os.pread(fd, HEADER_BYTES, index * HEADER_BYTES)
+    copies = [os.pread(fd, HEADER_BYTES, index * HEADER_BYTES) for index in range(2)]
+    if not any(raw.startswith(MAGIC) for raw in copies):
+        raise ImageError(f"{path}: not a flashfs image: header copy 0 and 1 do not begin with {MAGIC!r}")
+    for index, raw in enumerate(copies):
         try:
             found.append((unpack(raw, f"{path}: header copy {index}"), index))
         except ImageError as error:

@@ -36,7 +36,7 @@ __all__ = [
 ]  # fmt: skip
 FEATURES: tuple[str, ...] = ()  #: of the chip itself ("nandimg.what") that this library knows; others are not its own
 
-DIRECTORY = "a directory, not a regular file; an image would do"
+DIRECTORY = "a directory, not a regular file"
 CHUNK = 1 << 20  #: bytes looked at at a time
 
 
@@ -95,12 +95,12 @@ def create(
     nothing of it is lost before that is decided."""
     path = Path(path)
     if backend not in BACKENDS:
-        raise ImageError(f"backend {backend!r}: {' or '.join(BACKENDS)} would do")
+        raise ImageError(f"backend {backend!r}: use {' or '.join(BACKENDS)}")
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | (0 if force else os.O_EXCL)
     try:
         fd = os.open(path, flags, 0o600)
     except FileExistsError:
-        raise ImageError(f"{path}: exists already; another name, or --force to overwrite it, would do") from None
+        raise ImageError(f"{path}: exists already; use another name, or --force to overwrite it") from None
     except OSError as error:
         raise ImageError(f"{path}: {why_not(path, error)}") from None
     header = Header(geometry, backend, uuid or uuids.uuid4(), options={}, regions=first_regions(geometry))
@@ -110,7 +110,7 @@ def create(
             os.fchmod(fd, 0o600)  # whatever the umask: the daemon has to open it again, and nobody else
         _lock(fd, path, fcntl.LOCK_EX)
         if not is_at(fd, path):
-            raise ImageError(f"{path}: another file has taken its place meanwhile; once more would do")
+            raise ImageError(f"{path}: another file has taken its place meanwhile; try again")
         _reserve(fd, header, path, anew=True)
         write_header(fd, header)
     except BaseException:
@@ -187,7 +187,7 @@ def _open_fd(path: Path, readonly: bool) -> int:
         # without O_NONBLOCK, a pipe would be waited for
         fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise ImageError(f"{path}: no such image; `flashfs create {path}` makes one") from None
+        raise ImageError(f"{path}: no such file; `flashfs create` makes an image") from None
     except OSError as error:
         raise ImageError(f"{path}: {why_not(path, error)}") from None
     try:
@@ -256,7 +256,7 @@ class Image:
             raise ImageError(f"{self.path}: bound to {old.ftl} already")
         if oob_used > old.geometry.oob_bytes:
             raise ImageError(
-                f"{self.path}: {ftl} needs {oob_used} bytes of OOB a page: this chip has {old.geometry.oob_bytes}"
+                f"{self.path}: {ftl} needs {oob_used} bytes of OOB per page: this chip has {old.geometry.oob_bytes}"
             )
         header = replace(
             old.with_regions(nvram or {}), ftl=ftl, options=options, oob_used=oob_used, generation=old.generation + 1,
@@ -383,7 +383,7 @@ def _memory_chip(header: Header) -> Chip:
 def memory_image(geometry: Geometry, backend: str = "file", factory_bad: tuple[int, ...] = ()) -> Image:
     """A chip that lives and dies with this process: for replay and for tests."""
     if backend not in BACKENDS:
-        raise ImageError(f"backend {backend!r}: {' or '.join(BACKENDS)} would do")
+        raise ImageError(f"backend {backend!r}: use {' or '.join(BACKENDS)}")
     header = Header(geometry, backend, uuids.UUID(int=0), options={}, regions=first_regions(geometry))
     image = Image(None, header, _memory_chip(header))
     for block in factory_bad:

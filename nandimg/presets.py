@@ -1,6 +1,6 @@
 """Chips by name: each paper's set-up, the oracle's, and small ones on which tests can try everything.
 
-Times that a paper does not give are Geometry's defaults; the transfer of a page assumes about 800 MB/s a channel.
+Times that a paper does not give are Geometry's defaults; the transfer of a page assumes about 800 MB/s per channel.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ class Preset:
     about: str
     source: str
     geometry: Geometry
+
+    @property
+    def for_tests(self) -> bool:
+        """Whether it is so small that only tests want it."""
+        return self.name.startswith("tiny-")
 
 
 def _slimftl(dies: int = 1) -> Geometry:
@@ -79,7 +84,7 @@ _ALL = [
     Preset("slimftl-16g", "16 GiB, 8 KiB pages, 9,011 blocks", "SlimFTL thesis 2020, table 1", _slimftl()),
     Preset("slimftl-16g-8d", "the same on eight dies, each with a channel", "SlimFTL thesis 2020, table 1",
            _slimftl(8)),
-    Preset("geckoftl-2t", "2 TiB of flash, 128 pages a block, R = 0.7", "GeckoFTL, SIGMOD'16, section 5",
+    Preset("geckoftl-2t", "2 TiB of flash, 128 pages per block, R = 0.7", "GeckoFTL, SIGMOD'16, section 5",
            _geckoftl(2**22)),
     Preset("geckoftl-32g", "the same at 1/64: 32 GiB of flash", "GeckoFTL, scaled down", _geckoftl(2**16)),
     Preset("geckoftl-4g", "the same at 1/512: 4 GiB of flash", "GeckoFTL, scaled down", _geckoftl(2**13)),
@@ -87,15 +92,15 @@ _ALL = [
     Preset("leaftl-8g", "the same at 1/256: 8 GiB, for 4 MiB of DRAM", "LeaFTL, scaled down", _leaftl(2**33)),
     Preset("learnedftl-32g", "32 + 2 GiB, 8 channels x 8 chips, 40/200/2000 us", "LearnedFTL, HPCA'24",
            _learnedftl(32 * GIB, 2 * GIB, 512)),
-    Preset("learnedftl-4g", "4 + 0.25 GiB, 64 pages a block", "LearnedFTL, scaled down",
+    Preset("learnedftl-4g", "4 + 0.25 GiB, 64 pages per block", "LearnedFTL, scaled down",
            _learnedftl(4 * GIB, GIB // 4, 64)),
     Preset("remapssd-32g", "32 + 4 GiB, superblocks over 16 dies, 80 MiB NVRAM", "Remap-SSD, FAST'21",
            _remapssd(32 * GIB, 4 * GIB, 80 * MIB)),
     Preset("remapssd-256g", "256 + 32 GiB, 32 dies, 640 MiB NVRAM", "Remap-SSD, FAST'21, figure 6",
            _remapssd(256 * GIB, 32 * GIB, 640 * MIB, dies=32)),
-    Preset("remapssd-2g", "2 + 0.25 GiB, 64 pages a block, 5 MiB NVRAM", "Remap-SSD, scaled down",
+    Preset("remapssd-2g", "2 + 0.25 GiB, 64 pages per block, 5 MiB NVRAM", "Remap-SSD, scaled down",
            _remapssd(2 * GIB, GIB // 4, 5 * MIB, pages_per_block=64)),
-    Preset("remapssd-16g", "16 + 2 GiB, 32 dies, 64 pages a block, 40 MiB NVRAM", "Remap-SSD, figure 6 scaled down",
+    Preset("remapssd-16g", "16 + 2 GiB, 32 dies, 64 pages per block, 40 MiB NVRAM", "Remap-SSD, figure 6 scaled down",
            _remapssd(16 * GIB, 2 * GIB, 40 * MIB, pages_per_block=64, dies=32)),
     Preset("small-64m", "64 MiB, two channels, four dies: a first mount", "for trying things",
            Geometry.sized(64 * 2**20, op=0.25, pages_per_block=64, channels=2, dies=4, nvram_bytes=4 * 2**20)),
@@ -112,7 +117,7 @@ _ALL = [
     Preset("tiny-100d", "100 blocks of 4 pages on two dies, five eighths of them data: cleaning, and no block to spare "
            "between two syncs", "order that only a sync keeps", _tiny(100, 4, 251, dies=2)),
     Preset("tiny-20p", "20 blocks of 8 pages of 512 B, in pairs two pages apart: an interrupted upper page takes its "
-           "lower page along", "two bits a cell", _tiny(20, 8, 56, paired=2)),
+           "lower page along", "two bits per cell", _tiny(20, 8, 56, paired=2)),
     Preset("tiny-16k", "16 blocks of 8 pages of 4 KiB", "pages that are written in part",
            _tiny(16, 8, 56, page_bytes=4096)),
     Preset("tiny-600k", "40 blocks of 32 pages of 4 KiB: more single pages to trim than a list of trims holds",
@@ -120,7 +125,7 @@ _ALL = [
     Preset("tiny-1600", "72 blocks of 32 pages of 512 B: a map of over a thousand entries, seven groups of LeaFTL's",
            "tables that split and merge", _tiny(72, 32, 1600, dies=2)),
     Preset("tiny-1536", "120 blocks of 16 pages of 512 B: a map of twelve translation pages, many blocks to spare",
-           "pages of metadata that nobody writes again", _tiny(120, 16, 1536)),
+           "pages of metadata that are never written again", _tiny(120, 16, 1536)),
     Preset("tiny-1330", "366 blocks of 4 pages of 512 B, all but full: so many of SlimFTL's pages share a first "
            "candidate that it stops counting those placed elsewhere", "counts that come to their end",
            _tiny(366, 4, 1330)),
@@ -130,7 +135,7 @@ _ALL = [
     Preset("tiny-48", "48 blocks of 8 pages of 512 B", "small, with room for a map and its validity in flash",
            _tiny(48, 8, 150)),
     Preset("tiny-48d", "48 blocks of 8 pages on two dies", "the same, striped", _tiny(48, 8, 150, dies=2)),
-    Preset("tiny-48p", "48 blocks of 8 pages of 512 B, in pairs two pages apart", "the same, two bits a cell",
+    Preset("tiny-48p", "48 blocks of 8 pages of 512 B, in pairs two pages apart", "the same, two bits per cell",
            _tiny(48, 8, 120, paired=2)),
     Preset("tiny-48k", "48 blocks of 8 pages of 4 KiB", "the same, pages that are written in part",
            _tiny(48, 8, 150, page_bytes=4096)),

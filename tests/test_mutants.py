@@ -321,6 +321,6 @@ def test_the_command_names_what_it_does_not_know() -> None:
     command = [sys.executable, str(build.HERE), "--module", "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("nothing: one of ssd, mover")
+    assert done.stderr.startswith("nothing: use one of ssd, mover")
     assert len(done.stderr.splitlines()) == 1
     assert importlib.util.find_spec("mutants") is not None

@@ -31,7 +31,12 @@ FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 AS_THEY_ARE = (".md", ".svg", ".png", ".ipynb")
 NAMED = re.compile(r"^```(\w+) file=(\S+)$", re.M)  #: a block that is the file of that name
 API_PAGE = "docs/python-api.md"
-WIDE = ".md-grid { max-width: 82rem; }\n"  #: room for lines of 120 characters
+#: room for lines of 112 characters in a window of 1280 pixels
+WIDE = """.md-grid { max-width: 82rem; }
+.md-typeset pre > code, .md-typeset table:not([class]) { font-size: 0.65rem; }
+.md-main__inner .md-content__inner { margin: 0 0.8rem; }
+@media screen and (min-width: 76.25em) { .md-sidebar { width: 10.5rem; } }
+"""
 REFERENCE = "\n\n## Reference\n\n"
 #: `replay` is a package too, so its function has another name here
 API = (
@@ -103,7 +108,7 @@ def added(config: Any, path: Path) -> File:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """The reference, behind what a reader of the file itself has."""
+    """The reference, after what a reader of the file itself has."""
     markdown = NAMED.sub(r'```\1 title="\2"', markdown)
     if page.file.src_uri == API_PAGE:
         return f"{markdown}{REFERENCE}{entries(API)}\n"

@@ -7,7 +7,7 @@ prefix=$1
 suites=${SUITES:-"forky sid"}
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "$0: it takes Debian's sources by apt-get, as root; a libfuse >= 3.18 in $prefix would do" >&2
+    echo "$0: it takes Debian's sources by apt-get, as root; or use a libfuse >= 3.18 in $prefix" >&2
     exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive

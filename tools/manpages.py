@@ -22,6 +22,7 @@ import typer  # noqa: E402
 
 from flashfs import __version__  # noqa: E402
 from flashfs.cli import app  # noqa: E402
+from flashfs.cli.help import said, short, shown  # noqa: E402
 
 MAN = ROOT / "man"
 HELP = [("\\fB\\-h\\fR, \\fB\\-\\-help\\fR", "Show the help and exit.")]
@@ -62,6 +63,7 @@ def page(path: tuple[str, ...], command: Any, all_commands: dict[tuple[str, ...]
     if below:
         out.append(".SH COMMANDS\n" + rows((f"\\fB{escaped(o[-1])}\\fR", short(one)) for o, one in below.items()))
     out.append(f".SH EXIT STATUS\n{text(EXITS)}")
+    out += ends(command.epilog or "")
     others = [*below, *([path[:-1]] if len(path) > 1 else [])]
     if others:
         out.append(".SH SEE ALSO\n" + ",\n".join(f".BR {escaped('-'.join(other))} (1)" for other in others))
@@ -84,22 +86,12 @@ def spelled(option: Any) -> str:
     return names if option.is_flag else f"{names} \\fI{escaped(shown(option))}\\fR"
 
 
-def shown(parameter: Any) -> str:
-    """What stands for its value."""
-    return parameter.metavar or parameter.name.upper().replace("_", "-")
-
-
-def said(parameter: Any) -> str:
-    """Its help, with the default where the help shows it too."""
-    default = parameter.default
-    plain = isinstance(default, str | int | float) and not isinstance(default, bool)
-    return (parameter.help or "") + (f" [default: {default}]" if plain and parameter.show_default else "")
-
-
-def short(command: Any) -> str:
-    """The first sentence, without its full stop."""
-    words = " ".join((command.help or "").split())
-    return re.split(r"\.(?: |$)", words)[0]
+def ends(epilog: str) -> Iterator[str]:
+    """The views and the examples at the end of a command's help, as they stand there."""
+    for part in epilog.split("\n\n") if epilog else ():
+        title, *lines = part.split("\n")
+        shown_so = (re.sub(r"^([.'])", r"\\&\1", escaped(line.removeprefix("  "))) for line in lines)
+        yield "\n".join([f".SH {title.removesuffix(':').upper()}", ".nf", *shown_so, ".fi"])
 
 
 def rows(pairs: Any) -> str:

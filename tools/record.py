@@ -129,7 +129,7 @@ def pgbench(mnt: Path) -> None:
     """TPC-B by pgbench, four clients."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not programs:
-        raise SystemExit("record: no /usr/lib/postgresql/*/bin: the package postgresql would do")
+        raise SystemExit("record: no /usr/lib/postgresql/*/bin: install the package postgresql")
     data = mnt / "pg"
     data.mkdir()
     shutil.chown(data, "nobody")
@@ -210,7 +210,7 @@ def main() -> int:
         return 0
     names = list(RECORDINGS) if given.names == ["all"] else given.names
     if unknown := [name for name in names if name not in RECORDINGS]:
-        raise SystemExit(f"record: {', '.join(unknown)}: {', '.join(RECORDINGS)} or all would do")
+        raise SystemExit(f"record: {', '.join(unknown)}: use {', '.join(RECORDINGS)} or all")
     if os.geteuid():
         raise SystemExit("record: a loop device needs root")
     for name in names:

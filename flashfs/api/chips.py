@@ -68,5 +68,5 @@ def budget(dram: str | int | None) -> int | None:
     """Bytes of DRAM."""
     value = points.read({"dram": dram}).get("dram")
     if value is not None and not isinstance(value, int):
-        raise UsageError(f"dram = {dram!r:.60}: a size, as 64M, would do")
+        raise UsageError(f"dram = {dram!r:.60}: use a size, as 64M")
     return value

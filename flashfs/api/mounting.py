@@ -110,7 +110,7 @@ def mount(
     says what kept the device from being mounted.
     """
     if sync not in ("flush", "none"):
-        raise UsageError(f"sync = {sync!r}: flush or none would do")
+        raise UsageError(f"sync = {sync!r}: use flush or none")
     made = mountpoint is None
     where = Path(tempfile.mkdtemp(prefix="flashfs-")) if mountpoint is None else Path(mountpoint)
     try:

@@ -51,10 +51,10 @@ def compare(
     """
     if hasattr(source, "columns"):
         if ftl is not None or keywords:
-            raise UsageError("a table of results is compared as it is: without ftl and other keywords it would do")
+            raise UsageError("a table of results is compared as it is: leave ftl and other keywords out")
         table: Any = source
         if not {"ftl", "source"} <= set(table.columns):
-            raise UsageError("a table without the columns ftl and source: what flashfs.replay returned would do")
+            raise UsageError("a table without the columns ftl and source: use what flashfs.replay returned")
     else:
         from flashfs.replay.api import replay
 
@@ -99,7 +99,7 @@ def plot(
     table: Any = results if hasattr(results, "columns") else files.read(results)
     kept = {name: str(value) for name, value in (where or {}).items()}
     if what is None:
-        raise UsageError(f"what: {', '.join(plots.available(table, kept))} would do, of these results")
+        raise UsageError(f"what: use {', '.join(plots.available(table, kept))}, of these results")
     picture = plots.figure(table, what, x=x, baseline=baseline, where=kept)
     picture.width_inches = width
     if out is not None:
@@ -142,7 +142,7 @@ def read_trace(
     given = points.read(asked)
     options = None if is_workload(str(source)) and not given else points.trace_options(given)
     if options is not None and options.utilisation is not None:
-        raise UsageError(f"speedup = {speedup!r}: only a replay finds out; a factor would do")
+        raise UsageError(f"speedup = {speedup!r}: only a replay finds that factor; name one")
     found = open_source(
         str(source), read.get("size", DEVICE_BYTES), page_bytes=read.get("page_size", 4096), options=options,
         format=named_by(format, columns), fitted=size is not None,

@@ -77,7 +77,7 @@ def _oob(setting: Setting, of: Scheme) -> None:
         except BindError:
             same(nandimg.inspect(host.path).ftl, "", "a chip with too little OOB is refused, and bound to")
         else:
-            raise Broken(f"{most - 1} bytes of OOB a page: not refused, and it needs {most}")
+            raise Broken(f"{most - 1} bytes of OOB per page: not refused, and it needs {most}")
     with Host(setting.spec, replace(geometry, oob_bytes=most)) as host:
         host.open()
         _saved(of, host)

@@ -96,8 +96,8 @@ def _live_with(host: Host, rnd: Any, at: int, when: str) -> Failures:
     for _ in range(250):
         host.anything(rnd)
     host.flush()
-    host.look(f"{when}, behind a failure")
-    host.sound(f"{when}, behind a failure")
+    host.look(f"{when}, after a failure")
+    host.sound(f"{when}, after a failure")
     return nand
 
 

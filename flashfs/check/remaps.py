@@ -26,8 +26,8 @@ def remaps(setting: Setting) -> Counts:
                 host.close(clean=life % 2 == 0)
                 counts["kills"] += life % 2
                 host.open()
-                host.look(f"life {life + 1}, behind its end")
-                host.sound(f"life {life + 1}, behind its end")
+                host.look(f"life {life + 1}, after its end")
+                host.sound(f"life {life + 1}, after its end")
             counts["programs"] += _shared(host, scheme(setting.spec).remaps)
             counts["requests"] += host.requests
     need(counts["remapped"] > 0 and counts["moved"] > 0, "nothing was ever remapped")

@@ -36,13 +36,13 @@ class Check:
 
 
 CHECKS = (
-    Check("names", "names and options", "it says what it is; defaults will do, and what will not do is refused",
+    Check("names", "names and options", "it says what it is; its defaults are valid, and what is not valid is refused",
           host_side.names),
     Check("rules", "the rules of NAND", "the chip never has to refuse anything; contents are right after every request",
           host_side.rules, 4),
     Check("content", "contents", "any offset and length, holes and trims, the whole device over and over",
           host_side.content),
-    Check("remaps", "remaps", "a range reads what another does, whatever becomes of that; who can remap copies less",
+    Check("remaps", "remaps", "a range reads what another does, whatever becomes of that; FTLs that remap copy less",
           remaps.remaps),
     Check("durability", "power cuts", "what was flushed survives a cut at any operation, and the host's death",
           power.durability, 20),
@@ -195,7 +195,7 @@ def run(
 
     UsageError for an FTL, a check or a scale that there is not; an FTL that fails is an Outcome."""
     if scale not in SCALES:
-        raise UsageError(f"scale {scale!r}: {' or '.join(SCALES)} would do")
+        raise UsageError(f"scale {scale!r}: use {' or '.join(SCALES)}")
     settings = [Setting(spec, scale, seed) for spec in dict.fromkeys(specs)]
     for setting in settings:
         scheme(setting.spec)

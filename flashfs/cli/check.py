@@ -9,26 +9,34 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flashfs.cli import options, show
+from flashfs.cli import complete, options, show
 from flashfs.errors import UsageError
 
 
 def command(
     spec: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SPEC...", help="FTLs: names (see flashfs ftls), or package.module:Class of your own."),
+        typer.Argument(
+            metavar="FTL...",
+            help="FTLs: names (see flashfs ftls), or package.module:Class of your own.",
+            autocompletion=complete.ftls,
+        ),
     ] = None,
-    only: Annotated[str | None, typer.Option(metavar="ID,ID,...", help="These checks. Default: all.")] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="ID,ID,...", help="Only these checks (see --list). Default: all.")
+    ] = None,
     scale: Annotated[
-        str, typer.Option(metavar="quick|full", help="quick: under a minute an FTL. full: many minutes.")
+        str, typer.Option(metavar="quick|full", help="quick: under a minute per FTL. full: many minutes.")
     ] = "quick",
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="The same seed, the same requests and cuts.")] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one a core.")] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Say what the checks are, and run none.")] = False,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="The same seed makes the same requests and cuts.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the checks, and run none.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Hold an FTL to everything that it has to keep. Each failure prints why, and the line that shows it again; exit
-    code 1 if there was one."""
+    """Run the conformance tests on an FTL.
+
+    Each failure prints why, and the command that shows it again. Exit code 1 if there was one.
+    """
     from flashfs.check import suite
 
     checks = suite.chosen(only.split(",") if only else None)
@@ -36,7 +44,7 @@ def command(
         rows = [{"id": check.id, "title": check.title, "promise": check.promise} for check in checks]
         return show.result(rows, as_json=as_json)
     if not spec:
-        raise UsageError("which FTL? pagemap, or package.module:Class, would do")
+        raise UsageError("which FTL? Name one, as pagemap, or package.module:Class")
     with Progress(
         TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
         console=show.console(stderr=True), auto_refresh=False, transient=True, disable=not sys.stderr.isatty(),

@@ -15,9 +15,12 @@ def command(
     copy: Annotated[Path, typer.Argument(metavar="COPY", help="The file to make.")],
     as_json: options.Json = False,
 ) -> None:
-    """Copy IMAGE, as it is, to the new file COPY, which gets a UUID of its own. A crashed image makes a crashed copy,
-    which its next mount recovers. Where the host's file system can, both share their blocks until one changes. IMAGE
-    must not be mounted; COPY appears whole or not at all."""
+    """Copy an image, also a crashed one, to a new file.
+
+    COPY gets a UUID of its own, so both can be mounted at the same time. The copy of a crashed image is a crashed
+    image, which its next mount recovers. Where the host's file system can, both share their blocks until one changes.
+    IMAGE must not be mounted. COPY appears whole or not at all.
+    """
     import nandimg
 
     with show.working(f"copying {image}"):

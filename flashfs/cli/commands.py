@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
@@ -17,9 +18,11 @@ from flashfs.cli import (
     cut,
     down,
     dump,
+    examples,
     fault,
     fsck,
     ftls,
+    help,
     mount,
     mount_helper,
     nbd,
@@ -50,6 +53,9 @@ BadUsage: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="flashfs",
+    cls=help.Root,
+    rich_markup_mode=None,
+    epilog=examples.of("flashfs"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -68,17 +74,19 @@ def say_version(asked: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Print the version, and leave.")
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Print the version, and exit.")
     ] = False,
 ) -> None:
     """An SSD that you can mount: a NAND chip in a sparse file, and a flash translation layer chosen by name."""
 
 
-# A command's file has one function called `command`; a line here adds it.
+# A command's file has one function called `command`; a line here adds it. Its place in the help is in help.GROUPS.
 for module in (create, clone, mount, umount, nbd, up, down, status, cut, fault, top, smart, dump, fsck, remap, resize,
-               upgrade, replay, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
-    app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
-app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
+               upgrade, replay, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):  # fmt: skip
+    called = module.__name__.rpartition(".")[2].replace("_", "-")
+    views = f"{help.section('Views', dump.lines_of_views())}\n\n" if module is dump else ""
+    app.command(called, cls=help.Command, epilog=views + examples.of(called))(module.command)
+app.add_typer(crash.app, name="crash")  # these have commands of their own
 app.add_typer(trace.app, name="trace")
 
 
@@ -130,11 +138,10 @@ def run(arguments: Sequence[str]) -> int:
         message = error.format_message()
         if not message or type(error).__name__ == "NoArgsIsHelpError":
             return 2  # the help was printed
-        command = f" {error.ctx.info_name}" if error.ctx and error.ctx.parent else ""
-        return fail(f"{' '.join(message.split()).rstrip('.')} (see flashfs{command} --help)", 2)
+        return fail(f"{slip(message)} (see {error.ctx.command_path if error.ctx else 'flashfs'} --help)", 2)
     except (typer.Abort, KeyboardInterrupt):
         return fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
@@ -142,6 +149,13 @@ def run(arguments: Sequence[str]) -> int:
     if result == INTERRUPTED:  # typer may have caught it, and says nothing
         return fail("interrupted", INTERRUPTED)
     return result if isinstance(result, int) else 0
+
+
+def slip(message: str) -> str:
+    """What click says of a command line, as one line; a number below 0 it takes for an option."""
+    said = " ".join(message.split()).rstrip(".")
+    found = re.fullmatch(r"No such option: (-\d+)", said)
+    return f"{found[1]}: no number may be below 0" if found else said
 
 
 def fail(line: str, exit_code: int) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from flashfs.cli import options, show, units
+from flashfs.cli import complete, examples, help, options, show, units
 from flashfs.errors import UsageError
 from flashfs.plain import meant
 
@@ -24,84 +24,114 @@ if TYPE_CHECKING:
 
 LARGE_COSTS = 10  #: times what a cut costs elsewhere, one of tier wide does, or more
 LEAST_S = 1.0  #: seconds that a tier has at least, on one FTL
-ENDLESS = 10**12  #: cuts that nobody waits for
+ENDLESS = 10**12  #: cuts, and more than any time is enough for
 SHOWN = 10  #: failures of one campaign that are printed; --json has more
 
 DEFAULT_TIERS, DEFAULT_CUTS = "sweep,wide,random,host", 10_000
-OWN = "A workload of your own (docs/crash-workload.md)"  #: a heading of the help
+OWN = "A workload of your own"  #: a heading of the help
+HELP = """Cut the power thousands of times, and judge what is left.
 
-app = typer.Typer(help="Cut the power, judge what is left.", invoke_without_command=True)
+Each failure prints the one line that replays it (`flashfs crash replay`). Exit code 1 if there was one.
+
+Tiers are kinds of cuts. sweep: random programs on small chips, cut at every operation. wide: long programs on larger
+chips, cut at some. random: several cuts in one case. host: the host dies too, and loses what it had not synced. faults:
+the chip or the host's disk fails. every: all short programs, cut everywhere. kill: the daemon is killed under a file
+system.
+"""
+
+app = typer.Typer(help=HELP, cls=help.Group, epilog=examples.of("crash"), invoke_without_command=True)
 
 
 @app.callback()
 def command(
     context: typer.Context,
-    ftl: Annotated[str | None, typer.Option(metavar="A,B,...", help="Which FTLs. Default: all.")] = None,
+    ftl: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="These FTLs. Default: all.", autocompletion=complete.ftl_list)
+    ] = None,
     tier: Annotated[
-        str, typer.Option(metavar="sweep|wide|random|host|faults|every|kill,...", help="Kinds; see docs/crash.md.")
+        str,
+        typer.Option(
+            metavar="TIER,...",
+            help="Kinds of cuts: sweep, wide, random, host, faults, every, kill.",
+            autocompletion=complete.words("sweep", "wide", "random", "host", "faults", "every", "kill"),
+        ),
     ] = DEFAULT_TIERS,
     cuts: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Cuts per FTL and tier: all but every, kill. Of wide, a tenth. Default: 10,000. "
-            "With --workload: at so many random flash operations, or so many of --at."
+            min=1,
+            metavar="N",
+            help="Cuts per FTL and tier, not of every and kill; of wide, a tenth. Default: 10000. "
+            "With --workload: at N random flash operations, or at N of --at.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--every", help="Tier every: all programs up to --length, no chance.")] = False,
-    length: Annotated[int, typer.Option(min=0, max=8, metavar="N", help="Longest program of tier every.")] = 3,
+    every: Annotated[bool, typer.Option("--every", help="Tier every: all programs up to --length.")] = False,
+    length: Annotated[
+        int, typer.Option(min=0, max=8, metavar="N", help="Length of the longest program of tier every.")
+    ] = 3,
     depth: Annotated[
-        int, typer.Option(min=1, max=2, metavar="1|2", help="2: every recovery is cut too, in sweep and every.")
+        int, typer.Option(min=1, max=2, metavar="1|2", help="2: cut every recovery too, in sweep and every.")
     ] = 1,
     kill: Annotated[
-        bool, typer.Option("--kill", help="Tier kill: kill -9 of the daemon under a file system. Needs root.")
+        bool, typer.Option("--kill", help="Tier kill: kill the daemon under a file system. Needs root.")
     ] = False,
     fs: Annotated[
         str | None,
-        typer.Option(metavar="ext4,xfs,btrfs", help="File systems of tier kill; the one of --workload. Default: ext4."),
+        typer.Option(
+            metavar="ext4,xfs,btrfs", help="File systems of tier kill, or the one of --workload. Default: ext4."
+        ),
     ] = None,
     writer: Annotated[
         str,
         typer.Option(
-            metavar="files,sqlite,fio", help="What works on them in tier kill; also sqlite-delete, -wal, -remap."
+            metavar="WRITER,...",
+            help="What writes to them in tier kill: files, sqlite, sqlite-delete, sqlite-wal, sqlite-remap, fio.",
         ),
     ] = "files",
     rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Kills per FTL, file system and writer.")] = 10,
     seed: Annotated[
-        int | None, typer.Option(metavar="S", help="The same seed, the same cuts. Default: a new one.")
+        int | None, typer.Option(metavar="S", help="The same seed makes the same cuts. Default: a new one.")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep what was done in FILE, and go on from there next time.")
+        Path | None, typer.Option(metavar="FILE", help="Keep what was done in FILE, and continue from there next time.")
     ] = None,
     survived: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Add a line to FILE for each FTL and tier that lost nothing: seed, cuts."),
+        typer.Option(
+            metavar="FILE", help="Add a line to FILE for each FTL and tier that lost nothing: seed, number of cuts."
+        ),
     ] = None,
     found: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Add a line to FILE for each failure: seed, why, what replays it."),
+        typer.Option(
+            metavar="FILE", help="Add a line to FILE for each failure: seed, reason, the command that replays it."
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
         typer.Option(
-            min=1, metavar="S", help="In place of --cuts: end after so long, with FTLs and tiers in an order of chance."
+            min=1, metavar="S", help="In place of --cuts: stop after S seconds, with FTLs and tiers in random order."
         ),
     ] = None,
     start: Annotated[
-        int, typer.Option("--from", min=0, metavar="ID", help="Begin with this unit: a failure names its own.")
+        int, typer.Option("--from", min=0, metavar="ID", help="Begin with this unit of work; a failure names its own.")
     ] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
     workload: Annotated[
         str | None,
         typer.Option(
-            metavar="COMMAND", rich_help_panel=OWN,
+            metavar="COMMAND",
+            rich_help_panel=OWN,
             help="Run COMMAND on a file system, cut the power, mount again, run --check. Needs root.",
         ),
     ] = None,
     check: Annotated[
         str | None,
         typer.Option(
-            metavar="COMMAND", rich_help_panel=OWN,
-            help="Looks at the files after each cut: 0 is good. {} or $FLASHFS_MOUNT is where they are.",
+            metavar="COMMAND",
+            rich_help_panel=OWN,
+            help="Looks at the files after each cut, and exits with 0 if they are good. {} or $FLASHFS_MOUNT is where "
+            "they are.",
         ),
     ] = None,
     fsck: Annotated[
@@ -120,26 +150,35 @@ def command(
     ] = None,
     setup: Annotated[
         str | None,
-        typer.Option(metavar="COMMAND", rich_help_panel=OWN, help="Run on the new file system first, without cuts."),
+        typer.Option(
+            metavar="COMMAND", rich_help_panel=OWN, help="Run COMMAND on the new file system first, without cuts."
+        ),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="flushes|marks|end|operations|subsets|flush:N|mark:N|N:SHAPE,...", rich_help_panel=OWN,
-            help="Where the power goes. Default: flushes,marks,end; with --cuts: operations.",
+            metavar="PLACE,...",
+            rich_help_panel=OWN,
+            help="Where the power goes: flushes, marks, end, operations, subsets, flush:N, mark:N, N:SHAPE. Default: "
+            "flushes,marks,end; with --cuts: operations.",
         ),
     ] = None,
     recording: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", rich_help_panel=OWN,
-            help="Keep the workload's recording in FOLDER; without --workload: use the one there.",
+            metavar="FOLDER",
+            rich_help_panel=OWN,
+            help="Keep the recording of the workload in FOLDER. Without --workload: use the recording there.",
         ),
     ] = None,
     mount_options: Annotated[
-        str | None, typer.Option(metavar="LIST", rich_help_panel=OWN, help="Of the file system, as mount -o has them.")
+        str | None,
+        typer.Option(metavar="LIST", rich_help_panel=OWN, help="Options of the file system, as for mount -o."),
     ] = None,
-    preset: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=OWN, help="The chip, by name.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", rich_help_panel=OWN, help="The chip, by name.", autocompletion=complete.presets),
+    ] = None,
     size: Annotated[
         str | None,
         typer.Option(
@@ -149,18 +188,21 @@ def command(
     opt: Annotated[
         list[str] | None,
         typer.Option(
-            "--opt", metavar="NAME=VALUE", rich_help_panel=OWN, help="An option of the FTL; repeatable. Of --kill too."
+            "--opt",
+            metavar="NAME=VALUE",
+            rich_help_panel=OWN,
+            help="An option of the FTL, also of --kill; may be repeated.",
         ),
     ] = None,
     dram: Annotated[
-        str | None, typer.Option(metavar="SIZE", rich_help_panel=OWN, help="The controller's DRAM: a budget.")
+        str | None, typer.Option(metavar="SIZE", rich_help_panel=OWN, help="The controller's DRAM: a hard limit.")
     ] = None,
     plp: Annotated[
-        bool, typer.Option("--plp", rich_help_panel=OWN, help="The write buffer survives a cut: fewer bugs show.")
+        bool, typer.Option("--plp", rich_help_panel=OWN, help="The write buffer survives a cut, so fewer bugs show.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Run campaigns of power cuts. Each failure prints the one line that replays it; exit code 1 if there was one."""
+    """Campaigns of power cuts, or the cuts of a workload."""
     if context.invoked_subcommand is not None:
         return
     own = {"--check": check, "--fsck": fsck, "--mkfs": mkfs, "--setup": setup, "--at": at,
@@ -195,9 +237,9 @@ def command(
         scheme(name)
     for name in tiers:
         if name not in (*campaign.TIERS, "kill"):
-            raise UsageError(f"--tier {name}{meant(name, campaign.TIERS)}: there is {', '.join(campaign.TIERS)}, kill")
+            raise UsageError(f"--tier {name}{meant(name, campaign.TIERS)}: use {', '.join(campaign.TIERS)} or kill")
     if state is not None and start:
-        raise UsageError("--state and --from: both say where to begin; one would do")
+        raise UsageError("--state and --from: both say where to begin; use one of them")
     benches, fixed = kills.benches(fs.split(","), writer.split(",")), units.pairs("--opt", opt or [])
     for system, work in benches if "kill" in tiers else ():
         kills.check_machine(system, work)
@@ -349,15 +391,18 @@ def bar(text: str, total: int | None, what: str = "rounds") -> Iterator[Callable
         yield move
 
 
-@app.command("replay")
+@app.command("replay", cls=help.Command, epilog=examples.of("crash replay"))
 def replay(
-    line: Annotated[str, typer.Argument(metavar="LINE", help="What a failure printed, quoted.")],
+    line: Annotated[str, typer.Argument(metavar="LINE", help="The line that a failure printed, quoted.")],
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show every step and mount, with the operations so far.")
+        bool, typer.Option("-v", "--verbose", help="Show each step and mount, and the operations so far.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Run the one case that LINE describes, and say how it ended; exit code 1 if it failed."""
+    """Run the one case that a failure printed.
+
+    Prints how it ended. Exit code 1 if it failed.
+    """
     from flashfs.crash import Case, run_case
 
     def tell(what: str, operations: int) -> None:
@@ -377,13 +422,16 @@ def replay(
         raise typer.Exit(1)
 
 
-@app.command("shrink")
+@app.command("shrink", cls=help.Command, epilog=examples.of("crash shrink"))
 def shrink(
-    line: Annotated[str, typer.Argument(metavar="LINE", help="What a failure printed, quoted.")],
-    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="Stop after so long.")] = 60.0,
+    line: Annotated[str, typer.Argument(metavar="LINE", help="The line that a failure printed, quoted.")],
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="Stop after S seconds.")] = 60.0,
     as_json: options.Json = False,
 ) -> None:
-    """Make the case that LINE describes smaller for as long as it fails in the same way, and print its line."""
+    """Make a case that fails smaller.
+
+    Words are taken away for as long as it fails in the same way; then its line is printed.
+    """
     from flashfs.crash import Case, Failure
     from flashfs.crash.shrink import shrink, why_of
 

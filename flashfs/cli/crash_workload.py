@@ -33,7 +33,9 @@ def run(
     if workload is None:
         for name in SETTLED:
             if given[name]:
-                raise UsageError(f"{name}: settled by the recording; with --workload it would be a new one's")
+                raise UsageError(
+                    f"{name}: the recording has it already; use it with --workload, which makes a new recording"
+                )
     at = given["--at"] or ("operations" if cuts else ",".join(own.DEFAULT_PLACES))
     job = own.Job(
         given["--check"], given["--fsck"], workload, given["--setup"], recording, tuple(at.split(",")), cuts,

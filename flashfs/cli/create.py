@@ -24,12 +24,19 @@ def command(
     oob: shape.Oob = None,
     op: shape.Op = None,
     backend: Annotated[
-        str, typer.Option(metavar="file|meta", help="file keeps everything; meta keeps no user data, for replays.")
+        str,
+        typer.Option(
+            metavar="file|meta", help="file: keep everything. meta: keep no user data, for replays of large chips."
+        ),
     ] = "file",
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make a blank chip in a sparse file. Its tables get their disk blocks now, its pages when they are written."""
+    """Make an image: a blank chip in a sparse file.
+
+    The tables of the chip get their disk blocks now, its pages when they are written. The first mount binds the image
+    to an FTL.
+    """
     from flashfs import chips, room
     from nandimg import image as images
 

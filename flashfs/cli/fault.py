@@ -13,12 +13,19 @@ def command(
     mountpoint: options.Mounted,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[none|WORD...]", help="As mount --fault: fail=10, flip=20:9, ...", show_default=False),
+        typer.Argument(metavar="none|WORD...", help="Faults, as fail=10 flip=20:9, or none.", show_default=False),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Set the faults of the chip under MOUNTPOINT, counted from now, instead of those that were set; none clears them;
-    without a word, show them. The mount must have been made with --fault: `--fault later` sets none yet."""
+    """Set, show or clear the faults of a mount's chip.
+
+    The new faults take the place of those that were set, and their operations are counted from now. `none` clears
+    them; without a word, they are shown. The mount must have been made with --fault: `--fault later` sets none yet.
+
+    fail=N: flash operation N fails (fail=N+: its block always). silent=N: it is claimed done, and is not. misdirect=N:
+    it lands on another page. flip=N:B: its page reads with B wrong bits. wear=E: blocks bear about E erases. eio=N,
+    enospc=N: the host's disk fails. cut=N[:SHAPE]: the power goes.
+    """
     from flashfs.fuse import controlling
 
     control = controlling.Control(mountpoint)
@@ -26,7 +33,7 @@ def command(
     if as_json:
         show.result({name: found[name] for name in ("faults", "operations")}, as_json=True)
     elif found["faults"] is None:
-        show.line(f"{mountpoint}: no place for faults: a mount with --fault later has one")
+        show.line(f"{mountpoint}: this mount has no place for faults: mount it with `--fault later`")
     else:
         said = " ".join(found["faults"]) or "no faults"
         show.line(f"{mountpoint}: {said}; {found['operations']:,} flash operations since that was set")

@@ -12,22 +12,25 @@ from flashfs.cli import options, show
 def command(
     image: options.Image,
     data: Annotated[
-        bool, typer.Option("--data", help="Read every live page too, and prove its checksum: slow on a full disk.")
+        bool, typer.Option("--data", help="Also read every live page, and check its checksum: slow on a full disk.")
     ] = False,
     repair: Annotated[
         bool,
         typer.Option(
             "--repair",
-            help="If no mount takes the image because its newest checkpoint does not fit it: go on without that one. "
-            "What was written is found in flash; pages that were trimmed may be back.",
+            help="For an image that cannot be mounted because its newest checkpoint does not fit it: use it without "
+            "that checkpoint. What was written is found in flash; trimmed pages may be back.",
         ),
     ] = False,
     ftl: options.Named = None,
     trust: options.Trust = False,
     as_json: options.Json = False,
 ) -> None:
-    """Check IMAGE: map, OOB, validity and counters against each other. Exit code 1 if anything is broken, or could not
-    be checked because its FTL is not registered, and was not named."""
+    """Check an image: map, OOB, validity and counters.
+
+    They are compared with each other. Nothing is changed, unless --repair is given. Exit code 1 if anything is broken,
+    or could not be checked because the FTL of the image is not registered, and --ftl does not name it.
+    """
     from flashfs import inspect
 
     repaired = None
@@ -47,7 +50,7 @@ def command(
         for line in repaired or []:
             show.line(line)
         if repair:
-            show.line(f"{image}: {'a mount takes it; nothing to repair' if repaired is None else 'repaired'}")
+            show.line(f"{image}: {'it can be mounted; nothing to repair' if repaired is None else 'repaired'}")
         for problem in problems:
             show.line(problem)
         chip = "its chip is sound" if unchecked else "sound"

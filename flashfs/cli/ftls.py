@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flashfs.cli import options, show
+from flashfs.cli import complete, options, show
 from flashfs.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Show the options of this one; package.module:Class works too.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Show the options of this one; package.module:Class works too.",
+            autocompletion=complete.ftls,
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the flash translation layers, ours and those that other packages brought, or the options of one."""
+    """List the FTLs, or show the options of one.
+
+    The list has those of flashfs and those that installed packages bring.
+    """
     from flashfs import ftl
 
     if name is not None:

@@ -23,7 +23,7 @@ def command(
     realtime: options.Realtime = False,
     allow_other: options.AllowOther = False,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay; Ctrl-C or SIGTERM unmounts with a checkpoint.")
+        bool, typer.Option("--foreground", help="Run in the foreground. Ctrl-C or SIGTERM unmounts, with a checkpoint.")
     ] = False,
     log: options.Log = None,
     fault: options.Fault = None,
@@ -31,7 +31,12 @@ def command(
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
-    """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json, map.json beside it."""
+    """Show an image as a directory with the block file `disk`.
+
+    MOUNTPOINT has `disk`, which programs, file systems and loop devices use, and stats.json, smart.json, config.json
+    and map.json, which say what the device does. A fresh image is bound to an FTL and formatted; a crashed one is
+    recovered.
+    """
     request = options.request(
         image, mountpoint, ftl=ftl, trust=trust, opt=opt, dram=dram, server=server, sync=sync, plp=plp,
         realtime=realtime, log=log, allow_other=allow_other, fault=fault, record=record,

@@ -38,7 +38,7 @@ def mount(arguments: Sequence[str], run: Callable[[Sequence[str]], int]) -> int:
     UsageError for options that mean nothing here."""
     places, letters, options = split(arguments)
     if len(places) != 2:
-        raise UsageError("mount.fuse.flashfs IMAGE MOUNTPOINT [-o OPTIONS], as mount(8) calls it, would do")
+        raise UsageError("use: mount.fuse.flashfs IMAGE MOUNTPOINT [-o OPTIONS], as mount(8) calls it")
     words = ["mount", *translated(options, sloppy="s" in letters), "--", *places]
     if "f" in letters:  # only as if
         return 0
@@ -51,7 +51,7 @@ def unmount(arguments: Sequence[str], run: Callable[[Sequence[str]], int]) -> in
     """The same for umount(8): returns when the checkpoint is durable."""
     places, letters, _ = split(arguments)
     if len(places) != 1:
-        raise UsageError("umount.fuse.flashfs MOUNTPOINT, as umount(8) calls it, would do")
+        raise UsageError("use: umount.fuse.flashfs MOUNTPOINT, as umount(8) calls it")
     return said(["umount", "--", *places], run, aloud="v" in letters)
 
 
@@ -118,8 +118,8 @@ def translated(options: Sequence[str], *, sloppy: bool) -> list[str]:
         elif name in FLAGS and not sign:
             out.append(f"--{name}")
         elif key == "ro":
-            raise UsageError("-o ro: an SSD is mounted to be written; rw would do, and ro for the file system on it")
+            raise UsageError("-o ro: an SSD is mounted to be written; use rw here, and ro for the file system on it")
         elif key not in NOT_OURS and not key.startswith(("x-", "X-")) and not sloppy:
             known = ", ".join([*(f"{name}=" for name in VALUED), *(name.replace("-", "_") for name in FLAGS)])
-            raise UsageError(f"-o {option}: no option of flashfs; there are {known}")
+            raise UsageError(f"-o {option}: no option of flashfs; use {known}")
     return out

@@ -28,29 +28,34 @@ def command(
     ] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Listen at this TCP port of localhost instead.")] = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Change nothing in IMAGE, not even by recovering it.")
+        bool, typer.Option("--read-only", help="Change nothing in IMAGE; a recovery happens in memory.")
     ] = False,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay; Ctrl-C or SIGTERM ends it with a checkpoint.")
+        bool, typer.Option("--foreground", help="Run in the foreground. Ctrl-C or SIGTERM ends it, with a checkpoint.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="End with the last client, with a checkpoint.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when the last client leaves, with a checkpoint.")] = False,
     run: Annotated[
         str | None,
-        typer.Option(metavar="COMMAND", help="Serve while this runs in a shell, with $uri and $unixsocket or $port."),
+        typer.Option(
+            metavar="COMMAND", help="Serve while COMMAND runs in a shell, with $uri, and $unixsocket or $port."
+        ),
     ] = None,
     stats: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what a mount's stats.json says to FILE, at the end.")
+        Path | None, typer.Option(metavar="FILE", help="At the end, write to FILE what a mount's stats.json has.")
     ] = None,
     log: options.Log = None,
     fault: options.Fault = None,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> int:
-    """Serve IMAGE to NBD clients (QEMU, libguestfs, nbdcopy) through nbdkit, without root and without a mount."""
+    """Serve an image to QEMU, libguestfs and other NBD clients.
+
+    nbdkit does it, without root and without a mount.
+    """
     if socket is not None and port is not None:
-        raise UsageError("--socket and --port: one of them would do")
+        raise UsageError("--socket and --port: use one of them")
     if run is not None and once:
-        raise UsageError("--run and --once: one of them would do")
+        raise UsageError("--run and --once: use one of them")
     path = options.absolute(image)
     request = Request(
         image=path,

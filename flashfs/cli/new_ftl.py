@@ -11,15 +11,18 @@ from flashfs.cli import options, show
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits, underscores.")],
-    python: Annotated[bool, typer.Option("--python", help="One file with a class in Python instead.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits and underscores; a letter first.")],
+    python: Annotated[bool, typer.Option("--python", help="Make one file with a class in Python instead.")] = False,
     folder: Annotated[
-        Path, typer.Option(metavar="DIR", help="The checkout, or with --python where the file goes.")
+        Path, typer.Option(metavar="DIR", help="The checkout; with --python, where the file goes.")
     ] = Path(),
     as_json: options.Json = False,
 ) -> None:
-    """Make a new FTL: in a checkout the files of a compiled one, or one file of Python. It is a page map that passes
-    `flashfs check`; change what your idea changes. docs/compiled-ftl.md and docs/python-ftl.md go on from there."""
+    """Make the files of a new FTL.
+
+    In a checkout of flashfs: a folder with a compiled one. With --python: one file with a class. Both are a page map
+    that passes `flashfs check`; change what your idea changes.
+    """
     from flashfs import scaffold
 
     if python:

@@ -8,18 +8,34 @@ from typing import Annotated, Any
 
 import typer
 
-from flashfs.cli import units
+from flashfs.cli import complete, units
 from flashfs.errors import UsageError
 from flashfs.fuse import mounts
 from flashfs.fuse.daemon import Request
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")]
 Mountpoint = Annotated[Path, typer.Argument(metavar="MOUNTPOINT", help="An empty directory.")]
-Mounted = Annotated[
-    Path, typer.Argument(metavar="MOUNTPOINT", help="What `flashfs mount` made, or `flashfs up` put on top.")
+MountedImage = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MOUNTPOINT", help="Where `flashfs mount` mounted an image.", autocompletion=complete.mounted
+    ),
 ]
+MountedFs = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MOUNTPOINT", help="Where `flashfs up` mounted a file system.", autocompletion=complete.brought_up
+    ),
+]
+Mounted = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MOUNTPOINT", help="Where `flashfs mount` or `flashfs up` mounted an image.",
+        autocompletion=complete.either,
+    ),
+]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show the steps of the recovery, with their cost.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show each step of the recovery, and what it cost.")]
 
 Ftl = Annotated[
     str | None,
@@ -27,36 +43,48 @@ Ftl = Annotated[
         metavar="NAME",
         help="The FTL that a fresh image is bound to: a name (see flashfs ftls), or package.module:Class. Default: "
         "the image's own, or pagemap.",
+        autocompletion=complete.ftls,
     ),
 ]
 Named = Annotated[
     str | None,
     typer.Option(
-        "--ftl", metavar="NAME", help="IMAGE's FTL. A package.module:Class there is imported only if so named."
+        "--ftl", metavar="NAME", autocompletion=complete.ftls,
+        help="The FTL of IMAGE. If its header names a package.module:Class, that is imported only if it is named here.",
     ),
-]
+]  # fmt: skip
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Import whatever FTL the header of IMAGE names, the present folder included.")
+    bool,
+    typer.Option("--trust", help="Import the FTL that the header of IMAGE names, also from the present folder."),
 ]
 Opt = Annotated[
     list[str] | None, typer.Option("--opt", metavar="NAME=VALUE", help="An option of the FTL; may be repeated.")
 ]
-Dram = Annotated[str | None, typer.Option(metavar="SIZE", help="The controller's DRAM, as 64M: a budget that holds.")]
-Server = Annotated[str, typer.Option(metavar="NAME", help="Who answers the kernel: auto, native or pyfuse3.")]
+Dram = Annotated[str | None, typer.Option(metavar="SIZE", help="The controller's DRAM: a hard limit, for example 64M.")]
+Server = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="The server that answers the kernel: auto, native or pyfuse3.",
+        autocompletion=complete.words("auto", "native", "pyfuse3"),
+    ),
+]  # fmt: skip
 Sync = Annotated[
-    str, typer.Option(metavar="flush|none", help="flush: a flush reaches the host's disk. none: only its memory.")
-]
+    str,
+    typer.Option(
+        metavar="flush|none", help="flush: a flush reaches the host's disk. none: it reaches the host's memory.",
+        autocompletion=complete.words("flush", "none"),
+    ),
+]  # fmt: skip
 Plp = Annotated[bool, typer.Option("--plp", help="Power-loss protection: the write buffer survives a cut.")]
-Realtime = Annotated[
-    bool, typer.Option("--realtime", help="Keep each reply back until its virtual end: software feels the chip.")
-]
-AllowOther = Annotated[bool, typer.Option("--allow-other", help="Let other users, root among them, use the mount.")]
+Realtime = Annotated[bool, typer.Option("--realtime", help="Delay each reply by the time that a real chip would take.")]
+AllowOther = Annotated[bool, typer.Option("--allow-other", help="Let other users, also root, use the mount.")]
 Fault = Annotated[
     list[str] | None,
     typer.Option(
         "--fault",
         metavar="WORD",
-        help="Break the chip: cut=N[:SHAPE], the power goes at flash operation N; fail=N, ... See docs/crash.md.",
+        help="Break the chip: cut=N[:SHAPE] cuts the power at flash operation N; fail=N, flip=N:B, ... are those of "
+        "`flashfs fault --help`; `later` sets nothing yet. May be repeated.",
     ),
 ]
 Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Append the daemon's log to FILE.")]
@@ -66,7 +94,7 @@ Record = Annotated[
     typer.Option(
         metavar="TRACE",
         help="Record every request for `disk` in a new file TRACE: time, operation, offset, length, and a hash of each "
-        "4 KiB written.",
+        "4 KiB that is written.",
     ),
 ]
 
@@ -92,9 +120,9 @@ def absolute(path: Path) -> Path:
 def served(
     *, opt: list[str] | None, dram: str | None, sync: str, log: Path | None, fault: list[str] | None
 ) -> dict[str, Any]:
-    """What a daemon is asked for, whoever its clients are: a request's fields, of the options as they were typed."""
+    """What a daemon is asked for, of any client: a request's fields, of the options as they were typed."""
     if sync not in ("flush", "none"):
-        raise UsageError(f"--sync {sync}: flush or none would do")
+        raise UsageError(f"--sync {sync}: use flush or none")
     return {
         "options": units.pairs("--opt", opt or []),
         "dram": None if dram is None else units.size("--dram", dram),

@@ -18,39 +18,47 @@ if TYPE_CHECKING:
 def command(
     results: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RESULTS...", help="What --out or --json of replay wrote, or the folder of a sweep."),
+        typer.Argument(
+            metavar="RESULTS...", help="What `flashfs replay --out` or --json wrote, or the folder of a sweep."
+        ),
     ] = None,
     what: Annotated[
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help="Which pictures (see --list), or a column of numbers, as latency_us.read.p99, or a column of counts, "
-            "as scheme.groups_by_levels: how they are distributed. Default: all there are.",
+            help="Pictures (see --list); a column of numbers, as latency_us.read.p99; or a column of counts, as "
+            "scheme.groups_by_levels, for their distribution. Default: every picture that the results have.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A .svg, .pdf or .png; each of several pictures puts its kind before the point. Default: RESULTS.svg.",
+            help="A .svg, .pdf or .png file. The name of each of several pictures gets its kind. Default: RESULTS.svg.",
         ),
     ] = None,
     baseline: Annotated[str | None, typer.Option(metavar="FTL", help="Show multiples of this FTL's values.")] = None,
     x: Annotated[
-        str | None, typer.Option("--x", metavar="NAME", help="Along the axis: source, dram, qd, or an option's name.")
+        str | None,
+        typer.Option("--x", metavar="NAME", help="What the axis shows: source, dram, qd, or the name of an option."),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Only results that have this, as source=... or dram=64M; repeatable."),
+        typer.Option(
+            metavar="NAME=VALUE", help="Only results that have this, as source=... or dram=64M; may be repeated."
+        ),
     ] = None,
     width: Annotated[
         float | None, typer.Option(min=1.0, max=40.0, metavar="INCHES", help="Default: 3.33, a column, or 7, a page.")
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Say which pictures there are, and draw none.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the pictures, and draw none.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Draw mapping sizes, write amplification, latencies, hit ratios, cleaning over time. --json also prints the
-    numbers that are drawn."""
+    """Draw results of replays and sweeps.
+
+    Mapping sizes, write amplification, latencies, hit ratios, cleaning over time. --json also prints the numbers that
+    are drawn.
+    """
     from flashfs.replay import plots
     from flashfs.replay import results as files
 
@@ -58,14 +66,14 @@ def command(
         kinds = [{"kind": one.name, "shows": one.about} for one in plots.KINDS.values()]
         return show.result(kinds, as_json=as_json)
     if not results:
-        raise UsageError("which results? a file that `flashfs replay --out` wrote, or the folder of a sweep, would do")
+        raise UsageError("which results? Name a file that `flashfs replay --out` wrote, or the folder of a sweep")
     options.check_exists(*results)
     table = files.read(results)
     kept = units.pairs("--where", where or [])
     kinds_wanted = what.split(",") if what else plots.available(table, kept)
     name = out or Path(results[0].name or "results").with_suffix(".svg")
     if name.suffix not in plots.SUFFIXES:
-        raise UsageError(f"--out {name}: a name that ends in {', '.join(plots.SUFFIXES)} would do")
+        raise UsageError(f"--out {name}: use a name that ends in {', '.join(plots.SUFFIXES)}")
     drawn = []
     for kind in kinds_wanted:
         file = name if len(kinds_wanted) == 1 and out else name.with_stem(f"{name.stem}-{kind.replace(':', '-')}")

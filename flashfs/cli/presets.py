@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flashfs.cli import options, show, units
+from flashfs.cli import complete, options, show, units
 from flashfs.errors import UsageError
 from flashfs.plain import meant
 
@@ -15,19 +15,27 @@ if TYPE_CHECKING:
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show all of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Show the geometry of this one.", autocompletion=complete.presets),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List the chips for tests too.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """List the chips that have a name, for `flashfs create --preset`, or show the geometry of one."""
+    """List the chips that have a name, or show one of them.
+
+    The names are for --preset. Chips for tests (tiny-...) are listed with --all.
+    """
     from nandimg.presets import PRESETS
 
     if name is not None:
         if name not in PRESETS:
-            raise UsageError(f"no preset is called {name!r}{meant(name, PRESETS)}; there are {', '.join(PRESETS)}")
+            raise UsageError(f"no preset is called {name!r}{meant(name, PRESETS)}; see flashfs presets")
         show.result(row(PRESETS[name]), as_json=as_json, title=name)
         return
+    listed = [one for one in PRESETS.values() if everything or not one.for_tests]
     if as_json:
-        show.result([row(one) for one in PRESETS.values()], as_json=True)
+        show.result([row(one) for one in listed], as_json=True)
         return
     show.rows(
         [
@@ -38,7 +46,7 @@ def command(
                 "OP": f"{one.geometry.op:.1%}",
                 "about": one.about,
             }
-            for one in PRESETS.values()
+            for one in listed
         ]
     )
 

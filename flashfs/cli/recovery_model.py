@@ -11,33 +11,39 @@ from flashfs.errors import UsageError
 from flashfs.formulas import FTLS, Chip, recovery
 
 Sizes = Annotated[
-    str, typer.Option("--capacity", metavar="SIZE,...", help="Flash, over-provisioning and all, as 1T,4T,16T.")
+    str, typer.Option("--capacity", metavar="SIZE,...", help="Flash, with its over-provisioning, as 1T,4T,16T.")
 ]
-Ftls = Annotated[str, typer.Option("--ftl", metavar="NAME,...", help="Of these schemes.")]
+Ftls = Annotated[str, typer.Option("--ftl", metavar="NAME,...", help="These schemes.")]
 ALL = ",".join(FTLS)
-Share = Annotated[float, typer.Option(metavar="SHARE", help="Of the flash that the host sees.")]
+Share = Annotated[float, typer.Option(metavar="SHARE", help="How much of the flash the host sees.")]
 
 
 def command(
     capacity: Sizes,
     ftl: Ftls = ALL,
-    page_size: Annotated[str, typer.Option(metavar="SIZE", help="Bytes of a page.")] = "4k",
-    pages_per_block: Annotated[int, typer.Option(metavar="N", help="Pages of a block.")] = 128,
+    page_size: Annotated[str, typer.Option(metavar="SIZE", help="Bytes per page.")] = "4k",
+    pages_per_block: Annotated[int, typer.Option(metavar="N", help="Pages per block.")] = 128,
     ratio: Share = 0.7,
-    cache: Annotated[str, typer.Option(metavar="SIZE", help="Of the cached mapping table, 8 bytes an entry.")] = "4M",
-    dirty: Annotated[float, typer.Option(metavar="SHARE", help="Of it that may be dirty: lazyftl, ibftl.")] = 0.1,
+    cache: Annotated[
+        str, typer.Option(metavar="SIZE", help="Size of the cached mapping table, at 8 bytes per entry.")
+    ] = "4M",
+    dirty: Annotated[
+        float, typer.Option(metavar="SHARE", help="How much of the cache may be dirty: lazyftl, ibftl.")
+    ] = 0.1,
     log: Annotated[
         float, typer.Option(metavar="TIMES", help="Entries of ibftl's log, in pages beyond the logical ones.")
     ] = 2,
-    parts: Annotated[int, typer.Option(metavar="N", help="Entries of Logarithmic Gecko a block.")] = 1,
-    read_us: Annotated[float, typer.Option(metavar="US", help="Reading a page.")] = 100,
-    spare_us: Annotated[float, typer.Option(metavar="US", help="Reading a spare area.")] = 3,
-    program_us: Annotated[float, typer.Option(metavar="US", help="Programming a page.")] = 1000,
+    parts: Annotated[int, typer.Option(metavar="N", help="Entries of Logarithmic Gecko per block.")] = 1,
+    read_us: Annotated[float, typer.Option(metavar="US", help="Microseconds to read a page.")] = 100,
+    spare_us: Annotated[float, typer.Option(metavar="US", help="Microseconds to read a spare area.")] = 3,
+    program_us: Annotated[float, typer.Option(metavar="US", help="Microseconds to program a page.")] = 1000,
     as_json: options.Json = False,
 ) -> None:
-    """Operations and seconds of a recovery, by step and scheme, on devices of these capacities: by the formulas of
-    GeckoFTL's paper, one operation after another. DFTL and u-FTL have a battery there, which saves the steps that they
-    lack."""
+    """Compute what a recovery costs on devices of any capacity.
+
+    Operations and seconds by step and scheme, by the formulas of GeckoFTL's paper, one operation after another. DFTL
+    and u-FTL have a battery there, which saves the steps that they lack.
+    """
     chips = [
         Chip(
             capacity=units.size("--capacity", one), page_bytes=units.size("--page-size", page_size),
@@ -60,14 +66,14 @@ def command(
 def _names(option: str, text: str, example: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names or len(set(names)) < len(names):
-        raise UsageError(f"{option} {text}: with commas between them, each once, as {example}, would do")
+        raise UsageError(f"{option} {text}: name each once, with commas between them, as {example}")
     return names
 
 
 def _ns(option: str, us: float) -> int:
     """UsageError if it is no time that a chip may take."""
     if not 0 < us < 1e9 or us * 1000 < 1:
-        raise UsageError(f"{option} {us:g}: microseconds, 0.001 at least, would do")
+        raise UsageError(f"{option} {us:g}: use microseconds, 0.001 or more")
     return round(us * 1000)
 
 

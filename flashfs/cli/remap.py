@@ -14,15 +14,19 @@ def command(
         options.Path, typer.Argument(metavar="MOUNTPOINT|IMAGE", help="A mount, or an image that is not mounted.")
     ],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Where on the device, in bytes: 4096, 4k, 1M.")],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="What it shall read, as TARGET.")],
-    length: Annotated[str, typer.Argument(metavar="LENGTH", help="How many bytes of it.")],
-    move: Annotated[bool, typer.Option("--move", help="The source holds nothing afterwards, as if trimmed.")] = False,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="What TARGET becomes the same as, in bytes.")],
+    length: Annotated[str, typer.Argument(metavar="LENGTH", help="How many bytes.")],
+    move: Annotated[bool, typer.Option("--move", help="Trim the source afterwards.")] = False,
     ftl: options.Named = None,
     trust: options.Trust = False,
     as_json: options.Json = False,
 ) -> None:
-    """Let the LENGTH bytes at TARGET read what those at SOURCE do, durably. An FTL that remaps shares whole pages if
-    TARGET and SOURCE begin at the same place of a page; all else is copied. The ranges may overlap."""
+    """Make a range of a device the same as another range.
+
+    The LENGTH bytes at TARGET become the same as those at SOURCE, durably, without copying where the FTL can. An FTL
+    that remaps shares whole pages if TARGET and SOURCE begin at the same place of a page; the rest is copied. The
+    ranges may overlap.
+    """
     from flashfs.fuse import remapping
 
     to, at = units.offset("TARGET", target), units.offset("SOURCE", source)

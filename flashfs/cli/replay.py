@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flashfs.cli import options, shape, show, trace, units
+from flashfs.cli import complete, options, shape, show, trace, units
 from flashfs.errors import UsageError
 from flashfs.plain import meant, printable
 from flashfs.shape import DEFAULT_FTL
@@ -23,64 +23,73 @@ Sources = Annotated[
     list[str],
     typer.Argument(metavar="TRACE|WORKLOAD...", help="Traces, packed or not, or workloads: name[:key=value,...]."),
 ]
-Ftls = Annotated[str, typer.Option(metavar="NAMES", help="FTLs, with commas between them (see flashfs ftls).")]
+Ftls = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,...", help="These FTLs, with commas between them (see flashfs ftls).",
+        autocompletion=complete.ftl_list,
+    ),
+]  # fmt: skip
 Opt = Annotated[
     list[str] | None,
     typer.Option(
         "--opt", metavar="[FTL.]NAME=VALUE",
-        help="An option of the FTLs that have it, or of one alone; may be repeated. Several FTLs have buffer, stripe, "
-        "wear_spread and gc_reserve alike unless told.",
+        help="An option of the FTLs that have it, or of one FTL; may be repeated. Several FTLs get the same buffer, "
+        "stripe, wear_spread and gc_reserve by default.",
     ),
 ]  # fmt: skip
 Dram = Annotated[
     str | None,
     typer.Option(
-        metavar="SIZE", help="The controller's DRAM, as 64M: tables first, a data cache in the rest. Default: no cache."
+        metavar="SIZE",
+        help="The controller's DRAM, as 64M: tables first, and a data cache in the rest. Default: no cache.",
     ),
 ]
 Depth = Annotated[
     int | None,
     typer.Option(
         "--qd", min=0, max=65536, metavar="N",
-        help="Closed loop: N requests under way at any time. 0: each at its own time. Default: a trace's times, a "
-        "workload's qd.",
+        help="Closed loop: N requests under way at any time. 0: each at its own time. Default: the times of a trace, "
+        "the qd of a workload.",
     ),
 ]  # fmt: skip
 Precondition = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="Before: none, fill, or steady[:tolerance=0.02,most=8,...]: fill, then overwrite until the WAF is steady.",
+        help="What is written before. none; fill: everything once; steady[:tolerance=0.02,most=8,...]: then overwrite "
+        "until the WAF is steady.",
+        autocompletion=complete.words("none", "fill", "steady"),
     ),
 ]
 Before = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SOURCE",
-        help="Play this trace or workload first, behind --precondition, and count nothing of it; may be repeated.",
+        help="Play this trace or workload first, after --precondition, and do not count it; may be repeated.",
     ),
 ]
 Warm = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SOURCE",
-        help="Play this behind all that, to warm caches, and count nothing of it; may be repeated.",
+        help="Play this after that, to warm caches, and do not count it; may be repeated.",
     ),
 ]
 Prepared = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Keep images so prepared in DIR, and use those that are there."),
+    typer.Option(metavar="DIR", help="Keep images that are prepared so in DIR, and use those that are there."),
 ]
 Fit = Annotated[
     str | None,
     typer.Option(
         metavar="MODE",
-        help="Lay a trace on the device: clip, wrap, scale or pack (see flashfs trace info). Default: clip; and pack, "
-        "if no device was named and its addresses need one of more than 32G.",
+        help="How a trace is put on the device: clip, wrap, scale or pack (see flashfs trace info --help). Default: "
+        "clip; pack, if no device was named and the trace needs one of more than 32G.",
     ),
 ]
 BACKEND = "meta"
-HOLES = 0.1  # of the pages read: worth a word
+HOLES = 0.1  # of the pages read: more is reported
 
 
 def command(
@@ -100,7 +109,10 @@ def command(
     oob: shape.Oob = None,
     op: shape.Op = None,
     backend: Annotated[
-        str, typer.Option(metavar="meta|file", help="meta: no user data, so that large chips fit. file: everything.")
+        str,
+        typer.Option(
+            metavar="meta|file", help="meta: keep no user data, so that large chips fit. file: keep everything."
+        ),
     ] = BACKEND,
     dram: Dram = None,
     plp: options.Plp = False,
@@ -121,13 +133,11 @@ def command(
     event: trace.Event = "D",
     sort: trace.Sort = False,
     baseline: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The FTL that others are compared with. Default: the first.")
+        str | None, typer.Option(metavar="NAME", help="The FTL that the others are compared with. Default: the first.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Put a row for each result into this .parquet or .csv, behind those that it has."
-        ),
+        typer.Option(metavar="FILE", help="Add a row for each result to this .parquet or .csv."),
     ] = None,
     steps: Annotated[
         Path | None,
@@ -139,11 +149,14 @@ def command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --steps: overwrite an existing FILE.")] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="With --json: histograms of latency, and what happened over time, too.")
+        bool, typer.Option("--full", help="With --json: also histograms of latency, and what happened over time.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Replay traces and workloads on FTLs, in virtual time; a table for each source. Only --out writes anything."""
+    """Replay traces and workloads on FTLs, in virtual time.
+
+    Prints a table for each source. Only --out and --prepared write files.
+    """
     from flashfs.replay import results as rows
     from flashfs.replay.play import Setup, mostly_lost
     from flashfs.replay.traces import named_by
@@ -155,7 +168,7 @@ def command(
     if image is not None and (shaped or backend != BACKEND):
         raise UsageError("--image is a whole chip: leave --preset, --backend and the flags of its geometry out")
     if image is not None and prepared is not None:
-        raise UsageError("--image and --prepared: one of them would do")
+        raise UsageError("--image and --prepared: use one of them")
     if trust and image is not None:
         ftl = inspect(image).ftl or ftl
 
@@ -253,7 +266,7 @@ def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> l
     setups = named(setup, ftls)
     names = [one.ftl for one in setups]
     if baseline is not None and setup.image is None and baseline not in names:
-        raise UsageError(f"--baseline {baseline}{meant(baseline, names)}: {', '.join(names)} would do")
+        raise UsageError(f"--baseline {baseline}{meant(baseline, names)}: use {', '.join(names)}")
     with bar(f"{setup.source[:40]}: at which speed") as move:
         speed = at_utilisation(setups[0], move).trace
     if speed != setup.trace and speed is not None:
@@ -271,7 +284,7 @@ def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> l
         if (share := table.holes(results[0])) > HOLES:
             show.warn(
                 f"{setup.source}: {share:.0%} of the pages that it reads hold nothing, which takes no time; "
-                "--precondition fill would write them before"
+                "--precondition fill writes them first"
             )
         show.rows(table.side_by_side(results, baseline), title=setup.source)
     return results

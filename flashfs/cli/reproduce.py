@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flashfs.cli import options, show
+from flashfs.cli import complete, options, show
 from flashfs.cli.sweep import bars, listener
 from flashfs.errors import UsageError
+from flashfs.plain import meant
 
 if TYPE_CHECKING:
     from flashfs.reproduce.figure import Figure
@@ -19,16 +21,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    paper: Annotated[str | None, typer.Argument(metavar="PAPER", help="All figures of this paper, as slimftl.")] = None,
-    number: Annotated[str | None, typer.Argument(metavar="FIGURE", help="Only this one, as 11.")] = None,
+    paper: Annotated[
+        str | None,
+        typer.Argument(metavar="PAPER", help="All figures of this paper, as slimftl.", autocompletion=complete.papers),
+    ] = None,
+    number: Annotated[str | None, typer.Argument(metavar="FIGURE", help="Only this figure, as 11.")] = None,
     scale: Annotated[
         str, typer.Option(metavar="SCALE", help="small: minutes on two cores; paper: the paper's own set-up.")
     ] = "small",
     ftl: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Only these, beside what they are compared with.")
+        str | None, typer.Option(metavar="NAME,...", help="Only these FTLs, and those that they are compared with.")
     ] = None,
     traces: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the traces are that some figures ask for by name.")
+        Path | None, typer.Option(metavar="DIR", help="The folder of the traces that some figures ask for by name.")
     ] = None,
     figures: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="Further figures, PAPER-FIGURE.toml; repeatable.")
@@ -36,27 +41,28 @@ def command(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where tables, pictures and results go, and replays are kept.")
     ] = Path("reproduced"),
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Make a paper's figures again: the paper's numbers, where they are from, ours, and whether they agree. Without
-    PAPER: which figures there are. Exit code 1 if a verdict that held when the figure was last kept does not any
-    more."""
+    """Make a paper's figures again, and compare them.
+
+    The paper's numbers, where they are from, ours, and whether they agree. Without PAPER, the figures are listed. Exit
+    code 1 if a verdict that held when the figure was last kept does not hold any more.
+    """
     from flashfs.replay.workers import Processes
     from flashfs.reproduce import figure as files
     from flashfs.reproduce import make
 
     if scale not in files.SCALES:
-        raise UsageError(f"--scale {scale}: {' or '.join(files.SCALES)} would do")
+        raise UsageError(f"--scale {scale}: use {' or '.join(files.SCALES)}")
     if traces is not None and not traces.is_dir():
-        raise UsageError(f"--traces {traces}: a folder of traces would do")
+        raise UsageError(f"--traces {traces}: no such folder")
     known = files.find([files.OURS, *(figures or [])])
     if paper is None:
         return listed(known, scale, as_json)
     chosen = [one for one in known.values() if one.paper == paper and number in (None, one.number)]
     if not chosen:
-        have = [one.number for one in known.values() if one.paper == paper] or {one.paper for one in known.values()}
-        raise UsageError(f"{paper}{f' {number}' if number else ''}: {', '.join(sorted(have))} would do")
+        raise UsageError(unknown(known.values(), paper, number))
     workers = Processes(jobs or len(os.sched_getaffinity(0)))
     made: list[make.Made] = []
     for one in chosen:
@@ -77,6 +83,16 @@ def command(
     if any(done.failed or done.lost for done in made):
         raise typer.Exit(1)
     return None
+
+
+def unknown(known: Iterable[Figure], paper: str, number: str | None) -> str:
+    """What to say where no figure is called so."""
+    figures = [one.number for one in known if one.paper == paper]
+    if not figures:
+        papers = sorted({one.paper for one in known})
+        return f"{paper}{meant(paper, papers)}: no such paper; use {', '.join(papers)}"
+    in_order = sorted(figures, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+    return f"{paper} {number}: no such figure; use {', '.join(in_order)}"
 
 
 def listed(known: dict[str, Figure], scale: str, as_json: bool) -> None:

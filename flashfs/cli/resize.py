@@ -11,15 +11,18 @@ from flashfs.cli import options, show, units
 
 def command(
     image: options.Image,
-    size: Annotated[str, typer.Argument(metavar="SIZE", help="What the host sees from now on: 200M, 16G.")],
+    size: Annotated[str, typer.Argument(metavar="SIZE", help="The new size, as 200M or 16G.")],
     ftl: options.Named = None,
     trust: options.Trust = False,
     as_json: options.Json = False,
 ) -> None:
-    """Let the host see SIZE of IMAGE, which is not mounted: more of the chip's flash, and so less over-provisioning, or
-    less of it. What is written stays, and is written once more, to a chip with the same blocks and the same wear that
-    takes IMAGE's name at the end; a SIZE that would cut off what is written, or a file system, is refused. A file
-    system has to be told (resize2fs, xfs_growfs)."""
+    """Change what the host sees of an image.
+
+    A larger SIZE leaves less over-provisioning, a smaller one more. IMAGE must not be mounted. What is written stays:
+    it is written once more, to a chip with the same blocks and the same wear, which takes IMAGE's name at the end. A
+    SIZE that would cut off data or a file system is refused. Grow the file system afterwards with its own tool
+    (resize2fs, xfs_growfs).
+    """
     from flashfs import resizing
 
     n = units.size("SIZE", size)

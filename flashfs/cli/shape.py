@@ -6,27 +6,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flashfs.cli import units
+from flashfs.cli import complete, units
 from flashfs.errors import UsageError
 from flashfs.plain import meant
 
 if TYPE_CHECKING:
     from nandimg import Geometry
 
-SIZE = "1G"  # what a chip holds if nobody says
+SIZE = "1G"  # what a chip holds by default
 
-Preset = Annotated[str | None, typer.Option(metavar="NAME", help="A chip by name (see flashfs presets).")]
+Preset = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A chip by name (see flashfs presets).", autocompletion=complete.presets),
+]
 Size = Annotated[str | None, typer.Option(metavar="SIZE", help=f"What the host sees. Default: {SIZE}.")]
-PageSize = Annotated[str | None, typer.Option(metavar="SIZE", help="Default: 4k.")]
+PageSize = Annotated[str | None, typer.Option(metavar="SIZE", help="A power of two. Default: 4k.")]
 PagesPerBlock = Annotated[int | None, typer.Option(metavar="N", help="Default: 256.")]
 Channels = Annotated[int | None, typer.Option(metavar="N", help="Default: as many as dies, 8 at most.")]
 Dies = Annotated[
     int | None,
     typer.Option(metavar="N", help="Dies on all channels together. Default: 8; fewer on a chip of under 512 blocks."),
 ]
-Oob = Annotated[int | None, typer.Option(metavar="BYTES", help="Spare area of a page. Default: 128.")]
+Oob = Annotated[int | None, typer.Option(metavar="BYTES", help="Bytes of a page's spare area. Default: 128.")]
 Op = Annotated[
-    float | None,
+    str | None,
     typer.Option(
         metavar="SHARE", help="Over-provisioning: flash / size - 1. Default: 0.1, or more if a small chip needs it."
     ),
@@ -40,12 +43,28 @@ def geometry_of(preset: str | None, size: str | None, page_size: str | None, **s
 
     given = {name: value for name, value in shape.items() if value is not None}
     if page_size is not None:
-        given["page_bytes"] = units.size("--page-size", page_size)
+        given["page_bytes"] = _page_bytes(page_size)
+    if "op" in given:
+        given["op"] = _share(given["op"])
     if preset is None:
-        host_bytes = units.size("--size", size or SIZE)
-        return sized(host_bytes, given)
+        return sized(units.size("--size", size or SIZE), given)
     if size is not None or given:
         raise UsageError("--preset is a whole chip: leave the other flags of its geometry out")
     if preset not in PRESETS:
-        raise UsageError(f"--preset {preset}{meant(preset, PRESETS)}: there is {', '.join(PRESETS)}")
+        raise UsageError(f"--preset {preset}{meant(preset, PRESETS)}: no such preset; see flashfs presets")
     return PRESETS[preset].geometry
+
+
+def _page_bytes(text: str) -> int:
+    n = units.size("--page-size", text)
+    if n & (n - 1):
+        raise UsageError(f"--page-size {text}: use a power of two, as 4k")
+    return n
+
+
+def _share(text: str) -> float:
+    """``0.1``, or ``10%``."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--op {text}: use a share, as 0.1 or 10%") from None

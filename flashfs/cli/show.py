@@ -19,7 +19,7 @@ from rich.text import Text
 from flashfs.plain import printable
 
 PICTURE_COLUMNS = 120  # a picture in a pipe has no width of its own
-PIPE_COLUMNS = 1000  # a table in a pipe is not folded: whoever reads it there looks for whole lines
+PIPE_COLUMNS = 1000  # a table in a pipe is not folded: programs that read it look for whole lines
 LIST_COLUMNS = 100  # a longer list is a table of its own
 NAME_COLUMNS = 20  # what is no longer is not folded, as far as a terminal has room for that
 TEXT_COLUMNS = 16  # that are left for each column of longer texts
@@ -227,7 +227,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex(" ")
     if isinstance(value, list | tuple):
-        return ", ".join(cell(item) for item in value)
+        return ", ".join(cell(item) for item in value) or "none"
     return escape(printable(str(value)))
 
 

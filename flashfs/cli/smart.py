@@ -18,8 +18,11 @@ def command(
     trust: options.Trust = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show the health of a device: what the host and the FTL wrote in all its life, how much of the chip's endurance
-    is used and of its spare blocks left, unsafe shutdowns, and errors. Exit code 1 if it has failed or lost pages."""
+    """Show the health of a device: wear, spare blocks, errors.
+
+    What the host and the FTL wrote in its whole life, how much of the chip's endurance is used, how many of its spare
+    blocks are left, unsafe shutdowns, and errors. Exit code 1 if the device has failed or lost pages.
+    """
     from flashfs.fuse import health
 
     with show.working(f"reading {where}"):
@@ -41,14 +44,14 @@ def _table(found: dict[str, Any]) -> dict[str, Any]:
         "FTL": found["ftl"],
         "overall": found["failed"] or ("lost pages" if found["lost"] else "passed"),
         "available spare": f"{found['spare']:g} %",
-        "percentage used": f"{found['used']:g} % of {found['endurance']:,} erases a block",
+        "percentage used": f"{found['used']:g} % of {found['endurance']:,} erases per block",
         "data units written": f"{units.shown(life['host_writes'] * page)} by the host in all its life",
         "NAND written": f"{units.shown(life['programs'] * page)}, {waf} times that",
         "power cycles": f"{found['power_cycles']:,}",
         "unsafe shutdowns": f"{life['unsafe_shutdowns']:,}",
         "media errors": f"{found['unreadable']:,} reads that failed, {found['lost']:,} pages lost since this mount",
         "corrected": f"{found['corrected']:,} reads since this mount",
-        "erases": f"{erases['min']:,} to {erases['max']:,} a block, {erases['mean']:g} on average",
+        "erases": f"{erases['min']:,} to {erases['max']:,} per block, {erases['mean']:g} on average",
         "bad blocks": f"{found['factory_bad']:,} of {found['blocks']:,} from the factory, {found['grown_bad']:,} grown",
         "alarms": "; ".join(found["alarms"]) or "none",
         **({"host disk": found["host_disk"] or "no request failed for it"} if "host_disk" in found else {}),

@@ -6,8 +6,11 @@ from flashfs.cli import options, show
 
 
 def command(as_json: options.Json = False) -> None:
-    """List every flashfs mount: image, FTL, process, where `disk` is, and the file system on a loop device over it. And
-    every image that `flashfs nbd` serves."""
+    """List what is mounted and served.
+
+    Of every mount: its image, FTL, process, where `disk` is, and the file system on a loop device over it. Then every
+    image that `flashfs nbd` serves.
+    """
     from flashfs.fuse.status import status
     from flashfs.nbd.serving import servers
 
@@ -22,4 +25,4 @@ def command(as_json: options.Json = False) -> None:
         what = f"{one.image}: {one.ftl or 'blank'}, served by process {one.pid} at {one.uri}"
         show.line(f"{what}; `kill {one.pid}` ends that")
     if not found and not served:
-        show.line("nothing is up")
+        show.line("nothing is mounted, and `flashfs nbd` serves nothing")

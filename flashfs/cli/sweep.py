@@ -30,22 +30,25 @@ def command(
             help="Where results go: a folder, or a .parquet or .csv with one beside it. Default: SPEC without .toml.",
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Replay on the workers of this Dask scheduler, as tcp://host:8786."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Replay every combination of what SPEC lists, and write each result as it comes. Broken off in whatever way, the
-    same command goes on where it was. A combination that fails is told and stops no other; exit code 1 at the end."""
+    """Replay every combination of what a file lists.
+
+    Each result is written as it comes. Run the same command again after an interruption, and it continues. A
+    combination that fails is reported, and stops no other; the exit code is 1 then.
+    """
     from flashfs.replay import sweep
     from flashfs.replay.workers import Cluster, Processes
 
     if scheduler is not None and jobs is not None:
-        raise UsageError("--jobs and --scheduler: one of them would do; a cluster has as many workers as it has")
+        raise UsageError("--jobs and --scheduler: use one of them; a cluster decides how many workers it has")
     if out is None and not spec.suffix:
-        raise UsageError(f"{spec}: --out DIR would do, for a SPEC without .toml")
+        raise UsageError(f"{spec}: use --out DIR for a SPEC without .toml")
     options.check_exists(spec)
     setups = sweep.load(spec, show.warn)
     where = spec.with_suffix("") if out is None else out

@@ -18,21 +18,25 @@ def command(
     mountpoint: Annotated[
         options.Path, typer.Argument(metavar="MOUNTPOINT", help="What `flashfs mount` or `flashfs up` made.")
     ],
-    once: Annotated[bool, typer.Option("--once", help="Print one picture, of one interval, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one picture, of one interval, and exit.")] = False,
     interval: Annotated[
-        float | None, typer.Option(metavar="SECONDS", show_default=False, help="Between looks. Default: 1.")
+        float | None,
+        typer.Option(metavar="SECONDS", show_default=False, help="Time from one look to the next. Default: 1."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object; with --interval, one a line for each.")
+        bool, typer.Option("--json", help="Print one JSON object; with --interval, one per line and interval.")
     ] = False,
 ) -> None:
-    """Watch MOUNTPOINT while it is used: requests, write amplification, cleaning and wear, DRAM, a block map. q or
-    Ctrl-C leaves. Where the output is no terminal, one picture is printed; with --interval, one for each."""
+    """Watch a mount live.
+
+    Requests, write amplification, cleaning and wear, DRAM, and a block map. q or Ctrl-C ends it. If the output is not
+    a terminal, one picture is printed, or with --interval one per interval.
+    """
     from flashfs import watch
     from flashfs.fuse import mounts
 
     if interval is not None and not 0.05 <= interval <= LONGEST_S:
-        raise UsageError(f"--interval {interval:g}: seconds from 0.05 to {LONGEST_S:,.0f} would do")
+        raise UsageError(f"--interval {interval:g}: use 0.05 to {LONGEST_S:.0f} seconds")
     folder = mounts.find(mounts.absolute(mountpoint))
     console = show.console()
     if console.is_terminal and not (once or as_json):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flashfs.cli import options, show, units
+from flashfs.cli import complete, examples, help, options, show, units
 from flashfs.errors import UsageError
 from flashfs.plain import meant
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from flashfs.replay.traces import Options
 
 app = typer.Typer(
-    help="What is in a trace or a workload (info), which formats can be read, which workloads can be made.",
+    help="Show what is in a trace or a workload, and which there are.",
+    cls=help.Group,
+    epilog=examples.of("trace"),
     no_args_is_help=True,
 )
 
@@ -23,14 +25,18 @@ Source = Annotated[
     str, typer.Argument(metavar="FILE|WORKLOAD", help="A trace, packed or not, or a workload: name[:key=value,...].")
 ]
 Format = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Read the trace as this format (see flashfs trace formats).")
-]
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Read the trace as this format (see flashfs trace formats).",
+        autocompletion=complete.formats,
+    ),
+]  # fmt: skip
 Columns = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMNS",
         help="Read the trace as a table of these: time:s|ms|us|ns, dev, offset:BYTES, length:BYTES, "
-        "op:VALUE=OPERATION,..., and - for any other; as time:ms,dev,offset:512,length:4096,op:1=read.",
+        "op:VALUE=OPERATION,..., and - for any other. Example: time:ms,dev,offset:512,length:4096,op:1=read.",
     ),
 ]
 Shift = Annotated[
@@ -40,26 +46,31 @@ Fit = Annotated[
     str,
     typer.Option(
         metavar="MODE",
-        help="Lay a trace on the device: clip (what lies beyond it is rejected), wrap (modulo), scale (by the ratio of "
-        "the two), pack (what is never touched is left out).",
+        help="How a trace is put on the device. clip: reject what lies beyond it. wrap: modulo its size. scale: by the "
+        "ratio of the two sizes. pack: leave out what is never touched.",
     ),
 ]
 Pack = Annotated[
-    str, typer.Option(metavar="SIZE", help="What --fit pack keeps or leaves out together, 4k to 1M; 4k: the footprint.")
+    str,
+    typer.Option(
+        metavar="SIZE", help="How much --fit pack keeps or leaves out together: 4k to 1M. 4k gives the footprint."
+    ),
 ]
 Speedup = Annotated[
     str,
     typer.Option(
         metavar="FACTOR|auto|u=SHARE",
-        help="Divide the times of a trace by it, or by what keeps the page map's dies (or channels) busy that SHARE "
-        "of the time; auto: 0.7.",
+        help="Divide the times of a trace by FACTOR. u=SHARE: by the factor that keeps the dies (or channels) of a "
+        "page map busy for that share of the time. auto: u=0.7.",
     ),
 ]
 Loops = Annotated[int, typer.Option(metavar="N", help="Replay a trace N times, one after the other.")]
 First = Annotated[str | None, typer.Option(metavar="N", help="Only the first N requests of a trace (of each loop).")]
 Unit = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Only this disk, volume or file of a trace; else all lie behind each other."),
+    typer.Option(
+        metavar="NAME", help="Only this disk, volume or file of a trace. Default: all of them, one after the other."
+    ),
 ]
 Event = Annotated[
     str, typer.Option(metavar="LETTER", help="The stage of a blktrace or ftrace that counts: Q, G, I, D (issued) or C.")
@@ -74,10 +85,13 @@ Size = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="The device: what a workload is made for (1G unless told), what a trace is fitted to (else to none).",
+        help="The size of the device. Default: 1G for a workload; a trace is not fitted to a device.",
     ),
 ]
-Preset = Annotated[str | None, typer.Option(metavar="NAME", help="The device by name (see flashfs presets).")]
+Preset = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The device by name (see flashfs presets).", autocompletion=complete.presets),
+]
 PageSize = Annotated[
     str | None, typer.Option("--page-size", metavar="SIZE", help="Count pages of this size. Default: the device's, 4k.")
 ]
@@ -111,7 +125,7 @@ def _speed(text: str) -> dict[str, Any]:
     try:
         return speedup(text)
     except ValueError as error:
-        raise UsageError(f"--speedup {text}: {error}, auto, or u=0.7 would do") from None
+        raise UsageError(f"--speedup {text}: use {error}, auto or u=0.7") from None
 
 
 def requests(option: str, text: str) -> int:
@@ -121,7 +135,7 @@ def requests(option: str, text: str) -> int:
     try:
         return count(text)
     except ValueError as error:
-        raise UsageError(f"{option} {text}: {error} would do") from None
+        raise UsageError(f"{option} {text}: use {error}") from None
 
 
 def device_size(size: str | None, preset: str | None) -> tuple[int | None, int]:
@@ -131,14 +145,14 @@ def device_size(size: str | None, preset: str | None) -> tuple[int | None, int]:
     if preset is None:
         return (None if size is None else units.size("--size", size)), 4096
     if size is not None:
-        raise UsageError("--preset and --size: one of them would do")
+        raise UsageError("--preset and --size: use one of them")
     if preset not in PRESETS:
-        raise UsageError(f"--preset {preset}{meant(preset, PRESETS)}: {', '.join(PRESETS)} would do")
+        raise UsageError(f"--preset {preset}{meant(preset, PRESETS)}: no such preset; see flashfs presets")
     geometry = PRESETS[preset].geometry
     return geometry.logical_bytes, geometry.page_bytes
 
 
-@app.command("info")
+@app.command("info", cls=help.Command, epilog=examples.of("trace info"))
 def info(
     source: Source,
     format: Format = None,
@@ -157,7 +171,10 @@ def info(
     sort: Sort = False,
     as_json: options.Json = False,
 ) -> None:
-    """Requests, footprint, overwrites, sizes, times, alignment, duplicates, what could not be read, and a picture."""
+    """Show what is in a trace or a workload.
+
+    Requests, footprint, overwrites, sizes, times, alignment, duplicates, what could not be read, and a picture.
+    """
     from flashfs.replay.sources import open_source
     from flashfs.replay.survey import survey
     from flashfs.replay.traces import named_by
@@ -165,7 +182,7 @@ def info(
     format = named_by(format, columns)
     chosen = trace_options(shift, fit, pack, speedup, loops, first, unit, event, sort)
     if chosen.utilisation is not None:
-        raise UsageError(f"--speedup {speedup}: only a replay finds out; a factor would do")
+        raise UsageError(f"--speedup {speedup}: only a replay finds that factor; name one")
     device, page = device_size(size, preset)
     page = page if page_size is None else units.size("--page-size", page_size)
     found = open_source(
@@ -208,7 +225,7 @@ def tables(title: str, data: dict[str, Any]) -> None:
                 if content
                 else {}
             ),
-            **({"units": f"{data['units_total']}, behind each other"} if data["units_total"] > 1 else {}),
+            **({"units": f"{data['units_total']}, one after the other"} if data["units_total"] > 1 else {}),
             **{f"skipped: {what}": n for what, n in data["skipped"].items()},
         },
         title,
@@ -246,9 +263,9 @@ def draw(picture: dict[str, Any]) -> None:
     console.print(f" {'':>10} darker: more bytes, logarithmically{legend}", no_wrap=True, crop=False)
 
 
-@app.command("formats")
+@app.command("formats", cls=help.Command, epilog=examples.of("trace formats"))
 def formats(as_json: options.Json = False) -> None:
-    """List the trace formats that can be read; docs/traces.md has their columns."""
+    """List the trace formats that can be read."""
     from flashfs.replay.traces import FORMATS
 
     show.result(
@@ -260,12 +277,18 @@ def formats(as_json: options.Json = False) -> None:
     )
 
 
-@app.command("workloads")
+@app.command("workloads", cls=help.Command, epilog=examples.of("trace workloads"))
 def workloads(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show the keys of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Show the keys of this one.", autocompletion=complete.workloads),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the workloads, or the keys of one: name[:key=value,...]."""
+    """List the workloads, or the keys of one.
+
+    A workload is written NAME[:KEY=VALUE,...].
+    """
     from flashfs.replay.workloads import WORKLOADS, Parameter, written
 
     if name is None:
@@ -276,7 +299,7 @@ def workloads(
         show.result(own, as_json=as_json)
         return
     if name not in WORKLOADS:
-        raise UsageError(f"workload {name}{meant(name, WORKLOADS)}: {', '.join(WORKLOADS)} would do")
+        raise UsageError(f"workload {name}{meant(name, WORKLOADS)}: no such workload; use {', '.join(WORKLOADS)}")
 
     def row(one: Parameter) -> dict[str, str]:
         return {"key": one.name, "default": written(one.default), "about": one.help}

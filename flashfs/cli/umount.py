@@ -8,8 +8,11 @@ from flashfs.cli import options, show
 from flashfs.fuse import daemon, mounts
 
 
-def command(mountpoint: options.Mountpoint) -> None:
-    """Unmount MOUNTPOINT; returns when the checkpoint is durable."""
+def command(mountpoint: options.MountedImage) -> None:
+    """Unmount what `flashfs mount` mounted.
+
+    The command returns when the checkpoint is durable.
+    """
     with show.working(f"unmounting {mountpoint}"):
         done = daemon.unmount(mounts.absolute(mountpoint))
     report(done)

@@ -20,12 +20,12 @@ def size(option: str, text: str) -> int:
     exact = Fraction(found[1]) * 1024 ** POWERS[found[2]] if found and len(found[1]) <= DIGITS else Fraction(0)
     if exact <= 0 or exact.denominator != 1:
         shortened = f"{text[:DIGITS]}..." if len(text) > DIGITS else text
-        raise UsageError(f"{option} {shortened}: a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G, would do")
+        raise UsageError(f"{option} {shortened}: use a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G")
     return int(exact)
 
 
 def offset(option: str, text: str) -> int:
-    """As ``size``, and 0 will do."""
+    """As ``size``, or 0."""
     return 0 if text.strip() == "0" else size(option, text)
 
 
@@ -35,6 +35,6 @@ def pairs(option: str, texts: list[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise UsageError(f"{option} {text}: NAME=VALUE would do (see flashfs ftls NAME)")
+            raise UsageError(f"{option} {text}: use NAME=VALUE (see flashfs ftls NAME)")
         out[key] = value
     return out

@@ -19,7 +19,7 @@ def command(
         str | None,
         typer.Option(
             metavar="|".join(file_systems.FILE_SYSTEMS),
-            help=f"Made if the image is blank. Default: what is there, else {file_systems.DEFAULT}.",
+            help=f"What a blank image is formatted with. Default: what is there, or {file_systems.DEFAULT}.",
         ),
     ] = None,
     ftl: options.Ftl = None,
@@ -35,8 +35,12 @@ def command(
     record: options.Record = None,
     verbose: options.Verbose = False,
 ) -> None:
-    """Mount IMAGE, a loop device on it, and its file system (made if it is blank) at MOUNTPOINT. Needs root. An
-    image that is up already gets a second mountpoint; it keeps the options that it was brought up with."""
+    """Mount an image and a file system on it, in one command.
+
+    The image is mounted, a loop device is made of it, and its file system is mounted at MOUNTPOINT. A blank image gets
+    a new file system. An image that is up already gets a second mountpoint, and keeps the options of the first. Needs
+    root.
+    """
     request = options.request(
         image, mountpoint, ftl=ftl, trust=trust, opt=opt, dram=dram, server=server, sync=sync, plp=plp,
         realtime=realtime, log=log, fault=fault, record=record,

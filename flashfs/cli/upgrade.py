@@ -6,9 +6,11 @@ from flashfs.cli import options, show
 
 
 def command(image: options.Image, as_json: options.Json = False) -> None:
-    """Make IMAGE one of the newest format version, with the features that its FTL writes. Only its header changes, and
-    whatever interrupts that, the image is as it was or upgraded. Programs that know older versions alone refuse it from
-    then on."""
+    """Bring an image to the newest format version.
+
+    The image gets the features that its FTL writes. Only its header changes; if that is interrupted, the image is as it
+    was, or upgraded. Older versions of flashfs cannot open it afterwards.
+    """
     from flashfs.device import upgrade
 
     done = upgrade(image)

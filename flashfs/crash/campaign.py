@@ -155,7 +155,7 @@ def _note(path: Path, option: str, lines: Sequence[dict[str, Any]]) -> None:
         with path.open("a") as file:
             file.writelines(json.dumps({**line, "on": today}) + "\n" for line in lines)
     except OSError as error:
-        raise UsageError(f"{option} {path}: {error.strerror}; another name would do") from None
+        raise UsageError(f"{option} {path}: {error.strerror}; use another name") from None
 
 
 class State:
@@ -170,7 +170,7 @@ class State:
                 saved = json.loads(path.read_text())
                 self.seed, self.results = saved["seed"], saved["results"]
             except (ValueError, KeyError, TypeError, OSError) as error:
-                raise UsageError(f"--state {path}: no state of a campaign ({error}); another name would do") from None
+                raise UsageError(f"--state {path}: no state of a campaign ({error}); use another name") from None
 
     def find(self, ftl: str, tier: str, seed: int, depth: int) -> Result:
         """Where that campaign stands: at its beginning if the file does not know it."""
@@ -242,7 +242,7 @@ def _run_pool(row: Iterator[Unit], jobs: int) -> Generator[tuple[int, Tally], No
             yield oldest, future.result()
     except BrokenProcessPool:
         raise FlashfsError(
-            f"a worker process died behind unit {oldest}: `--jobs 1 --from {oldest}` shows where"
+            f"a worker process died after unit {oldest}: `--jobs 1 --from {oldest}` shows where"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -25,6 +25,8 @@ __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
 #: B, the toss of a coin; ``+marks``: what the chip noted in its block table once that sync was done is on the disk too
 KEEPS = re.compile(r"(all|none|tables|data|(first|last|coin)\.\d+|but\.\d+-\d+)(\+marks)?")
 DRAM_MOST = 1 << 40
+#: for a line that was typed by hand
+LINE = "a line looks like: ftl=slimftl preset=tiny-16 cut=5:prefix program='w3 w4 f t3'"
 #: in place of a preset's name: the chip that `flashfs create --size` makes, of 1 to 64 MiB
 CREATED = re.compile("create-([1-9]|[1-5][0-9]|6[0-4])M")
 #: of its geometry, what may be otherwise than the preset's
@@ -135,19 +137,19 @@ class Case:
         try:
             words = shlex.split(line)
         except ValueError as error:
-            raise UsageError(f"replay line: {error}; see docs/crash.md") from None
+            raise UsageError(f"replay line: {error}; {LINE}") from None
         for word in words:
             key, _, value = word.partition("=")
             try:
                 case = _with(case, key, value)
             except (ValueError, KeyError):
-                raise UsageError(f"replay line: {word!r} is not understood; see docs/crash.md") from None
+                raise UsageError(f"replay line: {word!r} is not understood; {LINE}") from None
         if case.preset not in PRESETS and not CREATED.fullmatch(case.preset):
             raise UsageError(f"replay line: no preset is called {case.preset!r}")
         if case.on_disk and case.hurts:
             raise UsageError("replay line: the host's death and other faults are cases of different tiers")
         if case.keeps and len(case.keeps) != len(case.cuts):
-            raise UsageError("replay line: some cuts say what the host's disk kept, some do not; all or none would do")
+            raise UsageError("replay line: some cuts say what the host's disk kept, some do not; use all or none")
         of = scheme(case.ftl)
         for one in case.later:
             one.check(of)

@@ -133,7 +133,7 @@ class HostBench(Bench):
             self.ssd.sync_now()
         except OSError:
             return
-        raise Wrong("a flush was acknowledged behind a sync that had failed")
+        raise Wrong("a flush was acknowledged after a sync that had failed")
 
     def mount(self) -> None:
         try:

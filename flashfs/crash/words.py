@@ -98,8 +98,8 @@ def parse_program(text: str) -> Iterator[Step]:
         step = _parse(word)
         if step is None:
             raise UsageError(
-                f"program word {word!r}: wL, wL+N, wL+N/S, wL.S+N, wL:B+N, the same with t, cL-M+N, the same with p, m "
-                f"and e, R, f, i, r, {' or '.join(SPOILS)} would do"
+                f"program word {word!r}: use wL, wL+N, wL+N/S, wL.S+N, wL:B+N, the same with t, cL-M+N, the same with "
+                f"p, m and e, R, f, i, r, {' or '.join(SPOILS)}"
             )
         yield step
 

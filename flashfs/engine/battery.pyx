@@ -63,7 +63,7 @@ cdef class Battery:
         nothing, or one of before if nothing was changed yet. Returns the virtual end in ns."""
         cdef uint64_t at = 0, n, total = 0, none = 0
         if stamp == 0:
-            raise ValueError("a battery's stamp is 0: any other number would do")
+            raise ValueError("a battery's stamp is 0: use any other number")
         with nogil:
             t_ns = self.nand.nvram_store(self.head_at + STAMP_AT, &none, NVRAM_WORD, cause, t_ns)
             while at < self.words:
@@ -110,7 +110,7 @@ cdef class Battery:
     def restamp(self, uint64_t stamp, int cause=0, int64_t t_ns=0):
         """The words stay as they are, and belong to another stamp: that of a new mount. One store of a word."""
         if self.body == NULL or stamp == 0:
-            raise ValueError(f"NVRAM region {self.name}: begun or proved, and a stamp other than 0, would do")
+            raise ValueError(f"NVRAM region {self.name}: it must be begun or proved, and its stamp not 0")
         return self.nand.nvram_store(self.head_at + STAMP_AT, &stamp, NVRAM_WORD, cause, t_ns)
 
     cdef int64_t disown(self, int cause) except -1 nogil:
@@ -201,7 +201,7 @@ cdef class Battery:
         cdef Py_ssize_t i
         cdef int64_t t_ns = 0
         if indices.shape[0] != values.shape[0]:
-            raise ValueError(f"{indices.shape[0]} indices and {values.shape[0]} values: as many would do")
+            raise ValueError(f"{indices.shape[0]} indices and {values.shape[0]} values: use as many of each")
         with nogil:
             for i in range(indices.shape[0]):
                 t_ns = self.put(indices[i], values[i], cause, t_ns)

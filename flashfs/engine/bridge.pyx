@@ -87,7 +87,7 @@ cdef class Plugin:
                 found = made.lookup(lpa)
                 if found is not None:
                     raise self.mistake(f"lookup(lpa={lpa})", f"returned {reprlib.repr(found)} of a new object: "
-                                       "an FTL holds nothing before it is told to; None would do")
+                                       "an FTL holds nothing before it is asked to; it should be None")
         except BaseException as error:
             raise self.broke("__init__(chip)", error) from error
         return made
@@ -132,8 +132,8 @@ cdef class Plugin:
         if value is None:
             return NONE
         if not is_whole(value) or not 0 <= index(value) < self.pages:
-            raise self.mistake(call, f"returned {reprlib.repr(value)}: None, or a PPA from 0 to "
-                               f"{self.pages - 1}, would do")
+            raise self.mistake(call, f"returned {reprlib.repr(value)}: it should be None, or a PPA "
+                               f"from 0 to {self.pages - 1}")
         return <uint32_t> index(value)
 
     def optional(self, method, call, kind, default):
@@ -148,7 +148,7 @@ cdef class Plugin:
             text = " ".join(str(error).split())
             raise FtlError(f"{self.name}.{call}: raised {type(error).__name__}: {text}{where_raised(error)}") from error
         if not isinstance(said, kind):
-            raise FtlError(f"{self.name}.{call}: returned {reprlib.repr(said)}: a {kind.__name__} would do")
+            raise FtlError(f"{self.name}.{call}: returned {reprlib.repr(said)}: it should be a {kind.__name__}")
         return said
 
     def dram(self):
@@ -156,8 +156,8 @@ cdef class Plugin:
         said = self.optional("dram", "dram()", dict, {"map": 4 * self.ssd.lpas})
         for name, held in said.items():
             if not isinstance(name, str) or not is_whole(held) or held < 0:
-                raise FtlError(f"{self.name}.dram(): {reprlib.repr(name)} holds {reprlib.repr(held)}: a name, and a "
-                               "whole number of bytes, would do")
+                raise FtlError(f"{self.name}.dram(): {reprlib.repr(name)} holds {reprlib.repr(held)}: it should be a "
+                               "name, and a whole number of bytes")
         return {name: int(held) for name, held in said.items()}
 
 
@@ -190,7 +190,7 @@ cdef class Chip:
         if self.plugin.ssd.validity is None:
             raise RuntimeError("the chip has no state yet: __init__ can only use its facts")
         if not is_whole(block) or not 0 <= block < self.blocks:
-            raise ValueError(f"block {reprlib.repr(block)}: 0 to {self.blocks - 1} would do")
+            raise ValueError(f"block {reprlib.repr(block)}: use 0 to {self.blocks - 1}")
         return 0
 
     def die(self, block):
@@ -241,7 +241,7 @@ cdef class Chip:
         cdef uint8_t status = 0
         cdef Ssd ssd = self.plugin.ssd
         if not is_whole(ppa) or not 0 <= ppa < self.pages:
-            raise ValueError(f"PPA {reprlib.repr(ppa)}: 0 to {self.pages - 1} would do")
+            raise ValueError(f"PPA {reprlib.repr(ppa)}: use 0 to {self.pages - 1}")
         ssd.nand.read_spare(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, ssd.read_oobs, &status,
                             CAUSE_MAP, ssd.now_ns)
         oob_unpack(ssd.read_oobs, &oob)
@@ -280,8 +280,8 @@ cdef class PyValidity(PageBitmap):
         try:
             said = self.plugin.ftl.is_live(ppa)
             if said is not live and not (said is True and getattr(self.plugin.cls, "late", False) is True):
-                self.plugin.note(self.plugin.mistake(f"is_live(ppa={ppa})", f"returned {reprlib.repr(said)}: {live} "
-                                                     "would do"))
+                self.plugin.note(self.plugin.mistake(f"is_live(ppa={ppa})", f"returned {reprlib.repr(said)}: it "
+                                                     f"should be {live}"))
         except BaseException as error:
             self.plugin.note(self.plugin.broke(f"is_live(ppa={ppa})", error))
 
@@ -402,16 +402,16 @@ cdef class PyPlacement(Streams):
             self.plugin.placing = -1
         chosen, count = said if isinstance(said, tuple) and len(said) == 2 else (said, n)
         if not is_whole(chosen) or not is_whole(count) or not 0 <= chosen < self.ssd.nand.blocks:
-            raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: a block that chip.open_block() gave, or "
-                                      "(block, how many of the LPAs), would do")
+            raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: it should be a block that "
+                                      "chip.open_block() gave, or (block, how many of the LPAs)")
         block = chosen
         if not self.mine[block]:
             state = self.ssd.pool.describe(block)["state"]
-            raise self.plugin.mistake(call, f"returned block {block}, which is {state}: one that chip.open_block() "
-                                      "gave, and that has room, would do")
+            raise self.plugin.mistake(call, f"returned block {block}, which is {state}: it should be one that "
+                                      "chip.open_block() gave, and that has room")
         if not 1 <= count <= n:
-            raise self.plugin.mistake(call, f"returned block {block} for {reprlib.repr(count)} pages: 1 to {n} would "
-                                      "do")
+            raise self.plugin.mistake(call, f"returned block {block} for {reprlib.repr(count)} pages: it should be "
+                                      f"1 to {n}")
         room = self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
         out.block = block
         out.page = self.ssd.pool.next_page[block]
@@ -424,7 +424,7 @@ cdef class PyPlacement(Streams):
         cdef uint32_t block
         if die is not None and (not is_whole(die) or not 0 <= die < self.ssd.nand.dies):
             raise self.plugin.mistake(f"open_block(die={reprlib.repr(die)})",
-                                      f"a die from 0 to {self.ssd.nand.dies - 1}, or None, would do")
+                                      f"use a die from 0 to {self.ssd.nand.dies - 1}, or None")
         if self.open_n[stream] >= self.open_most[stream]:
             raise self.plugin.mistake(
                 "open_block()", f"{self.open_n[stream]} blocks are open for {STREAM_NAMES[stream]} already, and "
@@ -491,7 +491,7 @@ cdef class PyPlacement(Streams):
             raise self.plugin.broke(f"attach(blocks={reprlib.repr(offered)})", error) from error
         if wrong:
             raise self.plugin.mistake(f"attach(blocks={reprlib.repr(offered)})",
-                                      f"returned {reprlib.repr(wrong[0])} among others: some of these blocks would do")
+                                      f"returned {reprlib.repr(wrong[0])} among others: it should be one of these")
         for block in offered:
             if block not in kept or self.open_n[self.mine[block] - 1] > self.open_most[self.mine[block] - 1]:
                 self.give_up(block)
@@ -535,7 +535,7 @@ cdef class PyCleaning(Greedy):
             raise self.plugin.broke("victim()", error, True) from error
         named = said if isinstance(said, list) else [said]
         if not 1 <= len(named) <= self.most:
-            raise self.plugin.mistake("victim()", f"returned {len(named)} blocks: 1 to {self.most} would do, as "
+            raise self.plugin.mistake("victim()", f"returned {len(named)} blocks: it should be 1 to {self.most}, as "
                                       "group_blocks says")
         for one in named:
             self.check_victim(one, reprlib.repr(said))
@@ -552,9 +552,9 @@ cdef class PyCleaning(Greedy):
 
     cdef int check_victim(self, said, call) except -1:
         if not is_whole(said) or not 0 <= said < self.ssd.nand.blocks:
-            raise self.plugin.mistake("victim()", f"returned {call}: one of chip.closed_blocks() would do")
+            raise self.plugin.mistake("victim()", f"returned {call}: it should be one of chip.closed_blocks()")
         if self.ssd.pool.state[<uint32_t> said] != STATE_CLOSED:
             state = self.ssd.pool.describe(said)["state"]
-            raise self.plugin.mistake("victim()", f"returned block {said}, which is {state}: one of "
-                                      "chip.closed_blocks() would do")
+            raise self.plugin.mistake("victim()", f"returned block {said}, which is {state}: it should be one "
+                                      "of chip.closed_blocks()")
         return 0

@@ -129,7 +129,7 @@ cdef class PyMapping(Mapping):
     cdef object misbound(self, uint32_t lpa, uint32_t ppa):
         return self.wrong(
             lpa, "returned None, but this LPA was bound, and never unbound since" if ppa == NONE
-            else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since; None would do")
+            else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since; it should be None")
 
     cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         """A page that was misdirected names an LPA which is elsewhere, and a page there says so. If none does, it is
@@ -208,8 +208,8 @@ cdef class PyMapping(Mapping):
             said = "None" if first == NONE else f"PPA {first}"
             if call is None:
                 raise self.wrong(lpa, f"returned {said}: cleaning found it at PPA {ppa}")
-            raise self.plugin.mistake(call, f"lookup({lpa}) then says {said}; "
-                                      f"{'None' if ppa == NONE else f'PPA {ppa}'} would do")
+            raise self.plugin.mistake(call, f"lookup({lpa}) then says {said}; it should "
+                                      f"be {'None' if ppa == NONE else f'PPA {ppa}'}")
         return 0
 
     # --- telling
@@ -304,7 +304,7 @@ cdef class PyMapping(Mapping):
         except BaseException as error:
             raise self.plugin.broke(call, error) from error
         if not isinstance(said, list) or any(type(lpa) is not int or not 0 <= lpa < self.ssd.lpas for lpa in said):
-            raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: a list of LPAs would do")
+            raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: it should be a list of LPAs")
         if self.plugin.verify:
             for lpa in said:
                 if self.where(lpa) != ppa:
@@ -346,8 +346,8 @@ cdef class PyMapping(Mapping):
             if said is None:
                 return NONE
             if not isinstance(said, tuple) or len(said) != 2 or not isinstance(said[1], bool):
-                raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: None, or (PPA, whether the LPA is "
-                                          "there), would do")
+                raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: it should be None, or (PPA, "
+                                          "whether the LPA is there)")
             own[0] = said[1]
             return self.plugin.to_ppa(said[0], call)
 
@@ -402,7 +402,7 @@ cdef class PyMapping(Mapping):
                     raise self.plugin.broke(call, error) from error
                 if type(raw) is not bytes or len(raw) != self.scheme_oob:
                     what = f"{len(raw)} bytes" if isinstance(raw, bytes) else reprlib.repr(raw)
-                    raise self.plugin.mistake(call, f"returned {what}: bytes, {self.scheme_oob} of them, would do")
+                    raise self.plugin.mistake(call, f"returned {what}: it should be {self.scheme_oob} bytes")
                 memcpy(oob + i * self.ssd.nand.oob_bytes, <const char*> raw, self.scheme_oob)
         return 0
 
@@ -500,7 +500,7 @@ cdef class PyMapping(Mapping):
             raise self.plugin.broke("save()", error) from error
         if not isinstance(raw, (bytes, bytearray)) or <uint64_t> len(raw) > self.save_most:
             what = f"{len(raw)} bytes" if isinstance(raw, (bytes, bytearray)) else reprlib.repr(raw)
-            raise self.plugin.mistake("save()", f"returned {what}: bytes, {self.save_most} at most, would do")
+            raise self.plugin.mistake("save()", f"returned {what}: it should be bytes, {self.save_most} at most")
         if table is not None:
             self.prove(bytes(raw), table)
         return {"ftl": int(order).to_bytes(ORDER_BYTES, "little") + bytes(raw)}

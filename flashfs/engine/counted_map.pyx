@@ -33,7 +33,7 @@ cdef class CountedMap(DemandMapping):
         room = share + own - min(share, 4 * <uint64_t> self.gtd.n)
         room -= room // 32
         if room < least:
-            raise BindError(f"{room} bytes of DRAM are left for the CMT: {least} would do")
+            raise BindError(f"{room} bytes of DRAM are left for the CMT: it needs {least}")
         return room
 
     def cached_of_pages(self):

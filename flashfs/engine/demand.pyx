@@ -482,7 +482,7 @@ cdef class DemandMapping(EntryPages):
         cdef uint64_t i
         for i in range(1, self.pending.n):
             if self.pending.lpa[i] <= self.pending.lpa[i - 1]:
-                problems.append(f"pending entries: LPA {self.pending.lpa[i]} behind {self.pending.lpa[i - 1]}")
+                problems.append(f"pending entries: LPA {self.pending.lpa[i]} after {self.pending.lpa[i - 1]}")
         page_ppas = self.translation_pages()
         if len(set(page_ppas)) != len(page_ppas):
             problems.append("GTD: two translation pages at one PPA")

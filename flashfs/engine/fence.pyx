@@ -90,7 +90,7 @@ cdef class Rebuilder(Settler):
         if self.ssd.validity.by_map:
             return ("validity", "named", "read all translation pages: what they and newer entries name lives",
                     self.name_all)
-        return "validity", "reports", "find what validity was told last", self.reports
+        return "validity", "reports", "find what was reported to validity last", self.reports
 
     def read_translation(self):
         """The newest version of each translation page (GeckoRec, step 2)."""

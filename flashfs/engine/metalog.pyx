@@ -384,7 +384,7 @@ class LoadedCheckpoint:
         total = sum(n for _, n in self.extents) + len(self.index_ppas)
         if total > pages_most or not all(n for _, n in self.extents):
             raise CorruptError(f"checkpoint {self.identity}: {total} pages in {len(self.extents)} extents: "
-                               f"{pages_most} at most would do, and none empty")
+                               f"it may have {pages_most} at most, and no extent may be empty")
 
     def _read_index(self, read_page, ppa):
         raw = read_page(ppa) if ppa not in self.index_ppas else None

@@ -99,7 +99,7 @@ cdef class BlockPool:
         ``cause``; returns its number. Parts ask when they are made, in the same order whenever the scheme is built: the
         number stands in the pages, and a checkpoint says the names."""
         if name in self.stream_names or not 0 < len(name.encode()) <= STREAM_BYTES:
-            raise ValueError(f"stream {name!r}: a new name of 1 to {STREAM_BYTES} bytes would do")
+            raise ValueError(f"stream {name!r}: use a new name of 1 to {STREAM_BYTES} bytes")
         if self.streams_n == STREAMS_MOST:
             raise ValueError(f"stream {name!r}: {STREAMS_MOST} streams are all there can be")
         self.stream_cause[self.streams_n] = cause

@@ -120,7 +120,7 @@ class Recovery:
         asked = [(part, *step) for part, one in self.parts.items() for step in one.recovery_steps()]
         for part, name, after, _, _ in asked:
             if after not in own or name in own:
-                raise ValueError(f"{part}: a step {name!r} behind {after!r}: it needs a name of its own, and to follow "
+                raise ValueError(f"{part}: a step {name!r} after {after!r}: it needs a name of its own, and to follow "
                                  f"one of {', '.join(own)}")
         table = []
         for name, about in self.STEPS:

@@ -94,7 +94,7 @@ cdef class Ssd(Engine):
         self.pages_per_block = block_pages
         if OOB_ENGINE + scheme_oob > nand.oob_bytes:
             raise BindError(
-                f"the scheme needs {OOB_ENGINE + scheme_oob} bytes of OOB a page: this chip has {nand.oob_bytes}")
+                f"the scheme needs {OOB_ENGINE + scheme_oob} bytes of OOB per page: this chip has {nand.oob_bytes}")
         self.durable = durable
         self.checkpoint_every = checkpoint_every
         self.gc_need = 1

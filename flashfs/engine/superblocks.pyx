@@ -41,7 +41,7 @@ cdef class Superblocks(Streams):
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         cdef int i
         if width_host != ssd.nand.dies or width_gc != ssd.nand.dies:
-            raise ValueError(f"{width_host} and {width_gc} blocks of a superblock: it has one a die, {ssd.nand.dies}")
+            raise ValueError(f"{width_host} and {width_gc} blocks of a superblock: it has one per die, {ssd.nand.dies}")
         self.dies = ssd.nand.dies
         self.superblocks = ssd.nand.blocks // ssd.nand.dies
         self.to_open = <uint8_t*> calloc(STREAMS_MOST * self.dies, 1)

@@ -42,17 +42,17 @@ class Chip:
         for one in fields(self):
             value = getattr(self, one.name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST:
-                raise UsageError(f"{one.name} = {value!r:.60}: a number above 0 would do")
+                raise UsageError(f"{one.name} = {value!r:.60}: use a number above 0")
             if one.type == "int" and value != int(value):
-                raise UsageError(f"{one.name} = {value!r:.60}: a whole number would do")
+                raise UsageError(f"{one.name} = {value!r:.60}: use a whole number")
         if not self.ratio < 1 or self.dirty > 1:
-            raise UsageError(f"ratio = {self.ratio:g}, dirty = {self.dirty:g}: shares below 1, and up to 1, would do")
+            raise UsageError(f"ratio = {self.ratio:g}, dirty = {self.dirty:g}: use shares below 1, and up to 1")
         if self.size_ratio < 2 or self.parts > self.pages_per_block:
-            raise UsageError(f"size_ratio = {self.size_ratio}, parts = {self.parts}: 2 at least, and no more than a "
-                             f"block's {self.pages_per_block} pages, would do")  # fmt: skip
+            raise UsageError(f"size_ratio = {self.size_ratio}, parts = {self.parts}: use 2 at least, and no more "
+                             f"than a block's {self.pages_per_block} pages")  # fmt: skip
         if self.page_bytes < 64 or self.capacity < 16 * self.pages_per_block * self.page_bytes:
-            raise UsageError(f"a device of {shown(self.capacity)}, pages of {shown(self.page_bytes)}: 16 blocks, 64 "
-                             f"bytes a page, would do")  # fmt: skip
+            raise UsageError(f"a device of {shown(self.capacity)}, pages of {shown(self.page_bytes)}: use 16 blocks "
+                             "or more, and 64 bytes per page or more")  # fmt: skip
 
     # --- the device
 

@@ -88,7 +88,7 @@ BATTERY = frozenset({"dftl", "muftl"})  #: saves the cache, and what of validity
 def steps(ftl: str, chip: Chip) -> list[Step]:
     """Of that scheme's recovery, in order; UsageError if there is no such."""
     if ftl not in OF:
-        raise UsageError(f"--ftl {ftl}{meant(ftl, OF)}: {', '.join(OF)} would do")
+        raise UsageError(f"--ftl {ftl}{meant(ftl, OF)}: use {', '.join(OF)}")
     return [step(chip) for step in OF[ftl]]
 
 
@@ -129,7 +129,7 @@ def beside(
     model = steps(ftl, chip)
     unknown = {name for name in same.values() if name not in {one.name for one in model}}
     if unknown:
-        raise UsageError(f"{ftl} has no step {', '.join(sorted(unknown))}; {', '.join(s.name for s in model)} would do")
+        raise UsageError(f"{ftl} has no step {', '.join(sorted(unknown))}; use {', '.join(s.name for s in model)}")
     rest = Step("beside", "what the model does not have")
     found: dict[str, dict[str, Any]] = {}
     for one in measured:

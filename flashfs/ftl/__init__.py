@@ -55,18 +55,18 @@ class Option:
         return tuple(dict.fromkeys((self.low, self.low + 1, int(self.default), *most)))
 
     def parse(self, text: Any) -> int | str:
-        """The value that ``text`` names, whatever type it is of; UsageError says what would do."""
+        """The value that ``text`` names, whatever type it is of; UsageError says what to use."""
         if self.choices:
             if str(text) not in self.choices:
                 given = f"{self.name}={text!s:.40}{meant(text, self.choices)}"
-                raise UsageError(f"option {given}: {' or '.join(self.choices)} would do")
+                raise UsageError(f"option {given}: use {' or '.join(self.choices)}")
             return str(text)
         try:  # a header's JSON may hold anything; only whole numbers and their texts are meant
             value = int(text) if isinstance(text, int | str) and not isinstance(text, bool) else self.low - 1
         except ValueError:
             value = self.low - 1
         if not self.low <= value <= self.high:
-            raise UsageError(f"option {self.name}={text!s:.40}: a whole number from {self.low} to {self.high} would do")
+            raise UsageError(f"option {self.name}={text!s:.40}: use a whole number from {self.low} to {self.high}")
         return value
 
 
@@ -275,4 +275,4 @@ def _installed(point: EntryPoint) -> Scheme:
         return replace(found, name=point.name, origin=package)
     if isinstance(found, type):
         return python.scheme_of(point.name, found, package)
-    raise UsageError(f"FTL {point.name}: {package} ({point.value}) is a {type(found).__name__}: a class would do")
+    raise UsageError(f"FTL {point.name}: {package} ({point.value}) is a {type(found).__name__}: it must be a class")

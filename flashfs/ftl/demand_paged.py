@@ -28,8 +28,8 @@ WHOLE = 1  #: what the chip says of a page that can be read
 SHARE = 32  #: unless told otherwise, one entry in so many is cached,
 LEAST = 64  #: and so many at least
 
-CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} an entry; 0: what --dram leaves, "
-                   f"or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40)  # fmt: skip
+CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} per entry; 0: what --dram "
+                   f"leaves, or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40)  # fmt: skip
 PROTECTED = Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99)
 DIRTY = Option("dirty", 10, "per cent of the CMT that may be dirty", low=1, high=99)
 BATTERY = "room is laid out when the image is bound, and a larger --dram of later does not let the CMT outgrow it"

@@ -26,7 +26,7 @@ def name_of(ftl: str | type, *, stored: bool = False) -> str:
     """
     if not isinstance(ftl, type):
         if not isinstance(ftl, str):
-            raise UsageError(f"ftl = {ftl!r:.60}: the name of an FTL, or a class, would do")
+            raise UsageError(f"ftl = {ftl!r:.60}: use the name of an FTL, or a class")
         return ftl
     names = [f"{ftl.__module__}:{ftl.__qualname__}"]
     if not stored:
@@ -77,8 +77,8 @@ def code(name: str) -> bytes:
                 try:
                     digest.update(inspect.getsource(function).encode())
                 except OSError:
-                    raise FlashfsError(f"FTL {name}: {attribute} has no source, so nobody could tell when it changes; "
-                                       "a class in a file would do") from None  # fmt: skip
+                    raise FlashfsError(f"FTL {name}: {attribute} has no source, so a change of it would not show; use "
+                                       "a class in a file") from None  # fmt: skip
             elif isinstance(value, str | bytes | int | float | tuple) and not attribute.startswith("__"):
                 digest.update(f"{attribute}={value!r}".encode())
     return digest.digest()

@@ -22,7 +22,7 @@ from flashfs.ftl.common import STRIPE, good_blocks, streams_for
 from flashfs.ftl.given import CLASSES, NAME_BYTES
 
 ORDER_BYTES = 8  #: the bridge's own, ahead of what an FTL saves
-VERIFY = Option("verify", 1, "hold every answer of the FTL against what flash says: a spare read an overwrite", high=1)
+VERIFY = Option("verify", 1, "hold every answer of the FTL against what flash says: a spare read per overwrite", high=1)
 REBUILD = Option("rebuild", 0, "make the map anew from flash, instead of loading what the FTL saved", high=1)
 
 REQUIRED = ("lookup", "bind", "unbind")
@@ -166,7 +166,7 @@ def load_class(spec: str) -> type:
         said = text if isinstance(error, SyntaxError) else f"{text}{where_raised(error)}"
         raise UsageError(f"FTL {spec}: importing {module_name} raised {type(error).__name__}: {said}") from error
     if not class_name:
-        raise UsageError(f"FTL {spec}: package.module:Class would do")
+        raise UsageError(f"FTL {spec}: use package.module:Class")
     for part in class_name.split("."):
         if not hasattr(found, part):
             raise UsageError(f"FTL {spec}: {module_name} has no {class_name}")
@@ -215,7 +215,7 @@ def _check_class(name: str, cls: type) -> None:
     if len(name.encode()) > NAME_BYTES:
         raise UsageError(
             f"FTL {name}: the name takes {len(name.encode())} bytes, and the header of an image has {NAME_BYTES}: "
-            "a shorter one, or an entry point of the group flashfs.ftl, would do"
+            "use a shorter one, or an entry point of the group flashfs.ftl"
         )
     lacks = [method for method in REQUIRED if not callable(getattr(cls, method, None))]
     if lacks:
@@ -226,13 +226,13 @@ def _check_class(name: str, cls: type) -> None:
             raise UsageError(f"FTL {name}: the class has {has}, so it needs {needs} too")
     for option in getattr(cls, "options", ()):
         if not isinstance(option, Option):
-            raise UsageError(f"FTL {name}: options hold {option!r}: flashfs.plugin.Option would do")
+            raise UsageError(f"FTL {name}: options hold {option!r}: use objects of flashfs.plugin.Option")
     if type(getattr(cls, "late", False)) is not bool:
-        raise UsageError(f"FTL {name}: late is {cls.late!r}: True or False would do")  # type: ignore[attr-defined]
+        raise UsageError(f"FTL {name}: late is {cls.late!r}: use True or False")  # type: ignore[attr-defined]
     if hasattr(cls, "stamp"):
         oob_bytes = getattr(cls, "oob_bytes", None)
         if type(oob_bytes) is not int or oob_bytes < 1:
-            raise UsageError(f"FTL {name}: oob_bytes is {oob_bytes!r}: a whole number from 1 on would do")
+            raise UsageError(f"FTL {name}: oob_bytes is {oob_bytes!r}: use a whole number from 1 on")
 
 
 def _build(name: str, cls: type, ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -250,7 +250,7 @@ def _build(name: str, cls: type, ssd: Any, options: dict[str, Any]) -> tuple[Any
 def _cleaning(ssd: Any, name: str, plugin: Any) -> PyCleaning:
     most = getattr(plugin.ftl, "group_blocks", 1)
     if type(most) is not int or not 1 <= most <= ssd.nand.blocks:
-        raise BindError(f"{name}.group_blocks is {most!r}: a whole number from 1 to {ssd.nand.blocks} would do")
+        raise BindError(f"{name}.group_blocks is {most!r}: use a whole number from 1 to {ssd.nand.blocks}")
     return PyCleaning(ssd).attach(plugin, most)
 
 
@@ -260,7 +260,7 @@ def _placement(ssd: Any, options: dict[str, Any], name: str, plugin: Any) -> PyP
     for attribute in ("host_blocks", "gc_blocks"):
         value = getattr(plugin.ftl, attribute, 1)
         if type(value) is not int or not 1 <= value <= ssd.nand.blocks:
-            raise BindError(f"{name}.{attribute} is {value!r}: a whole number from 1 on would do")
+            raise BindError(f"{name}.{attribute} is {value!r}: use a whole number from 1 on")
         blocks[attribute] = value
     spare = plugin.chip.spare_blocks
     reserve = options["gc_reserve"] or ssd.shrink_reserve(max(2, spare // 8))

@@ -57,7 +57,7 @@ class Control:
         try:
             name, *words = command.decode(errors="replace").split() or [""]
             if name not in self._commands:
-                raise UsageError(f"control {name!r}: {', '.join(self._commands)} would do")
+                raise UsageError(f"control {name!r}: use {', '.join(self._commands)}")
             return _encoded(self._commands[name](words)), True
         except Exception as error:
             line, exit_code = one_line(error)
@@ -70,7 +70,7 @@ class Control:
         from flashfs.inspect import views
 
         if not 1 <= len(words) <= 2 or not all(word.isdecimal() for word in words[1:]):
-            raise UsageError(f"control dump {' '.join(words)}: dump VIEW or dump VIEW NUMBER would do")
+            raise UsageError(f"control dump {' '.join(words)}: use dump VIEW or dump VIEW NUMBER")
         with inspect.held():
             found = views.show(self._path(), words[0], int(words[1]) if words[1:] else None, trust=self._device.ftl)
         return {"found": found, **self._not_in_flash()}

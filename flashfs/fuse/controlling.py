@@ -117,7 +117,9 @@ class Control:
             with suppress(OSError, ValueError):  # nobody is left to answer
                 self.ask("cut")
             if not readable(descriptor, timeout_s=GONE_S):
-                raise FlashfsError(f"{self.folder}: process {pid} was told, and is there after {GONE_S:.0f} s")
+                raise FlashfsError(
+                    f"{self.folder}: process {pid} was asked to end, and still runs after {GONE_S:.0f} s"
+                )
         finally:
             os.close(descriptor)
         return image

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from flashfs.errors import UsageError
 from nandimg import Chip, Cut, FaultyNand, Nand
-from nandimg.faults import Fault, dress
+from nandimg.faults import KINDS, Fault, dress
 
 LATER = "later"
 
@@ -66,11 +66,13 @@ def _with(plan: FaultPlan, word: str) -> FaultPlan:
     kind, _, value = word.partition("=")
     if word == LATER:
         return plan
+    if kind not in ("cut", *KINDS):
+        raise ValueError(f"use cut=N, {LATER}, {', '.join(f'{name}=N' for name in KINDS)}")
     if kind != "cut":
         return replace(plan, faults=(*plan.faults, Fault.parse(word)))
     if plan.cut is not None:
         raise ValueError("the power goes once in a life: leave one of the cuts out")
     at, _, shape = value.partition(":")
     if not at.isdecimal() or int(at) < 1:
-        raise ValueError("cut=N or cut=N:SHAPE would do, with an operation's number from 1 up")
+        raise ValueError("use cut=N or cut=N:SHAPE, with an operation's number from 1 up")
     return replace(plan, cut=Cut(int(at), shape or "before"))

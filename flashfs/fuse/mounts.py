@@ -156,7 +156,7 @@ def check_mountpoint(path: Path) -> bool:
         except OSError as error:
             raise UsageError(f"mountpoint {path} does not exist and cannot be made: {error.strerror}") from None
     if not path.is_dir():
-        raise UsageError(f"mountpoint {path} is not a directory: name an empty one, behind the image")
+        raise UsageError(f"mountpoint {path} is not a directory: name an empty one, after the image")
     try:
         hidden = len(list(path.iterdir()))
     except OSError as error:

@@ -28,7 +28,7 @@ def remap(
     if mount is not None and mount.fs_type == mounts.FS_TYPE:
         page_bytes, before, after, name = _on_mount(place, target, source, length, move)
     elif mount is not None or place.is_dir():
-        raise UsageError(f"{where}: no flashfs mount, and no image: one of the two would do")
+        raise UsageError(f"{where}: no flashfs mount, and no image")
     else:
         with Device.open(where, ftl=ftl, trust=trust) as device:
             before = device.stats()
@@ -59,12 +59,12 @@ def _on_mount(
             if error.errno == errno.EOPNOTSUPP:
                 raise FlashfsError(
                     f"{place}: this image's remaps are atomic, and this one cannot be (the log of the mount says why): "
-                    "whole pages, 256 at most, that hold something and do not overlap would do"
+                    "use whole pages, 256 at most, that hold something and do not overlap"
                 ) from None
             if error.errno != errno.ENOTTY:
                 raise
             raise FlashfsError(
-                f"{place}: served by {config['server']}, which has no remap: `flashfs mount --server native` would do"
+                f"{place}: served by {config['server']}, which has no remap: use `flashfs mount --server native`"
             ) from None
         os.fsync(fd)
     finally:

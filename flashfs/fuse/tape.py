@@ -64,7 +64,7 @@ class Tape(TapeWriter):
 def check(path: Path) -> None:
     """UsageError unless a tape could be made there."""
     if path.exists() or not path.parent.is_dir():
-        raise UsageError(f"tape {path}: a name that is free, in a folder that is there, would do")
+        raise UsageError(f"tape {path}: use a name that is free, in a folder that is there")
 
 
 def read(path: Path) -> Iterator[Taped]:

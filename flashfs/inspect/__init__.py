@@ -1,4 +1,4 @@
-"""What is in an image, offline: the views behind ``flashfs dump``, as plain dicts and lists.
+"""What is in an image, offline: the views of ``flashfs dump``, as plain dicts and lists.
 
 Nothing here changes a byte. A crashed image is recovered in memory and shown as a mount would find it; a blank one,
 and one that no recovery can make sense of, is shown as the bare chip, and the view says so. SPEC.md has the bytes.
@@ -9,7 +9,7 @@ from flashfs.inspect._html import check_place as check_html
 from flashfs.inspect._html import page as html
 from flashfs.inspect._html import put as put_html
 from flashfs.inspect._html import write as write_html
-from flashfs.inspect._image import blocks, folded_blocks, header, unfolded
+from flashfs.inspect._image import blocks, folded_blocks, folded_tables, header, unfolded
 from flashfs.inspect._log import log
 from flashfs.inspect._lpa import lpa
 from flashfs.inspect._page import page
@@ -25,6 +25,7 @@ __all__ = [
     "check",
     "check_html",
     "folded_blocks",
+    "folded_tables",
     "header",
     "held",
     "html",

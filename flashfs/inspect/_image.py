@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,28 @@ def _known(view: View) -> dict[str, NDArray[Any]]:
         return block_map.bare(view.chip)
     found = block_map.block_map(view.device.ssd)
     return {name: found[name] for name in ("state", "erases", "health", "valid")}
+
+
+def folded_tables(found: Any) -> Any:
+    """What a view of a scheme's own tables found, for people: in each table, rows that follow each other by number and
+    are alike otherwise, as those of what is not in use, are one row."""
+    if isinstance(found, dict):
+        return {name: folded_tables(value) for name, value in found.items()}
+    if not (isinstance(found, list) and found and all(isinstance(row, dict) and row for row in found)):
+        return found
+    number = next(iter(found[0]))
+    out: list[dict[str, Any]] = []
+    for _, alike in groupby(enumerate(found), key=lambda at: _apart_from_number(number, *at)):
+        run = [row for _, row in alike]
+        many = {number: f"{run[0][number]} to {run[-1][number]}"} if len(run) > 1 else {}
+        out.append({**run[0], **many})
+    return out
+
+
+def _apart_from_number(number: str, index: int, row: dict[str, Any]) -> Any:
+    """The same for neighbours of which but their numbers, which follow each other, everything is alike."""
+    own = row.get(number)
+    return (own - index, {**row, number: None}) if type(own) is int else index
 
 
 def _block(view: View, block: int, known: dict[str, NDArray[Any]]) -> dict[str, Any]:

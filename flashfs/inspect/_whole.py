@@ -28,12 +28,12 @@ def scheme(
             return {"ftl": view.header.ftl, **{name: show(view.device) for name, show in views.items()}}
         if view_name not in views:
             names = ", ".join([*views, *known.numbered])
-            raise UsageError(f"{view.header.ftl} has no view {view_name}: it has {names or 'none'}")
+            raise UsageError(f"{view.header.ftl} has no view {view_name}; its views are {names or 'the general ones'}")
         return views[view_name](view.device)
 
 
 def recovery(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
-    """What a mount would do to come back, step by step; done in memory, without the step that writes."""
+    """How a mount would recover the image, step by step; done in memory, without the step that writes."""
     with opened(path, trust) as view:
         if view.device is None:
             return {"ftl": view.header.ftl or None, "note": view.note}

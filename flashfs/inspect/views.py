@@ -1,4 +1,4 @@
-"""The views of ``flashfs dump`` by name, for whoever asks by words: the command line, and a mount's `control`."""
+"""The views of ``flashfs dump`` by name, for callers that ask by words: the command line, and a mount's `control`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from flashfs import inspect
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
 from flashfs.plain import meant
+from nandimg import NandimgError
+from nandimg import inspect as header_of
 
 # What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
 GENERAL: dict[str, tuple[str, str]] = {
@@ -42,13 +44,26 @@ def check(image: Path, view: str, number: int | None) -> None:
     _call(image, view, number)
 
 
+def names(ftl: str) -> list[str]:
+    """The views of an image that is bound to that FTL; the general ones alone for a name that is none of ours."""
+    return [*GENERAL, *SCHEMES[ftl].views, *SCHEMES[ftl].numbered] if ftl in SCHEMES else list(GENERAL)
+
+
+def _ftl_of(image: Path) -> str:
+    """What the image is bound to; "" for a blank one, and for what is no image."""
+    try:
+        return header_of(image).ftl
+    except (OSError, NandimgError):
+        return ""
+
+
 def _call(image: Path, view: str, number: int | None) -> tuple[str, list[Any]]:
     """(function of flashfs.inspect, what it is given behind the image)."""
     own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
     numbered = {name: unit for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
     if view not in GENERAL and view not in own and view not in numbered:
-        there = [*GENERAL, *own, *numbered]
-        raise UsageError(f"dump {view}{meant(view, there)}: there is {', '.join(there)}")
+        there = names(_ftl_of(image))
+        raise UsageError(f"dump {view}{meant(view, [*there, *own, *numbered])}: no such view; use {', '.join(there)}")
     function, unit = GENERAL.get(view, ("scheme", ""))
     if unit and number is None:
         raise UsageError(f"dump {view} needs a number: flashfs dump {image} {view} {unit}")

@@ -135,7 +135,7 @@ def why(said: str, request: Request) -> str:
     lines = [line.removeprefix("nbdkit: ").removeprefix("error: ") for line in said.splitlines() if line.strip()]
     line = lines[-1] if lines else "it says nothing"
     if "ddress already in use" in said:
-        return f"{where(request)} is taken: another one would do"
+        return f"{where(request)} is taken: use another one"
     return f"nbdkit did not start: {line}"
 
 
@@ -184,7 +184,7 @@ def _prepare_socket(path: Path) -> None:
 
 def _prepare_port(port: int) -> None:
     if not 0 < port < 1 << 16:
-        raise UsageError(f"--port {port}: 1 to 65535 would do, 10809 is NBD's own")
+        raise UsageError(f"--port {port}: use 1 to 65535; 10809 is NBD's own")
 
 
 def command(request: Request) -> list[str]:

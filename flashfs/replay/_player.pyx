@@ -211,8 +211,8 @@ cdef class Player:
             raise ValueError("columns of different lengths")
         for i in range(op.shape[0]):
             if op[i] >= KINDS:
-                raise UsageError(f"request {i}: operation {op[i]}: 0 to 4 (read, write, trim, flush, "
-                                 "remap) would do")
+                raise UsageError(f"request {i}: operation {op[i]}: use 0 to 4 (read, write, trim, flush, "
+                                 "remap)")
             if offset[i] > size or length[i] > size - offset[i]:
                 raise UsageError(f"request {i}: offset {offset[i]}, length {length[i]}: the device has {size} bytes")
             if op[i] == REMAP:

@@ -110,7 +110,7 @@ def sweep(
     if isinstance(spec, Mapping):
         setups = points.expand(spec, tell=told.append)
         if out is None:
-            raise UsageError("out: a folder for the results would do")
+            raise UsageError("out: use a folder for the results")
     else:
         setups = sweep.load(Path(spec), told.append)
     for line in told:

@@ -148,8 +148,8 @@ def _rehearsed(setup: Setup, wanted: float, progress: Progress | None) -> tuple[
         )
         if depth_of(setup, source):
             raise UsageError(
-                f"--speedup u={wanted:g}: {source.name} is played in a closed loop, which has no times; a trace with "
-                "times, and no --qd, would do"
+                f"--speedup u={wanted:g}: {source.name} is played in a closed loop, which has no times; use a trace "
+                "with times, and no --qd"
             )
         _warm(device, setup, progress)
         device.forget_counts()
@@ -168,7 +168,7 @@ def depth_of(setup: Setup, source: Source) -> int:
     """Of the closed loop; 0 for an open one."""
     if setup.qd is not None:
         if setup.qd == 0 and not source.timed:
-            raise UsageError(f"--qd 0: {source.name} has no times of its own; a depth from 1 on would do")
+            raise UsageError(f"--qd 0: {source.name} has no times of its own; use a depth from 1 on")
         return setup.qd
     if source.qd is not None:
         return source.qd
@@ -473,7 +473,7 @@ def named(setup: Setup, ftls: str) -> list[Setup]:
     and goes to those that know it; ``ftl.option`` is for that FTL alone. They stand on equal ground."""
     names = [name for name in ftls.split(",") if name]
     if not names or len(set(names)) < len(names):
-        raise UsageError(f"--ftl {ftls}: names with commas between them, each once, would do")
+        raise UsageError(f"--ftl {ftls}: use names with commas between them, each once")
     if setup.image is not None:
         return [setup]
     known = {name: {option.name for option in scheme(name).all_options()} for name in names}
@@ -487,7 +487,7 @@ def named(setup: Setup, ftls: str) -> list[Setup]:
             shared[key] = value
         else:
             there = sorted(set().union(*known.values()))
-            raise UsageError(f"option {key}{meant(key, there)}: {', '.join(there)} would do")
+            raise UsageError(f"option {key}{meant(key, there)}: use {', '.join(there)}")
     setups = []
     for name in names:
         mine = {key: value for key, value in shared.items() if key in known[name]}

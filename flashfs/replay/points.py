@@ -58,7 +58,7 @@ def _whole(low: int, high: int = 1 << 62) -> Callable[[Any], int]:
 
 def _bytes(value: Any) -> int:
     if isinstance(value, bool):
-        raise Unreadable("a size above 0, as 4k or 1M,")
+        raise Unreadable("a size above 0, as 4k or 1M")
     return size(str(value))
 
 
@@ -116,7 +116,7 @@ def _ftl(value: Any) -> str:
     from flashfs.ftl import given
 
     if not isinstance(value, type | str) or not value:
-        raise Unreadable("the name of an FTL, or a class,")
+        raise Unreadable("the name of an FTL, or a class")
     return given.name_of(value)
 
 
@@ -185,11 +185,11 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
     named = _named(given)
     options = named.pop(OPTIONS, {})
     if not isinstance(options, Mapping):
-        raise UsageError(f"{OPTIONS} = {options!r:.60}: a table of NAME = VALUE would do")
+        raise UsageError(f"{OPTIONS} = {options!r:.60}: use a table of NAME = VALUE")
     options = {_ftl(name) if isinstance(name, type) else name: value for name, value in options.items()}
     values = {name: _values(AXES[name], value) for name, value in named.items()}
     if not values.get("source"):
-        raise UsageError("source: a trace or a workload, or a list of them, would do")
+        raise UsageError("source: use a trace or a workload, or a list of them")
     values["source"] = [_found(one, folder) for one in values["source"]]
     for name in ("image", "prepared"):
         if name in values and folder is not None:
@@ -233,7 +233,7 @@ def _named(given: Mapping[str, Any]) -> dict[str, Any]:
         name = str(key).replace("-", "_")
         if name not in AXES and name != OPTIONS:
             keys = (*AXES, OPTIONS)
-            raise UsageError(f"{key}{meant(key, keys)}: no such key; {', '.join(keys)} would do")
+            raise UsageError(f"{key}{meant(key, keys)}: no such key; use {', '.join(keys)}")
         if name in out:
             raise UsageError(f"{key}: it is there twice")
         out[name] = value
@@ -245,12 +245,12 @@ def _values(axis: Axis, value: Any) -> list[Any]:
     out = []
     listed = value if isinstance(value, list | tuple) else [value]
     if not listed:
-        raise UsageError(f"{axis.name} = []: a value, or a list of some, would do")
+        raise UsageError(f"{axis.name} = []: use a value, or a list of some")
     for one in listed:
         try:
             found = axis.parse(one)
         except ValueError as error:
-            raise UsageError(f"{axis.name} = {one!r:.60}: {error} would do") from None
+            raise UsageError(f"{axis.name} = {one!r:.60}: use {error}") from None
         if found in out:
             raise UsageError(f"{axis.name} = {one!r:.60}: it is there twice")
         out.append(found)
@@ -278,11 +278,11 @@ def _on_images(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
             raise UsageError(f"{name}: an image is a whole chip; leave it out, or the image")
     ftls = [nandimg.inspect(path).ftl or DEFAULT_FTL for path in values["image"]]
     if len(set(ftls)) > 1:
-        raise UsageError(f"image: they have {', '.join(dict.fromkeys(ftls))}: one FTL at a time would do")
+        raise UsageError(f"image: they have {', '.join(dict.fromkeys(ftls))}: use one FTL at a time")
     if values.get("ftl", ftls[:1]) != ftls[:1]:
         raise UsageError(f"ftl: an image has its own, {ftls[0]} here; leave it out, or the image")
     if "ftl" not in values and ":" in ftls[0] and not is_registered(ftls[0]):
-        raise UsageError(f"image: its header names {ftls[0]}, which nobody registered: name it as ftl to import it")
+        raise UsageError(f"image: its header names {ftls[0]}, which is not registered: name it as ftl to import it")
     return {**values, "ftl": ftls[:1]}
 
 
@@ -291,10 +291,10 @@ def _check_options(options: Mapping[str, Any], ftls: list[str]) -> None:
     for name, value in options.items():
         if isinstance(value, Mapping):
             if name not in ftls:
-                raise UsageError(f"{OPTIONS}.{name}: options of an FTL that is not in ftl: {', '.join(ftls)} would do")
+                raise UsageError(f"{OPTIONS}.{name}: options of an FTL that is not in ftl: use {', '.join(ftls)}")
         elif not any(name in _option_names(ftl) for ftl in ftls):
             known = sorted(set().union(*map(_option_names, ftls)))
-            raise UsageError(f"{OPTIONS}.{name}{meant(name, known)}: {', '.join(known)} would do")
+            raise UsageError(f"{OPTIONS}.{name}{meant(name, known)}: use {', '.join(known)}")
 
 
 def _option_names(ftl: str) -> set[str]:
@@ -311,7 +311,7 @@ def _option_sets(options: Mapping[str, Any], ftl: str) -> Iterator[dict[str, Any
     lists = {name: value if isinstance(value, list | tuple) else [value] for name, value in mine.items()}
     for name, values in lists.items():
         if not values:
-            raise UsageError(f"{OPTIONS}.{name} = []: a value, or a list of some, would do")
+            raise UsageError(f"{OPTIONS}.{name} = []: use a value, or a list of some")
     for combination in itertools.product(*lists.values()):
         yield dict(zip(lists, combination, strict=True))
 
@@ -423,7 +423,7 @@ def device(given: Mapping[str, Any]) -> Geometry:
         size_bytes = shape.pop("size", DEVICE_BYTES)
         return sized(size_bytes, shape)
     if preset not in PRESETS:
-        raise UsageError(f"preset = {preset!r}{meant(preset, PRESETS)}: {', '.join(PRESETS)} would do")
+        raise UsageError(f"preset = {preset!r}{meant(preset, PRESETS)}: no such preset; see flashfs presets")
     if shape:
         raise UsageError(f"preset = {preset!r}: it is a whole chip: leave {', '.join(sorted(given)[1:])} out")
     return PRESETS[preset].geometry

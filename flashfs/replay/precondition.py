@@ -53,10 +53,10 @@ class Precondition:
 
     @classmethod
     def parse(cls, text: str | None) -> Precondition:
-        """UsageError says what would do."""
+        """UsageError says what to use."""
         kind, colon, rest = (text or "none").partition(":")
         if kind not in KINDS:
-            raise UsageError(f"--precondition {text}: {', '.join(KINDS)} would do")
+            raise UsageError(f"--precondition {text}: use {', '.join(KINDS)}")
         values: dict[str, Any] = {}
         known = {one.name: one for one in PARAMETERS} if kind == "steady" else {}
         for pair in rest.split(",") if colon else []:
@@ -66,9 +66,9 @@ class Precondition:
             try:
                 values[key] = known[key].parse(value)
             except Unreadable as error:
-                raise UsageError(f"--precondition {text}: {key}={value}: {error} would do") from None
+                raise UsageError(f"--precondition {text}: {key}={value}: use {error}") from None
         if values.get("tolerance", 1) == 0:
-            raise UsageError(f"--precondition {text}: tolerance=0: a share above 0 would do")
+            raise UsageError(f"--precondition {text}: tolerance=0: use a share above 0")
         return cls(kind, **values)
 
     def canonical(self) -> str:

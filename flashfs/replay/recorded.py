@@ -136,7 +136,7 @@ class Trace:
                 if head.kind == END:
                     self.ending, self.end_ns = None, head.first_ns
                     if file.read(1):
-                        raise self._damaged(number, "there is more behind the end")
+                        raise self._damaged(number, "there is more after the end")
                     return
                 batch = self._batch(head, _unpacked(head, stored), number)
                 self.records += len(batch)
@@ -166,7 +166,7 @@ class Trace:
     def _account(self, head: ChunkHeader, number: int) -> None:
         known = self.records + self.dropped
         if head.before < known:
-            raise self._damaged(number, f"it begins behind {head.before} requests, and {known} came before")
+            raise self._damaged(number, f"it begins after {head.before} requests, and {known} came before")
         self.dropped += head.before - known
 
     def _batch(self, head: ChunkHeader, raw: bytes | None, number: int) -> Batch:
@@ -201,7 +201,7 @@ class Trace:
 
     def _break_off(self, at: int) -> tuple[ChunkHeader, bytes] | None:
         """The answer of ``_next`` where nothing more can be read."""
-        self.ending = f"breaks off behind {self.records:,} requests, at byte {at}: the mount was not unmounted"
+        self.ending = f"ends after {self.records:,} requests, at byte {at}: the mount was not unmounted"
         return None
 
     def _damaged(self, number: int, what: str) -> TraceError:

@@ -145,9 +145,9 @@ def check(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"--record {path}: a regular file would do, under a name that is free")
+        raise UsageError(f"--record {path}: use a regular file, under a name that is free")
     if found.st_size:
-        raise UsageError(f"--record {path}: exists already; another name, or its removal, would do")
+        raise UsageError(f"--record {path}: exists already; use another name, or remove it")
 
 
 def open_recording(path: Path, device: Device) -> Recording:

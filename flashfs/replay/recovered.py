@@ -29,7 +29,7 @@ def run(setup: play.Setup, progress: play.Progress | None = None) -> dict[str, A
     """Play and cut it. The power goes between two requests; what was not finished then nobody was told of. UsageError
     and TraceError are for the person who asked; FlashfsError if a device is not whole behind a recovery."""
     if setup.image is not None:
-        raise UsageError("image: recoveries are measured on a chip in memory; geometry and precondition would do")
+        raise UsageError("image: recoveries are measured on a chip in memory; use geometry and precondition")
     wanted = Precondition.parse(setup.precondition)
     image = nandimg.memory_image(setup.geometry, setup.backend)
     device = _started(image, setup)
@@ -58,7 +58,7 @@ def run(setup: play.Setup, progress: play.Progress | None = None) -> dict[str, A
             device = _started(image, setup)  # nobody told the one before: that is what a cut is
             _note(steps, device)
         if problems := device.problems():
-            raise FlashfsError(f"behind a recovery: {problems[0]}")
+            raise FlashfsError(f"after a recovery: {problems[0]}")
     finally:
         device.close(clean=False)
     return {
@@ -72,7 +72,7 @@ def cuts(source: Source) -> list[int]:
     """Behind how many requests the power goes, each time: the same of the same source."""
     total = getattr(source, "ops", None)
     if total is None or total < CUTS:
-        raise UsageError(f"{source.name}: a workload of {CUTS} requests at least would do: its length says where")
+        raise UsageError(f"{source.name}: use a workload of {CUTS} requests at least: its length says where")
     return sorted(random.Random(source.hash()).sample(range(1, total + 1), CUTS))
 
 

@@ -123,11 +123,11 @@ def check_name(path: Path) -> None:
     """UsageError if the name does not say in which format to write, or no file of that name can be made: what is to be
     in it may take hours."""
     if path.suffix not in FORMATS:
-        raise UsageError(f"--out {path}: a name that ends in {' or '.join(FORMATS)} would do")
+        raise UsageError(f"--out {path}: use a name that ends in {' or '.join(FORMATS)}")
     if not path.parent.is_dir():
         raise UsageError(f"--out {path}: there is no directory {path.parent}")
     if path.is_dir():
-        raise UsageError(f"--out {path}: a directory; the name of a file would do")
+        raise UsageError(f"--out {path}: a directory; use the name of a file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise FlashfsError(f"--out {path}: {os.strerror(errno.EACCES)}")
 
@@ -195,7 +195,7 @@ def _rows_of(path: Path) -> list[dict[str, Any]]:
     for one in rows:
         for name in NEEDED:
             if not isinstance(one.get(name), str):
-                raise ResultsError(f"{path}: no results of flashfs: a row has no {name}; what --out wrote would do")
+                raise ResultsError(f"{path}: no results of flashfs: a row has no {name}; use what --out wrote")
     return rows
 
 
@@ -207,13 +207,13 @@ def _files(path: Path) -> list[Path]:
         return [path / JOINED]
     found = sorted((path / POINTS).glob("*.json"))
     if not found:
-        raise ResultsError(f"{path}: no sweep in this folder; the files that --out wrote would do")
+        raise ResultsError(f"{path}: no sweep in this folder; use the files that --out wrote")
     return found
 
 
 def _read_one(path: Path) -> list[dict[str, Any]]:
     if path.suffix not in (*FORMATS, ".json"):
-        raise UsageError(f"{path}: .parquet, .csv, .json or the folder of a sweep would do")
+        raise UsageError(f"{path}: use .parquet, .csv, .json or the folder of a sweep")
     try:
         if path.suffix == ".parquet":
             return _from_parquet(path)
@@ -244,7 +244,7 @@ def _from_csv(text: str) -> list[dict[str, Any]]:
     out = []
     for number, cells in enumerate(lines[1:], 2):
         if len(cells) != len(names):
-            raise ValueError(f"line {number}: {len(cells)} cells, {len(names)} would do")
+            raise ValueError(f"line {number}: {len(cells)} cells, and the first line has {len(names)}")
         out.append({name: _value(name, cell) for name, cell in zip(names, cells, strict=True)})
     return out
 
@@ -260,7 +260,7 @@ def _value(name: str, cell: str) -> Any:
     if name.startswith(LISTS) or (_may_be_counts(name) and cell.startswith("[")):
         found = json.loads(cell)
         if not isinstance(found, list) or not all(_is_number(item) for item in found):
-            raise ValueError(f"{name}: a list of numbers would do")
+            raise ValueError(f"{name}: it must be a list of numbers")
         return found
     for number in (int, float):
         try:
@@ -289,7 +289,7 @@ def _from_json(data: Any) -> list[dict[str, Any]]:
     """What `replay --json` printed, or one file of a sweep."""
     results = data if isinstance(data, list) else [data]
     if not all(isinstance(one, dict) for one in results):
-        raise ValueError("objects would do")
+        raise ValueError("it must be a list of objects")
     try:
         return [saved_row(one) if "point" in one else row(one) for one in results]
     except (KeyError, TypeError, ValueError) as error:

@@ -60,11 +60,11 @@ class Place:
     def open(self) -> Iterator[None]:
         """Make the folders, keep a second sweep out, clear away what a killed one had not finished to write."""
         if self.joined.exists() and not self.points.exists():
-            raise UsageError(f"--out {self.joined}: it is there, and of no sweep; another name would do")
+            raise UsageError(f"--out {self.joined}: it is there, and of no sweep; use another name")
         try:
             self.points.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise UsageError(f"--out {self.points.parent}: a folder, or a name for one, would do") from None
+            raise UsageError(f"--out {self.points.parent}: use a folder, or a name for one") from None
         handle = os.open(self.points, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -102,7 +102,7 @@ def side_by_side(results: Sequence[Result], baseline: str | None = None) -> list
     names = [result["ftl"] for result in results]
     base = results[names.index(baseline)] if baseline in names else results[0]
     if baseline is not None and baseline not in names:
-        raise UsageError(f"--baseline {baseline}{meant(baseline, names)}: {', '.join(names)} would do")
+        raise UsageError(f"--baseline {baseline}{meant(baseline, names)}: use {', '.join(names)}")
     rows = []
     for name, figure, how, comparable in FIGURES:
         values = [figure(result) for result in results]

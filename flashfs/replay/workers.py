@@ -213,7 +213,9 @@ class Cluster:
             if future.status == "finished":
                 yield outcome(keys[future], future.result())
             elif future.status == "cancelled":
-                raise FlashfsError(f"--scheduler {self.address}: it went away; the same command goes on where it was")
+                raise FlashfsError(
+                    f"--scheduler {self.address}: it went away; run the same command again, and it continues"
+                )
             else:
                 yield Outcome(keys[future], None, one_line(future.exception())[0])
 
@@ -222,7 +224,9 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError:
-        raise UsageError("--scheduler needs the package distributed: pip install 'flashfs[cluster]' would do") from None
+        raise UsageError(
+            "--scheduler needs the package distributed: install it with pip install 'flashfs[cluster]'"
+        ) from None
     import logging
 
     for name in ("distributed", "tornado"):  # what it has to say in many lines, we say in one
@@ -249,4 +253,4 @@ def _same_program(client: Any, address: str) -> None:
         if isinstance(version, Exception):
             raise FlashfsError(f"--scheduler {address}: worker {worker}: {one_line(version)[0]}")
         if version != code():
-            raise FlashfsError(f"--scheduler {address}: worker {worker} has flashfs {version}: {code()} would do")
+            raise FlashfsError(f"--scheduler {address}: worker {worker} has flashfs {version}: use {code()}")

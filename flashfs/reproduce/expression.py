@@ -75,7 +75,7 @@ class Expression:
             self._tree = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError):
             known = ", ".join(FUNCTIONS)
-            raise UsageError(f"value = {text!r}: columns, numbers, + - * / and {known} would do") from None
+            raise UsageError(f"value = {text!r}: use columns, numbers, + - * / and {known}") from None
         self._check(self._tree)
 
     @property
@@ -94,7 +94,7 @@ class Expression:
                 self._check(one)
         elif not (isinstance(node, ast.Constant) and type(node.value) in (int, float)) and not _column(node):
             raise UsageError(f"value = {self.text!r}: {ast.unparse(node)!r}: a column, a number or one of "
-                             f"{', '.join(FUNCTIONS)}(...) would do")  # fmt: skip
+                             f"{', '.join(FUNCTIONS)}(...)")  # fmt: skip
 
     def __call__(self, row: Row, base: Row | None) -> float | None:
         try:

@@ -116,7 +116,7 @@ def find(folders: Iterable[Path]) -> dict[str, Figure]:
     out: dict[str, Figure] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"--figures {folder}: a folder with PAPER-FIGURE.toml would do")
+            raise UsageError(f"--figures {folder}: use a folder with PAPER-FIGURE.toml")
         for path in sorted(folder.glob("*.toml"), key=_as_numbered):
             out[path.stem] = load(path)
     return out
@@ -143,15 +143,15 @@ TEXTS = {
 
 def _figure(path: Path, given: Table) -> Figure:
     if not NAME.fullmatch(path.stem):
-        raise UsageError("a name as PAPER-FIGURE.toml would do, of small letters and digits")
+        raise UsageError("use a name as PAPER-FIGURE.toml, of small letters and digits")
     paper, _, number = path.stem.partition("-")
     points = ("series", "at")
     _known(given, (*TEXTS, "value", "baseline", "compares", "all", *SCALES, *points, "expect"))
     texts = {name: _text(given, name, default) for name, default in TEXTS.items()}
     if texts["form"] not in ("bars", "lines"):
-        raise UsageError(f"form = {texts['form']!r}: bars or lines would do")
+        raise UsageError(f"form = {texts['form']!r}: use bars or lines")
     if texts["of"] not in KEYS:
-        raise UsageError(f"of = {texts['of']!r}: {' or '.join(KEYS)} would do")
+        raise UsageError(f"of = {texts['of']!r}: use {' or '.join(KEYS)}")
     keys = KEYS[texts["of"]]
     scales = {name: dict(given.get(name, {})) for name in SCALES}
     says = {name: str(table.pop("says", "")) for name, table in scales.items()}
@@ -163,10 +163,10 @@ def _figure(path: Path, given: Table) -> Figure:
     names = [one.name for one in series]
     baseline = given.get("baseline")
     if baseline is not None and baseline not in names:
-        raise UsageError(f"baseline = {baseline!r}: {', '.join(names)} would do")
+        raise UsageError(f"baseline = {baseline!r}: use {', '.join(names)}")
     compares = given.get("compares", [])
     if not isinstance(compares, list) or not all(isinstance(one, str) for one in compares):
-        raise UsageError(f"compares = {compares!r}: a list of names would do")
+        raise UsageError(f"compares = {compares!r}: use a list of names")
     figure = Figure(
         paper=paper, number=number, file=path, value=Expression(_text(given, "value", None)), baseline=baseline,
         compares=tuple(compares), minutes=minutes, says=says, all=given.get("all", {}), scales=scales, series=series,
@@ -183,20 +183,20 @@ def _known(table: Table, names: Iterable[str], where: str = "") -> None:
     known = list(names)
     for key in table:
         if key not in known:
-            raise UsageError(f"{f'{where}.' if where else ''}{key}: no such key; {', '.join(sorted(known))} would do")
+            raise UsageError(f"{f'{where}.' if where else ''}{key}: no such key; use {', '.join(sorted(known))}")
 
 
 def _text(table: Table, name: str, default: str | None) -> str:
     value = table.get(name, default)
     if not isinstance(value, str):
-        raise UsageError(f"{name}: a text would do")
+        raise UsageError(f"{name}: it must be a text")
     return value
 
 
 def _tables(given: Table, name: str) -> list[Table]:
     tables = given.get(name)
     if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
-        raise UsageError(f"{name}: [[{name}]], once or more, would do")
+        raise UsageError(f"{name}: use [[{name}]], once or more")
     return tables
 
 
@@ -204,7 +204,7 @@ def _point(what: str, given: Table, keys: frozenset[str]) -> Point:
     table = dict(given)
     name = table.pop("name", None)
     if not isinstance(name, str | int | float) or isinstance(name, bool) or name in ("", EACH, *OVER_X):
-        raise UsageError(f"{what}: name = a text or a number would do, but for {', '.join((EACH, *OVER_X))}")
+        raise UsageError(f"{what}: name must be a text or a number, and none of {', '.join((EACH, *OVER_X))}")
     value, trace = table.pop("value", None), table.pop("trace", None)
     scales = {scale: table.pop(scale, {}) for scale in SCALES}
     for part in (table, *scales.values()):
@@ -219,10 +219,10 @@ def _check_points(series: tuple[Point, ...], xs: tuple[Point, ...]) -> None:
             raise UsageError(f"{', '.join(names)}: a name is there twice")
     for one in series:
         if not isinstance(one.sweep.get("ftl"), str):
-            raise UsageError(f"series {one.name}: ftl = NAME would do")
+            raise UsageError(f"series {one.name}: use ftl = NAME")
     for one in xs:
         if one.trace is not None and "source" in one.sweep:
-            raise UsageError(f"at {one.name}: source and trace: one of them would do")
+            raise UsageError(f"at {one.name}: source and trace: use one of them")
 
 
 def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
@@ -230,10 +230,10 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
     _known(given, ("series", "x", "mark", "paper", *RULES), "expect")
     mark = given.get("mark")
     if mark not in MARKS:
-        raise UsageError(f"expect: mark = {mark!r}: {', '.join(MARKS)} would do")
+        raise UsageError(f"expect: mark = {mark!r}: use {', '.join(MARKS)}")
     rules = [name for name in RULES if name in given]
     if len(rules) != 1:
-        raise UsageError(f"expect: one of {', '.join(RULES)} would do")
+        raise UsageError(f"expect: use one of {', '.join(RULES)}")
     rule = rules[0]
     named = given.get("series", [])
     of = tuple([named] if isinstance(named, str) else named)
@@ -243,26 +243,28 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
         or (len(of) > 1) < (rule in JOINT)
         or (len(of) > 1 and rule not in (*JOINT, *NUMBERED))
     ):
-        raise UsageError(f"expect: series = {named!r}: one of {', '.join(series)} would do; several for "
+        raise UsageError(f"expect: series = {named!r}: use one of {', '.join(series)}; several for "
                          f"{' and '.join(JOINT)}, and for the number of a quotient")  # fmt: skip
     x = str(given.get("x", EACH))
     if x not in (*xs, EACH, *OVER_X):
-        raise UsageError(f"expect: x = {x!r}: {', '.join((*xs, EACH, *OVER_X))} would do")
+        raise UsageError(f"expect: x = {x!r}: use {', '.join((*xs, EACH, *OVER_X))}")
     paper, bound = given.get("paper"), given[rule]
     numbered = rule in NUMBERED or rule == "meet"
     if rule == "meet":
         _check_lines(of, xs)
     elif rule not in NUMBERED and x not in (EACH, MEAN) and (rule != "order" or x in OVER_X):
-        raise UsageError(f"expect: x = {x!r}: {rule} is a rule along x; without x it would do")
+        raise UsageError(f"expect: x = {x!r}: {rule} is a rule along x; leave x out")
     if numbered:
         if mark == "S":
-            raise UsageError(f"expect: mark S knows the shape only, {rule} a number: {', '.join(RULES[4:])} would do")
+            raise UsageError(f"expect: mark S knows the shape only, {rule} a number: use {', '.join(RULES[4:])}")
         if rule != "within":
             paper, bound = bound, 0.0
     elif isinstance(bound, bool):
         bound = 0.0
     if not _is_number(bound) or numbered != _is_number(paper):
-        raise UsageError(f"expect: {rule} = {given[rule]!r}, paper = {paper!r}: numbers would do where there are some")
+        raise UsageError(
+            f"expect: {rule} = {given[rule]!r}, paper = {paper!r}: they must be numbers, where they are given"
+        )
     return Expect(of, x, mark, rule, float(bound), None if paper is None else float(paper))
 
 
@@ -276,7 +278,7 @@ def _check_lines(series: tuple[str, ...], xs: list[str]) -> None:
         except ValueError:
             above = False
         if not above:
-            raise UsageError(f"expect: meet: at x = {x!r} there is no logarithm; numbers above 0 would do")
+            raise UsageError(f"expect: meet: at x = {x!r} there is no logarithm; use numbers above 0")
     if len(xs) < 2:
         raise UsageError("expect: meet: a line takes two x at least")
 

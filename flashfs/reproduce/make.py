@@ -150,7 +150,7 @@ def computed(figure: Figure, scale: str, ftls: Sequence[str] | None) -> list[Com
             ftl = str(table.pop("ftl"))
             try:
                 if ftl not in formulas.FTLS:
-                    raise UsageError(f"ftl = {ftl!r}: {', '.join(formulas.FTLS)} would do")
+                    raise UsageError(f"ftl = {ftl!r}: use {', '.join(formulas.FTLS)}")
                 if ftls is None or ftl in ftls or series.name == figure.baseline:
                     out.append(Computed(series, x, ftl, formulas.Chip(**table)))
             except UsageError as error:
@@ -178,7 +178,7 @@ def _setup(figure: Figure, scale: str, series: Point, x: Point, source: Table, t
     table[points.OPTIONS] = _options(figure, table)
     made = points.expand(table, folder=figure.file.parent, tell=tell)
     if len(made) != 1:
-        raise UsageError(f"{len(made)} points: one would do; lists are for [[series]] and [[at]]")
+        raise UsageError(f"{len(made)} points: use one; lists are for [[series]] and [[at]]")
     return made[0]
 
 
@@ -192,7 +192,7 @@ def _options(figure: Figure, table: Table) -> Table:
     for name, value in table.get(points.OPTIONS, {}).items():
         if isinstance(value, Mapping):
             if name not in figure.ftls:
-                raise UsageError(f"opt.{name}: {', '.join(figure.ftls)} would do")
+                raise UsageError(f"opt.{name}: use {', '.join(figure.ftls)}")
             if name == ftl:
                 out |= value
         elif name in known[ftl]:
@@ -223,7 +223,7 @@ def make(
     else:
         every, why_not = cells(figure, scale, ftls, traces, tell)
         if not every and not why_not:
-            raise UsageError(f"{figure.name}: nothing to replay; --traces DIR would do")
+            raise UsageError(f"{figure.name}: nothing to replay; use --traces DIR")
         rows, failed = _measured(figure.of, every, out, workers, listen)
         complaints = [*unequal(every, figure.compares), *unplayed(every, rows)]
     values = _values(figure, every, rows)

@@ -64,7 +64,7 @@ def _found(table: Table) -> tuple[Row, str] | None:
     """The row of a point, and where it was measured; None if there is no such file."""
     name, asked = table.get("file"), table.get("row")
     if not isinstance(name, str) or not isinstance(asked, dict) or not asked:
-        raise UsageError("file = NAME, of tools/results, and row = { COLUMN = VALUE } would do")
+        raise UsageError("use file = NAME, of tools/results, and row = { COLUMN = VALUE }")
     path = FOLDER / name
     try:
         kept = json.loads(path.read_text())
@@ -76,5 +76,5 @@ def _found(table: Table) -> tuple[Row, str] | None:
     except (ValueError, LookupError, TypeError, AttributeError):
         raise FlashfsError(f"{path}: no results with tool, machine and rows; run the tool again") from None
     if len(rows) != 1:
-        raise UsageError(f"row = {asked}: {len(rows)} rows of {name} are so; one would do")
+        raise UsageError(f"row = {asked}: {len(rows)} rows of {name} match; it must be one")
     return rows[0], said

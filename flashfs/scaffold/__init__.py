@@ -25,20 +25,21 @@ COMPILED = {
     "test.py.in": "tests/ftl/{name}/test_{name}.py",
     "bugs.toml.in": "tests/ftl/{name}/bugs.toml",
 }
+NAME_MOST = 32  #: letters of a name
 OF_A_CHECKOUT = ("setup.py", "flashfs/ftl/__init__.py", "flashfs/engine/parts.pxd")
 
 
 def compiled(name: str, root: Path) -> list[Path]:
     """Make the files of a compiled scheme in the checkout ``root``, and say which they are. UsageError if the
-    name will not do or is taken, or ``root`` is no checkout; then nothing was made."""
+    name is none or is taken, or ``root`` is no checkout; then nothing was made."""
     require_name(name)
     lacking = [path for path in OF_A_CHECKOUT if not (root / path).exists()]
     if lacking:
         raise UsageError(
-            f"{root}: no checkout of flashfs, {lacking[0]} is missing; --folder names one, --python needs none"
+            f"{root}: no checkout of flashfs, {lacking[0]} is missing: name one with --folder, or use --python"
         )
     if (root / "flashfs" / "ftl" / f"{name}.py").exists():
-        raise UsageError(f"FTL {name}: flashfs/ftl/{name}.py is something else; another name would do")
+        raise UsageError(f"FTL {name}: flashfs/ftl/{name}.py is something else; use another name")
     return written(name, "Mapping", {root / path.format(name=name): template for template, path in COMPILED.items()})
 
 
@@ -52,10 +53,21 @@ def plugin(name: str, folder: Path) -> tuple[Path, str]:
 
 
 def require_name(name: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name) or len(name) > 32:
-        raise UsageError(f"FTL {name!r:.40}: a name of small letters, digits and single underscores would do")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name) or len(name) > NAME_MOST:
+        raise UsageError(f"FTL {name!r:.40}: {why_no_name(name)}")
     if name in SCHEMES or name in installed():
-        raise UsageError(f"FTL {name}: there is one of that name; another would do")
+        raise UsageError(f"FTL {name}: there is one of that name; use another name")
+
+
+def why_no_name(name: str) -> str:
+    """What is wrong with a name that is none."""
+    if name[:1].isdecimal():
+        return "it must begin with a letter"
+    if keyword.iskeyword(name):
+        return "Python has that word; use another name"
+    if len(name) > NAME_MOST:
+        return f"use {NAME_MOST} letters at most"
+    return "use small letters, digits and single underscores between them"
 
 
 def class_of(name: str) -> str:
@@ -66,7 +78,7 @@ def written(name: str, ending: str, made: dict[Path, str]) -> list[Path]:
     """Write each file, if none of them is there."""
     there = next((path for path in made if path.exists()), None)
     if there is not None:
-        raise UsageError(f"FTL {name}: {there} is there already; another name would do")
+        raise UsageError(f"FTL {name}: {there} exists already; use another name")
     words = {"name": name, "title": class_of(name), "class_name": class_of(name) + ending}
     for path, template in made.items():
         text = (files(__name__) / template).read_text()

@@ -108,7 +108,7 @@ class Picture:
         found, room = self._found["host"], (width // 2 if width >= TWO_COLUMNS else width) - HOST_COLUMNS
         wide = room >= 12
         table = grid(["left", "right", "right", "right", *(["left"] if wide else [])])
-        table.add_row(*(Text(name, LABEL) for name in ("", "IOPS", "MB/s", "request", "MB/s, of late")[: 4 + wide]))
+        table.add_row(*(Text(name, LABEL) for name in ("", "IOPS", "MB/s", "request", "recent MB/s")[: 4 + wide]))
         for kind in REQUESTS:
             row, moved, each = found[kind], found[kind].get("bytes_per_s"), found[kind].get("bytes_each")
             curve = [then["host"][kind].get("bytes_per_s") or 0.0 for then in self._history]
@@ -131,7 +131,7 @@ class Picture:
             said.append(f" {printable(cause)} {rate(each)}   ")
         if not rates:
             said.append("no page was programmed", LABEL)
-        return panel("programs a second, by cause", Group(line, Shares(rates), said))
+        return panel("programs per second, by cause", Group(line, Shares(rates), said))
 
     def _cleaning(self) -> Panel:
         found, wear, pool = self._found["cleaning"], self._found["wear"], self._found["pool"]
@@ -141,7 +141,7 @@ class Picture:
             ("GC programs/s", rate(found["programs_per_s"]), "erases: min", count(wear["min"])),
             ("GC reads/s", rate(found["reads_per_s"]), "mean", count(wear["mean"])),
             ("victims/s", rate(found["victims_per_s"]), "max", count(wear["max"])),
-            ("valid in each", count(found["pages_per_victim"]), "spread", count(wear["spread"])),
+            ("pages/victim", count(found["pages_per_victim"]), "spread", count(wear["spread"])),
             ("erases/s", rate(self._found["flash"]["erase"]), "bad blocks", count(wear["bad_blocks"])),
             ("free blocks", f"{self._found['free_blocks']:,}", "in use", f"{used:,}"),
         ]
@@ -244,7 +244,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def rate(value: float | None, unit: float = 1.0) -> str:
-    """So many a second; one digit behind the point where it matters."""
+    """So many per second; one digit after the point where it matters."""
     if value is None:
         return "-"
     value /= unit

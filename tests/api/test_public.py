@@ -216,7 +216,7 @@ def test_a_name_that_does_not_fit_a_header(tmp_path: Path) -> None:
 def test_what_is_no_ftl(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(flashfs.UsageError, match="the class lacks lookup, bind, unbind"):
         flashfs.replay(WORK, ftl=Path)
-    with pytest.raises(flashfs.UsageError, match="ftl = 7: the name of an FTL, or a class, would do"):
+    with pytest.raises(flashfs.UsageError, match="ftl = 7: use the name of an FTL, or a class"):
         flashfs.replay(WORK, ftl=7)  # type: ignore[operator]
     with pytest.raises(flashfs.UsageError, match="it is there twice"):
         flashfs.replay(WORK, ftl=[Plain, Plain])
@@ -253,7 +253,7 @@ def test_compare() -> None:
     assert flashfs.compare(full).equals(short)
     for name, column in (("waf", "waf"), ("programs", "nand.program"), ("write_p99_us", "latency_us.write.p99")):
         assert short[name].equals(full[column])
-    with pytest.raises(flashfs.UsageError, match="without ftl"):
+    with pytest.raises(flashfs.UsageError, match="leave ftl"):
         flashfs.compare(full, "pagemap")
     with pytest.raises(flashfs.UsageError, match="without the columns ftl and source"):
         flashfs.compare(pl.DataFrame({"a": [1]}))
@@ -272,7 +272,7 @@ def test_pictures_show_themselves(tmp_path: Path) -> None:
     wide = flashfs.plot(tmp_path / "r.parquet", "waf", width=6)
     assert 'width="432pt"' in wide._repr_svg_()
     assert wide.panels == picture.panels
-    with pytest.raises(flashfs.UsageError, match=r"what: mapping, .* would do"):
+    with pytest.raises(flashfs.UsageError, match=r"what: use mapping, .*"):
         flashfs.plot(table)
     with pytest.raises(flashfs.UsageError, match="a name that ends in"):
         picture.save(tmp_path / "waf.xls")
@@ -291,7 +291,7 @@ def test_read_trace(tmp_path: Path) -> None:
     assert flashfs.read_trace(back, sort=True)["offset"].to_list() == [512, 0]
     with pytest.raises(flashfs.UsageError, match="no such file; workloads are"):
         flashfs.read_trace("nonesuch.csv")
-    with pytest.raises(flashfs.UsageError, match="only a replay finds out"):
+    with pytest.raises(flashfs.UsageError, match="only a replay finds that factor"):
         flashfs.read_trace(path, speedup="auto")
 
 

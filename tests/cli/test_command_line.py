@@ -97,18 +97,20 @@ def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatc
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
-    for command in ("create", "clone", "mount", "umount", "up", "down", "status", "top",
-                    "dump", "fsck", "ftls", "presets"):
-        assert command in out
+    assert all(f"  {command} " in out for command in commands.names())
 
 
 def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "presets")
     assert code == 0
-    assert all(name in out for name in PRESETS)
-    listed = json.loads(run(capsys, "presets", "--json")[1])
+    named = [name for name in PRESETS if not name.startswith("tiny-")]
+    assert [line.split()[0] for line in out.splitlines() if line.strip() and "─" not in line][1:] == named
+    assert "tiny-1330" in run(capsys, "presets", "--all")[1]
+    listed = json.loads(run(capsys, "presets", "--json", "--all")[1])
     assert [one["name"] for one in listed] == list(PRESETS)
     assert all(one["geometry"]["lpas"] > 0 for one in listed)
+    assert len(json.loads(run(capsys, "presets", "--json")[1])) == len(named) < len(PRESETS)
+    assert run(capsys, "presets", "tiny-8")[0] == 0
 
 
 def test_create(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -217,7 +219,7 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "clone", image, copy)
     assert (code, out.startswith(f"{copy}: a copy of {image} with UUID ")) == (0, True)
     code, _, err = run(capsys, "clone", image, copy)
-    assert (code, err) == (1, f"flashfs: {copy}: exists already; another name would do\n")
+    assert (code, err) == (1, f"flashfs: {copy}: exists already; use another name\n")
 
 
 # --- slips
@@ -226,20 +228,38 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("dump text", 1, "6 bytes, and a header has 4096: not a NAND image"),
+        ("dump text", 1, "text: not a flashfs image"),
         ("fsck folder", 1, "folder: a directory, not a regular file"),
         ("create nowhere/chip", 1, "there is no directory nowhere"),
         ("clone chip nowhere/copy", 1, "there is no directory nowhere"),
         ("umount chip", 2, "it is a file, and mounted nowhere"),
         ("down chip", 2, "it is a file, and mounted nowhere"),
         ("cut folder", 2, "nothing is mounted there"),
-        ("mount folder chip", 2, "name an empty one, behind the image"),
+        ("mount folder chip", 2, "name an empty one, after the image"),
         ("replay uniform:ops=1k --out nowhere/x.csv", 2, "there is no directory nowhere"),
-        ("replay uniform:ops=1k --out folder.csv", 2, "a directory; the name of a file would do"),
-        ("plot text", 2, ".parquet, .csv, .json or the folder of a sweep would do"),
+        ("replay uniform:ops=1k --out folder.csv", 2, "a directory; use the name of a file"),
+        ("plot text", 2, "use .parquet, .csv, .json or the folder of a sweep"),
         ("dump chip --ftl slimft", 2, "no FTL is called 'slimft' (did you mean slimftl?)"),
         ("dump chip --ftl pagemap", 1, "bound to slimftl for life, not pagemap: leave that out"),
-        ("dump chip lpa x", 2, "dump lpa x: a whole number would do"),
+        ("dump chip lpa x", 2, "dump lpa x: use a whole number"),
+        ("dump chip lpa 999,999", 2, "LPA 999999: chip has LPAs 0 to 16383"),
+        ("dump chip page -1", 2, "-1: no number may be below 0 (see flashfs dump --help)"),
+        ("dump chip foo", 2, "no such view; use header, blocks, page, lpa, log, scheme, recovery, map, hids, vbt\n"),
+        ("dump chip cmt", 2, "slimftl has no view cmt; its views are map, hids, vbt"),
+        ("create x --size 100T", 2, "size 100 TiB: use 14 TiB or less, with 256 pages of 4 KiB per block and"),
+        ("create x --page-size 3000", 2, "--page-size 3000: use a power of two"),
+        ("create x --op ten", 2, "--op ten: use a share, as 0.1 or 10%"),
+        ("create x --op 10 --size 16M", 2, "op is 10, which is 1000 %: did you mean 0.1?"),
+        ("replay uniform:ops=1k --op 25 --size 64M", 2, "op is 25, which is 2500 %: did you mean 0.25?"),
+        ("replay uniform:ops=1k --dram 10", 1, "--dram 10 is 10 B: pagemap needs 1432240 bytes here (1.4 MiB)"),
+        ("reproduce nosuch", 2, "nosuch: no such paper; use dftl, "),
+        ("reproduce slimftl 99", 2, "slimftl 99: no such figure; use 2, 3, 6, 8, 9, 10, 11, 12, map\n"),
+        ("crash replay garbage", 2, "'garbage' is not understood; a line looks like: ftl=slimftl preset=tiny-16 cut="),
+        ("crash replay --verbos x", 2, "(see flashfs crash replay --help)"),
+        ("resize chip 77M", 1, "size 77 MiB: {chip} has 78 MiB of flash, of which slimftl can export 71 MiB at most"),
+        ("resize chip 90M", 2, "size 90 MiB: {chip} has 78 MiB of flash, of which slimftl can export 71 MiB at most"),
+        ("smart none", 1, "none: no such file; "),
+        ("create x --preset tiny", 2, "no such preset; see flashfs presets"),
     ],
 )
 def test_slips(
@@ -258,7 +278,52 @@ def test_slips(
     assert cli.run(words.split()) == code
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), err[:9]) == ("", 1, "flashfs: ")
-    assert said in err
+    assert said.replace("{chip}", str(tmp_path / "chip")) in err
+    assert not Path("x").exists()
+
+
+def test_the_size_that_resize_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the largest one, in whole MiB."""
+    path = tmp_path / "chip"
+    run(capsys, "create", path, "--size", "64M")
+    Device.open(path, ftl="slimftl").close()
+    assert run(capsys, "resize", path, "72M")[0] == 1
+    assert run(capsys, "resize", path, "71M")[0] == 0
+
+
+def test_op_in_per_cent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = json.loads(run(capsys, "create", tmp_path / "a", "--size", "64M", "--op", "25%", "--json")[1])
+    again = json.loads(run(capsys, "create", tmp_path / "b", "--size", "64M", "--op", "0.25", "--json")[1])
+    assert made["geometry"] == again["geometry"]
+
+
+def test_empty_tables_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "chip"
+    run(capsys, "create", path, "--size", "64M")
+    Device.open(path, ftl="pagemap").close()
+    for view, names in ((["lpa", 0], ("copies", "trims", "nvram")), (["log"], ("trims", "nvram"))):
+        lines = run(capsys, "dump", path, *view)[1].splitlines()
+        for name in names:
+            assert [line.split() for line in lines if line.split()[:1] == [name]] == [[name, "none"]]
+
+
+def test_rows_that_are_alike_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of SlimFTL's virtual block table, most rows of a large chip say nothing."""
+    path = tmp_path / "chip"
+    run(capsys, "create", path, "--size", "1G")
+    with Device.open(path, ftl="slimftl") as device:
+        device.write(0, b"x" * 4096)
+    lines = run(capsys, "dump", path, "scheme")[1].splitlines()
+    assert sum(" -  " in line for line in lines) == 2
+    assert len(json.loads(run(capsys, "dump", path, "vbt", "--json")[1])) > 1000
+
+
+def test_python_m_flashfs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "flashfs", "--version"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("flashfs ")
 
 
 def test_closed_streams_take_no_file(tmp_path: Path) -> None:

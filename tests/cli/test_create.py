@@ -55,15 +55,15 @@ def test_the_op_that_a_refusal_names_would_do(capsys: pytest.CaptureFixture[str]
     code, out, err = run(capsys, "create", path, "--size", "16M", "--op", "0.1")
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert not path.exists()
-    found = re.search(r"--op ([\d.]+) would do for slimftl, ([\d.]+) for all", err)
+    found = re.search(r"use --op ([\d.]+) for slimftl, ([\d.]+) for all", err)
     assert found
     code, out, _ = run(capsys, "create", path, "--size", "16M", "--op", found[1])
     assert code == 0
     assert "cannot be used with pagemap, " in out  # slimftl needs least
     assert out.endswith(f"--op {found[2]} has room for all\n")
-    with pytest.raises(BindError, match=r"^dftl: .*; a chip made with --op [\d.]+ would do$") as caught:
+    with pytest.raises(BindError, match=r"^dftl: .*; use a chip made with --op [\d.]+$") as caught:
         Device.open(path, ftl="dftl")
-    named = str(caught.value).split()[-3]
+    named = str(caught.value).split()[-1]
     assert run(capsys, "create", path, "--size", "16M", "--op", named, "--force")[0] == 0
     Device.open(path, ftl="dftl").close()
     code, out, _ = run(capsys, "create", path, "--size", "16M", "--op", found[2], "--force")
@@ -74,7 +74,7 @@ def test_the_op_that_a_refusal_names_would_do(capsys: pytest.CaptureFixture[str]
 def test_what_more_blocks_do_not_mend_is_refused_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = run(capsys, "create", tmp_path / "chip", "--size", "16M", "--oob", 16)
     assert code == 1
-    assert "20 bytes of OOB a page" in err
+    assert "20 bytes of OOB per page" in err
     assert not (tmp_path / "chip").exists()
 
 

@@ -89,10 +89,12 @@ def test_one_in_python_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["pagemap"], "FTL pagemap: there is one of that name; another would do"),
-        (["Mine"], "a name of small letters, digits and single underscores would do"),
-        (["../up"], "a name of small letters"),
-        (["class"], "a name of small letters"),
+        (["pagemap"], "FTL pagemap: there is one of that name; use another name"),
+        (["Mine"], "use small letters, digits and single underscores between them"),
+        (["../up"], "FTL '../up': use small letters"),
+        (["9lives"], "FTL '9lives': it must begin with a letter"),
+        (["a" * 33], "use 32 letters at most"),
+        (["class"], "Python has that word; use another name"),
         (["common", "--folder", str(ROOT)], "FTL common: flashfs/ftl/common.py is something else"),
         (["mine", "--folder", "/nonesuch"], "/nonesuch: no checkout of flashfs, setup.py is missing"),
         (["mine", "--python", "--folder", "/nonesuch"], "/nonesuch: no such folder"),
@@ -108,5 +110,5 @@ def test_what_will_not_do(arguments: list[str], said: str, capsys: pytest.Captur
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.py").write_text("precious")
     assert cli.run(["new-ftl", "mine", "--python", "--folder", str(tmp_path)]) == 2
-    assert "mine.py is there already" in capsys.readouterr().err
+    assert "mine.py exists already" in capsys.readouterr().err
     assert (tmp_path / "mine.py").read_text() == "precious"

@@ -46,9 +46,9 @@ def on_terminal(*arguments: str, columns: int = 80) -> list[str]:
     return found.decode().splitlines()
 
 
-@pytest.mark.parametrize(("command", "names"), [("presets", list(PRESETS)), ("ftls", list(SCHEMES))])
+@pytest.mark.parametrize(("command", "names"), [("presets --all", list(PRESETS)), ("ftls", list(SCHEMES))])
 def test_no_name_is_split_at_80_columns(command: str, names: list[str]) -> None:
-    lines = on_terminal(command)
+    lines = on_terminal(*command.split())
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines if line.strip() and line[1:2].strip("─ ")][1:] == names
     assert len(lines) < 3.5 * len(names)

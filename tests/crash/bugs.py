@@ -317,7 +317,7 @@ BUGS: dict[str, Bug] = {
         "battery", Patch("flashfs/engine/map_battery", "        if total != int(words[NAMES]):\n",
                          "        if total != int(words[NAMES]) and not total:\n"), ("dftl",)
     ),
-    "a battery whose pages beyond the last sync nobody looks at": Bug(
+    "a battery whose pages beyond the last sync are not looked at": Bug(
         "battery", Patch("flashfs/engine/map_battery",
                          "if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):",
                          "if live[block, page] and status == PAGE_OK and oob.order != order:"), ("dftl", "muftl")
@@ -339,7 +339,7 @@ BUGS: dict[str, Bug] = {
                          "numpy.append(words[self.places_at :], words[self.slots_at : self.places_at])",
                          "words[self.slots_at :]"), ("dftl",)
     ),
-    "a page that nobody names and the battery calls live no more": Bug(
+    "a page that no LPA names and the battery calls live no more": Bug(
         "battery", Patch("flashfs/engine/demand", "        self.store.keep_all(kept[\"spares\"])\n", ""), ("dftl",)
     ),
     "sequence numbers that a recovery from the battery gives again": Bug(
@@ -347,7 +347,7 @@ BUGS: dict[str, Bug] = {
         Patch("flashfs/engine/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""),
         ("dftl",),
     ),
-    "a short write that zeroes the sector behind it": Bug(
+    "a short write that zeroes the sector after it": Bug(
         "ranges",
         Patch("flashfs/engine/ranges", "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n",
               "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n"

@@ -542,7 +542,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["nonesuch"], "nonesuch"),
         (["no.such.package:Class"], "no.such.package"),
         (["pagemap", "--only", "nonesuch"], "no check is called 'nonesuch': there is names, rules"),
-        (["pagemap", "--scale", "huge"], "scale 'huge': quick or full would do"),
+        (["pagemap", "--scale", "huge"], "scale 'huge': use quick or full"),
         (["pagemap", "--seed", "x"], "--seed"),
     ],
 )

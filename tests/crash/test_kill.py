@@ -176,7 +176,7 @@ def test_a_kill_is_aimed_at_a_checkpoint(tmp_path: Path) -> None:
 
 def test_options_that_no_image_can_have(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill, "check_machine", lambda fs, writer: None)
-    for ftl, option, said in (("remapssd", "dedup=maybe", "off or on would do"), ("pagemap", "x=1", "pagemap has")):
+    for ftl, option, said in (("remapssd", "dedup=maybe", "use off or on"), ("pagemap", "x=1", "pagemap has")):
         assert cli.run(["crash", "--kill", "--ftl", ftl, "--opt", option]) == 2
         assert said in capsys.readouterr().err
     assert cli.run(["crash", "--ftl", "remapssd", "--opt", "dedup=on"]) == 2

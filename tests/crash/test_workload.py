@@ -322,7 +322,7 @@ def test_places(tmp_path: Path) -> None:
     assert [str(Place.parse(word)) for word in (*words, "7:prefix", "7")] == [*words, "7:prefix", "7:before"]
     assert len(choose(replay, ["marks", "end", "flushes", "operations"], 3, 1)) == 3
     for word in ("flush", "flush:0", "mark:x", "7:sideways", "", "sometimes"):
-        with pytest.raises(UsageError, match="would do"):
+        with pytest.raises(UsageError, match="use "):
             Place.parse(word)
     with pytest.raises(UsageError, match="has 2 of them"):
         choose(replay, ["mark:3"], None, 1)
@@ -343,7 +343,7 @@ def test_places(tmp_path: Path) -> None:
         (["--workload", "true", "--check", "true", "--fs", "vfat"], "use --mkfs COMMAND for others"),
         (["--workload", "true", "--check", "true", "--at", "sometimes"], "flush:N, mark:N"),
         (["--recording", "nowhere", "--check", "true"], "no recording"),
-        (["--recording", "nowhere", "--check", "true", "--size", "64M"], "--size: settled by the recording"),
+        (["--recording", "nowhere", "--check", "true", "--size", "64M"], "--size: the recording has it already"),
     ],
 )
 def test_usage(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
@@ -355,7 +355,7 @@ def test_a_recording_does_not_choose_what_is_imported(tmp_path: Path, capsys: py
     folder = Folder(tmp_path)
     folder.save(Settings(ftl="somebodys.module:Ftl"), "true", (0, 0))
     assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true"]) == 1
-    assert "somebodys.module:Ftl, which nobody registered" in capsys.readouterr().err
+    assert "somebodys.module:Ftl, which is not registered" in capsys.readouterr().err
     assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true", "--ftl", "dftl"]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["recording.json"]
 

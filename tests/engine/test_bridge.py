@@ -190,11 +190,15 @@ RAISED = r"raised ValueError: no such thing at test_bridge\.py line \d+"
 #: what is planted, in which class and method, and what must be said of it
 MISTAKES: list[tuple[str, type, str, Any, str]] = [
     ("lookup raises", Good, "lookup", raises, rf"lookup\({LPA}\): {RAISED}"),
-    ("lookup gives text", Good, "lookup", gives("7"), rf"lookup\({LPA}\): returned '7': None, or a PPA from 0 to 511"),
-    ("lookup gives a float", Good, "lookup", gives(7.0), rf"lookup\({LPA}\): returned 7\.0: None, or a PPA"),
-    ("lookup gives a bool", Good, "lookup", gives(True), rf"lookup\({LPA}\): returned True: None, or a PPA"),
-    ("lookup is beyond the chip", Good, "lookup", gives(512), rf"lookup\({LPA}\): returned 512: None, or a PPA"),
-    ("lookup is negative", Good, "lookup", gives(-1), rf"lookup\({LPA}\): returned -1: None, or a PPA"),
+    ("lookup gives text", Good, "lookup", gives("7"),
+     rf"lookup\({LPA}\): returned '7': it should be None, or a PPA from 0 to 511"),
+    ("lookup gives a float", Good, "lookup", gives(7.0),
+     rf"lookup\({LPA}\): returned 7\.0: it should be None, or a PPA"),
+    ("lookup gives a bool", Good, "lookup", gives(True),
+     rf"lookup\({LPA}\): returned True: it should be None, or a PPA"),
+    ("lookup is beyond the chip", Good, "lookup", gives(512),
+     rf"lookup\({LPA}\): returned 512: it should be None, or a PPA"),
+    ("lookup is negative", Good, "lookup", gives(-1), rf"lookup\({LPA}\): returned -1: it should be None, or a PPA"),
     ("lookup is off by one", Good, "lookup", off_by_one,
      rf"lookup\({LPA}\): (returned PPA \d+, which (holds|is)|{CLEANING})"),
     ("lookup swaps two", Good, "lookup", of_another,
@@ -203,20 +207,24 @@ MISTAKES: list[tuple[str, type, str, Any, str]] = [
      rf"lookup\({LPA}\): (returned None, but this LPA was bound|{CLEANING})"),
     ("lookup always finds", Good, "lookup", lambda self, lpa: self.at.get(lpa, 3),
      rf"(lookup\({LPA}\): returned PPA 3, but this LPA was never bound, or was unbound since"
-     rf"|unbind\({LPA}\): lookup\(\d+\) then says PPA 3; None would do)"),
+     rf"|unbind\({LPA}\): lookup\(\d+\) then says PPA 3; it should be None)"),
     ("bind raises", Good, "bind", raises, rf"bind\({LPA}, {PPA}\): {RAISED}"),
     ("bind is forgotten", Good, "bind", gives(None),
-     rf"bind\({LPA}, {PPA}\): lookup\(\d+\) then says (PPA \d+|None); PPA \d+ would do"),
+     rf"bind\({LPA}, {PPA}\): lookup\(\d+\) then says (PPA \d+|None); it should be PPA \d+"),
     ("bind is wrong", Good, "bind", lambda self, lpa, ppa: self.at.update({lpa: ppa ^ 1}),
-     rf"bind\({LPA}, {PPA}\): lookup\(\d+\) then says PPA \d+; PPA \d+ would do"),
+     rf"bind\({LPA}, {PPA}\): lookup\(\d+\) then says PPA \d+; it should be PPA \d+"),
     ("unbind raises", Good, "unbind", raises, rf"unbind\({LPA}\): {RAISED}"),
-    ("unbind is forgotten", Good, "unbind", gives(None), rf"unbind\({LPA}\): lookup\(\d+\) then says PPA \d+; None"),
+    ("unbind is forgotten", Good, "unbind", gives(None),
+     rf"unbind\({LPA}\): lookup\(\d+\) then says PPA \d+; it should be None"),
     ("stamp raises", Stamping, "stamp", raises, rf"stamp\({LPA}, {PPA}\): {RAISED}"),
-    ("stamp is short", Stamping, "stamp", gives(b"1234567"), rf"stamp\({LPA}, {PPA}\): returned 7 bytes: bytes, 8 of"),
-    ("stamp is text", Stamping, "stamp", gives("12345678"), rf"stamp\({LPA}, {PPA}\): returned '12345678': bytes, 8"),
+    ("stamp is short", Stamping, "stamp", gives(b"1234567"),
+     rf"stamp\({LPA}, {PPA}\): returned 7 bytes: it should be 8 bytes"),
+    ("stamp is text", Stamping, "stamp", gives("12345678"),
+     rf"stamp\({LPA}, {PPA}\): returned '12345678': it should be 8 bytes"),
     ("save raises", Saving, "save", raises, rf"save\(\): {RAISED}"),
-    ("save gives text", Saving, "save", gives("x"), r"save\(\): returned 'x': bytes, 2880 at most"),
-    ("save gives too much", Saving, "save", gives(bytes(2881)), r"save\(\): returned 2881 bytes: bytes, 2880 at most"),
+    ("save gives text", Saving, "save", gives("x"), r"save\(\): returned 'x': it should be bytes, 2880 at most"),
+    ("save gives too much", Saving, "save", gives(bytes(2881)),
+     r"save\(\): returned 2881 bytes: it should be bytes, 2880 at most"),
     ("save lies", Saving, "save", lambda self: struct_swapped(self.at),
      r"save\(\): lookup\(\d+\) says PPA \d+, but PPA \d+ of an object that has loaded what it saved"),
     ("save forgets", Saving, "save", gives(b""), r"save\(\): lookup\(\d+\) says PPA \d+, but None of an object"),
@@ -226,40 +234,43 @@ MISTAKES: list[tuple[str, type, str, Any, str]] = [
     ("after_miss ends early", Guessing, "after_miss", gives(None),
      rf"(lookup\({LPA}\): (neither it nor after_miss names|{CLEANING})|bind\({LPA}, {PPA}\): lookup\(\d+\) then)"),
     ("after_miss gives text", Guessing, "after_miss", gives("x"),
-     rf"after_miss\({LPA}, {PPA}\): returned 'x': None, or a PPA"),
+     rf"after_miss\({LPA}, {PPA}\): returned 'x': it should be None, or a PPA"),
     ("live raises", Validating, "live", raises, rf"live\({PPA}\): {RAISED}"),
     ("dead raises", Validating, "dead", raises, rf"dead\({PPA}\): {RAISED}"),
-    ("dead is forgotten", Validating, "dead", gives(None), rf"is_live\({PPA}\): returned True: False would do"),
-    ("is_live lies", Validating, "is_live", gives(False), rf"is_live\({PPA}\): returned False: True would do"),
-    ("a late is_live lies", Late, "is_live", gives(False), rf"is_live\({PPA}\): returned False: True would do"),
+    ("dead is forgotten", Validating, "dead", gives(None), rf"is_live\({PPA}\): returned True: it should be False"),
+    ("is_live lies", Validating, "is_live", gives(False), rf"is_live\({PPA}\): returned False: it should be True"),
+    ("a late is_live lies", Late, "is_live", gives(False), rf"is_live\({PPA}\): returned False: it should be True"),
     ("is_live gives a number", Validating, "is_live", gives(1),
-     rf"is_live\({PPA}\): returned 1: (True|False) would do"),
+     rf"is_live\({PPA}\): returned 1: it should be (True|False)"),
     ("place raises", Placing, "place", raises, rf"place\('(host|gc)', lpas=\[\d+.*\]\): {RAISED}"),
-    ("place gives nothing", Placing, "place", gives(None), r"place\(.*\): returned None: a block that chip"),
-    ("place gives text", Placing, "place", gives(("3", 1)), r"place\(.*\): returned \('3', 1\): a block that"),
-    ("place is beyond the chip", Placing, "place", gives(64), r"place\(.*\): returned 64: a block that"),
+    ("place gives nothing", Placing, "place", gives(None),
+     r"place\(.*\): returned None: it should be a block that chip"),
+    ("place gives text", Placing, "place", gives(("3", 1)),
+     r"place\(.*\): returned \('3', 1\): it should be a block that"),
+    ("place is beyond the chip", Placing, "place", gives(64), r"place\(.*\): returned 64: it should be a block that"),
     ("place for no page", Placing, "place", lambda self, stream, lpas: (any_open(self), 0),
-     r"place\(.*\): returned block \d+ for 0 pages: 1 to \d+ would do"),
+     r"place\(.*\): returned block \d+ for 0 pages: it should be 1 to \d+"),
     ("place for too many", Placing, "place", lambda self, stream, lpas: (any_open(self), len(lpas) + 1),
-     r"place\(.*\): returned block \d+ for \d+ pages: 1 to \d+ would do"),
+     r"place\(.*\): returned block \d+ for \d+ pages: it should be 1 to \d+"),
     ("place into a full block", Placing, "place", lambda self, stream, lpas: self.chip.closed_blocks()[0],
-     r"place\(.*lpas=\[\d+.*\): returned block \d+, which is closed: one that chip\.open_block\(\)"),
+     r"place\(.*lpas=\[\d+.*\): returned block \d+, which is closed: it should be one that chip\.open_block"),
     ("place opens without end", Placing, "place", lambda self, stream, lpas: self.chip.open_block(),
      r"open_block\(\): \d blocks are open for (host|gc) already, and (host|gc)_blocks is \d"),
     ("place opens on no die", Placing, "place", lambda self, stream, lpas: self.chip.open_block(die=4),
-     r"open_block\(die=4\): a die from 0 to 3, or None, would do"),
+     r"open_block\(die=4\): use a die from 0 to 3, or None"),
     ("closed raises", Placing, "closed", raises, rf"closed\(block=\d+\): {RAISED}"),
     ("another opens a block", Placing, "lookup", lambda self, lpa: self.chip.open_block(),
      r"open_block\(\): only place"),
     ("a block that is none", Placing, "place", lambda self, stream, lpas: self.chip.room(64),
-     r"place\(.*\): raised ValueError: block 64: 0 to 63 would do"),
+     r"place\(.*\): raised ValueError: block 64: use 0 to 63"),
     ("victim raises", Cleaning, "victim", raises, rf"victim\(\): {RAISED}"),
-    ("victim is forgotten", Cleaning, "victim", gives(None), r"victim\(\): returned None: one of chip\.closed_blocks"),
+    ("victim is forgotten", Cleaning, "victim", gives(None),
+     r"victim\(\): returned None: it should be one of chip\.closed_blocks"),
     ("victim is free", Cleaning, "victim", lambda self: a_block(self, "free"),
      r"victim\(\): returned block \d+, which is (free|pending|open|meta)"),
     ("victim is open", Cleaning, "victim", lambda self: a_block(self, "open"),
      r"victim\(\): returned block \d+, which is"),
-    ("victim is beyond the chip", Cleaning, "victim", gives(64), r"victim\(\): returned 64: one of"),
+    ("victim is beyond the chip", Cleaning, "victim", gives(64), r"victim\(\): returned 64: it should be one of"),
 ]  # fmt: skip
 
 
@@ -417,12 +428,12 @@ def test_a_class_may_learn_to_save_later(path: Path) -> None:
     ("method", "wrong", "said"),
     [
         ("dram", raises, rf"dram\(\): {RAISED}"),
-        ("dram", gives(7), r"dram\(\): returned 7: a dict would do"),
+        ("dram", gives(7), r"dram\(\): returned 7: it should be a dict"),
         ("dram", gives({"map": -1}), r"dram\(\): 'map' holds -1: a name, and a whole number of bytes"),
         ("dram", gives({"map": 1.5}), r"dram\(\): 'map' holds 1\.5"),
         ("dram", gives({3: 1}), r"dram\(\): 3 holds 1"),
         ("figures", raises, rf"figures\(\): {RAISED}"),
-        ("figures", gives([1]), r"figures\(\): returned \[1\]: a dict would do"),
+        ("figures", gives([1]), r"figures\(\): returned \[1\]: it should be a dict"),
     ],
 )
 def test_statistics_that_are_none(method: str, wrong: Any, said: str) -> None:
@@ -459,9 +470,9 @@ def test_what_it_says_of_itself_is_shown() -> None:
     assert device.ssd.mapping.explain(3) == {"said": "nothing", "ppa": None}
     assert device.problems() == ["it never stops"]
     assert (scheme(NAME).title, scheme(NAME).about) == ("Talks", "And goes on talking.")
-    with pytest.raises(BindError, match=r"--dram 900: planted:Ftl needs \d+ bytes here"):
+    with pytest.raises(BindError, match=r"--dram 900 is 900 B: planted:Ftl needs \d+ bytes here \(.*KiB\)"):
         Device.memory(GEOMETRY, NAME).start(nandimg.memory_image(GEOMETRY), NAME, {}, dram=900)
-    with pytest.raises(UsageError, match=r"option words=0: a whole number from 1 to 9 would do"):
+    with pytest.raises(UsageError, match=r"option words=0: use a whole number from 1 to 9"):
         Device.memory(GEOMETRY, NAME, {"words": "0"})
 
 
@@ -478,24 +489,24 @@ def test_the_chip_before_it_is_built() -> None:
 def test_more_open_blocks_than_there_are() -> None:
     with pytest.raises(BindError, match=r"planted:Ftl: 360 logical pages .* 60 \+ 2 open ones and a reserve"):
         Device.memory(GEOMETRY, use(type("Ftl", (Placing,), {"host_blocks": 60})))
-    with pytest.raises(BindError, match=r"planted:Ftl\.gc_blocks is 0: a whole number from 1 on would do"):
+    with pytest.raises(BindError, match=r"planted:Ftl\.gc_blocks is 0: use a whole number from 1 on"):
         Device.memory(GEOMETRY, use(type("Ftl", (Placing,), {"gc_blocks": 0})))
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"lookup": None}, "the class lacks lookup; it needs lookup, bind and unbind"),
+        ({"lookup": None}, "the class lacks lookup$"),
         ({"save": lambda self: b""}, "the class has save, so it needs load too"),
         ({"after_miss": lambda self, lpa, ppa: None}, "the class has after_miss, so it needs save too"),
         ({"stamp": lambda self, lpa, ppa: b""}, "the class has stamp, so it needs oob_bytes too"),
-        ({"stamp": lambda self, lpa, ppa: b"", "oob_bytes": "4"}, "oob_bytes is '4': a whole number from 1 on"),
+        ({"stamp": lambda self, lpa, ppa: b"", "oob_bytes": "4"}, "oob_bytes is '4': use a whole number from 1 on"),
         ({"live": lambda self, ppa: None}, "the class has live, so it needs dead too"),
         ({"late": True}, "the class has late, so it needs live too"),
         ({"late": 1, "live": lambda self, ppa: None, "dead": lambda self, ppa: None},
-         "late is 1: True or False would do"),
+         "late is 1: use True or False"),
         ({"attach": lambda self, blocks: ()}, "the class has attach, so it needs place too"),
-        ({"options": ("x",)}, "options hold 'x': flashfs.plugin.Option would do"),
+        ({"options": ("x",)}, "options hold 'x': use objects of flashfs.plugin.Option"),
     ],
 )
 def test_a_class_that_cannot_be_one(changes: dict[str, Any], said: str) -> None:

@@ -42,12 +42,13 @@ def test_victims_that_are_moved_together() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (lambda closed, chip: [], r"returned 0 blocks: 1 to 3 would do, as group_blocks says"),
-        (lambda closed, chip: closed[:4], r"returned 4 blocks: 1 to 3 would do"),
+        (lambda closed, chip: [], r"returned 0 blocks: it should be 1 to 3, as group_blocks says"),
+        (lambda closed, chip: closed[:4], r"returned 4 blocks: it should be 1 to 3"),
         (lambda closed, chip: [closed[0], closed[0]], r"returned block \d+ twice"),
-        (lambda closed, chip: [closed[0], 99], r"returned \[\d+, 99\]: one of chip.closed_blocks\(\) would do"),
-        (lambda closed, chip: [closed[0], "x"], r"returned \[\d+, 'x'\]: one of chip.closed_blocks\(\) would do"),
-        (lambda closed, chip: [closed[0], min(set(range(40)) - set(closed))], r"returned block \d+, which is \w+: one"),
+        (lambda closed, chip: [closed[0], 99], r"returned \[\d+, 99\]: it should be one of chip.closed_blocks\(\)"),
+        (lambda closed, chip: [closed[0], "x"], r"returned \[\d+, 'x'\]: it should be one of chip.closed_blocks\(\)"),
+        (lambda closed, chip: [closed[0], min(set(range(40)) - set(closed))],
+         r"returned block \d+, which is \w+: it should be one"),
         (lambda closed, chip: [b for b in closed if chip.live(b) == 8][:2], r"returned 2 blocks, whose pages are all"),
     ],
 )  # fmt: skip
@@ -64,5 +65,5 @@ def test_a_group_of_no_blocks() -> None:
     class Errs(CleansGroups):
         group_blocks = 0
 
-    with pytest.raises(BindError, match=r"group_blocks is 0: a whole number from 1 to 40 would do"):
+    with pytest.raises(BindError, match=r"group_blocks is 0: use a whole number from 1 to 40"):
         overwritten(Errs)

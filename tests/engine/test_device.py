@@ -211,12 +211,12 @@ def test_what_cannot_be_bound_is_refused_and_the_image_stays_blank(ftl: str, tmp
         assert "\n" not in str(caught.value)
         assert nandimg.inspect(path).ftl == ""
 
-    attempt(replace(GEOMETRY, oob_bytes=16), f"{ftl} needs [0-9]+ bytes of OOB a page: this chip has 16")
+    attempt(replace(GEOMETRY, oob_bytes=16), f"{ftl} needs [0-9]+ bytes of OOB per page: this chip has 16")
     attempt(replace(GEOMETRY, lpas=GEOMETRY.pages - 20), f"{ftl}: 1004 logical pages")
-    attempt(GEOMETRY, "--dram 1000: .* needs", dram=1000)
+    attempt(GEOMETRY, "--dram 1000 is 1000 B: .* needs", dram=1000)
     attempt(replace(GEOMETRY, nvram_bytes=0), "--plp needs .* NVRAM", plp=True)
     attempt(GEOMETRY, "option nonesuch", UsageError, options={"nonesuch": "1"})
-    attempt(GEOMETRY, "buffer=x: a whole number", UsageError, options={"buffer": "x"})
+    attempt(GEOMETRY, "buffer=x: use a whole number", UsageError, options={"buffer": "x"})
     attempt(GEOMETRY, "sync 'never'", UsageError, sync="never")
     attempt(GEOMETRY, "blank", readonly=True)
 

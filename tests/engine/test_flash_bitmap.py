@@ -246,7 +246,7 @@ def test_a_checkpoint_of_other_streams_is_refused() -> None:
     saved[-16:] = b"gecko".ljust(16, b"\0")
     with pytest.raises(ValueError, match="streams other than host, gc, wear, meta, map, validity"):
         device.ssd.pool.load(saved)
-    with pytest.raises(ValueError, match="a new name of 1 to 16 bytes would do"):
+    with pytest.raises(ValueError, match="use a new name of 1 to 16 bytes"):
         device.ssd.pool.add_stream("map", 3)
     device.close()
 

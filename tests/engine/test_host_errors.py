@@ -104,7 +104,8 @@ class Rig:
             known = {self.now.get(lpa, bytes(PAGE))}
             if not running or lpa in self.under_way:
                 known |= self.may.get(lpa, set())
-            assert page in known, f"{when}: LPA {lpa} holds {page[:16]!r}; {sorted(one[:16] for one in known)} would do"
+            may = sorted(one[:16] for one in known)
+            assert page in known, f"{when}: LPA {lpa} holds {page[:16]!r}; it may hold {may}"
             self.now[lpa] = page
         self.under_way.clear()
 

@@ -70,5 +70,5 @@ def test_a_mapping_that_cannot_do_with_a_late_store_says_so(store: Any) -> None:
         return mapping, store(ssd), placement, cleaning
 
     slim = replace(SCHEMES["slimftl"], name="slim-late", build=build, manual="")
-    with registered(slim) as name, pytest.raises(BindError, match="a validity store that is not late would do"):
+    with registered(slim) as name, pytest.raises(BindError, match="use a validity store that is not late"):
         Device.memory(CHIP, name)

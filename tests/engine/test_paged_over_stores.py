@@ -237,7 +237,7 @@ def test_the_case_in_which_a_trimmed_page_was_back(ftl: str) -> None:
 
 @pytest.mark.parametrize("kind", ["leaftl-flash", "leaftl-late"])
 def test_leaftl_refuses_them(kind: str, store: Any) -> None:
-    with flash_pvb.registered(scheme_of(kind, store)), pytest.raises(BindError, match="in DRAM that is not late would"):
+    with flash_pvb.registered(scheme_of(kind, store)), pytest.raises(BindError, match="a validity store in DRAM"):
         Device.memory(CHIP, kind)
 
 

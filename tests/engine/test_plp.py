@@ -110,7 +110,7 @@ def test_a_read_only_look_sees_what_it_saved(ftl: str, path: Path) -> None:
 
 def test_it_needs_nvram(ftl: str, tmp_path: Path) -> None:
     nandimg.create(tmp_path / "none", replace(GEOMETRY, nvram_bytes=100))
-    with pytest.raises(BindError, match="--plp needs 528 bytes of NVRAM a buffered page: the image has 100"):
+    with pytest.raises(BindError, match="--plp needs 528 bytes of NVRAM per buffered page: the image has 100"):
         Device.open(tmp_path / "none", ftl=ftl, plp=True)
 
 

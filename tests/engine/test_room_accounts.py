@@ -64,7 +64,7 @@ def test_paired_pages_on_the_smallest_chip(ftl: str, flush: float) -> None:
 
 def test_a_chip_of_paired_pages_needs_more() -> None:
     alone = smallest("dftl", 1_000, pages_per_block=8)
-    with pytest.raises(BindError, match=r"a sync fills groups of 4 paired pages, .* --op \d\.?\d* would do"):
+    with pytest.raises(BindError, match=r"a sync fills groups of 4 paired pages, .*; use a chip made with --op"):
         Device.memory(Geometry(**{**alone.as_dict(), "paired_pages": 2, "blocks": alone.blocks + 4}), "dftl")
 
 

@@ -123,5 +123,5 @@ def test_it_is_chosen_at_each_mount(tmp_path: Path) -> None:
                 device.ssd.write_pages(rng.integers(0, GEOMETRY.lpas, 40, dtype=np.uint32))
             assert device.smart()["levelling"]["by"] == how
             assert device.problems() == []
-    with pytest.raises(UsageError, match="exact or scan would do"):
+    with pytest.raises(UsageError, match="use exact or scan"):
         Device.memory(GEOMETRY, "pagemap", {"wear": "some"})

@@ -105,9 +105,9 @@ def image(run: Run, tmp_path: Path) -> Path:
         ("nonesuch", f"no FTL is called 'nonesuch'; there are {', '.join(SCHEMES)}, and package.module:Class"),
         ("nonesuch:X", "FTL nonesuch:X: there is no module nonesuch on the Python path (nor in "),
         ("mine:Nonesuch", "FTL mine:Nonesuch: mine has no Nonesuch"),
-        ("mine:", "FTL mine:: package.module:Class would do"),
+        ("mine:", "FTL mine:: use package.module:Class"),
         ("mine:number", "FTL mine:number: number is no class (its type is int)"),
-        ("mine:Lacks", "FTL mine:Lacks: the class lacks bind, unbind; it needs lookup, bind and unbind"),
+        ("mine:Lacks", "FTL mine:Lacks: the class lacks bind, unbind"),
         ("bad:X", "FTL bad:X: importing bad raised SyntaxError"),
         ("worse:X", "FTL worse:X: importing worse raised ZeroDivisionError: division by zero at worse.py line 2"),
         ("needs:X", "FTL needs:X: needs needs a module nonesuch, and there is none"),
@@ -143,7 +143,7 @@ def test_entry_points(run: Run, site: str, image: Path) -> None:
     assert found["built"]["from"] == "mine 1.2"
     broken, counted = sorted(done.stderr.splitlines())
     assert broken.startswith("flashfs: FTL broken: mine 1.2 (mine:nonesuch) raised AttributeError")
-    assert counted == "flashfs: FTL counted: mine 1.2 (mine:number) is a int: a class would do"
+    assert counted == "flashfs: FTL counted: mine 1.2 (mine:number) is a int: it must be a class"
     said_names = run("ftls", "nonesuch", code=2, path=site).stderr
     assert f"'nonesuch'; there are {', '.join(SCHEMES)}, mine, built" in said_names
     for ftl in ("mine", "built"):

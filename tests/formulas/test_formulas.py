@@ -80,7 +80,7 @@ def test_more_parts_make_room_for_more_entries() -> None:
 def test_devices_that_are_none(given: dict[str, float]) -> None:
     with pytest.raises(UsageError) as told:
         Chip(**given)  # type: ignore[arg-type]
-    assert "would do" in str(told.value) and "\n" not in str(told.value)
+    assert "use " in str(told.value) and "\n" not in str(told.value)
 
 
 def test_a_row_has_all_of_all_schemes() -> None:
@@ -112,7 +112,7 @@ def test_a_measured_recovery_beside_its_formula() -> None:
 
 
 def test_a_step_that_the_model_does_not_have() -> None:
-    with pytest.raises(UsageError, match="lazyftl has no step runs; blocks, gmd, pvb, cache would do"):
+    with pytest.raises(UsageError, match="lazyftl has no step runs; use blocks, gmd, pvb, cache"):
         recovery.beside("lazyftl", PAPERS, [], {"headers": "runs"})
 
 

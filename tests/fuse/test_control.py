@@ -130,6 +130,8 @@ def test_faults_come_and_go(chip: Path, mountpoint: Path, server: str) -> None:
         assert raw[at : at + PAGE] in (data[at : at + PAGE], new[at : at + PAGE])
     said = flashfs("fault", mountpoint, "fail=1", code=2).stderr
     assert "--fault later" in said and said.count("\n") == 1
+    said = flashfs("cut", mountpoint, "--at", "5", code=2).stderr
+    assert "no place for faults: mount it with `--fault later`" in said
     flashfs("umount", mountpoint)
 
 
@@ -209,7 +211,7 @@ def test_who_may_not_write_to_disk_may_not_command(chip: Path, mountpoint: Path,
 
 def test_a_cut_to_come_clears_no_faults(chip: Path, mountpoint: Path) -> None:
     flashfs("mount", chip, mountpoint, "--fault", "eio=500+")
-    assert "cut=9:before eio=500+` counts all" in flashfs("cut", mountpoint, "--at", "9", code=2).stderr
+    assert "cut=9:before eio=500+` sets both" in flashfs("cut", mountpoint, "--at", "9", code=2).stderr
     assert "eio=500+;" in flashfs("fault", mountpoint).stdout
     flashfs("umount", mountpoint)
 
@@ -231,7 +233,7 @@ def test_a_full_counter_stays_full(chip: Path) -> None:
 def test_dump_of_a_mount_takes_no_ftl(chip: Path, mountpoint: Path) -> None:
     flashfs("mount", chip, mountpoint)
     assert "leave --ftl" in flashfs("dump", mountpoint, "--ftl", "pagemap", code=2).stderr
-    with pytest.raises(RefusedError, match="there is header"):
+    with pytest.raises(RefusedError, match="use header"):
         Control(mountpoint).dump("nonsense")
     flashfs("umount", mountpoint)
 

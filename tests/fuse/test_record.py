@@ -132,7 +132,7 @@ def test_a_killed_mount_leaves_what_was_half_a_second_old(chip: Path, mountpoint
         time.sleep(0.05)
     kill(mountpoint)
     assert [offset for _, offset, _, _ in found(trace)] == [number * PAGE for number in range(50)]
-    assert "breaks off behind 50 requests" in str(summary(trace)["ending"])
+    assert "ends after 50 requests" in str(summary(trace)["ending"])
 
 
 def test_refusals_leave_nothing(chip: Path, mountpoint: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_nothing_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr(mounts, "table", list)
     monkeypatch.setattr(serving, "servers", list)
     assert cli.run(["status"]) == 0
-    assert capsys.readouterr().out == "nothing is up\n"
+    assert capsys.readouterr().out == "nothing is mounted, and `flashfs nbd` serves nothing\n"
     assert cli.run(["status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"mounts": [], "nbd": []}
 

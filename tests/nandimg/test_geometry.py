@@ -34,7 +34,7 @@ def test_what_follows_from_a_shape() -> None:
 def test_a_shape_that_cannot_be_names_the_field(field: str, value: int) -> None:
     with pytest.raises(GeometryError, match=field) as caught:
         replace(Geometry(), **{field: value})
-    assert "would do" in str(caught.value)
+    assert "use " in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -248,7 +248,7 @@ def test_a_tcp_port(export: Serve) -> None:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
         probe.listen()
-        with pytest.raises(FlashfsError, match=rf"^--port {port} is taken: another one would do$"):
+        with pytest.raises(FlashfsError, match=rf"^--port {port} is taken: use another one$"):
             export(port=port)
     one = export(port=port)
     assert one.info()["export-size"] == SIZE

@@ -104,7 +104,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "threads.txt": Layout(
         lambda r, i: f"{r[0] * NS} {i % 5} {r[2] // 512} {r[3] // 512} {bit(r[1])}",
-        "requests go on where those of another number",
+        "requests continue where those of another number",
         "time:ns,-,offset:512,length:512,op:1=read",
     ),
     "seconds.txt": Layout(
@@ -142,7 +142,7 @@ LAYOUTS: dict[str, Layout] = {
     "named_without_units.csv": Layout(
         lambda r, i: f"{r[0] / 1000:.3f},0.0011,{letter(r[1])},5,{r[2]},{r[3]}",
         "its first line names its columns, but not the unit of timestamp, the unit of offset, the unit of size: "
-        "--columns time:[?],-,op,dev,offset:[?],length:[?] ",
+        "use --columns time:[?],-,op,dev,offset:[?],length:[?] ",
         "time:s,-,op,dev,offset,length",
         first="Timestamp,Response,IOType,LUN,Offset,Size",
     ),

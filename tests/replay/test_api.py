@@ -56,7 +56,7 @@ def test_the_same_as_the_command(capsys: pytest.CaptureFixture[str], tmp_path: P
 
 def test_a_bad_name_is_told_before_anything_is_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["replay", "uniform:ops=100", "--out", "r.xls"]) == 2
-    assert capsys.readouterr() == ("", "flashfs: --out r.xls: a name that ends in .parquet or .csv would do\n")
+    assert capsys.readouterr() == ("", "flashfs: --out r.xls: use a name that ends in .parquet or .csv\n")
 
 
 def test_what_is_decided_for_a_trace_is_a_warning() -> None:
@@ -80,7 +80,7 @@ def test_rows_are_put_behind_others(tmp_path: Path) -> None:
     for seed in (1, 2):
         flashfs.replay("uniform:ops=100", preset="small-64m", seed=seed, out=path)
     assert results.read([path])["source"].to_list() == ["uniform:ops=100,seed=1", "uniform:ops=100,seed=2"]
-    with pytest.raises(UsageError, match=r"--out r\.xls: a name that ends in"):
+    with pytest.raises(UsageError, match=r"--out r\.xls: use a name that ends in"):
         flashfs.replay("uniform:ops=100", out="r.xls")
 
 
@@ -91,7 +91,7 @@ def test_in_processes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_replay_that_fails_is_an_exception(jobs: int) -> None:
-    with pytest.raises(FlashfsError, match="pagemap, uniform:ops=10, dram=1 KiB: --dram 1024: pagemap needs "):
+    with pytest.raises(FlashfsError, match="pagemap, uniform:ops=10, dram=1 KiB: --dram 1024 is 1 KiB: pagemap needs "):
         flashfs.replay("uniform:ops=10", preset="small-64m", dram=["4M", "1k"], jobs=jobs)
     with pytest.raises(UsageError, match="dram = '4q': "):
         flashfs.replay("uniform:ops=10", dram="4q")
@@ -119,7 +119,7 @@ def test_sweep(tmp_path: Path) -> None:
     given = {"source": "uniform:ops=100", "preset": "small-64m", "dram": ["4M", "8M"]}
     assert len(flashfs.sweep(given, tmp_path / "s", jobs=1)) == 2
     assert len(list((tmp_path / "s" / "points").iterdir())) == 3  # one was there
-    with pytest.raises(UsageError, match="out: a folder for the results would do"):
+    with pytest.raises(UsageError, match="out: use a folder for the results"):
         flashfs.sweep(given)
 
 

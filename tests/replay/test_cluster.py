@@ -152,7 +152,7 @@ def test_a_scheduler_that_dies_is_told_and_nothing_is_lost(tmp_path: Path, calls
                 if done == 2:
                     process.kill()
 
-        with pytest.raises(FlashfsError, match="it went away; the same command goes on where it was"):
+        with pytest.raises(FlashfsError, match="it went away; run the same command again, and it continues"):
             sweep.run(setups, tmp_path / "out", Cluster(address, "made_up:play_slowly"), Killer())
     assert len(list((tmp_path / "out" / "points").glob("*.json"))) == done
     report = sweep.run(setups, tmp_path / "out", Processes(2, "made_up:play"))
@@ -180,5 +180,5 @@ def test_a_worker_with_another_flashfs_is_refused(tmp_path: Path) -> None:
     path = os.pathsep.join([str(other), str(ROOT)])
     with scheduler(tmp_path) as (address, _), worker(tmp_path, "a", address, PYTHONPATH=path):
         wait_until("the worker is there", lambda: registered(tmp_path) == 1)
-        with pytest.raises(FlashfsError, match=r"worker tcp://\S+ has flashfs 9\.9\S*: \S+ would do"):
+        with pytest.raises(FlashfsError, match=r"worker tcp://\S+ has flashfs 9\.9\S*: use \S+"):
             sweep.run(setups, tmp_path / "out", Cluster(address))

@@ -58,14 +58,14 @@ def test_borders_of_chunks(file: str, chunk_bytes: int, monkeypatch: pytest.Monk
 def test_a_format_by_name(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text("0 0 8 1 0\n5 0 16 2 1\n")
-    with pytest.raises(TraceError, match="--format mqsim, but 2 lines are too few to tell units by"):
+    with pytest.raises(TraceError, match="--format mqsim, but 2 lines are too few to show the units"):
         Trace(path)
     assert rows(whole(Trace(path, format="mqsim"))) == [(0, WRITE, 4096, 512), (5, READ, 8192, 1024)]
     assert rows(whole(Trace(path, format="ssdsim"))) == [(0, WRITE, 4096, 512), (5, READ, 8192, 1024)]
     assert rows(whole(Trace(path, format="mqsim-bytes"))) == [(0, WRITE, 8, 512), (5, READ, 16, 1024)]
     assert rows(whole(Trace(path, format="disksim"))) == [(0, WRITE, 4096, 512), (5_000_000, READ, 8192, 1024)]
     assert rows(whole(Trace(path, format="ascii-pages"))) == [(0, WRITE, 4096, 4096), (5_000_000, READ, 8192, 8192)]
-    with pytest.raises(UsageError, match=r"format nonesuch: .*msr.* would do"):
+    with pytest.raises(UsageError, match=r"format nonesuch: use .*msr.*"):
         format_named("nonesuch")
 
 

@@ -363,13 +363,13 @@ def test_where(name: str, value: str, labels: list[str] | int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"what": "nonesuch"}, "--what nonesuch: mapping, dram, waf, "),
-        ({"what": "ftl"}, "--what ftl: mapping, "),
-        ({"what": "waf", "baseline": "nonesuch"}, "--baseline nonesuch: pagemap, slimftl would do"),
+        ({"what": "nonesuch"}, "--what nonesuch: use mapping, dram, waf, "),
+        ({"what": "ftl"}, "--what ftl: use mapping, "),
+        ({"what": "waf", "baseline": "nonesuch"}, "--baseline nonesuch: use pagemap, slimftl"),
         ({"what": "latency", "baseline": "pagemap"}, "latency is not relative to anything; mapping, waf, iops can be"),
         ({"what": "waf", "x": "nonesuch"}, "nonesuch: no column of these results; ftl, source, "),
         ({"what": "waf", "where": {"nonesuch": "1"}}, "nonesuch: no column of these results"),
-        ({"what": "waf", "where": {"ftl": "x"}}, "--where ftl=x: no result has it; pagemap, slimftl would do"),
+        ({"what": "waf", "where": {"ftl": "x"}}, "--where ftl=x: no result has it; use pagemap, slimftl"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_shown_is_told(arguments: dict[str, Any], said: str) -> None:
@@ -537,8 +537,8 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "which results?"),
         (["r.parquet", "--what", "nonesuch"], "--what nonesuch"),
-        (["r.parquet", "--out", "x.gif"], "--out x.gif: a name that ends in .svg, .pdf, .png would do"),
-        (["r.parquet", "--where", "dram"], "--where dram: NAME=VALUE would do"),
+        (["r.parquet", "--out", "x.gif"], "--out x.gif: use a name that ends in .svg, .pdf, .png"),
+        (["r.parquet", "--where", "dram"], "--where dram: use NAME=VALUE"),
         (["gone.parquet"], "gone.parquet: no such file"),
     ],
 )

@@ -56,7 +56,7 @@ def test_flags_are_read_as_the_commands_read_them() -> None:
 
 def test_a_chip_of_few_words_is_that_of_the_other_commands() -> None:
     [setup] = points.expand({"source": "uniform:ops=10", "size": "64M", "op": 0.2})
-    assert setup.geometry == geometry_of(None, "64M", None, op=0.2)
+    assert setup.geometry == geometry_of(None, "64M", None, op="0.2")
     [setup] = points.expand({"source": "uniform:ops=10"})
     assert setup.geometry == geometry_of(None, None, None)
 
@@ -142,40 +142,40 @@ def test_options_of_traces_are_not_for_workloads() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "source: a trace or a workload, or a list of them, would do"),
-        ({"source": []}, "source = []: a value"),
-        ({"source": 3}, "source = 3: a text would do"),
+        ({}, "source: use a trace or a workload, or a list of them"),
+        ({"source": []}, "source = []: use a value"),
+        ({"source": 3}, "source = 3: use a text"),
         ({"source": "nonesuch"}, "nonesuch: no such file; workloads are"),
-        ({"source": "uniform:nonesuch=1"}, "uniform:nonesuch=1: 'nonesuch=1': KEY=VALUE would do"),
+        ({"source": "uniform:nonesuch=1"}, "uniform:nonesuch=1: 'nonesuch=1': use KEY=VALUE"),
         ({**SMALL, "ftl": "nonesuch"}, "no FTL is called 'nonesuch'"),
         ({**SMALL, "ftl": ["pagemap", "pagemap"]}, "ftl = 'pagemap': it is there twice"),
-        ({**SMALL, "dram": "4q"}, "dram = '4q': a size above 0, as 4k or 1M, would do"),
-        ({**SMALL, "dram": True}, "dram = True: a size above 0, as 4k or 1M, would do"),
-        ({**SMALL, "dram": 0}, "dram = 0: a size above 0"),
+        ({**SMALL, "dram": "4q"}, "dram = '4q': use a size above 0, as 4k or 1M"),
+        ({**SMALL, "dram": True}, "dram = True: use a size above 0, as 4k or 1M"),
+        ({**SMALL, "dram": 0}, "dram = 0: use a size above 0"),
         ({**SMALL, "qd": -1}, "qd = -1: "),
         ({**SMALL, "qd": 1.5}, "qd = 1.5: "),
-        ({**SMALL, "seed": -1}, "seed = -1: a whole number from 0 on would do"),
+        ({**SMALL, "seed": -1}, "seed = -1: use a whole number from 0 on"),
         ({"source": "uniform:seed=1", "seed": 2}, "seed is there twice"),
-        ({**SMALL, "backend": "tape"}, "backend = 'tape': meta or file would do"),
-        ({**SMALL, "plp": 1}, "plp = 1: true or false would do"),
-        ({**SMALL, "precondition": "much"}, "--precondition much: none, fill, steady would do"),
-        ({**SMALL, "speedup": 0}, "speedup = 0: a number above 0 would do"),
-        ({**SMALL, "speedup": "u=x"}, "speedup = 'u=x': a number above 0 would do"),
-        ({"source": str(DATA / "msr.csv"), "speedup": "u=2"}, "speed-up u=2: a share above 0, 1 at most, would do"),
+        ({**SMALL, "backend": "tape"}, "backend = 'tape': use meta or file"),
+        ({**SMALL, "plp": 1}, "plp = 1: use true or false"),
+        ({**SMALL, "precondition": "much"}, "--precondition much: use none, fill, steady"),
+        ({**SMALL, "speedup": 0}, "speedup = 0: use a number above 0"),
+        ({**SMALL, "speedup": "u=x"}, "speedup = 'u=x': use a number above 0"),
+        ({"source": str(DATA / "msr.csv"), "speedup": "u=2"}, "speed-up u=2: use a share above 0, 1 at most"),
         ({**SMALL, "before": "nonesuch"}, "nonesuch: no such file; workloads are"),
-        ({**SMALL, "before": [[3]]}, "before = [3]: a text would do"),
+        ({**SMALL, "before": [[3]]}, "before = [3]: use a text"),
         ({"source": str(DATA / "msr.csv"), "columns": "op"}, "--columns op: no offset in it"),
-        ({**SMALL, "nonesuch": 1}, "nonesuch: no such key; source, ftl, "),
+        ({**SMALL, "nonesuch": 1}, "nonesuch: no such key; use source, ftl, "),
         ({**SMALL, "page-size": 1, "page_size": 2}, "page_size: it is there twice"),
-        ({**SMALL, "preset": "nonesuch"}, "preset = 'nonesuch': oracle-1g, "),
+        ({**SMALL, "preset": "nonesuch"}, "preset = 'nonesuch': no such preset; see flashfs presets"),
         ({**SMALL, "size": "1G"}, "preset = 'small-64m': it is a whole chip: leave size out"),
-        ({**SMALL, "opt": 3}, "opt = 3: a table of NAME = VALUE would do"),
-        ({**SMALL, "opt": {"nonesuch": 1}}, "opt.nonesuch: buffer, "),
+        ({**SMALL, "opt": 3}, "opt = 3: use a table of NAME = VALUE"),
+        ({**SMALL, "opt": {"nonesuch": 1}}, "opt.nonesuch: use buffer, "),
         ({**SMALL, "opt": {"pagemap": {"nonesuch": 1}}}, "option nonesuch: pagemap has "),
-        ({**SMALL, "opt": {"slimftl": {}}}, "opt.slimftl: options of an FTL that is not in ftl: pagemap would do"),
-        ({**SMALL, "opt": {"buffer": []}}, "opt.buffer = []: a value"),
-        ({**SMALL, "ftl": "slimftl", "opt": {"shift": 99}}, "option shift=99: a whole number from 0 to "),
-        ({"source": str(DATA / "msr.csv"), "fit": "squeeze"}, "fit squeeze: clip, wrap, scale, pack would do"),
+        ({**SMALL, "opt": {"slimftl": {}}}, "opt.slimftl: options of an FTL that is not in ftl: use pagemap"),
+        ({**SMALL, "opt": {"buffer": []}}, "opt.buffer = []: use a value"),
+        ({**SMALL, "ftl": "slimftl", "opt": {"shift": 99}}, "option shift=99: use a whole number from 0 to "),
+        ({"source": str(DATA / "msr.csv"), "fit": "squeeze"}, "fit squeeze: use clip, wrap, scale, pack"),
         ({"source": str(DATA / "msr.csv"), "format": "nonesuch"}, "format nonesuch: "),
     ],
 )  # fmt: skip
@@ -188,7 +188,7 @@ def test_what_will_not_do_is_told_in_one_line(given: dict[str, object], said: st
 
 
 def test_a_geometry_that_cannot_be_is_told() -> None:
-    with pytest.raises(Exception, match="page_bytes is 3000: a power of two would do"):
+    with pytest.raises(Exception, match="page_bytes is 3000: use a power of two"):
         points.expand({"source": "uniform:ops=10", "page_size": 3000})
 
 

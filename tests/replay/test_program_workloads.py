@@ -197,18 +197,18 @@ def test_contents_by_a_law() -> None:
 
 
 @pytest.mark.parametrize(("text", "why"), [
-    ("fileset:personality=mail", "fileserver or varmail or webserver or oltp or compflow would do"),
-    ("fileset:files=100k", "100,000 files of 131,072 bytes in 67,108,864: 70% of the span"),
-    ("fileset:gamma=1.3", "0, 0.5, 1, 1.5 and so on would do"),
-    ("fileset:write=0.5", ": KEY=VALUE would do, with ops, skip, span"),
-    ("lsm:keys=1M", "1,000,000 keys of 424 bytes in 67,108,864: 60% of the span would do"),
+    ("fileset:personality=mail", "use fileserver or varmail or webserver or oltp or compflow"),
+    ("fileset:files=100k", "100,000 files of 131,072 bytes in 67,108,864 bytes: use files that take 70%"),
+    ("fileset:gamma=1.3", "use 0, 0.5, 1, 1.5 and so on"),
+    ("fileset:write=0.5", ": use KEY=VALUE, with ops, skip, span"),
+    ("lsm:keys=1M", "1,000,000 keys of 424 bytes in 67,108,864 bytes: fill 60% at most"),
     ("lsm:get=0.7,update=0.7", "get and update are more than 1 together"),
-    ("lsm:memtable=1M", "memtable=1048576: 262144 at most, 1/256 of the span"),
-    ("lsm:dist=normal", "uniform, zipf or zipf:0.99 would do"),
+    ("lsm:memtable=1M", "memtable=1048576: use 262144 at most, 1/256 of the span"),
+    ("lsm:dist=normal", "use uniform, zipf or zipf:0.99"),
     ("uniform:contents=zipf:N=2,a=0.2", "zipf:N=SHARE,a=EXPONENT"),
     ("uniform:contents=zipf:N=0.5", "zipf:N=SHARE,a=EXPONENT"),
-    ("uniform:contents=zipf:N=0.5,a=0.2,dup=0.1", "dup and contents=zipf: one of them would do"),
-    ("uniform:a=0.2", "'a=0.2': KEY=VALUE would do"),
+    ("uniform:contents=zipf:N=0.5,a=0.2,dup=0.1", "dup and contents=zipf: use one of them"),
+    ("uniform:a=0.2", "'a=0.2': use KEY=VALUE"),
 ])  # fmt: skip
 def test_what_cannot_be_is_told(text: str, why: str) -> None:
     with pytest.raises(UsageError) as told:

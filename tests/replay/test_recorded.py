@@ -215,7 +215,7 @@ def test_it_is_in_the_file_within_a_second(tmp_path: Path) -> None:
         while not requests(tmp_path / "t") and time.monotonic() < end:
             time.sleep(0.02)
         assert requests(tmp_path / "t") == [(READ, 0, PAGE, [])]
-        assert "breaks off behind 1 requests" in str(summary(tmp_path / "t")["ending"])
+        assert "ends after 1 requests" in str(summary(tmp_path / "t")["ending"])
     assert recording.PERIOD_S < 1
 
 
@@ -278,7 +278,7 @@ def test_cut_off_at_every_byte(tmp_path: Path) -> None:
         trace = read(cut)
         assert sum(len(batch) for batch in trace) == (0, 2, 5, 9)[kept]
         assert trace.ending is not None
-        assert f"behind {(0, 2, 5, 9)[kept]} requests, at byte {starts[kept]}" in trace.ending
+        assert f"after {(0, 2, 5, 9)[kept]} requests, at byte {starts[kept]}" in trace.ending
         assert requests(cut) == all_of_it[: (0, 2, 5, 9)[kept]]
     for length in range(FILE_HEADER_BYTES):
         cut.write_bytes(whole[:length])
@@ -350,8 +350,8 @@ ONE = [(0, 0, 0, 512)]
         (forged(ONE, [], kind=0), "not of the length"),
         (forged(ONE, [], stored=b"no zstd"), "not of the length"),
         (forged(ONE, [], stored=zstandard.compress(bytes(22))), "not of the length"),
-        (forged(ONE, []) + forged(ONE, []), "begins behind 0 requests, and 1 came before"),
-        (ChunkHeader(b"CHNK", 0, 0, 0, 0, 0, 0, 0, 2).packed() + b"x", "more behind the end"),
+        (forged(ONE, []) + forged(ONE, []), "begins after 0 requests, and 1 came before"),
+        (ChunkHeader(b"CHNK", 0, 0, 0, 0, 0, 0, 0, 2).packed() + b"x", "more after the end"),
     ],
 )
 def test_forged_chunks_are_refused(tmp_path: Path, chunk: bytes, said: str) -> None:
@@ -526,7 +526,7 @@ with opened(Path({str(path)!r})) as recorder:
     found = requests(path)
     assert [offset for _, offset, _, _ in found] == [number * PAGE for number in range(len(found))]
     assert len(found) > CHUNK_RECORDS
-    assert "breaks off" in str(summary(path)["ending"])
+    assert "the mount was not unmounted" in str(summary(path)["ending"])
 
 
 # ---- where a trace may be made ----

@@ -184,14 +184,14 @@ def test_contents_move_along(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "why"), [
-    ("wal:frames=4,run=3", "run=3 and frames=4: a divisor of the frames would do"),
+    ("wal:frames=4,run=3", "run=3 and frames=4: use a divisor of the frames"),
     ("wal:checkpoint=20k", "a log of 20000 frames and 118 pages of headers in 16384 pages"),
-    ("wal:sync=always", "commit or checkpoint would do"),
-    ("wal:remap=2", "remap=2: 0 or 1 would do"),
+    ("wal:sync=always", "use commit or checkpoint"),
+    ("wal:remap=2", "remap=2: use 0 or 1"),
     ("lfs:util=0.95", "util=0.95 of 256 segments"),
-    ("lfs:logs=2", "logs=2: 1 or 6 would do"),
-    ("lfs:policy=lru", "greedy or cost-benefit would do"),
-    ("lfs:segment=64M", "at most would leave room to clean"),
+    ("lfs:logs=2", "logs=2: use 1 or 6"),
+    ("lfs:policy=lru", "use greedy or cost-benefit"),
+    ("lfs:segment=64M", "at most, which leaves room to clean"),
 ])  # fmt: skip
 def test_what_cannot_be_is_told(text: str, why: str) -> None:
     with pytest.raises(UsageError) as told:

@@ -144,7 +144,7 @@ def test_what_cannot_be_played_is_told() -> None:
             player.take(batch((REMAP, 0, 1, last)))
         with pytest.raises(UsageError, match="no column of sources"):
             player.play(np.zeros(1, np.int64), np.array([REMAP], np.uint8), *(np.full(1, PAGE, np.uint64),) * 2)
-        with pytest.raises(UsageError, match="operation 5: 0 to 4"):
+        with pytest.raises(UsageError, match="operation 5: use 0 to 4"):
             player.take(batch((5, 0, 1, 0)))
 
 

@@ -118,16 +118,16 @@ def test_two_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
         ("a.parquet", b"", "no parquet that can be read"),
         ("a.csv", b"", "empty"),
         ("a.csv", b"x,y\n1,2\n", "a row has no ftl"),
-        ("a.csv", b"ftl,source\npagemap\n", "line 2: 1 cells, 2 would do"),
+        ("a.csv", b"ftl,source\npagemap\n", "line 2: 1 cells, and the first line has 2"),
         ("a.csv", b"ftl,source\n\xff\xfe,1\n", "no csv that can be read"),
         ("a.csv", b"ftl,source,series.x\np,q,[nonsense\n", "no csv that can be read"),
-        ("a.csv", b'ftl,source,series.x\np,q,"{""a"": 1}"\n', "series.x: a list of numbers would do"),
+        ("a.csv", b'ftl,source,series.x\np,q,"{""a"": 1}"\n', "series.x: it must be a list of numbers"),
         ("a.json", b"{", "no json that can be read"),
-        ("a.json", b"[1]", "objects would do"),
+        ("a.json", b"[1]", "it must be a list of objects"),
         ("a.json", b'{"ftl": 3, "source": "x"}', "a row has no ftl"),
         ("a.json", b'{"point": 3}', "no json that can be read"),
         ("a.json", b"[]", "no results in what was given"),
-        ("a.txt", b"", ".parquet, .csv, .json or the folder of a sweep would do"),
+        ("a.txt", b"", "use .parquet, .csv, .json or the folder of a sweep"),
     ],
 )
 def test_other_peoples_files_are_refused_in_one_line(tmp_path: Path, name: str, content: bytes, said: str) -> None:
@@ -168,7 +168,7 @@ def test_a_byte_order_mark_is_no_data(tmp_path: Path, suffix: str) -> None:
 
 
 def test_a_name_says_how_to_write() -> None:
-    with pytest.raises(UsageError, match=r"--out r\.xlsx: a name that ends in \.parquet or \.csv would do"):
+    with pytest.raises(UsageError, match=r"--out r\.xlsx: use a name that ends in \.parquet or \.csv"):
         results.write(Path("r.xlsx"), [])
 
 

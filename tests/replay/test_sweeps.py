@@ -139,11 +139,11 @@ def test_somebody_elses_file_is_not_replaced(tmp_path: Path) -> None:
     mine = tmp_path / "r.parquet"
     results.write(mine, [results.row(made_up.result())])
     before = mine.read_bytes()
-    with pytest.raises(UsageError, match=r"r\.parquet: it is there, and of no sweep; another name would do"):
+    with pytest.raises(UsageError, match=r"r\.parquet: it is there, and of no sweep; use another name"):
         sweep.run(setups, mine, Here("made_up:play"))
     assert mine.read_bytes() == before
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="file: a folder, or a name for one, would do"):
+    with pytest.raises(UsageError, match="file: use a folder, or a name for one"):
         sweep.run(setups, tmp_path / "file", Here("made_up:play"))
 
 
@@ -324,7 +324,7 @@ def test_the_command_tells_what_failed_and_ends_with_1(capsys: pytest.CaptureFix
     ("content", "said"),
     [
         ("ftl = [", "s.toml: no TOML: "),
-        ('source = "uniform"\ndies = "many"', "s.toml: dies = 'many': a whole number from 1 on would do"),
+        ('source = "uniform"\ndies = "many"', "s.toml: dies = 'many': use a whole number from 1 on"),
         ('source = "gone.csv"', "gone.csv: no such file"),
     ],
 )
@@ -343,8 +343,8 @@ def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     (tmp_path / "spec").write_text('source = "uniform"')
     for arguments, said, wanted in (
         (["gone.toml"], "gone.toml: no such file", 2),
-        ([tmp_path / "spec"], "--out DIR would do", 2),
-        ([tmp_path / "spec", "--jobs", 1, "--scheduler", "tcp://x:1"], "--jobs and --scheduler: one of them", 2),
+        ([tmp_path / "spec"], "use --out DIR", 2),
+        ([tmp_path / "spec", "--jobs", 1, "--scheduler", "tcp://x:1"], "--jobs and --scheduler: use one of them", 2),
     ):
         code, out, err = run(capsys, "sweep", *arguments)
         assert (code, out, err.count("\n")) == (wanted, "", 1)

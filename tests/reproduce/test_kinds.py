@@ -73,8 +73,9 @@ def test_a_figure_of_formulas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "why"), [
-    ('ftl = "geckoftl"', 'ftl = "pagemap"', "ftl = 'pagemap': dftl, lazyftl"),
-    ("ratio = 0.5", "ratio = 2", "shares below 1"), ("ratio = 0.5", 'ratio = "half"', "ratio = 'half': a number"),
+    ('ftl = "geckoftl"', 'ftl = "pagemap"', "ftl = 'pagemap': use dftl, lazyftl"),
+    ("ratio = 0.5", "ratio = 2", "use shares below 1"),
+    ("ratio = 0.5", 'ratio = "half"', "ratio = 'half': use a number"),
 ])  # fmt: skip
 def test_a_device_of_formulas_that_is_none(tmp_path: Path, old: str, new: str, why: str) -> None:
     with pytest.raises(UsageError) as told:
@@ -152,7 +153,7 @@ def test_a_figure_of_recoveries(tmp_path: Path) -> None:
 
 def test_recoveries_need_to_know_where_to_cut(tmp_path: Path) -> None:
     made = make.make(written(tmp_path, RECOVERIES.replace("ops=4k", "ops=3")), "small", tmp_path / "out", Here())
-    assert len(made.failed) == 2 and "a workload of 8 requests at least would do" in made.failed[0]
+    assert len(made.failed) == 2 and "use a workload of 8 requests at least" in made.failed[0]
     assert [line.met for line in made.lines if line.mark] == [None]
 
 
@@ -224,8 +225,8 @@ def test_a_figure_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("old", "new", "why"), [
-    ("row = { valid = 100 }", "row = { valid = 99 }", "training, 100: row = {'valid': 99}: 0 rows of mine.json are so"),
-    ("row = { valid = 100 }", "", "and row = { COLUMN = VALUE } would do"),
+    ("row = { valid = 100 }", "row = { valid = 99 }", "training, 100: row = {'valid': 99}: 0 rows of mine.json match"),
+    ("row = { valid = 100 }", "", "and row = { COLUMN = VALUE }"),
     ('file = "mine.json"', "file = 3", "file = NAME, of tools/results"),
 ])  # fmt: skip
 def test_a_record_that_is_not_there(

@@ -51,28 +51,28 @@ def test_a_list_is_no_number() -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "why"), [
-    ('form = "lines"', 'form = "pie"', "bars or lines would do"),
-    ('baseline = "pagemap"', 'baseline = "dftl"', "pagemap, slimftl, not yet would do"),
+    ('form = "lines"', 'form = "pie"', "use bars or lines"),
+    ('baseline = "pagemap"', 'baseline = "dftl"', "use pagemap, slimftl, not yet"),
     ('baseline = "pagemap"\n', "", "base. needs a baseline"),
     ('value = "waf / base.waf"', 'value = "waf("', "+ - * / and share"),
-    ('title = "WAF"\n', "", "title: a text would do"),
+    ('title = "WAF"\n', "", "title: it must be a text"),
     ('y = "WAF / page map"', 'y = "WAF"\nz = 1', "z: no such key"),
     ("[all.opt]", "[all.opts]", "all.opts: no such key"),
     ("name = 2", "name = 1", "a name is there twice"),
-    ("name = 2", 'name = "mean"', "but for *, mean, most, least"),
-    ("name = 2", 'name = "most"', "but for *, mean, most, least"),
-    ('ftl = "slimftl"', 'size = "1G"', "series slimftl: ftl = NAME would do"),
+    ("name = 2", 'name = "mean"', "and none of *, mean, most, least"),
+    ("name = 2", 'name = "most"', "and none of *, mean, most, least"),
+    ('ftl = "slimftl"', 'size = "1G"', "series slimftl: use ftl = NAME"),
     ('mark = "N"\nat_least', 'mark = "S"\nat_least', "mark S knows the shape only"),
-    ('mark = "N"\nat_least', 'mark = "X"\nat_least', "N, A, P, S would do"),
+    ('mark = "N"\nat_least', 'mark = "X"\nat_least', "use N, A, P, S"),
     ("at_least = 0.5", "at_least = 0.5\nat_most = 3", "one of within"),
     ("at_least = 0.5", "", "one of within"),
-    ("at_least = 0.5", 'at_least = "much"', "numbers would do"),
-    ("paper = 3\n", "", "numbers would do"),
+    ("at_least = 0.5", 'at_least = "much"', "they must be numbers"),
+    ("paper = 3\n", "", "they must be numbers"),
     ('series = ["not yet", "pagemap", "slimftl"]', 'series = "pagemap"', "several for order"),
-    ("x = 1\n", "x = 7\n", "x = '7': 1, 2, *, mean, most, least would do"),
+    ("x = 1\n", "x = 7\n", "x = '7': use 1, 2, *, mean, most, least"),
     ('order = 0.5', 'order = 0.5\nx = "most"', "order is a rule along x"),
-    ("seed = 2", 'seed = 2\nsource = "a"\ntrace = "b"', "source and trace: one of them would do"),
-    ('form = "lines"', 'of = "guesses"', "replays or recoveries or formulas or records would do"),
+    ("seed = 2", 'seed = 2\nsource = "a"\ntrace = "b"', "source and trace: use one of them"),
+    ('form = "lines"', 'of = "guesses"', "use replays or recoveries or formulas or records"),
     ('form = "lines"', 'of = "formulas"', "all.preset: no such key"),
     ("order = 0.5", "meet = 3", "meet is of two series, and not of 3"),
     ('mark = "S"\norder = 0.5', 'mark = "S"\nx = 1\nrising = true', "several for order and meet"),
@@ -90,7 +90,7 @@ def test_a_figure_that_cannot_be_is_told_in_a_line(tmp_path: Path, old: str, new
 @pytest.mark.parametrize(("old", "new", "why"), [
     ("buffer = 64", "gamma = 4", "opt.gamma: none of pagemap, slimftl has it"),
     ("seed = 2", "dies = [1, 2]", "small-64m"),
-    ("seed = 2", "seed = [2, 3]", "2 points: one would do"),
+    ("seed = 2", "seed = [2, 3]", "2 points: use one"),
     ("seed = 2", 'source = "zipff"', "no such file; workloads are"),
 ])  # fmt: skip
 def test_a_point_that_cannot_be_is_told_before_anything_runs(tmp_path: Path, old: str, new: str, why: str) -> None:
@@ -289,7 +289,7 @@ def test_other_ground_is_told(tmp_path: Path) -> None:
     assert make.unequal(every) == ["buffer 64: pagemap; buffer 8: slimftl"]
     about_that = written(tmp_path, text.replace('form = "lines"', 'form = "lines"\ncompares = ["buffer"]'))
     assert make.unequal(every, about_that.compares) == []
-    with pytest.raises(UsageError, match="compares = 'buffer': a list of names would do"):
+    with pytest.raises(UsageError, match="compares = 'buffer': use a list of names"):
         written(tmp_path, text.replace('form = "lines"', 'form = "lines"\ncompares = "buffer"'))
 
 
@@ -334,7 +334,8 @@ def test_requests_that_were_left_out_are_told(tmp_path: Path) -> None:
                                        ["--figures", "/nowhere"]])  # fmt: skip
 def test_what_cannot_be_asked_for(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", *arguments]) == 2
-    assert "would do" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "; use " in err or ": use " in err or "no such folder" in err
 
 
 OURS = files.find([files.OURS])

@@ -12,8 +12,9 @@ import pytest
 import flashfs
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "inspect")]
 
+import browser  # noqa: E402
 import docs_site  # noqa: E402
 
 
@@ -58,6 +59,22 @@ def test_nothing_is_fetched_but_what_draws_diagrams(site: Path) -> None:
     for page in site.rglob("*.html"):
         found = docs_site.Links(page.read_text())
         assert not [link for link in found.sources if link.startswith(("http:", "https:", "//"))], page
+
+
+CUT = """Array.from(document.querySelectorAll(".md-content pre > code, .md-typeset__scrollwrap"))
+    .filter(block => block.scrollWidth > block.clientWidth + 1).map(block => block.textContent.slice(0, 80))"""
+
+
+@pytest.mark.slow
+def test_nothing_is_cut_at_1280_pixels(site: Path) -> None:
+    """Lines of code, and tables."""
+    if browser.installed() is None:
+        pytest.skip("needs a browser (package chromium)")
+    with browser.Browser() as window:
+        window.screen(1280, 900)
+        for page in ("index.html", "docs/tutorials/first-mount.html", "docs/packaging.html", "docs/watching.html"):
+            window.open(site / page)
+            assert window.see(CUT) == [], page
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

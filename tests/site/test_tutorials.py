@@ -1,4 +1,4 @@
-"""The tutorials do what they say: each command succeeds, and prints the lines that are shown, to the digit.
+"""The tutorials and README do what they say: each command succeeds, and prints the lines that are shown, to the digit.
 
 What is measured by the wall's clock, or by a kernel that has its own, is in blocks ```console varies: of those only the
 shape is compared.
@@ -27,7 +27,7 @@ HOME = "/home/ada"  #: where the reader is
 NUMBER = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b\d[\d,]*(\.\d+)?\b")
 MORE = "..."
 BEGIN, END = "@@begin", "@@end"
-MOST_S = 120
+MOST_S = 300
 
 
 def shape(line: str) -> str:
@@ -59,7 +59,7 @@ def steps(page: str) -> list[Step]:
             for line in text.splitlines():
                 if line.startswith("$ "):
                     out.append(Step(line[2:], [], bool(varies)))
-                else:
+                elif not line.startswith("# "):  # that says what the next command does
                     out[-1].shown.append(line)
     return out
 
@@ -166,6 +166,36 @@ def test_test_your_database(home: Path, loops: None) -> None:
 @pytest.mark.slow
 def test_reproduce_a_figure(home: Path) -> None:
     run(FOLDER / "reproduce-a-figure.md", home)
+
+
+@pytest.mark.slow
+@pytest.mark.mount
+def test_readme(home: Path, loops: None) -> None:
+    run(ROOT / "README.md", home)
+
+
+#: lines of README that are no step of its console, by their first word: why
+NOT_TYPED = {"make": "targets of a checkout: what they do is tested where they are"}
+
+
+def test_every_command_of_readme_is_a_step() -> None:
+    """Nothing of it stands in a block that is not typed, and what it names is there or made by it."""
+    page = (ROOT / "README.md").read_text()
+    outside = BLOCK.sub("", page)
+    programs = {"flashfs", "sudo", "make", "apt", "pip", "mkfs", "losetup", "mount", "kill", "$"}
+    loose = [line.split() for line in outside.splitlines() if line.startswith("    ") and line.split()]
+    assert {words[0] for words in loose if words[0] in programs} == set(NOT_TYPED)
+    assert sum(" dump " in one.typed for one in steps(page)) <= 8
+    assert "kill -9" not in page
+    for link in re.findall(r"\]\(([^)#:]+)\)", page):
+        assert (ROOT / link).exists(), link
+
+
+def test_first_screen_of_readme() -> None:
+    """What it is, a picture, three commands."""
+    screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:24])
+    assert "![" in screen
+    assert len(steps(screen)) == 3
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def arguments() -> argparse.Namespace:
 
 def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number from 1 on would do")
+        raise argparse.ArgumentTypeError(f"{text!r}: use a number from 1 on")
     return int(text)
 
 
@@ -87,7 +87,7 @@ def full_name(name: str) -> str:
     for module in MODULES:
         if name in (module, module.removesuffix(".pyx"), short_name(module)):
             return module
-    raise NotBuilt(f"{name}: one of {', '.join(map(short_name, MODULES))} would do")
+    raise NotBuilt(f"{name}: use one of {', '.join(map(short_name, MODULES))}")
 
 
 def short_name(module: str) -> str:

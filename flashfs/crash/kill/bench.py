@@ -180,7 +180,7 @@ class Bench:
         self.chosen += life.over() and life.cut is not None
         if life.over() and life.cut is None:
             life.bury()
-            raise Lost("the daemon was killed by somebody else")
+            raise Lost("the daemon was killed, and not by this test")
         life.kill()
         _, said = self.writer.communicate(timeout=PATIENCE_S)
         code, self.writer = self.writer.returncode, None

@@ -89,7 +89,7 @@ class Folder:
             if any(self.path.iterdir()):
                 raise UsageError(f"--recording {self.path}: not empty; without --workload its recording is used again")
         except (FileNotFoundError, FileExistsError, NotADirectoryError):
-            raise UsageError(f"--recording {self.path}: a folder that is empty or can be made would do") from None
+            raise UsageError(f"--recording {self.path}: use a folder that is empty or can be made") from None
         self.path.chmod(0o711)  # a workload may change its user
 
     @contextmanager

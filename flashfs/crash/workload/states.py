@@ -58,8 +58,8 @@ class Place:
             return cls("operation", int(head), tail or "before")
         if found := re.fullmatch(r"subset:([1-9][0-9]*)\.([0-9]+)", word):
             return cls("subset", int(found[1]), seed=int(found[2]))
-        raise UsageError(f"--at {word}: {', '.join(PLACES)}, flush:N, mark:N, subset:N.SEED, or a flash operation as N "
-                         "or N:SHAPE would do")  # fmt: skip
+        raise UsageError(f"--at {word}: use {', '.join(PLACES)}, flush:N, mark:N, subset:N.SEED, or a flash operation "
+                         "as N or N:SHAPE")  # fmt: skip
 
 
 class Tape:

@@ -88,7 +88,7 @@ SCHEME = Scheme(
         Option("parts", 0, "entries of Logarithmic Gecko a block (S); 0: one for 32 pages", high=1 << 14, fixed=True),
         Option("ratio", 2, "size ratio of its levels (T)", low=2, high=64),
         Option("multiway", 1, "1: a merge takes all runs that it is going to reach; 0: two at a time", high=1),
-        Option("entries", 0, "entries a page of a run; 0: as many as fit", high=1 << 16, fixed=True),
+        Option("entries", 0, "entries per page of a run; 0: as many as fit", high=1 << 16, fixed=True),
         FENCE,
         HELD,
     ),

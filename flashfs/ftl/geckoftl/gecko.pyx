@@ -68,7 +68,7 @@ cdef class Gecko(GeckoRuns):
         cdef uint32_t i, slot, id, ppa, chip = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
         if self.runs_n:
             if number >= self.runs[self.runs_n - 1].number:
-                raise ValueError(f"gkruns section: run {number} behind {self.runs[self.runs_n - 1].number}")
+                raise ValueError(f"gkruns section: run {number} after {self.runs[self.runs_n - 1].number}")
             self.unsettled |= self.level_of(data_n) <= self.runs[self.runs_n - 1].level
         run.ids = <uint32_t*> malloc(<uint64_t> n * 4)
         run.firsts = <uint32_t*> malloc(<uint64_t> n * 4)

@@ -135,8 +135,8 @@ cdef class GeckoRuns:
         self.multiway = multiway
         self.per_page = entries_a_page(ssd.nand, parts, most)
         if self.per_page == 0:
-            raise BindError(f"Logarithmic Gecko: a page of {ssd.nand.page_bytes} bytes holds no entry; more parts than "
-                            f"{parts} would do, or larger pages")
+            raise BindError(f"Logarithmic Gecko: a page of {ssd.nand.page_bytes} bytes holds no entry; use more parts "
+                            f"than {parts}, or larger pages")
         self.layout = Layout(ssd.nand.blocks, ssd.nand.pages_per_block, parts_for(ssd.nand.pages_per_block, parts))
         self.model_pages = largest_run(ssd.nand, parts, most)
         self.pages_most = PAGES_MOST * self.model_pages

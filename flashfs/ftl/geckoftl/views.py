@@ -105,7 +105,7 @@ def _levels(found: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> dict[st
     sizes = [[f"level {of['level']}", of["pages"]] for of, _ in found]
     return charts.bars(
         "Runs of Gecko", "level, the newest run first", "pages", sizes,
-        "One run a level; the older ones are larger. A query reads a page of each, until it meets the erase flag.",
+        "One run per level; the older ones are larger. A query reads a page of each, until it meets the erase flag.",
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _cells(found: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> dict[str
         {"label": "erase flags", "field": "erase flags"},
         {"label": "invalid pages", "field": "invalid pages"},
     ]
-    about = "A cell a page with entries, run by run from the newest on."
+    about = "A cell per page with entries, run by run from the newest on."
     return charts.cells("Pages of Gecko", "page", fields, views, about)
 
 

@@ -34,7 +34,7 @@ def _check_new(ssd: Any, options: dict[str, Any]) -> None:
     least = ssd.lpas // (2 * SHARE)
     if ssd.mapping.capacity < least:
         raise BindError(f"hpftl: secondary={options['secondary']}: {ssd.lpas:,} logical pages take {least:,} entries "
-                        "at least; 0, which is twice that, would do")  # fmt: skip
+                        "at least; use 0, which is twice that")  # fmt: skip
 
 
 def _saved_most(geometry: Any, options: dict[str, Any]) -> int:
@@ -59,7 +59,7 @@ def _saved_bytes(geometry: Any) -> int:
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     """The four parts. BindError for a chip on which cleaning could run dry."""
     if ssd.nand.pages_per_block < 2:
-        raise BindError("hpftl: a block of one page: an entry has no room for the signature; two pages would do")
+        raise BindError("hpftl: a block of one page: an entry has no room for the signature; use two pages or more")
     geometry = ssd.nand.geometry
     overflow = ssd.pool.add_stream("overflow", CAUSE_HOST, _width(ssd, options))
     hasher = Hasher(ssd.nand.blocks, 0, options["hash"] == "md5", options["candidates"] == "distinct")

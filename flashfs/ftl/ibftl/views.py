@@ -117,5 +117,5 @@ def _pages(
         {"name": "ppa", "values": [page["ppa"] for page in pages]},
     ]  # fmt: skip
     views = [{"label": "entries that count", "field": "entries that count"}, {"label": "chains", "field": "blocks"}]
-    about = "A cell a page of the log, the oldest, which is reclaimed next, first." + most
+    about = "A cell per page of the log, the oldest, which is reclaimed next, first." + most
     return charts.cells("Pages of the validity log", "page", fields, views, about)

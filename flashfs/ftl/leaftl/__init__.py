@@ -170,9 +170,10 @@ SCHEME = Scheme(
     build=_build,
     options=(
         MAP_DIES,
-        Option("gamma", 0, "pages by which a learned segment may be wrong; each takes 8 bytes of OOB a page",
+        Option("gamma", 0, "pages by which a learned segment may be wrong; each takes 8 bytes of OOB per page",
                high=16, fixed=True),
-        Option("pad", "open", "what a flush does with a half-filled block: goes on in it later, or fills it with pads",
+        Option("pad", "open", "what a flush does with a half-filled block: continues in it later, or fills it with "
+               "pads",
                choices=("open", "block")),
         Option("table_bytes", 0, "bytes of groups that are kept in memory, the others in flash; 0: all, or what --dram "
                "leaves", high=1 << 40),

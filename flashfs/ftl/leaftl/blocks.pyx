@@ -288,10 +288,10 @@ cdef class GroupBlocks:
 
     cdef uint32_t known(self, lpa) except? 0xFFFFFFFF:
         if not 0 <= lpa < self.lpas:
-            raise IndexError(f"LPA {lpa}: 0 to {self.lpas - 1} would do")
+            raise IndexError(f"LPA {lpa}: use 0 to {self.lpas - 1}")
         return lpa
 
     cdef uint32_t known_group(self, group) except? 0xFFFFFFFF:
         if not 0 <= group < self.groups:
-            raise IndexError(f"group {group}: 0 to {self.groups - 1} would do")
+            raise IndexError(f"group {group}: use 0 to {self.groups - 1}")
         return group

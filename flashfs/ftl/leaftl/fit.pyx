@@ -16,7 +16,7 @@ OBJECTIVES = {"fewest": FEWEST, "smallest": SMALLEST}
 def fit(lpas, ppas, gamma=0, *, group=256, pages_per_block=0, objective="fewest"):
     """Learn a run: an array of ``PIECE`` for the points (LPA, PPA), which are sorted by LPA, each LPA once.
 
-    gamma in pages, 0 to 16; ``group`` in LPAs, a power of two up to 65,536. ValueError says what would do.
+    gamma in pages, 0 to 16; ``group`` in LPAs, a power of two up to 65,536. ValueError says what to use.
     """
     cdef Rules rules = make_rules(gamma, group, pages_per_block, objective)
     cdef const uint32_t[::1] xs = np.ascontiguousarray(lpas, np.uint32)
@@ -38,13 +38,13 @@ cdef Rules make_rules(gamma, group, pages_per_block, objective):
     """Rules from what Python gave."""
     cdef Rules rules
     if not 0 <= gamma <= GAMMA_MOST:
-        raise ValueError(f"gamma {gamma}: 0 to {GAMMA_MOST} would do")
+        raise ValueError(f"gamma {gamma}: use 0 to {GAMMA_MOST}")
     if not 1 <= group <= GROUP_MOST or group & (group - 1):
-        raise ValueError(f"group {group}: a power of two from 1 to {GROUP_MOST} would do")
+        raise ValueError(f"group {group}: use a power of two from 1 to {GROUP_MOST}")
     if not 0 <= pages_per_block < 1 << 32:
-        raise ValueError(f"pages_per_block {pages_per_block}: a whole number from 0 would do")
+        raise ValueError(f"pages_per_block {pages_per_block}: use a whole number from 0 on")
     if objective not in OBJECTIVES:
-        raise ValueError(f"objective {objective!r}: {' or '.join(OBJECTIVES)} would do")
+        raise ValueError(f"objective {objective!r}: use {' or '.join(OBJECTIVES)}")
     rules.gamma = gamma
     rules.group = group
     rules.pages_per_block = pages_per_block
@@ -56,12 +56,12 @@ cdef int check_run(const uint32_t[::1] lpas, const uint32_t[::1] ppas) except -1
     cdef Py_ssize_t i
     cdef uint32_t none = 0xFFFFFFFF
     if lpas.shape[0] != ppas.shape[0]:
-        raise ValueError(f"{lpas.shape[0]} LPAs and {ppas.shape[0]} PPAs: as many of both would do")
+        raise ValueError(f"{lpas.shape[0]} LPAs and {ppas.shape[0]} PPAs: use as many of each")
     for i in range(lpas.shape[0]):
         if i and lpas[i] <= lpas[i - 1]:
-            raise ValueError(f"LPA {lpas[i]} after {lpas[i - 1]}: rising LPAs would do")
+            raise ValueError(f"LPA {lpas[i]} after {lpas[i - 1]}: use rising LPAs")
         if ppas[i] == none:
-            raise ValueError(f"PPA {ppas[i]} of LPA {lpas[i]}: less would do, that one stands for none")
+            raise ValueError(f"PPA {ppas[i]} of LPA {lpas[i]}: use a smaller one, this one stands for none")
     return 0
 
 

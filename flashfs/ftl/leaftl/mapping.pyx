@@ -44,8 +44,8 @@ cdef class LearnedMap(LearnedRecovery):
         """A translation page that is lost is made again from pages that are live, learned as they lie: a store that has
         not noticed what died, or that may not be asked for each page, does not give the table that was lost."""
         if validity.late or validity.in_flash:
-            return ("leaftl: lost pages of its table are made again from the pages that live: a validity store in DRAM "
-                    "that is not late would do")
+            return ("leaftl: lost pages of its table are made again from the pages that live: use a validity store in "
+                    "DRAM that is not late")
         return None
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
@@ -226,7 +226,7 @@ cdef class LearnedMap(LearnedRecovery):
         if share >= <uint64_t> self.table.groups * BLOCK_MOST or 0 < self.pages.limit <= share:
             return
         if share < least:
-            raise BindError(f"leaftl: {share} bytes of DRAM are left for the mapping table: {least} would do")
+            raise BindError(f"leaftl: {share} bytes of DRAM are left for the mapping table: it needs {least}")
         self.limit_groups(share)
 
     def limit_groups(self, uint64_t most):

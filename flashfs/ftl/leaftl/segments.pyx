@@ -478,7 +478,7 @@ cdef class SegmentTable(GroupBlocks):
         cdef const uint32_t[::1] xs = np.ascontiguousarray(lpas, np.uint32)
         if xs.shape[0]:
             if np.any(np.diff(np.asarray(xs).astype(np.int64)) <= 0):
-                raise ValueError("LPAs to remove: rising LPAs would do")
+                raise ValueError("LPAs to remove: use rising LPAs")
             self.known(xs[xs.shape[0] - 1])
             with nogil:
                 self.unmap_run(&xs[0], <uint32_t> xs.shape[0])

@@ -37,7 +37,7 @@ cdef class Slabs:
     def __cinit__(self, uint32_t largest):
         cdef uint32_t units = 1, size
         if not 1 <= largest <= SLAB_BYTES:
-            raise ValueError(f"blocks of {largest} bytes: 1 to {SLAB_BYTES} would do")
+            raise ValueError(f"blocks of {largest} bytes: use 1 to {SLAB_BYTES}")
         self.largest = largest
         self.class_of = <uint8_t*> calloc(largest // UNIT + 2, 1)
         self.base = <uint8_t*> mmap(NULL, SLABS_FIRST * SLAB_BYTES, PROT_READ | PROT_WRITE,

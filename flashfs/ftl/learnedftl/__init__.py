@@ -223,7 +223,7 @@ SCHEME = Scheme(
         STRIPE,
         MAP_DIES,
         CLEANING,
-        Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} a node and a chunk of 9 entries; 0: "
+        Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} per node and chunk of 9 entries; 0: "
                f"what --dram leaves, or with the models as much as dftl has for one LPA in {SHARE}", high=1 << 40),
         Option("prefetch", "both", "what a miss loads beside its entry, as for tpftl", choices=PREFETCHING),
         Option("place", "groups", "superblocks: pages go to superblocks in the order of VPPNs, which are cleaned as a "
@@ -235,8 +235,8 @@ SCHEME = Scheme(
                "a whole", low=1, high=100),
         Option("group_budget", 300, "pages that may move to put groups in order, per cent of what the host writes",
                high=10_000),
-        Option("lend_share", 50, "per cent of a superblock that may be lent to other groups before it is nobody's, and "
-               "both are to be cleaned", low=1, high=100),
+        Option("lend_share", 50, "per cent of a superblock that may be lent to other groups before it is no group's, "
+               "and both are to be cleaned", low=1, high=100),
         Option("open", 0, "superblocks that the host fills at once, each for a group; 0: as many as a quarter of the "
                f"spare blocks, {SLOTS_MOST} at most", high=SLOTS_MOST),
         Option("train", "always", "when models are trained: whenever their translation page is written, or only when "

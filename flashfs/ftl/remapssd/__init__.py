@@ -40,7 +40,7 @@ def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str
     has no limit, an entry for each LPA, twice."""
     segment = int(options["segment"])
     if segment % 8:
-        raise BindError(f"option segment={segment}: a multiple of 8 would do")
+        raise BindError(f"option segment={segment}: use a multiple of 8")
     slack = 4 * segment * (geometry.blocks // geometry.dies + 1)
     least = {
         "remap": _rmm_bytes(geometry, options),

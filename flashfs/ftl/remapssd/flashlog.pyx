@@ -64,7 +64,7 @@ cdef class FlashLog:
     def __cinit__(self, Engine ssd not None, uint64_t entries, uint64_t waiting):
         cdef uint64_t most = pages_for(entries, ssd.nand.page_bytes)
         if most >= NONE:
-            raise BindError(f"remapssd: rival=flog: a log of {most} pages; fewer bytes of nvram would do")
+            raise BindError(f"remapssd: rival=flog: a log of {most} pages; use fewer bytes of nvram")
         self.ssd = ssd
         self.per_page = ssd.nand.page_bytes // sizeof(Logged)
         self.room = max(waiting, <uint64_t> self.per_page)

@@ -82,7 +82,7 @@ cdef class Rmm:
         if found is None:                  # then nothing is remapped
             found = 0, FRONT_BYTES
         elif found[1] < FRONT_BYTES + 2 * segment_bytes:
-            raise ValueError(f"NVRAM region {REGION}: two segments of {segment_bytes} bytes would do")
+            raise ValueError(f"NVRAM region {REGION}: use two segments of {segment_bytes} bytes")
         self.ssd = ssd
         self.front_at = found[0]
         self.at = found[0] + FRONT_BYTES

@@ -30,7 +30,7 @@ def _check_new(ssd: Any, options: dict[str, Any]) -> None:
     needed = ssd.lpas // ssd.nand.pages_per_block + 1
     if options["virtual_blocks"] < needed:
         raise BindError(f"slimftl: virtual_blocks={options['virtual_blocks']}: {ssd.lpas:,} logical pages take "
-                        f"{needed:,} at least; 0, which is as many as the chip can stand for, would do")  # fmt: skip
+                        f"{needed:,} at least; use 0, which is as many as the chip can stand for")  # fmt: skip
 
 
 def _saved_bytes(geometry: Any) -> int:
@@ -119,7 +119,7 @@ def _vbt_map(device: Any, lines: list[dict[str, Any]]) -> dict[str, Any]:
         {"name": "block", "values": [line["pba"] for line in lines]},
         {"name": "shared", "unit": "pages elsewhere", "values": [line["shared"] for line in lines]},
     ]  # fmt: skip
-    about = "A cell a virtual block, by the valid pages of the block that stands for it."
+    about = "A cell per virtual block, by the valid pages of the block that stands for it."
     views = [{"label": "valid pages", "field": "valid"}, {"label": "shared", "field": "shared"}]
     return charts.cells("Virtual block table", "VBA", fields, views, about)
 

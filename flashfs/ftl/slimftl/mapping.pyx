@@ -57,8 +57,8 @@ cdef class SlimMapping(Mapping):
 
     def refuses(self, Validity validity not None):
         if validity.late:
-            return ("slimftl: of two pages of an LPA that both look live it cannot tell which is newer: a validity "
-                    "store that is not late would do")
+            return ("slimftl: of two pages of an LPA that both look live it cannot tell which is newer: use a "
+                    "validity store that is not late")
         return None
 
     def __dealloc__(self):

@@ -52,7 +52,7 @@ SCHEME = Scheme(
         STRIPE,
         MAP_DIES,
         CLEANING,
-        Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} a node and a chunk of 9 entries; 0: "
+        Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} per node and chunk of 9 entries; 0: "
                f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
         Option("prefetch", "both", "what a miss loads beside its entry: the rest of the request; while requests go "
                "through the LPAs in order, as many as are cached before it", choices=PREFETCHING),

@@ -88,7 +88,7 @@ def render(figure: Figure, suffix: str, *, width_inches: float | None = None, dp
 def check_name(path: Path) -> None:
     """UsageError if the name does not say in which format to draw."""
     if path.suffix not in SUFFIXES:
-        raise UsageError(f"--out {path}: a name that ends in {', '.join(SUFFIXES)} would do")
+        raise UsageError(f"--out {path}: use a name that ends in {', '.join(SUFFIXES)}")
 
 
 def _height(figure: Figure, rows: int) -> float:

@@ -111,7 +111,7 @@ def figure(
         relative = ", ".join(one.name for one in KINDS.values() if one.relative)
         raise UsageError(f"--baseline {baseline}: {what} is not relative to anything; {relative} can be")
     if baseline is not None and all(row["ftl"] != baseline for row in rows):
-        raise UsageError(f"--baseline {baseline}: {', '.join(dict.fromkeys(row['ftl'] for row in rows))} would do")
+        raise UsageError(f"--baseline {baseline}: use {', '.join(dict.fromkeys(row['ftl'] for row in rows))}")
     view = View([row for row in rows if kind.there(row)], x and _rows.resolve(rows, x), baseline)
     if not view.rows:
         raise UsageError(f"--what {what}: these results have nothing of it")
@@ -123,7 +123,7 @@ def figure(
                 "leaves some out, --x NAME puts others along the axis")  # fmt: skip
     if len(made.panels) > MOST_PANELS:
         panels = len(made.panels)
-        raise UsageError(f"--what {what}: {panels} panels, {MOST_PANELS} at most; --where source=... would do")
+        raise UsageError(f"--what {what}: {panels} panels, {MOST_PANELS} at most; use --where source=...")
     return made
 
 
@@ -314,8 +314,8 @@ def _column_kind(rows: Sequence[Row], what: str) -> Kind:
     if not any(_number(row.get(what)) for row in rows):
         near = meant(what, [*KINDS, *dict.fromkeys(name for row in rows for name in row if _number(row[name]))])
         raise UsageError(
-            f"--what {what}{near}: {', '.join(KINDS)}, a column of numbers, as latency_us.read.p99, or one of counts, "
-            "as scheme.groups_by_levels, would do"
+            f"--what {what}{near}: use {', '.join(KINDS)}, a column of numbers, as latency_us.read.p99, or one of "
+            "counts, as scheme.groups_by_levels"
         )
 
     def make(view: View) -> Figure:
@@ -526,7 +526,7 @@ KINDS: dict[str, Kind] = {
         Kind("programs", "the same, by cause",
              lambda row: bool(row.get("host.write") and _program_parts(row)),
              lambda view: _stacks(view, "programs", _program_parts, "Programs a host page", "linear")),
-        Kind("iops", "requests a second of virtual time", _has("iops"),
+        Kind("iops", "requests per second of virtual time", _has("iops"),
              lambda view: _metric(view, "iops", lambda row: row["iops"], "IOPS", "linear", "source"), relative=True),
         Kind("latency", "the share of requests that took at most so long, by its nines: 0.9, 0.99, ...", _histogram,
              lambda view: _latency(view, tail=False)),

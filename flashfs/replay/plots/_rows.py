@@ -41,7 +41,7 @@ def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
         there = list(dict.fromkeys(text_of(row.get(column)) for row in out))
         out = [row for row in out if same(row.get(column), value)]
         if not out:
-            raise UsageError(f"--where {name}={value}: no result has it; {', '.join(there[:12])} would do")
+            raise UsageError(f"--where {name}={value}: no result has it; use {', '.join(there[:12])}")
     columns = ["ftl", "source", *dimensions(out)]
     return list({tuple(row.get(column) for column in columns): row for row in out}.values())
 

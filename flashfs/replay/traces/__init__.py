@@ -45,7 +45,7 @@ def format_named(name: str) -> Format:
     for one in FORMATS:
         if name == one.name or name in one.aliases:
             return one()
-    raise UsageError(f"format {name}: {', '.join(one.name for one in FORMATS)} would do")
+    raise UsageError(f"format {name}: use {', '.join(one.name for one in FORMATS)}")
 
 
 def named_by(format: str | None, columns: str | None) -> str | None:
@@ -53,7 +53,7 @@ def named_by(format: str | None, columns: str | None) -> str | None:
     if columns is None:
         return format
     if format is not None:
-        raise UsageError("--format and --columns: one of them would do")
+        raise UsageError("--format and --columns: use one of them")
     return PREFIX + Spec.parse(columns).canonical()
 
 

@@ -71,7 +71,7 @@ def doubts(sample: Sample, offset_unit: int, length_unit: int) -> list[tuple[flo
     """(what is left of the score, why) of each reason against these units."""
     address, size = sample.address, sample.size
     if len(address) < SURE_LINES:
-        return [(SOFT, f"{len(address)} lines are too few to tell units by")]
+        return [(SOFT, f"{len(address)} lines are too few to show the units")]
     out = []
     few = len(np.unique(size)) < FEW_SIZES
     for what, numbers, unit in (("offsets", address, offset_unit), ("sizes", size, length_unit)):

@@ -56,7 +56,7 @@ class Extent:
         room = [-(-end >> MIB_SHIFT) << MIB_SHIFT for end in ends]
         base = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(room, np.int64))])
         if sum(room) > LIMIT:
-            raise TraceError("the units of the trace do not fit behind each other within 2^62 bytes: choose one")
+            raise TraceError("the units of the trace do not fit one after the other within 2^62 bytes: choose one")
         touched = [units[number].all_touched() + (base[number] >> shift) for number in sorted(units)]
         return Extent(base[:-1], int(base[len(ends) - 1]) + ends[-1], np.concatenate(touched), shift)
 

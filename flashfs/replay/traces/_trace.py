@@ -59,19 +59,19 @@ class Options:
     def check(self) -> Options:
         """UsageError for what cannot be."""
         if self.fit not in MODES:
-            raise UsageError(f"fit {self.fit}: {', '.join(MODES)} would do")
+            raise UsageError(f"fit {self.fit}: use {', '.join(MODES)}")
         if self.pack_bytes not in (1 << shift for shift in range(12, 21)):
-            raise UsageError(f"pack {self.pack_bytes} bytes: a power of two from 4k to 1M would do")
+            raise UsageError(f"pack {self.pack_bytes} bytes: use a power of two from 4k to 1M")
         if not 0 < self.speedup < float("inf"):
-            raise UsageError(f"speed-up {self.speedup}: a number above 0 would do")
+            raise UsageError(f"speed-up {self.speedup}: use a number above 0")
         if self.utilisation is not None and not 0 < self.utilisation <= 1:
-            raise UsageError(f"speed-up u={self.utilisation:g}: a share above 0, 1 at most, would do")
+            raise UsageError(f"speed-up u={self.utilisation:g}: use a share above 0, 1 at most")
         if self.loops < 1:
-            raise UsageError(f"loops {self.loops}: 1 or more would do")
+            raise UsageError(f"loops {self.loops}: use 1 or more")
         if self.first is not None and self.first < 1:
-            raise UsageError(f"first {self.first}: 1 or more requests would do")
+            raise UsageError(f"first {self.first}: use 1 or more requests")
         if self.event not in EVENTS:
-            raise UsageError(f"event {self.event}: {', '.join(EVENTS)} would do")
+            raise UsageError(f"event {self.event}: use {', '.join(EVENTS)}")
         return self
 
 
@@ -93,7 +93,7 @@ class Trace(Source):
         self.path = Path(path)
         self.options = (options or Options()).check()
         if device_bytes is not None and (device_bytes < GRAIN or device_bytes % GRAIN):
-            raise UsageError(f"a device of {device_bytes} bytes: a multiple of {GRAIN} would do")
+            raise UsageError(f"a device of {device_bytes} bytes: use a multiple of {GRAIN}")
         self.device_bytes = device_bytes
         check_file(self.path)
         head = Content(self.path).head(HEAD_BYTES)
@@ -145,7 +145,7 @@ class Trace(Source):
             if begin_ns + self._times.period_ns() > LAST_NS and loop + 1 < self.options.loops:
                 raise TraceError(
                     f"{self.name}: {self.options.loops} loops take more than virtual time has, {LAST_NS // 10**9:,} s: "
-                    f"{loop + 1} would do, or a --speedup"
+                    f"{loop + 1}, or a --speedup"
                 )
 
     def _pass(self, telling: Telling, begin_ns: int) -> Iterator[Batch]:

@@ -166,16 +166,16 @@ class Found:
         if most < SURE_LINES:
             return "nothing says whether the second column is the device"
         if crossing > CROSSING:
-            return "requests go on where those of another number in the second column ended: no devices"
+            return "requests continue where those of another number in the second column ended: no devices"
         return None
 
     def _time_doubts(self) -> list[tuple[float, str]]:
         if self.fractions and 0 < self.gap < SLOWEST_MS:
-            return [(SOFT, f"in milliseconds there would be {1e3 / self.gap:,.0f} requests a second: seconds?")]
+            return [(SOFT, f"in milliseconds there would be {1e3 / self.gap:,.0f} requests per second: seconds?")]
         if self.fractions or self.ordinal or self.gap == 0:
             return []
         if self.gap < SLOWEST_NS or (self.gap < SURE_NS and self.step < FINE_NS):
-            return [(SOFT, f"in nanoseconds there would be {1e9 / self.gap:,.0f} requests a second: ns, us or ms?")]
+            return [(SOFT, f"in nanoseconds there would be {1e9 / self.gap:,.0f} requests per second: ns, us or ms?")]
         return []
 
     def weigh(self, offset_unit: int, length_unit: int) -> tuple[float, str]:

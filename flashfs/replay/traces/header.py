@@ -117,7 +117,7 @@ def _judged(names: list[bytes], meanings: list[Meaning], rows: list[list[bytes]]
         )
     if missing:
         units = "(units: of time s, ms, us, ns; of offset and length the bytes of one count)"
-        why = f"its first line names its columns, but not {', '.join(missing)}: {flag} {units} would do"
+        why = f"its first line names its columns, but not {', '.join(missing)}: use {flag} {units}"
         return Reading(flag, 0.0, why)
     return _weighed(Table(Spec.parse(",".join(columns))), flag, head)
 

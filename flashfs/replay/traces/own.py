@@ -15,7 +15,7 @@ from flashfs.replay.traces._format import CUT_STREAM, Choice, Format, Lot, Telli
 OPS = {"read": READ, "write": WRITE, "trim": TRIM, "zero": TRIM, "flush": FLUSH, "copy": WRITE, "remap": REMAP,
        "move": REMAP}
 OP = np.array([OPS[name] for name in recorded.OPERATIONS], np.uint8)
-DROPPED = "dropped when the recorder fell behind"
+DROPPED = "dropped when the recorder was too slow"
 
 
 class Recorded(Format):

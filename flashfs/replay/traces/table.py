@@ -53,7 +53,7 @@ class Spec:
 
     @classmethod
     def parse(cls, text: str) -> Spec:
-        """UsageError says what would do."""
+        """UsageError says what to use."""
         columns: list[str | None] = []
         said: dict[str, str] = {}
         named: list[str] = []
@@ -63,7 +63,7 @@ class Spec:
                 named.append(item)
                 continue
             if (role != "-" and role not in ROLES) or role in columns or (role in ("-", "dev") and colon):
-                raise UsageError(f"--columns {text}: {item or 'nothing'}: {WOULD_DO}, each once, would do")
+                raise UsageError(f"--columns {text}: {item or 'nothing'}: use {WOULD_DO}, each once")
             columns.append(None if role == "-" else role)
             if role == "op":
                 named = [argument] if colon else []
@@ -71,10 +71,10 @@ class Spec:
                 said[role] = argument
         for role in ("offset", "length", "op"):
             if role not in columns:
-                raise UsageError(f"--columns {text}: no {role} in it: {WOULD_DO} would do")
+                raise UsageError(f"--columns {text}: no {role} in it: use {WOULD_DO}")
         if "time" in columns and said.get("time") not in SCALE:
             units = ", ".join(f"time:{unit}" for unit in SCALE)
-            raise UsageError(f"--columns {text}: time:{said.get('time', '')}: {units} would do")
+            raise UsageError(f"--columns {text}: time:{said.get('time', '')}: use {units}")
         offset, length = (_multiple(text, role, said.get(role, "1")) for role in ("offset", "length"))
         return cls(tuple(columns), said.get("time"), offset, length, _values(text, named))
 
@@ -94,7 +94,7 @@ def _multiple(text: str, role: str, value: str) -> int:
     except ValueError:
         found = 0
     if not 0 < found <= 1 << 30:
-        raise UsageError(f"--columns {text}: {role}:{value}: the bytes of one count, as 1, 512 or 4k, would do")
+        raise UsageError(f"--columns {text}: {role}:{value}: use the bytes of one count, as 1, 512 or 4k")
     return found
 
 
@@ -106,7 +106,7 @@ def _values(text: str, named: list[str]) -> dict[str, int]:
     for pair in named:
         value, equals, op = pair.strip().rpartition("=")
         if not equals or not value or op not in OPERATIONS or value.lower() in out:
-            raise UsageError(f"--columns {text}: op:{pair}: VALUE=OPERATION, of {', '.join(OPERATIONS)}, would do")
+            raise UsageError(f"--columns {text}: op:{pair}: use VALUE=OPERATION, of {', '.join(OPERATIONS)}")
         out[value.lower()] = OPERATIONS.index(op)
     if len(out) == 1:
         ((one, op_of_it),) = out.items()

@@ -66,11 +66,11 @@ class Workload(Source):
         self.values = values
         self._fill_in(given)
         if "qd" in given and values["rate"]:
-            raise UsageError(f"workload {text}: qd and rate: one of them would do")
+            raise UsageError(f"workload {text}: qd and rate: use one of them")
         if values["skip"] and values["rate"]:
-            raise UsageError(f"workload {text}: skip and rate: what is left out would take its time; qd would do")
+            raise UsageError(f"workload {text}: skip and rate: what is left out would take its time; use qd")
         if "dup" in given and isinstance(values["contents"], Law):
-            raise UsageError(f"workload {text}: dup and contents=zipf: one of them would do")
+            raise UsageError(f"workload {text}: dup and contents=zipf: use one of them")
         self.timed = values["rate"] > 0
         self.qd = None if self.timed else values["qd"]
         self._first, self.span = self._place()
@@ -167,7 +167,7 @@ class Making:
         self.carried: Carried | None = None
         if self.contents is not None and isinstance(self.kind, Program) and self.kind.sources:
             if of.at() % GRAIN:
-                raise UsageError(f"workload {of.name}: contents from byte {of.at()} on: a multiple of {GRAIN} would do")
+                raise UsageError(f"workload {of.name}: contents from byte {of.at()} on: use a multiple of {GRAIN}")
             self.carried = Carried(self.contents, of.device_bytes)
         self.arrivals = Arrivals(values)
         if isinstance(self.kind, Pattern):

@@ -87,7 +87,7 @@ class Drawn:
         law: Law = values["contents"]
         n = int(law.share * (device_bytes // GRAIN))
         if n < 1:
-            raise UsageError(f"contents={law}: not one content for {device_bytes} bytes; a larger N would do")
+            raise UsageError(f"contents={law}: not one content for {device_bytes} bytes; use a larger N")
         self.popular = Stream(values["seed"], _random.POPULAR)
         self.within = Stream(values["seed"], _random.POPULAR_WITHIN)
         self.zipf = zipf(n, law.exponent)

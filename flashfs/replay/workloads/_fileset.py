@@ -140,8 +140,8 @@ class Fileset(Program):
             files = values["files"] or max(1, min(known.files, int(room / (mean + 0.5))))
         if files * (mean + 0.5) > room + files or mean < 1:
             raise UsageError(
-                f"fileset: {files:,} files of {int(mean * GRAIN):,} bytes in {span.bytes:,}: {FULL:.0%} of the span, "
-                "and a page each, would do"
+                f"fileset: {files:,} files of {int(mean * GRAIN):,} bytes in {span.bytes:,} bytes: use files that "
+                f"take {FULL:.0%} of them at most, and a page or more each"
             )
         return files, mean
 

@@ -24,7 +24,7 @@ def size(text: str) -> int:
     found = NUMBER.fullmatch(text.strip())
     exact = float(found[1]) * 1024 ** SIZE_POWERS[found[2].lower()] if found else 0.0
     if exact < 1 or exact != int(exact):
-        raise Unreadable("a size above 0, as 4k or 1M,")
+        raise Unreadable("a size above 0, as 4k or 1M")
     return int(exact)
 
 
@@ -33,7 +33,7 @@ def count(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)", text.strip(), re.IGNORECASE)
     exact = float(found[1]) * 1000 ** COUNT_POWERS[found[2].lower()] if found else 0.0
     if exact < 1 or exact != int(exact) or exact >= 1 << 48:
-        raise Unreadable("a whole number above 0, as 4M,")
+        raise Unreadable("a whole number above 0, as 4M")
     return int(exact)
 
 
@@ -48,7 +48,7 @@ def share(text: str) -> float:
 def number(text: str) -> float:
     """A decimal that is not negative."""
     if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", text.strip()):
-        raise Unreadable("a number, 0 or above,")
+        raise Unreadable("a number, 0 or above")
     return float(text)
 
 
@@ -112,7 +112,7 @@ def contents(text: str) -> int | Law:
         return count(text)
     found = re.fullmatch(r"zipf:N=([\d.]+),a=([\d.]+)", text)
     if not found or not 0 < number(found[1]) <= 1:
-        raise Unreadable("zipf:N=SHARE,a=EXPONENT, with a share above 0 and up to 1,")
+        raise Unreadable("zipf:N=SHARE,a=EXPONENT, with a share above 0 and up to 1")
     return Law(number(found[1]), number(found[2]))
 
 
@@ -138,7 +138,7 @@ COMMON = (
     Parameter("start", share, 0.0, "where that begins, as a share of the device"),
     Parameter("seed", seed, 1, "of all that is random"),
     Parameter("qd", count, 1, "closed loop: so many requests are under way at any time"),
-    Parameter("rate", number, 0.0, "open loop instead: requests a second"),
+    Parameter("rate", number, 0.0, "open loop instead: requests per second"),
     Parameter("arrival", word("fixed", "poisson"), "fixed", "with rate: at equal distances, or as a Poisson process"),
     Parameter("dup", share, None, "share of written 4 KiB whose content was written before; default: no contents"),
     Parameter("dup_theta", number, 0.2, "how much more popular some contents are (Zipf)"),
@@ -154,20 +154,20 @@ def parse(text: str, own: dict[str, tuple[Parameter, ...]]) -> tuple[str, dict[s
     """(name, all parameters, those that were given). ``own`` has the names with their keys."""
     name, _, rest = text.partition(":")
     if name not in own:
-        raise UsageError(f"workload {name}{meant(name, own)}: {', '.join(own)} would do")
+        raise UsageError(f"workload {name}{meant(name, own)}: use {', '.join(own)}")
     known = {one.name: one for one in own[name]}
     given: dict[str, Any] = {}
     for pair in _pairs(rest):
         key, equals, value = pair.partition("=")
         if not equals or key not in known:
             near = "" if key in known else meant(key, known)
-            raise UsageError(f"workload {text}: {pair!r}{near}: KEY=VALUE would do, with {', '.join(known)}")
+            raise UsageError(f"workload {text}: {pair!r}{near}: use KEY=VALUE, with {', '.join(known)}")
         if key in given:
             raise UsageError(f"workload {text}: {key} is there twice")
         try:
             given[key] = known[key].parse(value)
         except Unreadable as error:
-            raise UsageError(f"workload {text}: {pair}: {error} would do") from None
+            raise UsageError(f"workload {text}: {pair}: use {error}") from None
     return name, {one.name: given.get(one.name, one.default) for one in known.values()}, given
 
 

@@ -71,8 +71,8 @@ class Lfs(Program):
         if self._blocks < 1 or live > room:
             most = max(0.0, room / max(1, self._segments * self._each))
             raise UsageError(
-                f"lfs: util={values['util']} of {self._segments} segments: {most:.2f} at most would leave room to "
-                "clean, or smaller segments would do"
+                f"lfs: util={values['util']} of {self._segments} segments: use {most:.2f} at most, which leaves room "
+                "to clean, or smaller segments"
             )
         self._hot = int(values["hot"] * self._blocks)
         seed = values["seed"]
@@ -174,7 +174,7 @@ class Lfs(Program):
             if used == self._each:
                 segment, used = int(self._free.argmax()), 0
                 if not self._free[segment]:
-                    raise UsageError("lfs: no segment is free: a lower util would do")
+                    raise UsageError("lfs: no segment is free: use a lower util")
                 self._free[segment] = False
             n = min(left, self._each - used)
             parts.append(np.arange(n, dtype=np.int64) + segment * self._each + used)
@@ -218,7 +218,7 @@ class Lfs(Program):
             victims.append(victim)
             out.append(self._emptied(victim))
         if not victims:
-            raise UsageError("lfs: no segment has a dead block: a lower util would do")
+            raise UsageError("lfs: no segment has a dead block: use a lower util")
         out.append(self._checkpoint())
         self._free[victims] = True
         if self.span.values["discard"]:

@@ -90,14 +90,14 @@ class Lsm(Program):
         self._keys = values["keys"] or max(1, int(span.bytes / 2 / self._entry))
         if self._keys * self._entry > span.bytes * FULL:
             raise UsageError(
-                f"lsm: {self._keys:,} keys of {self._entry} bytes in {span.bytes:,}: {FULL:.0%} of the span would do"
+                f"lsm: {self._keys:,} keys of {self._entry} bytes in {span.bytes:,} bytes: fill {FULL:.0%} at most"
             )
         if values["get"] + values["update"] > 1 + 1e-9:
             raise UsageError("lsm: get and update are more than 1 together")
         self._memtable = values["memtable"] or max(GRAIN, min(MEMTABLE, span.bytes // MEMTABLES))
         if self._memtable * MEMTABLES > max(span.bytes, GRAIN * MEMTABLES):
             most = span.bytes // MEMTABLES
-            raise UsageError(f"lsm: memtable={self._memtable}: {most} at most, 1/{MEMTABLES} of the span, would do")
+            raise UsageError(f"lsm: memtable={self._memtable}: use {most} at most, 1/{MEMTABLES} of the span")
         self._most = max(1, values["iosize"] // GRAIN)
         self._a_table = max(1, self._memtable // self._entry)  # entries
         seed = values["seed"]

@@ -141,7 +141,7 @@ class HotCold(Placed):
         seed = span.values["seed"]
         self._hot = int(span.places * span.values["hot"])
         if not 0 < self._hot < span.places:
-            raise UsageError(f"hotcold: {self._hot} of {span.places} places are hot: some of each would do")
+            raise UsageError(f"hotcold: {self._hot} of {span.places} places are hot: use some of each")
         self._which, self._within = Stream(seed, _random.PLACE), Stream(seed, _random.WITHIN)
         self._shuffle = Shuffle(span.places, seed) if span.values["scatter"] else None
 
@@ -154,7 +154,7 @@ class HotCold(Placed):
 
 class Strided(Placed):
     name = "strided"
-    about = "every stride-th place, then the ones behind those, until all had their turn"
+    about = "every stride-th place, then the ones after those, until all had their turn"
     parameters = (Parameter("stride", stride, 4, "in places, or as a size (64k)"),)
 
     def __init__(self, span: Span) -> None:
@@ -162,9 +162,9 @@ class Strided(Placed):
         given = span.values["stride"]
         step = given if isinstance(given, int) else int(given[:-1]) // span.align
         if isinstance(given, str) and int(given[:-1]) % span.align:
-            raise UsageError(f"strided: stride {given[:-1]} bytes: a multiple of a place, {span.align}, would do")
+            raise UsageError(f"strided: stride {given[:-1]} bytes: use a multiple of a place, {span.align}")
         if not 0 < step <= span.places:
-            raise UsageError(f"strided: stride {step}: from 1 to {span.places} places would do")
+            raise UsageError(f"strided: stride {step}: use 1 to {span.places} places")
         self._step = step
         self._turn, self._longer = divmod(span.places, step)  # the first `longer` rounds visit one place more
         self._next = 0
@@ -249,7 +249,7 @@ class Skew(Placed):
         if span.values["stretch"]:
             bounds = index * span.places // len(found.counts)
         elif len(found.counts) > span.places:
-            raise UsageError(f"skew: {len(found.counts)} lines for {span.places} places: stretch=1 would do, or top=N")
+            raise UsageError(f"skew: {len(found.counts)} lines for {span.places} places: use stretch=1, or top=N")
         else:
             bounds = index
         self._first, self._width = bounds[:-1], np.maximum(np.diff(bounds), 1)

@@ -95,9 +95,7 @@ class Space:
         """The first run that is long enough, or if there is none, pieces from the lowest on. UsageError if there are
         not so many free."""
         if pages > self.free:
-            raise UsageError(
-                f"{self._name}: {pages} pages of 4 KiB, {self.free} are free: fewer or smaller files would do"
-            )
+            raise UsageError(f"{self._name}: {pages} pages of 4 KiB, {self.free} are free: use fewer or smaller files")
         self.free -= pages
         fits = self._size[: self._n] >= pages
         at = int(fits.argmax())

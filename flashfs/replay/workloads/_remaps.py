@@ -31,8 +31,8 @@ class Remaps(Program):
         self._size: int = values["iosize"]
         self._places = span.bytes // self._size
         if self._size % GRAIN or self._places < 2:
-            raise UsageError(f"remaps: iosize={self._size} in {span.bytes} bytes: a multiple of {GRAIN} that has room "
-                             "twice would do")  # fmt: skip
+            raise UsageError(f"remaps: iosize={self._size} in {span.bytes} bytes: use a multiple of {GRAIN} that has "
+                             "room twice")  # fmt: skip
         self._to, self._from = (Stream(values["seed"], column) for column in (_random.PLACE, _random.WITHIN))
         super().__init__(span)
         self.moves = values["move"]

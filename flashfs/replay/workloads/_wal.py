@@ -43,7 +43,7 @@ class Wal(Program):
         self._frames: int = values["frames"]
         self._run: int = values["run"] or self._frames
         if self._frames % self._run:
-            raise UsageError(f"wal: run={self._run} and frames={self._frames}: a divisor of the frames would do")
+            raise UsageError(f"wal: run={self._run} and frames={self._frames}: use a divisor of the frames")
         self._commits = -(-values["checkpoint"] // self._frames)
         self._in_log = self._commits * self._frames
         heads = -(-self._in_log // values["headers"])
@@ -52,8 +52,8 @@ class Wal(Program):
         self._values = (pages - self._database) // self._run
         if self._values < 1:
             raise UsageError(
-                f"wal: a log of {self._in_log} frames and {heads} pages of headers in {pages} pages of 4 KiB: fewer "
-                "frames a checkpoint would do"
+                f"wal: a log of {self._in_log} frames and {heads} pages of headers in {pages} pages of 4 KiB: use "
+                "fewer frames per checkpoint"
             )
         seed = values["seed"]
         self._which, self._within = Stream(seed, _random.PLACE), Stream(seed, _random.WITHIN)

@@ -13,9 +13,9 @@ from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.geckoftl.gecko import Gecko
 from flashfs.ftl.geckoftl.store import GeckoStore
 
-PARTS = Option("parts", 0, "entries a block; 0: one for 32 pages", high=1024, fixed=True)
+PARTS = Option("parts", 0, "entries per block; 0: one for 32 pages", high=1024, fixed=True)
 RATIO = Option("ratio", 2, "size ratio of levels", low=2, high=64)
-ENTRIES = Option("entries", 0, "entries a page; 0: as many as fit", high=1 << 16, fixed=True)
+ENTRIES = Option("entries", 0, "entries per page; 0: as many as fit", high=1 << 16, fixed=True)
 MULTIWAY = Option("multiway", 1, "1: a merge takes all runs that it is going to reach", high=1)
 
 

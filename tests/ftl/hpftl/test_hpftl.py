@@ -149,6 +149,6 @@ def test_a_stranger_s_checkpoint_is_refused(change: Any, said: str) -> None:
 
 def test_a_table_of_too_few_pairs_is_refused() -> None:
     """A chip of many blocks is full with it before all LPAs are written."""
-    with pytest.raises(BindError, match="hpftl: secondary=8: 1,330 logical pages take 33 entries at least; 0, which"):
+    with pytest.raises(BindError, match="hpftl: secondary=8: 1,330 logical pages take 33 entries at least; use 0"):
         Device.memory(PRESETS["tiny-1330"].geometry, "hpftl", {"secondary": 8})
     Device.memory(PRESETS["tiny-1330"].geometry, "hpftl", {"secondary": 33}).close()

@@ -234,7 +234,7 @@ def test_a_moved_run_is_one_though_it_is_programmed_in_parts() -> None:
 def test_a_chip_with_too_little_oob_is_refused_with_both_numbers(tmp_path: Path, gamma: int) -> None:
     need = ENGINE_OOB + 8 * gamma
     nandimg.create(tmp_path / "chip", replace(GEOMETRY, oob_bytes=need - 1))
-    with pytest.raises(BindError, match=f"leaftl needs {need} bytes of OOB a page: this chip has {need - 1}"):
+    with pytest.raises(BindError, match=f"leaftl needs {need} bytes of OOB per page: this chip has {need - 1}"):
         Device.open(tmp_path / "chip", ftl="leaftl", options={"gamma": str(gamma)})
     assert nandimg.inspect(tmp_path / "chip").ftl == ""
     nandimg.create(tmp_path / "chip", replace(GEOMETRY, oob_bytes=need), force=True)

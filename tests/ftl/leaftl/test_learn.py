@@ -239,10 +239,10 @@ def test_a_sequential_group_is_one_piece(gamma: int, objective: str) -> None:
     [
         (([1, 2], [1]), {}, "2 LPAs and 1 PPAs"),
         (([2, 2], [1, 2]), {}, "LPA 2 after 2"),
-        (([1], [2**32 - 1]), {}, "that one stands for none"),
-        (([1], [1], 17), {}, "gamma 17: 0 to 16"),
-        (([1], [1]), {"group": 100}, "group 100: a power of two"),
-        (([1], [1]), {"objective": "best"}, "objective 'best': fewest or smallest"),
+        (([1], [2**32 - 1]), {}, "this one stands for none"),
+        (([1], [1], 17), {}, "gamma 17: use 0 to 16"),
+        (([1], [1]), {"group": 100}, "group 100: use a power of two"),
+        (([1], [1]), {"objective": "best"}, "objective 'best': use fewest or smallest"),
     ],
 )
 def test_what_would_do_is_said(arguments: tuple[Any, ...], rules: dict[str, Any], said: str) -> None:
