@@ -37,11 +37,14 @@ def command(
     ] = None,
     baseline: Annotated[str | None, typer.Option(metavar="FTL", help="Show multiples of this FTL's values.")] = None,
     x: Annotated[
-        str | None, typer.Option("--x", metavar="NAME", help="Along the axis: source, dram, qd, or an option's name.")
+        str | None,
+        typer.Option(
+            "--x", metavar="NAME", help="Along the axis: a key of a sweep, as op, dram, ftl or source, or an option."
+        ),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Only results that have this, as source=... or dram=64M; repeatable."),
+        typer.Option(metavar="NAME=VALUE", help="Only results that have this, as op=0.15 or dram=64M; repeatable."),
     ] = None,
     width: Annotated[
         float | None, typer.Option(min=1.0, max=40.0, metavar="INCHES", help="Default: 3.33, a column, or 7, a page.")
@@ -49,8 +52,9 @@ def command(
     listing: Annotated[bool, typer.Option("--list", help="Say which pictures there are, and draw none.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Draw mapping sizes, write amplification, latencies, hit ratios, cleaning over time. --json also prints the
-    numbers that are drawn."""
+    """Draw mapping sizes, write amplification, wear, latencies, hit ratios, cleaning over time. Of several pictures
+    those are drawn that can be; the others are named on stderr, and the exit code is 1. --json also prints the numbers
+    that are drawn."""
     from flashfs.replay import plots
     from flashfs.replay import results as files
 
@@ -58,28 +62,49 @@ def command(
         kinds = [{"kind": one.name, "shows": one.about} for one in plots.KINDS.values()]
         return show.result(kinds, as_json=as_json)
     if not results:
-        raise UsageError("which results? a file that `flashfs replay --out` wrote, or the folder of a sweep, would do")
+        raise UsageError("which results? Name a file that `flashfs replay --out` wrote, or the folder of a sweep")
+    check_there(results)
     table = files.read(results)
     kept = units.pairs("--where", where or [])
-    kinds_wanted = what.split(",") if what else plots.available(table, kept)
+    there = plots.available(table, kept, x=x, baseline=baseline)
     name = out or Path(results[0].name or "results").with_suffix(".svg")
     if name.suffix not in plots.SUFFIXES:
-        raise UsageError(f"--out {name}: a name that ends in {', '.join(plots.SUFFIXES)} would do")
-    drawn = []
-    for kind in kinds_wanted:
-        file = name if len(kinds_wanted) == 1 and out else name.with_stem(f"{name.stem}-{kind.replace(':', '-')}")
-        relative = baseline if what or kind not in plots.KINDS or plots.KINDS[kind].relative else None
+        raise UsageError(f"--out {name}: use a name that ends in {', '.join(plots.SUFFIXES)}")
+    drawn, failed = [], []
+    for kind in what.split(",") if what else there:
+        file = name.with_stem(f"{name.stem}-{kind.replace(':', '-')}") if not what or "," in what or not out else name
+        known = None if what else plots.KINDS[kind]  # what was asked for has to be possible, or it is told
+        along, relative = (x, baseline) if known is None else (x and known.along, baseline and known.relative)
         try:
-            drawn.append(picture(table, kind, file, x if what else None, relative, kept, width))
-        except UsageError as error:  # one of all the pictures that there are is no reason not to see the others
-            if what:
-                raise
-            show.warn(str(error))
-    if as_json:
-        return show.result(drawn, as_json=True)
-    for one in drawn:
-        show.line(one["file"])
+            drawn.append(picture(table, kind, file, x if along else None, baseline if relative else None, kept, width))
+        except UsageError as error:  # one picture that cannot be is no reason not to see the others
+            failed.append(error)
+    if len(failed) == 1 and what and "," not in what:
+        raise failed[0]
+    told(drawn, failed, as_json)
     return None
+
+
+def check_there(results: list[Path]) -> None:
+    """UsageError for a name of nothing."""
+    for path in results:
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder; name what `flashfs replay --out` or a sweep wrote")
+
+
+def told(drawn: list[dict[str, Any]], failed: list[UsageError], as_json: bool) -> None:
+    """What was drawn, what is not in it, and what could not be drawn."""
+    if as_json:
+        show.result(drawn, as_json=True)
+    for one in drawn:
+        if not as_json:
+            show.line(one["file"])
+        for line in one["left_out"]:
+            show.warn(f"{one['file']}: not in it: {line}")
+    for line in dict.fromkeys(str(error) for error in failed):
+        show.warn(line)
+    if failed:
+        raise typer.Exit(1)
 
 
 def picture(
