@@ -272,6 +272,17 @@ def test_dots() -> None:
     assert [text.get_text() for text in canvas.legends[0].get_texts()] == ["uniform", "zipf"]
 
 
+def test_panels_above_each_other_share_their_names() -> None:
+    """Below the lowest of them, where the same names are below all."""
+    made = figure(table(*over_op(ALL)), "programs")
+    canvas = drawn(made, COLUMN)
+    check(canvas)
+    shown = [[text for text in words(canvas) if text in axes.get_xticklabels()] for axes in canvas.axes]
+    assert [len(names) for names in shown] == [0, 0, len(ALL)]
+    rows = over_op(ALL[:2])
+    assert below(drawn(figure(table(*rows), "programs"), PAGE).axes[0]) == ALL[:2]
+
+
 def test_sizes_that_run_into_each_other_are_thinned_out() -> None:
     rows = [result(waf=n + 1.0, geometry=chip(size=n * MIB)) for n in range(16, 64)]
     canvas = drawn(figure(table(*rows), "waf", x="size"))

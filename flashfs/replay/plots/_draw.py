@@ -110,6 +110,9 @@ def _set_out(figure: Figure, width: float, columns: int) -> Any:
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_axis_off()
     _inner_labels_off(grid)
+    for i, (axes, panel) in enumerate(pairs[:-columns] if panels else []):
+        if panel.series and _forms.names(panel) == _forms.names(panels[i + columns]) != []:
+            _labels.unname(axes)
     height = 0.0 if key.named else _labels.legend(canvas, key.handles)
     canvas.set_size_inches(width, _height(rows) + height)
     drawn = [(axes, panel) for axes, panel in pairs if panel.series]

@@ -116,7 +116,7 @@ def put_by_scale(axes: Axes, panel: Panel, key: Key) -> None:
 
 def bar_points(panel: Panel, panel_inches: float) -> float:
     """How wide a bar is, about."""
-    bars = len(panel.groups) * (len(panel.series) + 1 if panel.form == "bars" else 1)
+    bars = len(panel.groups) * (1 if panel.form == "stack" else len(panel.series) + 1)
     return 72 * PLOT_SHARE * panel_inches / bars if bars else THICK_BAR
 
 

@@ -50,7 +50,7 @@ def arrange(canvas: Any, all_axes: Sequence[Axes], rows: int) -> bool:
     for axes in all_axes:
         _thin(axes.yaxis, 1)
         if axes not in _NAMES:
-            _thin(axes.xaxis, 0)
+            _thin(axes.xaxis, 0)  # those that are not shown stay
     return all(_turn(axes) is not None for axes in all_axes)
 
 
@@ -87,6 +87,12 @@ def name_bars(axes: Axes, at: Sequence[float], names: Sequence[str]) -> None:
     axes.set_xticks(at, [literal(name) for name in names])
     axes.tick_params(axis="x", length=0)
     _NAMES[axes] = list(names)
+
+
+def unname(axes: Axes) -> None:
+    """The panel below has the same names."""
+    axes.tick_params(axis="x", labelbottom=False)
+    del _NAMES[axes]
 
 
 def _turn(axes: Axes) -> bool | None:
