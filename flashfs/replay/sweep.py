@@ -31,6 +31,8 @@ def load(path: Path, tell: points.Tell = lambda line: None) -> list[Setup]:
     line, names the file and the key that will not do."""
     try:
         given = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file; name the TOML file of a sweep") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: no TOML: {str(error).splitlines()[0]}") from None
     try:

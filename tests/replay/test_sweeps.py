@@ -336,7 +336,7 @@ def test_bad_specs_are_one_line_and_2(
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "spec").write_text('source = "uniform"')
     for arguments, said, wanted in (
-        (["gone.toml"], "No such file", 1),
+        (["gone.toml"], "gone.toml: no such file; name the TOML file of a sweep", 2),
         ([tmp_path / "spec"], "--out DIR would do", 2),
         ([tmp_path / "spec", "--jobs", 1, "--scheduler", "tcp://x:1"], "--jobs and --scheduler: one of them", 2),
     ):
