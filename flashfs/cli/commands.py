@@ -12,6 +12,7 @@ import typer
 from flashfs.cli import (
     check,
     clone,
+    compare,
     crash,
     create,
     cut,
@@ -76,7 +77,7 @@ def root(
 
 # A command's file has one function called `command`; a line here adds it.
 for module in (create, clone, mount, umount, nbd, up, down, status, cut, fault, top, smart, dump, fsck, remap, resize,
-               upgrade, replay, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
+               upgrade, replay, compare, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):
     app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
 app.add_typer(crash.app, name="crash")  # it has a command of its own: replay
 app.add_typer(trace.app, name="trace")
