@@ -99,8 +99,12 @@ def told(drawn: list[dict[str, Any]], failed: list[UsageError], as_json: bool) -
     for one in drawn:
         if not as_json:
             show.line(one["file"])
+    without: dict[str, list[str]] = {}
+    for one in drawn:
         for line in one["left_out"]:
-            show.warn(f"{one['file']}: not in it: {line}")
+            without.setdefault(line, []).append(one["file"])
+    for line, names in without.items():
+        show.warn(f"{'each picture' if len(names) == len(drawn) > 1 else ', '.join(names)}: not in it: {line}")
     for line in dict.fromkeys(str(error) for error in failed):
         show.warn(line)
     if failed:

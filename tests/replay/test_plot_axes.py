@@ -248,6 +248,16 @@ def test_who_has_nothing_of_it_is_named() -> None:
     assert made.left_out == ["pagemap: these results have nothing of it"]
 
 
+def test_failures_are_counted() -> None:
+    """A sweep in which an FTL needs more DRAM than it got: the FTL was in no picture, and nobody said so."""
+    rows = [{**results.row(result(ftl, dram=n * MIB)), "error": "too small" if ftl == "leaftl" else None}
+            for ftl in ("pagemap", "leaftl") for n in (1, 2)]  # fmt: skip
+    made = results.frame(rows)
+    assert figure(made, "waf").left_out == ["leaftl: 2 of its replays failed"]
+    assert figure(made, "waf", where={"dram": "1M"}).left_out == ["leaftl: 1 of its replays failed"]
+    assert figure(made, "waf", where={"ftl": "pagemap"}).left_out == []
+
+
 # --- wear, and WAF beside the formula
 
 
@@ -318,6 +328,10 @@ def test_what_is_left_out_is_on_stderr(capsys: pytest.CaptureFixture[str], file:
     code, out, err = run(capsys, "plot", file, "--what", "latency", "--where", "op=25%", "--out", "l.svg")
     assert (code, out) == (0, "l.svg\n")
     assert err == "flashfs: l.svg: not in it: dftl: these results have nothing of it\n"
+    _, _, err = run(capsys, "plot", file, "--what", "latency,tail,waf", "--where", "op=25%", "--out", "l.svg")
+    assert err == "flashfs: l-latency.svg, l-tail.svg: not in it: dftl: these results have nothing of it\n"
+    _, _, err = run(capsys, "plot", file, "--what", "latency,tail", "--where", "op=25%", "--out", "l.svg")
+    assert err == "flashfs: each picture: not in it: dftl: these results have nothing of it\n"
 
 
 def test_the_figure_is_plain(file: Path) -> None:

@@ -80,6 +80,8 @@ def figure(
     if without:
         made.left_out.append(f"{', '.join(without)}: these results have nothing of it")
     made.left_out += dict.fromkeys(view.left_out)
+    failed = _rows.failures(table.to_dicts(), where or {})
+    made.left_out += [f"{ftl}: {n} of its replays failed" for ftl, n in failed.items()]
     return made
 
 

@@ -66,6 +66,16 @@ def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
     return list({tuple(row.get(column) for column in columns): row for row in out}.values())
 
 
+def failures(rows: Sequence[Row], where: Mapping[str, str]) -> dict[str, int]:
+    """{FTL: how many of its replays failed} of what was asked for."""
+    every = [_plain(row) for row in rows]
+    failed = [row for row in every if row.get("error") is not None]
+    for name, value in where.items():
+        column = resolve(every, name, "--where")
+        failed = [row for row in failed if same(row, column, value)]
+    return dict(Counter(row["ftl"] for row in failed))
+
+
 def _plain(row: Row) -> Row:
     """With what follows from the geometry. A workload's seed is one dimension, and what is left of its name another;
     it has no options of traces."""
