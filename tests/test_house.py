@@ -21,8 +21,9 @@ MAY = {
     "ftl": {"engine", "nandimg"},
     "flashfs": {"api", "ftl", "engine", "nandimg", "replay"},  # api, replay: when somebody asks for what is in them
     "api": {"fuse", "replay", "flashfs", "ftl", "nandimg"},
-    "replay": {"flashfs", "ftl", "engine", "nandimg"},
     "formulas": set(),
+    "replay": {"formulas", "flashfs", "ftl", "engine", "nandimg"},
+    "comparison": {"replay", "flashfs", "ftl", "engine", "nandimg"},
     "reproduce": {"formulas", "replay", "flashfs", "ftl", "engine", "nandimg"},
     "inspect": {"flashfs", "ftl", "engine", "nandimg"},
     "fuse": {"inspect", "replay", "flashfs", "ftl", "engine", "nandimg"},

@@ -1,168 +1,124 @@
-"""docs/comparison.md: every FTL on equal ground, on real traces and on workloads, blank and filled. Counts and virtual
+"""docs/comparison.md: every FTL on equal ground, on workloads and on real traces, blank and filled. Counts and virtual
 time, so the same anywhere.
 
-A trace of the folder is packed, a MiB at a time, onto a device that just holds it, and looped until the device, or
---pages pages, have been written; workloads play as many pages on 1 GiB. Sixteen requests at a time. The page map is
-there twice: with whole blocks as its stripe, as the others place pages, and with stripes of four as it is used alone.
-Results come a source at a time; with --keep those of sources that are there already are not made again.
+Workloads play --pages pages on 1 GiB. A trace of the folder is packed, a MiB at a time, onto a device that just holds
+it, and looped until the device, or --pages pages, have been written. Sixteen requests at a time. The page map is there
+twice: with whole blocks as its stripe, as the others place pages, and with stripes of four as it is used alone.
+Results come a source at a time; with --keep those of sources that are there already are not made again. Those of the
+workloads go into the package (flashfs/comparison/results), where `flashfs compare` finds them, those of traces to
+tools/results/comparison.json.
 
-    comparison.py --traces DIR [--only TEXT] [--pages N] [--keep] [--no-save]
+    comparison.py [--traces DIR] [--only TEXT] [--pages N] [--keep] [--no-save] [--only-page]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
 import bench_common
 
+from flashfs.comparison import chart, kept, works
+from flashfs.comparison.kept import Row
+from flashfs.comparison.works import STATES, Work
 from flashfs.ftl import SCHEMES
-from flashfs.replay.play import Setup, named, run
-from flashfs.replay.source import TRIM, WRITE
-from flashfs.replay.sources import open_source
-from flashfs.replay.traces import Options
-from flashfs.shape import side_by_side
-from nandimg import Geometry
+from flashfs.replay import plots
+from flashfs.replay.play import named, run
 
-PAGE = 4096
-ROUND = 64 << 20  #: devices are multiples of it,
-LEAST = 256 << 20  #: and no smaller: a block of LeaFTL's buffer must fit a sixteenth of the chip several times
-OP = 0.1
-DEPTH = 16
+BESIDE = 7  #: sources in a table
 SHORT = 4  #: pages: the stripe of the page map alone
-MOST = 250_000
-DOC = bench_common.HERE.parent / "docs/comparison.md"
+ROOT = bench_common.HERE.parent
+DOC = ROOT / "docs/comparison.md"
+CHART = ROOT / "docs/img/comparison.svg"
+TRACES = bench_common.RESULTS / "comparison.json"
 MARK = "<!-- tables: tools/comparison.py -->\n"
-WORKLOADS = (
-    "uniform:write=1", "uniform:write=0.5,size=16k", "zipf:write=0.7,theta=0.99", "hotcold:write=1",
-    "sequential:write=1,size=64k", "uniform:write=1,size=256k",
-)  # fmt: skip
 
 
-@dataclass
-class Work:
-    """Something to play, and the device for it."""
-
-    name: str
-    setup: Setup
-    loops: int = 1
-
-
-def traces(folder: Path, only: str, most: int) -> Iterator[Work]:
-    for path in sorted(folder.glob("*__*")):
-        if only in path.name:
-            yield of_trace(path, most)
-
-
-def of_trace(path: Path, most: int) -> Work:
-    end = written = 0
-    for batch in open_source(str(path), 1 << 60, options=Options(fit="pack")).batches():
-        end = max(end, int((batch.offset + batch.length).max()))
-        pages = (batch.offset + batch.length - 1) // PAGE + 1 - batch.offset // PAGE
-        written += int(pages[batch.op == WRITE].sum()) + int(pages[batch.op == TRIM].sum())
-    geometry = shape(max(LEAST, -(-end // ROUND) * ROUND))
-    wanted = min(most, geometry.lpas)
-    loops = max(1, wanted // written) if 20 * written > wanted else 1
-    options = Options(fit="pack", loops=loops, speedup=1000)  # in a closed loop times do not count
-    return Work(path.name.partition("__")[0], Setup(str(path), geometry=geometry, trace=options, qd=DEPTH), loops)
-
-
-def workloads(only: str, most: int) -> Iterator[Work]:
-    geometry = shape(1 << 30)
-    for text in WORKLOADS:
-        if only in text:
-            keys = dict(pair.split("=") for pair in text.partition(":")[2].split(","))
-            pages = int(keys.get("size", "4k").removesuffix("k")) * 1024 // PAGE
-            yield Work(text, Setup(f"{text},ops={most // pages},seed=1", geometry=geometry, qd=DEPTH))
-
-
-def shape(size: int) -> Geometry:
-    return Geometry.sized(size, op=OP, **side_by_side(size, {}))
-
-
-def results(work: Work) -> list[dict[str, Any]]:
+def results(work: Work) -> Iterator[Row]:
     """Of each FTL, on a blank device and on a filled one."""
-    out = []
-    for state in ("none", "fill"):
+    for state in STATES:
         setups = named(replace(work.setup, precondition=state), ",".join(SCHEMES))
         page_map = next(setup for setup in setups if setup.ftl == "pagemap")
         # complained of: it is not on the ground of the others
         setups.insert(1, replace(page_map, options={**page_map.options, "stripe": SHORT}))
         for setup in setups:
-            made = run(setup)
-            own = setup.ftl if setup.options.get("stripe") != SHORT else f"{setup.ftl}, stripe {SHORT}"
-            out.append({"source": work.name, "loops": work.loops, "state": state, "column": own, **kept(made)})
-    return out
-
-
-def kept(made: dict[str, Any]) -> dict[str, Any]:
-    names = ("ground", "host", "waf", "map_bytes", "iops", "virtual_s", "complaints")
-    causes = made["nand"]["by_cause"]
-    asked = {op: found for op, found in made["latency_us"].items() if found["n"]}
-    latency = {op: [found["mean"], found["p99"], found["p999"]] for op, found in asked.items()}
-    return {
-        **{name: made[name] for name in names}, "mib": made["config"]["geometry"]["lpas"] * PAGE >> 20,
-        "options": made["config"]["options"], "erases": made["nand"]["erase"], "program": causes["program"],
-        "read": causes["read"], "latency_us": latency,
-    }  # fmt: skip
+            alone = setup.options.get("stripe") == SHORT
+            column = f"{setup.ftl}, stripe {SHORT}" if alone else setup.ftl
+            yield kept.row(work, state, column, setup.ground, run(setup))
 
 
 # --- the page
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    columns = list(dict.fromkeys(row["column"] for row in rows))
+def page(rows: list[Row]) -> str:
     out = [ground_table(rows)]
-    for title, figure in (
-        ("Write amplification", waf),
-        ("Requests a second of virtual time", lambda row: f"{row['iops']:,.0f}" if row["iops"] else "-"),
-        ("Flash reads, for the host and the map, for each page that the host reads or writes", reads),
-        ("p99.9 of reads, us", lambda row: tail(row, "read")),
-        ("p99.9 of writes, us", lambda row: tail(row, "write")),
-        ("Bytes of the map", lambda row: f"{row['map_bytes']:,}"),
+    for title, figure, states in (
+        ("Write amplification", waf, ("fill", "none")),
+        ("Requests per second of virtual time", lambda row: f"{row['iops']:,.0f}" if row["iops"] else "-", ("fill",)),
+        ("Flash reads, for the host and the map, per page that the host reads or writes", reads, ("fill",)),
+        ("p99.9 of reads, us", lambda row: tail(row, "read"), ("fill",)),
+        ("p99.9 of writes, us", lambda row: tail(row, "write"), ("fill",)),
+        ("Most erases of a block, and the mean", wear, ("fill",)),
+        ("Bytes of the map", lambda row: f"{row['map_bytes']:,}", ("fill",)),
     ):
-        out.append(f"### {title}\n")
-        out.append(table(rows, columns, figure))
+        for state in states:
+            out.append(f"### {title}{', blank device' if state == 'none' else ''}\n")
+            out += tables([row for row in rows if row["state"] == state], figure)
     return "\n".join(out)
 
 
-def waf(row: dict[str, Any]) -> str:
+def waf(row: Row) -> str:
     """Of what is written in earnest: more than the write buffer holds."""
     return f"{row['waf']:.3f}" if row["host"]["write"] > 2 * row["ground"]["buffer"] else "-"
 
 
-def reads(row: dict[str, Any]) -> str:
+def reads(row: Row) -> str:
     """Pages of a hole or the buffer take none; a write of a part of a page reads the rest."""
     asked = row["host"]["read"] + row["host"]["write"]
     return f"{(row['read'].get('host', 0) + row['read'].get('map', 0)) / asked:.2f}" if asked else "-"
 
 
-def tail(row: dict[str, Any], operation: str) -> str:
+def tail(row: Row, operation: str) -> str:
     found = row["latency_us"].get(operation)
     return f"{found[2]:,.0f}" if found else "-"
 
 
-def table(rows: list[dict[str, Any]], columns: list[str], figure: Any) -> str:
-    cells: dict[tuple[str, str], dict[str, str]] = {}
-    for row in rows:
-        cells.setdefault((row["source"], row["state"]), {})[row["column"]] = figure(row)
-    lines = [f"| source | device | {' | '.join(columns)} |", f"| --- | --- |{' --: |' * len(columns)}"]
-    for (source, state), found in cells.items():
-        if any(value != "-" for value in found.values()):
-            shown = " | ".join(found.get(column, "-") for column in columns)
-            lines.append(f"| {source} | {'blank' if state == 'none' else 'filled'} | {shown} |")
-    return "\n".join(lines) + "\n"
+def wear(row: Row) -> str:
+    return f"{row['wear']['max']:,}, {row['wear']['mean']:.1f}"
 
 
-def ground_table(rows: list[dict[str, Any]]) -> str:
+def tables(rows: list[Row], figure: Callable[[Row], str]) -> Iterator[str]:
+    """A row for each FTL; workloads beside each other, then traces, as many as a page has room for. A source of which
+    there is nothing is left out."""
+    cells = {(row["column"], row["source"]): figure(row) for row in rows}
+    columns = list(dict.fromkeys(row["column"] for row in rows))
+    sources = [
+        source for source in dict.fromkeys(row["source"] for row in rows)
+        if any(cells.get((column, source), "-") != "-" for column in columns)
+    ]  # fmt: skip
+    for some in (*parted([one for one in sources if one in works.WORKLOADS]),
+                 *parted([one for one in sources if one not in works.WORKLOADS])):  # fmt: skip
+        lines = [f"| FTL | {' | '.join(map(works.short, some))} |", f"| --- |{' --: |' * len(some)}"]
+        for column in columns:
+            shown = " | ".join(cells.get((column, source), "-") for source in some)
+            lines.append(f"| {column} | {shown} |")
+        yield "\n".join(lines) + "\n"
+
+
+def parted(sources: list[str]) -> Iterator[list[str]]:
+    """In parts of about the same length."""
+    parts = -(-len(sources) // BESIDE)
+    for i in range(parts):
+        yield sources[len(sources) * i // parts : len(sources) * (i + 1) // parts]
+
+
+def ground_table(rows: list[Row]) -> str:
     """What was equal, for each source; and what was not."""
     names = ("MiB", "loops", "dies, channels", "OP", "buffer, pages", "stripe, pages", "wear spread", "reserve, blocks")
     lines = [f"| source | {' | '.join(names)} |", f"| --- |{' --: |' * len(names)}"]
@@ -170,60 +126,71 @@ def ground_table(rows: list[dict[str, Any]]) -> str:
         mine = [row for row in rows if row["source"] == source]
         one = mine[0]["ground"]
 
-        def said(name: str, mine: list[dict[str, Any]] = mine) -> str:
+        def said(name: str, mine: list[Row] = mine) -> str:
             values = {row["ground"][name] for row in mine if f"stripe {SHORT}" not in row["column"]} - {None}
             return " or ".join(f"{value:,}" for value in sorted(values))
 
         shape = f"{mine[0]['mib']:,} | {mine[0]['loops']} | {one['dies']}, {one['channels']} | {one['op']:.1%}"
         even = " | ".join(said(name) for name in ("buffer", "stripe", "wear_spread", "gc_reserve"))
-        lines.append(f"| {source} | {shape} | {even} |")
+        called = f"{source} (*{works.short(source)}*)" if source in works.WORKLOADS else source
+        lines.append(f"| {called} | {shape} | {even} |")
     told = dict.fromkeys(line for row in rows for line in row["complaints"] if "where the ground" in line)
-    nvram = {row["column"]: 0 for row in rows if row["ground"]["nvram"]}
+    nvram: dict[str, int] = {}
     for row in rows:
-        if row["column"] in nvram:
-            nvram[row["column"]] = max(nvram[row["column"]], row["ground"]["nvram"])
+        if row["ground"]["nvram"]:
+            nvram[row["column"]] = max(nvram.get(row["column"], 0), row["ground"]["nvram"])
     left = [line for line in told if "NVRAM" not in line]
     left += [f"{column}: NVRAM of its own, up to {most:,} bytes" for column, most in nvram.items()]
     return "\n".join(lines) + "\n\nDifferences that remain:\n\n" + "".join(f"- {line}\n" for line in left)
 
 
-def write(rows: list[dict[str, Any]]) -> None:
+def write(rows: list[Row]) -> None:
+    """The page, and its chart."""
     head, mark, _ = DOC.read_text().partition(MARK)
     if not mark:
         raise SystemExit(f"{DOC}: no line {MARK.strip()}")
     DOC.write_text(head + mark + "\n" + page(rows))
+    plots.draw(chart.figure([row for row in rows if row["source"] in works.WORKLOADS]), CHART, width_inches=7)
 
 
-def saved() -> list[dict[str, Any]]:
-    path = bench_common.RESULTS / "comparison.json"
-    return json.loads(path.read_text())["rows"] if path.exists() else []
+def save(rows: list[Row]) -> None:
+    """Workloads where the package has them, traces beside the other results of tools."""
+    kept.write([row for row in rows if row["source"] in works.WORKLOADS])
+    kept.write([row for row in rows if row["source"] not in works.WORKLOADS], TRACES)
+
+
+def saved() -> list[Row]:
+    return [row for path in (kept.FILE, TRACES) if path.exists() for row in kept.read(path)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, help="the folder of traces")
     parser.add_argument("--only", default="", help="traces and workloads whose names have this")
-    parser.add_argument("--pages", type=int, default=MOST, help="host pages written in each run, about")
+    parser.add_argument("--pages", type=int, default=works.MOST, help="host pages written in each run, about")
     parser.add_argument("--keep", action="store_true", help="go on with the results that there are")
     parser.add_argument("--no-save", action="store_true")
+    parser.add_argument("--only-page", action="store_true", help="replay nothing, write the page anew")
     given = parser.parse_args()
-    rows = saved() if given.keep else []
+    rows = saved() if given.keep or given.only_page else []
     there = {row["source"] for row in rows}
-    works: Iterable[Work] = workloads(given.only, given.pages)
-    if given.traces is not None:
-        works = [*works, *traces(given.traces, given.only, given.pages)]
-    for work in works:
+    for work in () if given.only_page else all_works(given):
         if work.name in there:
             continue
-        found = results(work)
-        rows += found
-        print("\n".join(f"{row['source']}, {row['state']}, {row['column']}: WAF {row['waf']}, {row['iops']} IOPS"
-                        for row in found), flush=True)  # fmt: skip
+        for row in results(work):
+            rows.append(row)
+            print(f"{row['source']}, {row['state']}, {row['column']}: WAF {row['waf']}, {row['iops']} IOPS", flush=True)
         if not given.no_save:
-            bench_common.save("comparison", {"rows": rows})
+            save(rows)
     if not given.no_save:
         write(rows)
     return 0
+
+
+def all_works(given: argparse.Namespace) -> Iterator[Work]:
+    yield from works.workloads(given.only, given.pages)
+    if given.traces is not None:
+        yield from works.traces(given.traces, given.only, given.pages)
 
 
 if __name__ == "__main__":

@@ -87,9 +87,10 @@ def plot(
     """One picture of results: what ``flashfs.replay`` or ``sweep`` returned, or the files and folders that they wrote.
 
     ``what`` is a kind (waf, latency, hits, ...; `flashfs plot --list`), a column of numbers, or ``cdf:`` and a column
-    of counts; ``x`` the column along the axis, ``baseline`` the FTL whose values are 1, ``where`` keeps rows that have
-    these values. A notebook shows what it returns; ``out`` (.svg, .pdf, .png) is where to draw it too, ``width`` in
-    inches. UsageError for what the results do not have.
+    of counts; ``x`` what is along the axis (a key of a sweep, or an option), ``baseline`` the FTL whose values are 1,
+    ``where`` keeps rows that have these values. A notebook shows what it returns; its ``left_out`` says what is not in
+    it. ``out`` (.svg, .pdf, .png) is where to draw it too, ``width`` in inches. UsageError for what the results do not
+    have.
     """
     from flashfs.replay import plots
     from flashfs.replay import results as files

@@ -51,8 +51,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "replay": (
         "flashfs replay zipf:ops=20k,write=0.7 --ftl pagemap,slimftl",
         "flashfs replay uniform:ops=20k --size 64M --precondition fill --out r.csv",
+        "flashfs replay uniform:ops=200 --preset tiny-16 --steps steps.html",
     ),
     "plot": ("flashfs plot --list", "flashfs plot r.csv --what waf --out waf.svg"),
+    "compare": ("flashfs compare slimftl --only hotcold", "flashfs compare pagemap --only hotcold --out chart.svg"),
     "sweep": (
         'printf \'source = "uniform:ops=5k"\\nsize = "64M"\\nop = [0.5, 1]\\n\' > op.toml',
         "flashfs sweep op.toml    # the results are in the folder op",

@@ -15,7 +15,7 @@ GROUPS = {
         "ftls",
     ),
     "Look into it": ("dump", "top", "smart", "fsck"),
-    "Experiment": ("replay", "plot", "sweep", "trace", "reproduce", "recovery-model", "cut", "fault"),
+    "Experiment": ("replay", "plot", "compare", "sweep", "trace", "reproduce", "recovery-model", "cut", "fault"),
     "Build and test": ("new-ftl", "check", "crash"),
 }  # fmt: skip
 

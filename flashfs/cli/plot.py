@@ -40,13 +40,13 @@ def command(
     baseline: Annotated[str | None, typer.Option(metavar="FTL", help="Show multiples of this FTL's values.")] = None,
     x: Annotated[
         str | None,
-        typer.Option("--x", metavar="NAME", help="What the axis shows: source, dram, qd, or the name of an option."),
+        typer.Option(
+            "--x", metavar="NAME", help="Along the axis: a key of a sweep, as op, dram, ftl or source, or an option."
+        ),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", help="Only results that have this, as source=... or dram=64M; may be repeated."
-        ),
+        typer.Option(metavar="NAME=VALUE", help="Only results that have this, as op=0.15 or dram=64M; repeatable."),
     ] = None,
     width: Annotated[
         float | None, typer.Option(min=1.0, max=40.0, metavar="INCHES", help="Default: 3.33, a column, or 7, a page.")
@@ -56,8 +56,9 @@ def command(
 ) -> None:
     """Draw results of replays and sweeps.
 
-    Mapping sizes, write amplification, latencies, hit ratios, cleaning over time. --json also prints the numbers that
-    are drawn.
+    Mapping sizes, write amplification, wear, latencies, hit ratios, cleaning over time. Of several pictures those are
+    drawn that can be; the others are named on stderr, and the exit code is 1. --json also prints the numbers that are
+    drawn.
     """
     from flashfs.replay import plots
     from flashfs.replay import results as files
@@ -70,25 +71,42 @@ def command(
     options.check_exists(*results)
     table = files.read(results)
     kept = units.pairs("--where", where or [])
-    kinds_wanted = what.split(",") if what else plots.available(table, kept)
+    there = plots.available(table, kept, x=x, baseline=baseline)
     name = out or Path(results[0].name or "results").with_suffix(".svg")
     if name.suffix not in plots.SUFFIXES:
         raise UsageError(f"--out {name}: use a name that ends in {', '.join(plots.SUFFIXES)}")
-    drawn = []
-    for kind in kinds_wanted:
-        file = name if len(kinds_wanted) == 1 and out else name.with_stem(f"{name.stem}-{kind.replace(':', '-')}")
-        relative = baseline if what or kind not in plots.KINDS or plots.KINDS[kind].relative else None
+    drawn, failed = [], []
+    for kind in what.split(",") if what else there:
+        file = name.with_stem(f"{name.stem}-{kind.replace(':', '-')}") if not what or "," in what or not out else name
+        known = None if what else plots.KINDS[kind]  # what was asked for has to be possible, or it is told
+        along, relative = (x, baseline) if known is None else (x and known.along, baseline and known.relative)
         try:
-            drawn.append(picture(table, kind, file, x if what else None, relative, kept, width))
-        except UsageError as error:  # one of all the pictures that there are is no reason not to see the others
-            if what:
-                raise
-            show.warn(str(error))
-    if as_json:
-        return show.result(drawn, as_json=True)
-    for one in drawn:
-        show.line(one["file"])
+            drawn.append(picture(table, kind, file, x if along else None, baseline if relative else None, kept, width))
+        except UsageError as error:  # one picture that cannot be is no reason not to see the others
+            failed.append(error)
+    if len(failed) == 1 and what and "," not in what:
+        raise failed[0]
+    told(drawn, failed, as_json)
     return None
+
+
+def told(drawn: list[dict[str, Any]], failed: list[UsageError], as_json: bool) -> None:
+    """What was drawn, what is not in it, and what could not be drawn."""
+    if as_json:
+        show.result(drawn, as_json=True)
+    for one in drawn:
+        if not as_json:
+            show.line(one["file"])
+    without: dict[str, list[str]] = {}
+    for one in drawn:
+        for line in one["left_out"]:
+            without.setdefault(line, []).append(one["file"])
+    for line, names in without.items():
+        show.warn(f"{'each picture' if len(names) == len(drawn) > 1 else ', '.join(names)}: not in it: {line}")
+    for line in dict.fromkeys(str(error) for error in failed):
+        show.warn(line)
+    if failed:
+        raise typer.Exit(1)
 
 
 def picture(

@@ -1,8 +1,9 @@
-"""What metadata take of a controller's DRAM, and what a recovery costs, on devices that no machine here holds.
+"""What metadata take of a controller's DRAM, and what a recovery costs, on devices that no machine here holds. And what
+greedy cleaning costs (``cleaning``).
 
-The formulas are those of N. Dayan, P. Bonnet, S. Idreos, *GeckoFTL*, SIGMOD 2016: section 2, appendices B and C, and
-what section 5.3 says of the schemes that it compares with. ``chip`` is a device as the paper sees one, ``dram`` and
-``recovery`` have a function a scheme. docs/recovery-model.md has them for people.
+The other formulas are those of N. Dayan, P. Bonnet, S. Idreos, *GeckoFTL*, SIGMOD 2016: section 2, appendices B and C,
+and what section 5.3 says of the schemes that it compares with. ``chip`` is a device as the paper sees one, ``dram`` and
+``recovery`` have a function per scheme. docs/recovery-model.md has them for people.
 
 These are the paper's schemes, not ours: ours have checkpoints, and take what they take (``flashfs replay`` measures
 that). ``recovery.beside`` puts a recovery that was measured next to its formula.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flashfs.replay.play import Setup
     from nandimg import Geometry
 
+LEVELLED = ("buffer", "stripe", "wear_spread", "gc_reserve")  #: options that are given
 RESERVE_LEAST = 3  #: blocks: the most that a scheme of ours asks for on one die
 RESERVE_SHARE = 8  #: of the blocks beyond the data: where one in so many is less, each scheme reserves what it can
 #: (option, what it is called, its unit)
@@ -48,13 +49,16 @@ def level(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
     for name in wanted:
         told = _told(name, given)
         wanted[name] = wanted[name] if told is None else told
-    out = []
-    for setup in setups:
-        known = {option.name for option in scheme(setup.ftl).all_options()}
-        even = {name: value for name, value in wanted.items() if name in known}
-        out.append(replace(setup, options={**even, **setup.options}))
+    out = [on(setup, wanted) for setup in setups]
     nvram = min(nvram_of(scheme(setup.ftl), setup.geometry, setup.options, setup.dram) for setup in out)
     return [replace(setup, ground={**wanted, "nvram": nvram}) for setup in out]
+
+
+def on(setup: Setup, wanted: Mapping[str, int]) -> Setup:
+    """The setup on the ground of a comparison: its ``ground``. What the setup's own options say stays."""
+    known = {option.name for option in scheme(setup.ftl).all_options()} & set(LEVELLED)
+    even = {name: value for name, value in wanted.items() if name in known}
+    return replace(setup, options={**even, **setup.options}, ground=dict(wanted))
 
 
 def _told(name: str, given: Mapping[str, Any]) -> int | None:

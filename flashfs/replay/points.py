@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 KEY_DIGITS = 16  #: of a SHA-256: the name of a point's file
 #: folders that have no part in what a replay finds
-BYSTANDERS = ("cli", "crash", "check", "formulas", "fuse", "inspect", "watch", "plots", "reproduce")
+BYSTANDERS = (
+    "api", "check", "cli", "comparison", "crash", "formulas", "fuse", "inspect", "nbd", "replay/plots", "reproduce",
+    "scaffold", "watch",
+)  # fmt: skip
 CODE = (".py", ".pyx", ".pxd", ".h")
 
 
@@ -500,7 +503,7 @@ def code() -> str:
     for package in (root, root.parent / "nandimg"):
         for path in sorted(package.rglob("*")):
             inside = path.relative_to(root.parent)
-            if path.suffix in CODE and inside.parts[1] not in BYSTANDERS:
+            if path.suffix in CODE and not any(inside.is_relative_to(f"flashfs/{name}") for name in BYSTANDERS):
                 digest.update(f"{inside}\0".encode())
                 digest.update(path.read_bytes())
     return f"{flashfs.__version__}+{digest.hexdigest()[:KEY_DIGITS]}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from flashfs.replay.plots import draw
-from flashfs.replay.plots._figures import Figure as Drawing
-from flashfs.replay.plots._figures import Panel, Series
+from flashfs.replay.plots import Figure as Drawing
+from flashfs.replay.plots import Panel, Series, draw
 from flashfs.reproduce.figure import NUMBERED, Figure
 from flashfs.reproduce.verdict import Line
 
@@ -46,5 +45,3 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-

@@ -46,6 +46,19 @@ def test_a_table_for_each_source(capsys: pytest.CaptureFixture[str]) -> None:
         assert text in out
 
 
+def test_the_table_says_how_worn_the_chip_is(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("uniform:ops=4k", *SMALL, "--precondition", "fill")
+    [one] = objects(capsys, *words)
+    erases = one["wear"]["erases"]
+    assert erases["max"] > erases["mean"] > erases["min"]
+    lines = run(capsys, "replay", *words)[1].splitlines()
+    shown = dict(line.strip().rsplit("  ", 1) for line in lines if "wear:" in line)
+    assert {name.strip(): text.strip() for name, text in shown.items()} == {
+        "wear: mean erases": f"{erases['mean']:.3f}", "wear: most erases": f"{erases['max']}",
+        "wear: most - least": f"{erases['spread']}",
+    }  # fmt: skip
+
+
 def test_the_baseline(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("replay", "uniform:ops=2k", "--ftl", "pagemap,slimftl", *SMALL)
     first, second = (run(capsys, *words, *more)[1].splitlines() for more in ((), ("--baseline", "slimftl")))

@@ -44,6 +44,7 @@ def result(ftl: str = "pagemap", source: str = "uniform:ops=1k", *, waf: float =
         "virtual_s": 1.0,
         "wall_s": 0.1,
         "pages_per_s": 1e6,
+        "wear": {"erases": {"min": 2, "max": 6, "mean": 2.0 * waf, "spread": 4}},
         "utilisation": {"dies": {"mean": 0.5, "least": 0.4, "most": 0.6}},
         "series": {
             "virtual_s": [i / 10 for i in range(11)], "host_write": [i * 100 for i in range(11)],

@@ -234,7 +234,7 @@ def test_a_changed_ftl_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what replays, not of what prints it."""
-    for folder in ("flashfs/engine", "flashfs/ftl", "flashfs/cli", "nandimg"):
+    for folder in ("flashfs/engine", "flashfs/ftl", "flashfs/cli", "flashfs/replay/plots", "nandimg"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "flashfs/__init__.py").touch()
     (tmp_path / "nandimg/_chip.pyx").touch()
@@ -248,8 +248,9 @@ def test_the_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest
         assert code() == points.flashfs.__version__  # an installed one
         (tmp_path / "flashfs/engine/ssd.pyx").touch()
         found = [code()]
-        (tmp_path / "flashfs/cli/plot.py").write_text("1")
-        assert code() == found[0]
+        for name in ("flashfs/cli/plot.py", "flashfs/replay/plots/_draw.py"):
+            (tmp_path / name).write_text("1")
+            assert code() == found[0]
         for name in ("flashfs/engine/ssd.pyx", "flashfs/ftl/new.py", "nandimg/_chip.pyx"):
             (tmp_path / name).write_text("2")
             found.append(code())

@@ -7,7 +7,8 @@ A notebook shows what ``figure`` returns. ``flashfs.plot`` does all of it in one
 """
 
 from flashfs.replay.plots._draw import SUFFIXES, draw
-from flashfs.replay.plots._figures import KINDS, Figure, Panel, Series, available
+from flashfs.replay.plots._figures import KINDS, available
 from flashfs.replay.plots._picture import Picture, figure
+from flashfs.replay.plots._shapes import Figure, Panel, Series
 
 __all__ = ["KINDS", "SUFFIXES", "Figure", "Panel", "Picture", "Series", "available", "draw", "figure"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flashfs.replay.plots import _figures
 from flashfs.replay.plots._draw import draw, render
+from flashfs.replay.plots._shapes import Figure
 
 if TYPE_CHECKING:
     import polars
@@ -17,7 +18,7 @@ SHOWN_DPI = 150  #: of the bitmap that a notebook keeps for those who show no SV
 
 
 @dataclass
-class Picture(_figures.Figure):
+class Picture(Figure):
     """What a picture shows, as plain numbers (``panels``), and how to see it: a notebook shows it, ``save`` draws it
     into a file. ``width_inches`` is None for a column of a paper, or its page if panels are beside each other."""
 
@@ -49,7 +50,8 @@ def figure(
     ``cdf:`` and a column of counts.
 
     ``x`` is the column along which to show it, instead of the kind's own; ``where`` keeps the rows with these values;
-    ``baseline`` is the FTL whose values are 1. UsageError for what the rows do not have.
+    ``baseline`` is the FTL whose values are 1. UsageError for what the rows do not have, and for a picture that could
+    not show a curve, a bar or a point that it names.
     """
     found = _figures.figure(table, what, x=x, baseline=baseline, where=where)
-    return Picture(found.what, found.panels, found.columns)
+    return Picture(found.what, found.panels, found.columns, found.left_out)

@@ -5,30 +5,47 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
 from flashfs.errors import UsageError
 from flashfs.plain import meant, shown
+from flashfs.replay import points
 from flashfs.replay.workloads import is_workload
 from flashfs.replay.workloads._grammar import size
+from nandimg import Geometry, NandimgError
+from nandimg.presets import PRESETS
 
 Row = Mapping[str, Any]
 
 SEED = "config.seed"  #: repeats of a point: shown by their mean, least and most
 DRAM = "config.dram"
+QD = "config.qd"
+#: keys of a sweep of which a result has only what follows from them: they are computed of its geometry
+OP = "config.op"  #: over-provisioning in per cent, to a tenth, as the table of `flashfs replay` prints it
+SIZE = "config.size"  #: bytes that the host sees
+PRESET = "config.preset"
 NO_PHASE = {"canonical": "nothing"}
 OPTION = "config.options."
 TRACE = "config.trace."
 BEFORE = "config.before"  #: the phases, as JSON
 WARM = "config.warm"  #: these too
-#: what a bare name stands for, in this order
-PREFIXES = ("", "config.", "config.options.", "config.geometry.", TRACE)
-#: of a geometry: in this order they say most in the fewest words
-GEOMETRY = ("lpas", "dies", "channels", "page_bytes", "pages_per_block", "blocks")
 CHIP = "config.geometry."
-NOT_OF_CHIP = {CHIP + "nvram_bytes"}  #: a scheme adds what it asks for
+#: of a chip: in this order they say most in the fewest words
+SHAPE = (SIZE, CHIP + "dies", CHIP + "channels", CHIP + "page_bytes", CHIP + "pages_per_block", OP, CHIP + "blocks")
+#: what a bare name stands for, in this order
+PREFIXES = ("", "config.", OPTION, CHIP, TRACE)
+NVRAM = CHIP + "nvram_bytes"  #: a scheme adds what it asks for
+#: keys of a sweep that are called otherwise in a result
+CALLED = {
+    **{name: CHIP + column for name, column in points.GEOMETRY_FIELDS.items()},
+    **{name: TRACE + column for name, column in points.TRACE_FIELDS.items()},
+    "columns": "config.format",
+}  # fmt: skip
+UNSAID = "prepared"  #: a key that changes no result
 TICK_CHARACTERS = 24  #: of a source below a bar
+MOST_NAMED = 12  #: values in a message
 
 
 def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
@@ -37,17 +54,32 @@ def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
     if not out:
         raise UsageError("no result to plot: every row is of a failure")
     for name, value in where.items():
-        column = resolve(out, name)
-        there = list(dict.fromkeys(text_of(row.get(column)) for row in out))
-        out = [row for row in out if same(row.get(column), value)]
+        column = resolve(out, name, "--where")
+        there = list(dict.fromkeys(text_of(row, column) for row in out))
+        out = [row for row in out if same(row, column, value)]
         if not out:
-            raise UsageError(f"--where {name}={value}: no result has it; use {', '.join(there[:12])}")
+            more = f", and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
+            raise UsageError(
+                f"--where {name}={value}: no result has it; use one of {', '.join(there[:MOST_NAMED])}{more}"
+            )
     columns = ["ftl", "source", *dimensions(out)]
     return list({tuple(row.get(column) for column in columns): row for row in out}.values())
 
 
+def failures(rows: Sequence[Row], where: Mapping[str, str]) -> dict[str, int]:
+    """{FTL: how many of its replays failed} of what was asked for."""
+    every = [_plain(row) for row in rows]
+    failed = [row for row in every if row.get("error") is not None]
+    for name, value in where.items():
+        column = resolve(every, name, "--where")
+        failed = [row for row in failed if same(row, column, value)]
+    return dict(Counter(row["ftl"] for row in failed))
+
+
 def _plain(row: Row) -> Row:
-    """A workload's seed is one dimension, and what is left of its name another; it has no options of traces."""
+    """With what follows from the geometry. A workload's seed is one dimension, and what is left of its name another;
+    it has no options of traces."""
+    row = {**row, **_of_chip(row)}
     if not is_workload(row["source"]):
         return row
     name, _, keys = row["source"].partition(":")
@@ -57,19 +89,71 @@ def _plain(row: Row) -> Row:
     return {**out, "source": ":".join([name, ",".join(rest)]) if rest else name, SEED: seed}
 
 
-def resolve(rows: Sequence[Row], name: str) -> str:
-    """The column that ``name`` stands for: ``dram`` is ``config.dram``, ``shift`` an option of an FTL."""
-    for prefix in PREFIXES:
-        if any(prefix + name in row for row in rows):
-            return prefix + name
-    known = dict.fromkeys(["ftl", "source", *(column.rpartition(".")[2] for column in dimensions(rows))])
-    raise UsageError(f"{name}{meant(name, known)}: no column of these results; {', '.join(known)} are some")
+def _of_chip(row: Row) -> dict[str, Any]:
+    """Keys of a sweep that its geometry answers."""
+    shape = {name.removeprefix(CHIP): value for name, value in row.items() if name.startswith(CHIP)}
+    if any(shape.get(name) is None for name in ("lpas", "blocks", "pages_per_block", "page_bytes")):
+        return {}
+    op = shape["blocks"] * shape["pages_per_block"] / shape["lpas"] - 1
+    return {OP: round(100 * op, 1), SIZE: shape["lpas"] * shape["page_bytes"], PRESET: _preset(shape)}
 
 
-def same(value: Any, text: str) -> bool:
-    """Whether ``text`` says ``value``: 64M is 67108864."""
-    if text_of(value) == text:
+def _preset(shape: Mapping[str, Any]) -> str | None:
+    return next((name for name, known in _presets().items() if known.items() <= shape.items()), None)
+
+
+@cache
+def _presets() -> dict[str, dict[str, int]]:
+    """Without NVRAM, of which a scheme wants more or less."""
+    return {
+        name: {key: value for key, value in one.geometry.as_dict().items() if CHIP + key != NVRAM}
+        for name, one in PRESETS.items()
+    }
+
+
+def resolve(rows: Sequence[Row], name: str, flag: str) -> str:
+    """The column that ``name`` stands for: ``dram`` is ``config.dram``, ``shift`` an option of an FTL. UsageError,
+    which names ``flag``, says what these results differ in."""
+    for column in (*(prefix + name for prefix in PREFIXES), CALLED.get(name, "")):
+        if any(column in row for row in rows):
+            return column
+    differ = [called(column) for column in ("ftl", "source") if count(rows, [column]) > 1]
+    differ += [called(column) for column in varied(rows)]
+    keys = [one for one in points.AXES if one != UNSAID]
+    near = meant(name, [*keys, *differ, *(called(column) for column in dimensions(rows))])
+    there = f"they differ in {', '.join(dict.fromkeys(differ))}" if differ else f"keys are {', '.join(keys)}"
+    raise UsageError(f"{flag} {name}{near}: these results have nothing of that name; {there}")
+
+
+def called(column: str) -> str:
+    """What a person calls it: the key of a sweep, or the option."""
+    return next((key for key, one in CALLED.items() if one == column), column.rpartition(".")[2])
+
+
+def varied(rows: Sequence[Row]) -> list[str]:
+    """The dimensions in which an FTL differs from itself on one source: what was asked for, not what FTLs cause. One
+    that follows from others is not among them: the blocks of a chip follow from its over-provisioning."""
+    out: list[str] = []
+    for column in dimensions(rows):
+        known = ["ftl", "source", *out]
+        if column not in (SEED, NVRAM) and count(rows, [*known, column]) > count(rows, known):
+            out.append(column)
+    return out
+
+
+def same(row: Row, column: str, text: str) -> bool:
+    """Whether ``text`` says what the row has there: 64M is 67108864, an over-provisioning of 0.15 is what --op 0.15
+    makes of such a chip."""
+    value = row.get(column)
+    if text in (text_of(row, column), str(value)):
         return True
+    if value is None:
+        return False
+    if column == OP:
+        return _same_op(row, text)
+    if column == PRESET and text in PRESETS:
+        shape = {name.removeprefix(CHIP): known for name, known in row.items() if name.startswith(CHIP)}
+        return _presets()[text].items() <= shape.items()
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:
@@ -82,17 +166,41 @@ def same(value: Any, text: str) -> bool:
         return False
 
 
-def text_of(value: Any) -> str:
-    return "none" if value is None else str(value)
+def _same_op(row: Row, text: str) -> bool:
+    """A share, or per cent with the sign, of the flash that there is; or what was asked for, which whole superblocks
+    make a little more of."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        return False
+    if round(100 * share, 1) == row[OP]:
+        return True
+    names = ("page_bytes", "pages_per_block", "dies", "channels")
+    shape = {name: row[CHIP + name] for name in names if row.get(CHIP + name) is not None}
+    try:
+        return Geometry.sized(row[SIZE], share, **shape).blocks == row[CHIP + "blocks"]
+    except NandimgError:
+        return False
+
+
+def text_of(row: Row, column: str) -> str:
+    """One value as people read it."""
+    value = row.get(column)
+    if value is None:
+        return "none"
+    if column == OP:
+        return f"{value:g} %"
+    return shown(value) if column in (DRAM, SIZE) else str(value)
 
 
 def dimensions(rows: Sequence[Row]) -> list[str]:
     """The columns that say what was replayed, in which results may differ, but for FTL and source."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    front = [DRAM, "config.qd", *(f"config.geometry.{name}" for name in GEOMETRY)]
-    for prefix in ("config.geometry.", "config.precondition", BEFORE, WARM, TRACE, OPTION):
+    front = [DRAM, QD, *SHAPE]
+    for prefix in (CHIP, "config.precondition", BEFORE, WARM, TRACE, OPTION):
         front += [name for name in names if name.startswith(prefix)]
-    front += ["config.backend", "config.plp", "config.image", "config.version", "config.code", SEED]
+    front += ["config.format", "config.backend", "config.plp", "config.image", PRESET, "config.version", "config.code",
+              SEED]  # fmt: skip
     return [name for name in dict.fromkeys(front) if name in names]
 
 
@@ -100,6 +208,15 @@ def labels(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
     """What to call each row: its FTL, and each dimension that, beside ``taken`` and what is said already, still tells
     rows apart. Repeats with other seeds are called the same. Where one source was replayed on several chips, each says
     its own, even if no FTL was on two of them: nothing else in the picture would."""
+    said = told_apart(rows, taken)
+    said.sort(key=lambda column: not column.startswith(OPTION))  # the FTL's own beside its name
+    first = [] if "ftl" in taken else ["ftl"]
+    return [", ".join([*(row[name] for name in first), *(word for column in said if (word := words(row, column)))])
+            for row in rows]  # fmt: skip
+
+
+def told_apart(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
+    """The dimensions that labels have to say (``labels``)."""
     said: list[str] = []
     for column in dimensions(rows):
         if column in taken or column == SEED:
@@ -107,15 +224,27 @@ def labels(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
         known = ["ftl", *taken, *said]
         if count(rows, [*known, column]) > count(rows, known):
             said.append(column)
-    said += _chips(rows, [*taken, *said])
-    said.sort(key=lambda column: not column.startswith(OPTION))  # the FTL's own beside its name
-    return [", ".join([row["ftl"], *(word for column in said if (word := words(row, column)))]) for row in rows]
+    return said + _chips(rows, [*taken, *said])
+
+
+def crossed(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
+    """Those of them that are variables beside the FTL: several FTLs were replayed with several values."""
+    out = []
+    for column in told_apart(rows, taken):
+        values: dict[str, set[Any]] = {}
+        for row in rows:
+            values.setdefault(row["ftl"], set()).add(row.get(column))
+        if sum(len(some) > 1 for some in values.values()) > 1:
+            out.append(column)
+    return out
 
 
 def _chips(rows: Sequence[Row], known: Sequence[str]) -> list[str]:
     """The columns that, beside the ``known`` ones but for the FTL, still tell chips of the same source apart."""
     out: list[str] = []
-    columns = [column for column in dimensions(rows) if column.startswith(CHIP) and column not in NOT_OF_CHIP]
+    columns = [
+        column for column in dimensions(rows) if column in SHAPE or (column.startswith(CHIP) and column != NVRAM)
+    ]
     for column in columns:
         beside = ["source", *known, *out]
         if column not in known and count(rows, [*beside, column]) > count(rows, beside):
@@ -133,7 +262,7 @@ def words(row: Row, column: str) -> str:
     name = column.rpartition(".")[2]
     if column == DRAM:
         return "no DRAM limit" if value is None else f"{shown(value)} DRAM"
-    if column == "config.qd":
+    if column == QD:
         return "open loop" if value is None else f"qd {value}"
     if value is None:
         return ""
@@ -141,9 +270,11 @@ def words(row: Row, column: str) -> str:
         phases = json.loads(value) or [NO_PHASE]
         called = " and ".join(one.get("canonical") or one["hash"][:8] for one in phases)
         return f"{'after' if column == BEFORE else 'warmed by'} {called}"
-    if column == "config.geometry.lpas":
-        return shown(value * row["config.geometry.page_bytes"])
-    if column in ("config.geometry.dies", "config.geometry.channels"):
+    if column == SIZE:
+        return shown(value)
+    if column == OP:
+        return f"{value:g} % OP"
+    if column in (CHIP + "dies", CHIP + "channels"):
         return f"{value} {name if value != 1 else name[:-1]}"
     if column in ("config.version", "config.code"):
         return str(value)[-16:]
