@@ -83,7 +83,8 @@ def root(
 
 # A command's file has one function called `command`; a line here adds it. Its place in the help is in help.GROUPS.
 for module in (create, clone, mount, umount, nbd, up, down, status, cut, fault, top, smart, dump, fsck, remap, resize,
-               upgrade, replay, compare, sweep, plot, reproduce, recovery_model, ftls, presets, check, new_ftl):  # fmt: skip
+               upgrade, replay, compare, sweep, plot, reproduce, recovery_model, ftls, presets, check,
+               new_ftl):  # fmt: skip
     called = module.__name__.rpartition(".")[2].replace("_", "-")
     views = f"{help.section('Views', dump.lines_of_views())}\n\n" if module is dump else ""
     app.command(called, cls=help.Command, epilog=views + examples.of(called))(module.command)

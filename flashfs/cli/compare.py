@@ -39,9 +39,12 @@ def command(
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Replay the workloads of the kept comparison on an FTL, and print it beside the FTLs that flashfs brings. It gets
-    what they had: 1 GiB, filled, the same write buffer, stripe, wear levelling and reserve. Their results come with
-    flashfs, so only FTL is replayed: seconds if it is compiled, about half a minute in Python."""
+    """Put an FTL beside those of flashfs.
+
+    It is replayed on the workloads of the kept comparison, and gets what the others had: 1 GiB, filled, the same write
+    buffer, stripe, wear levelling and reserve. Their results come with flashfs, so only FTL is replayed: seconds if it
+    is compiled, about half a minute in Python.
+    """
     from flashfs.comparison import beside, chart, kept, works
     from flashfs.replay import plots
 
