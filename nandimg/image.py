@@ -8,6 +8,7 @@ import os
 import stat
 import uuid as uuids
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ def _reserve(fd: int, header: Header, path: Path, *, anew: bool = False) -> None
         if anew or held.st_size < header.layout.end:  # a longer one is left alone: it is not ours to cut
             os.ftruncate(fd, header.layout.end)
         os.posix_fallocate(fd, 0, header.allocated_bytes)
+        if not anew and os.fstat(fd).st_size == held.st_size:  # what is in it is what it was: it is no newer
+            with suppress(PermissionError):
+                os.utime(fd, ns=(held.st_atime_ns, held.st_mtime_ns))
     except (OSError, OverflowError) as error:
         code = (error.errno if isinstance(error, OSError) else None) or errno.EFBIG
         need = header.allocated_bytes

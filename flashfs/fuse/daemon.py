@@ -248,6 +248,7 @@ def _open_and_serve(
     from flashfs.device import Device
 
     with host_disk.in_words(request.image):
+        written_ns = _written_ns(request.image)
         device = Device.open(
             request.image,
             ftl=request.ftl,
@@ -269,7 +270,8 @@ def _open_and_serve(
         notes = keep_out_of_reclaim()
         device.stay_pageable()
         with _recorder(request, device) as recorder:
-            trio.run(_until_unmounted, request, device, recorder, cleared, notes, answers)
+            changed_ns = written_ns if device.recovery.clean else None  # a crash may have taken back what was read
+            trio.run(_until_unmounted, request, device, recorder, changed_ns, cleared, notes, answers)
     finally:
         # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -277,6 +279,14 @@ def _open_and_serve(
         if answered or not device.give_back():
             device.close(clean=True)  # also if the server failed: that fault was not the device's
     log.info("unmounted %s: checkpoint written", request.mountpoint)
+
+
+def _written_ns(image: Path) -> int | None:
+    """When the image was last written, in ns since the epoch; None if it cannot be asked."""
+    try:
+        return image.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 @contextmanager
@@ -336,6 +346,7 @@ async def _until_unmounted(
     request: Request,
     device: Device,
     recorder: Recording | Tape | None,
+    changed_ns: int | None,
     cleared: list[str],
     notes: list[str],
     ready: Callable[[Mounted], None],
@@ -344,7 +355,7 @@ async def _until_unmounted(
 
     server = make_server(
         request.server, device, request.mountpoint,
-        allow_other=request.allow_other, realtime=request.realtime, recorder=recorder,
+        allow_other=request.allow_other, realtime=request.realtime, recorder=recorder, changed_ns=changed_ns,
     )  # fmt: skip
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:

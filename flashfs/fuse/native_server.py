@@ -30,9 +30,10 @@ class NativeServer:
 
     def __init__(
         self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-        recorder: Recording | Tape | None = None,
+        recorder: Recording | Tape | None = None, changed_ns: int | None = None,
     ) -> None:  # fmt: skip
         self._device = device
+        self._changed_ns = changed_ns
         self._mountpoint = mountpoint
         self._allow_other = allow_other
         self._realtime = realtime
@@ -47,7 +48,7 @@ class NativeServer:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         tree = Tree(
             self._device, self._mountpoint, self.name, shared=self._allow_other, recorder=self._recorder,
-            traffic=lambda: session.traffic(), transport=lambda: session.transport,
+            traffic=lambda: session.traffic(), transport=lambda: session.transport, changed_ns=self._changed_ns,
         )  # fmt: skip
         session = self._session = Session(self._device, tree, realtime=self._realtime, recorder=self._recorder)
         self._mount(session)
