@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nandimg._chip import Chip
-from nandimg.errors import ImageError, NoRoomError
+from nandimg.errors import ImageError, InUseError, NoRoomError
 from nandimg.geometry import Geometry
 from nandimg.header import (
     BACKENDS,
@@ -166,9 +166,7 @@ def _lock(fd: int, path: Path, kind: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise ImageError(f"{path}: cannot lock: {error.strerror}") from None
-        pid = holder(os.fstat(fd))
-        by = "another process" if pid is None else f"process {pid}"
-        raise ImageError(f"{path}: in use by {by}: unmount it there first, or end that process") from None
+        raise InUseError(path, holder(os.fstat(fd))) from None
 
 
 def holder(about: os.stat_result) -> int | None:

@@ -12,7 +12,7 @@ from flashfs.cli import options, show
 
 def command(
     image: options.Image,
-    copy: Annotated[Path, typer.Argument(metavar="COPY", help="The file to make.")],
+    copy: Annotated[Path, typer.Argument(parser=options.file, metavar="COPY", help="The file to make.")],
     as_json: options.Json = False,
 ) -> None:
     """Copy IMAGE, as it is, to the new file COPY, which gets a UUID of its own. A crashed image makes a crashed copy,

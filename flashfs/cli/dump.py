@@ -13,7 +13,10 @@ from flashfs.errors import UsageError
 
 def command(
     image: Annotated[
-        Path, typer.Argument(metavar="IMAGE|MOUNTPOINT", help="An image, also a crashed one; or what is mounted.")
+        Path,
+        typer.Argument(
+            parser=Path, metavar="IMAGE|MOUNTPOINT", help="An image, also a crashed one; or what is mounted."
+        ),
     ],
     view: Annotated[
         str | None,
@@ -23,7 +26,8 @@ def command(
     ] = None,
     number: Annotated[str | None, typer.Argument(metavar="ADDRESS", show_default=False, hidden=True)] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Make one HTML page of it all instead, for a browser.")
+        Path | None,
+        typer.Option(parser=options.file, metavar="FILE", help="Make one HTML page of it all instead, for a browser."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --html: overwrite an existing FILE.")] = False,
     ftl: options.Named = None,
@@ -69,9 +73,7 @@ def mounted(path: Path) -> Any:
     from flashfs.fuse import controlling, mounts
 
     place = mounts.absolute(path)
-    if mounts.at(place) is None and not place.is_dir():
-        return None
-    return controlling.Control(place)
+    return controlling.Control(place) if mounts.is_folder(place) else None
 
 
 def write_html(image: Path, mount: Any, file: Path, force: bool, trust: bool | str, as_json: bool) -> None:

@@ -24,7 +24,8 @@ def command(
     sync: options.Sync = "flush",
     plp: options.Plp = False,
     socket: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The Unix socket to listen at. Default: IMAGE.sock.")
+        Path | None,
+        typer.Option(parser=options.file, metavar="PATH", help="The Unix socket to listen at. Default: IMAGE.sock."),
     ] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Listen at this TCP port of localhost instead.")] = None,
     read_only: Annotated[
@@ -39,7 +40,10 @@ def command(
         typer.Option(metavar="COMMAND", help="Serve while this runs in a shell, with $uri and $unixsocket or $port."),
     ] = None,
     stats: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what a mount's stats.json says to FILE, at the end.")
+        Path | None,
+        typer.Option(
+            parser=options.file, metavar="FILE", help="Write what a mount's stats.json says to FILE, at the end."
+        ),
     ] = None,
     log: options.Log = None,
     fault: options.Fault = None,

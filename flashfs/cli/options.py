@@ -13,10 +13,24 @@ from flashfs.errors import UsageError
 from flashfs.fuse import mounts
 from flashfs.fuse.daemon import Request
 
-Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")]
-Mountpoint = Annotated[Path, typer.Argument(metavar="MOUNTPOINT", help="An empty directory.")]
+
+def file(text: str) -> Path:
+    """A path from the command line. SilentError or DeadError if it is in a mount that does not answer: typer's own type
+    would ask for the file, and wait for ever."""
+    path = Path(text)
+    outer = mounts.around(mounts.absolute(path))
+    if outer is not None:
+        mounts.ask(outer.mountpoint, lambda: os.statvfs(outer.mountpoint))
+    return path
+
+
+Image = Annotated[
+    Path, typer.Argument(parser=file, metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")
+]
+Mountpoint = Annotated[Path, typer.Argument(parser=file, metavar="MOUNTPOINT", help="An empty directory.")]
 Mounted = Annotated[
-    Path, typer.Argument(metavar="MOUNTPOINT", help="What `flashfs mount` made, or `flashfs up` put on top.")
+    Path,
+    typer.Argument(parser=Path, metavar="MOUNTPOINT", help="What `flashfs mount` made, or `flashfs up` put on top."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show the steps of the recovery, with their cost.")]
@@ -59,11 +73,12 @@ Fault = Annotated[
         help="Break the chip: cut=N[:SHAPE], the power goes at flash operation N; fail=N, ... See docs/crash.md.",
     ),
 ]
-Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Append the daemon's log to FILE.")]
+Log = Annotated[Path | None, typer.Option(parser=file, metavar="FILE", help="Append the daemon's log to FILE.")]
 
 Record = Annotated[
     Path | None,
     typer.Option(
+        parser=file,
         metavar="TRACE",
         help="Record every request for `disk` in a new file TRACE: time, operation, offset, length, and a hash of each "
         "4 KiB written.",
@@ -78,8 +93,8 @@ def given(context: typer.Context) -> dict[str, Any]:
 
 
 def absolute(path: Path) -> Path:
-    """For a process that changes its folder. (Path.resolve() fails at a circle of links.)"""
-    return Path(os.path.realpath(path))
+    """For a process that changes its folder."""
+    return mounts.absolute(path)
 
 
 def served(

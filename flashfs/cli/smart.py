@@ -12,7 +12,10 @@ from flashfs.cli import options, show, units
 
 def command(
     where: Annotated[
-        Path, typer.Argument(metavar="IMAGE|MOUNTPOINT", help="An image that is not mounted, or what is mounted.")
+        Path,
+        typer.Argument(
+            parser=Path, metavar="IMAGE|MOUNTPOINT", help="An image that is not mounted, or what is mounted."
+        ),
     ],
     ftl: options.Named = None,
     trust: options.Trust = False,

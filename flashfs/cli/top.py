@@ -16,7 +16,8 @@ LONGEST_S = 86_400.0
 
 def command(
     mountpoint: Annotated[
-        options.Path, typer.Argument(metavar="MOUNTPOINT", help="What `flashfs mount` or `flashfs up` made.")
+        options.Path,
+        typer.Argument(parser=options.Path, metavar="MOUNTPOINT", help="What `flashfs mount` or `flashfs up` made."),
     ],
     once: Annotated[bool, typer.Option("--once", help="Print one picture, of one interval, and end.")] = False,
     interval: Annotated[

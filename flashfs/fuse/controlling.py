@@ -12,7 +12,7 @@ from typing import Any
 
 from flashfs import inspect
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import mounts
+from flashfs.fuse import asking, mounts
 from flashfs.waiting import readable
 
 ANSWER_BYTES = 1 << 20  # of a read
@@ -45,17 +45,7 @@ class Control:
             raise self._not_ours() from None
         except OSError as error:
             raise FlashfsError(f"{self._file}: {error.strerror}; served by another version of flashfs?") from None
-        try:
-            try:
-                _give(fd, " ".join(words).encode(), progress)
-            except OSError:
-                answer = _read(fd)
-                if "error" not in answer:
-                    raise
-            else:
-                answer = _read(fd)
-        finally:
-            os.close(fd)
+        answer = mounts.ask(self.folder, lambda: _told(fd, " ".join(words).encode(), progress), timeout_s=None)
         if "error" in answer:
             raise RefusedError(answer["error"], answer["exit_code"])
         return answer
@@ -89,9 +79,7 @@ class Control:
         answer = self.ask("dump", view, *([str(number)] if number is not None else []))
         return answer["found"], _note(answer)
 
-    def write_html(
-        self, out: Path, force: bool, progress: Callable[[float], None] | None = None
-    ) -> dict[str, Any]:
+    def write_html(self, out: Path, force: bool, progress: Callable[[float], None] | None = None) -> dict[str, Any]:
         """As inspect.write_html."""
         inspect.check_html(Path(self.image()), out, force)
         answer = self.ask("html", progress=progress)
@@ -114,13 +102,28 @@ class Control:
         except ProcessLookupError:
             raise UsageError(f"{self.folder}: its daemon, process {pid}, is gone already") from None
         try:
-            with suppress(OSError, ValueError):  # nobody is left to answer
+            with suppress(OSError, ValueError, asking.DeadError):  # nobody is left to answer
                 self.ask("cut")
             if not readable(descriptor, timeout_s=GONE_S):
                 raise FlashfsError(f"{self.folder}: process {pid} was told, and is there after {GONE_S:.0f} s")
         finally:
             os.close(descriptor)
         return image
+
+
+def _told(fd: int, command: bytes, progress: Callable[[float], None] | None) -> dict[str, Any]:
+    """The answer to a command, done or not; ``fd`` is closed."""
+    try:
+        try:
+            _give(fd, command, progress)
+        except OSError:
+            answer = _read(fd)
+            if "error" not in answer:
+                raise
+            return answer
+        return _read(fd)
+    finally:
+        os.close(fd)
 
 
 def _give(fd: int, command: bytes, progress: Callable[[float], None] | None) -> None:

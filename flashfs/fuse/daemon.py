@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import FlashfsError, UsageError, one_line
-from flashfs.fuse import asking, host_disk, make_server, mounts
+from flashfs.fuse import asking, host_disk, make_server, mounts, users
 from flashfs.waiting import readable
 
 if TYPE_CHECKING:
@@ -420,6 +421,9 @@ def keep_out_of_reclaim() -> list[str]:
 
 # ---- umount ----
 
+PATIENCE_S = 60.0  # for a daemon that flushes before it answers
+BLIND_S = 10.0  # after which a mount that is still there is held by somebody who cannot be seen
+LOOK_S = 1.0  # between two looks at what keeps a daemon from ending
 CORPSE_S = 5.0  # how long the kernel may take to end the connection of a daemon that was killed
 
 
@@ -441,7 +445,7 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
         hint = " (`flashfs down` undoes `flashfs up`)" if mount and mount.source.startswith("/dev/loop") else ""
         raise UsageError(f"{mountpoint} is no flashfs mount: {mounts.instead(mountpoint, mount)}{hint}")
     try:
-        pid = mounts.text(mountpoint, "config.json")["pid"]
+        pid = mounts.text(mountpoint, "config.json", PATIENCE_S)["pid"]
     except PermissionError:
         raise FlashfsError(f"{mountpoint} belongs to another user: unmount it as that user") from None
     except (OSError, asking.DeadError) as error:  # it died since the first line, or was on its way: the kernel ends
@@ -450,15 +454,33 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
             raise FlashfsError(f"{mountpoint} does not answer: config.json: {error}") from None
         return _unmounted_dead(cleared)
     with _Daemon(pid) as daemon:
-        warnings = _flush(mountpoint / "disk")
+        warnings = mounts.ask(mountpoint, lambda: _flush(mountpoint / "disk"), timeout_s=None)
         mounts.release(mountpoint)
-        if not daemon.ended(timeout_s):
-            raise FlashfsError(f"{mountpoint} is unmounted, but its daemon (pid {pid}) still writes its checkpoint")
+        _await_end(daemon, mount, pid, timeout_s)
         why = daemon.last_words()
     if why:
         warnings.append(f"no checkpoint was written ({why}): the next mount recovers what was flushed")
         return Unmounted([f"unmounted {mountpoint}"], warnings)
     return Unmounted([f"unmounted {mountpoint}: {mount.source} is checkpointed"], warnings)
+
+
+def _await_end(daemon: _Daemon, mount: mounts.Mount, pid: int, timeout_s: float) -> None:
+    """Returns when the daemon has ended; FlashfsError if it goes on serving because others have the mount, or has not
+    written its checkpoint in time."""
+    begin_s = time.monotonic()
+    while not daemon.ended(min(LOOK_S, timeout_s)):
+        waited_s = time.monotonic() - begin_s
+        alive = users.is_alive(mount.device)
+        held = users.holders(mount.device, mount.source, pid) if alive is not False else []
+        if held or (alive and waited_s > BLIND_S):
+            raise FlashfsError(
+                f"{mount.mountpoint} is unmounted here, and still held by {users.by(held)}: its daemon, process {pid}, "
+                "writes its checkpoint when that is over"
+            )
+        if waited_s >= timeout_s:
+            raise FlashfsError(
+                f"{mount.mountpoint} is unmounted, but its daemon, process {pid}, still writes its checkpoint"
+            )
 
 
 def _unmounted_dead(cleared: list[str]) -> Unmounted:

@@ -15,7 +15,7 @@ def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str,
     ``endurance``. An image is only looked at: a crashed one is recovered in memory. UsageError for what is neither, and
     a blank one."""
     place = mounts.absolute(where)
-    if mounts.at(place) is not None or place.is_dir():
+    if mounts.is_folder(place):
         folder = mounts.find(place)
         try:
             smart, config = (mounts.text(folder, name) for name in ("smart.json", "config.json"))

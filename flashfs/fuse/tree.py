@@ -67,8 +67,8 @@ class Tree:
     ``text`` asks the device, so that only the holder of the server's lock may call it; nothing else here does.
     ``traffic()`` is what the server has been asked for since it started, counted as the host counts: {"requests":
     {"read", "write", "trim", "flush"}, "bytes": {"read", "write", "trim"}, "in_flight": requests begun and not ended}.
-    ``transport()`` is how they come: by io_uring, or by read(2) of /dev/fuse. ``changed_ns`` is when `disk` changed last
-    before this mount, in ns since the epoch; None: that may be now.
+    ``transport()`` is how they come: by io_uring, or by read(2) of /dev/fuse. ``changed_ns`` is when `disk` changed
+    before this mount, in ns since the epoch; None: perhaps now.
     """
 
     def __init__(

@@ -204,7 +204,10 @@ def command(request: Request) -> list[str]:
 
 def environment() -> Mapping[str, str]:
     """What brings this interpreter, and what it can import, into nbdkit's process."""
-    paths = [os.path.realpath(path) for path in sys.path]
+    paths = []
+    for path in sys.path:
+        with suppress(FileNotFoundError):  # the present folder, and it was deleted
+            paths.append(os.path.realpath(path))
     return {**os.environ, "LD_PRELOAD": str(libpython()), "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 

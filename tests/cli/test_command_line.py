@@ -261,6 +261,36 @@ def test_slips(
     assert said in err
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("--version", 0, "flashfs "),
+        ("status", 0, ""),
+        ("fsck {}/chip", 0, "sound"),
+        ("replay uniform:ops=10 --size 4M", 0, "pagemap"),
+        ("umount {}", 2, "nothing is mounted there"),
+        ("fsck chip", 2, "chip: the present folder was deleted: use a path that begins with /"),
+        ("umount chip", 2, "chip: the present folder was deleted: use a path that begins with /"),
+    ],
+)
+def test_in_a_folder_that_was_deleted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: str, code: int, said: str,
+) -> None:  # fmt: skip
+    """Only what needs it complains."""
+    cli.run(["create", str(tmp_path / "chip"), "--size", "64M"])
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr("flashfs.ftl.SEARCHED", [])
+    monkeypatch.setattr(sys, "argv", ["flashfs", *words.format(tmp_path).split()])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        commands.main()
+    out, err = capsys.readouterr()
+    assert (caught.value.code, said in out + err, err.count("\n") <= 1) == (code, True, True), out + err
+
+
 def test_closed_streams_take_no_file(tmp_path: Path) -> None:
     """An AttributeError, and the number of the first file that was opened."""
     for closed in (">&-", "<&- >&-", "<&- >&- 2>&-"):

@@ -328,6 +328,17 @@ def test_the_command(need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.C
         assert device.recovery.clean
 
 
+def test_in_a_folder_that_was_deleted(
+    need_nbd: None, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.syspath_prepend("")  # as a command without a script has it
+    assert cli.run(["nbd", str(chip), "--run", 'nbdinfo --size "$uri"']) == 0
+    assert capfd.readouterr().out == f"{SIZE}\n"
+
+
 def test_foreground_ends_by_sigterm(need_nbd: None, chip: Path) -> None:
     """Also with a client that has not left."""
     command = [sys.executable, "-m", "flashfs.cli", "nbd", str(chip), "--foreground"]
