@@ -28,7 +28,7 @@ class ImageError(NandimgError):
 
 
 class InUseError(ImageError):
-    """Another opener has the image. Attributes: ``path``, and ``pid`` of that process, None if the kernel does not tell."""
+    """Another opener has the image. Attributes: ``path``, and that process's ``pid``, None if nobody tells."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
         by = "another process" if pid is None else f"process {pid}"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from flashfs.cli import options, show
 from flashfs.fuse import daemon, mounts
 
 
-def command(mountpoint: options.Mountpoint) -> None:
+def command(
+    mountpoint: Annotated[
+        options.Path, typer.Argument(parser=options.Path, metavar="MOUNTPOINT", help="What `flashfs mount` made.")
+    ],
+) -> None:
     """Unmount MOUNTPOINT; returns when the checkpoint is durable."""
     with show.working(f"unmounting {mountpoint}"):
         done = daemon.unmount(mounts.absolute(mountpoint))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import FlashfsError, UsageError, one_line
-from flashfs.fuse import asking, host_disk, make_server, mounts, users
+from flashfs.fuse import asking, cuts, host_disk, make_server, mounts, users
 from flashfs.waiting import readable
 
 if TYPE_CHECKING:
@@ -258,8 +258,9 @@ def _open_and_serve(
             dram=request.dram,
             sync=request.sync,
             plp=request.plp,
-            front=front(request.faults, power_goes),
+            front=front(request.faults, power_goes, request.image),
         )
+    cuts.forget(request.image)
     answered = False
 
     def answers(mounted: Mounted) -> None:
@@ -316,8 +317,8 @@ def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | N
         recorder.close()
 
 
-def front(faults: tuple[str, ...], power_goes: Callable[[str], None]) -> Any:
-    """What stands between the device and the chip: the faults asked for. A power cut ends this process."""
+def front(faults: tuple[str, ...], power_goes: Callable[[str], None], image: Path) -> Any:
+    """What stands between the device and the chip of ``image``: the faults asked for. A power cut ends this process."""
     if not faults:
         return None
     from flashfs.fuse import fault_words
@@ -327,6 +328,7 @@ def front(faults: tuple[str, ...], power_goes: Callable[[str], None]) -> Any:
         log.error("%s", line)
         with suppress(OSError):  # whoever was to hear it may be gone
             power_goes(line)
+        cuts.note(image)
         os.kill(os.getpid(), signal.SIGKILL)  # so that nothing runs behind it: no other thread, no exit handler
 
     return fault_words.parse(faults).front(die)
@@ -437,10 +439,10 @@ class Unmounted:
 
 def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
     """Unmount, and return once the daemon has written its checkpoint and ended."""
-    cleared = mounts.clear_corpse(mountpoint)
-    if cleared:
-        return _unmounted_dead(cleared)
     mount = mounts.at(mountpoint)
+    cleared = mounts.clear_corpse(mountpoint)
+    if mount is not None and cleared:
+        return unmounted_dead(cleared, Path(mount.source))
     if mount is None or mount.fs_type != mounts.FS_TYPE:
         hint = " (`flashfs down` undoes `flashfs up`)" if mount and mount.source.startswith("/dev/loop") else ""
         raise UsageError(f"{mountpoint} is no flashfs mount: {mounts.instead(mountpoint, mount)}{hint}")
@@ -452,7 +454,7 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
         cleared = mounts.clear_corpse(mountpoint, timeout_s=CORPSE_S)  # requests first
         if not cleared:
             raise FlashfsError(f"{mountpoint} does not answer: config.json: {error}") from None
-        return _unmounted_dead(cleared)
+        return unmounted_dead(cleared, Path(mount.source))
     with _Daemon(pid) as daemon:
         warnings = mounts.ask(mountpoint, lambda: _flush(mountpoint / "disk"), timeout_s=None)
         mounts.release(mountpoint)
@@ -483,7 +485,10 @@ def _await_end(daemon: _Daemon, mount: mounts.Mount, pid: int, timeout_s: float)
             )
 
 
-def _unmounted_dead(cleared: list[str]) -> Unmounted:
+def unmounted_dead(cleared: list[str], image: Path) -> Unmounted:
+    """What is said of a mount of ``image`` whose daemon was gone: nothing that was asked for is a warning."""
+    if cuts.was_asked(image):
+        return Unmounted([*cleared, "its power was cut, as asked for: the next mount recovers what was flushed"], [])
     return Unmounted(cleared, ["nothing was checkpointed: the next mount recovers what was flushed"])
 
 

@@ -147,36 +147,39 @@ def _remove_directory(path: Path) -> None:
         path.rmdir()
 
 
-def down(mountpoint: Path) -> daemon.Unmounted:
-    """Undo `up` at ``mountpoint``, whatever of it is still there; returns when the checkpoint is durable. An image that
-    is up somewhere else too stays so."""
+def down(place: Path) -> daemon.Unmounted:
+    """Undo `up`, whatever of it is still there; returns when the checkpoint is durable. ``place``: a mountpoint of the
+    file system, and the image stays up at its others; or the image, or the directory of its flashfs mount: all of it.
+    """
     need_root("down")
-    path = home_of(mountpoint)
+    path, whole = home_of(place)
     known = homes.read(path)
     with homes.turn(known.image if known else path):
-        return _down(path, mountpoint)
+        return _down(path, None if whole else place)
 
 
-def _down(path: Path, mountpoint: Path) -> daemon.Unmounted:
+def _down(path: Path, mountpoint: Path | None) -> daemon.Unmounted:
+    home = homes.read(path)
+    image = home.image if home else path
     if mounts.is_corpse(path):
         did = mounts.clear_corpse(path)
         homes.remove(path)
-        return daemon.Unmounted(did, ["nothing was checkpointed: the next mount recovers what was flushed"])
+        return daemon.unmounted_dead(did, image)
     did, warnings = [], []
     # One whose mount was taken away lazily is on "/disk"; any other that is at this place now is not ours.
-    lazily = [loop for loop in loops_under(mountpoint) if backing_of(loop) in (path / "disk", Path("/disk"))]
+    under = loops_under(mountpoint) if mountpoint else []
+    lazily = [loop for loop in under if backing_of(loop) in (path / "disk", Path("/disk"))]
     loops = mounts.loops_of(path / "disk") or lazily
     uppers = [(upper, loop) for loop in loops for upper in mounts.mounts_of(loop)]
-    others = sorted({str(upper) for upper, _ in uppers if upper != mountpoint})
+    others = sorted({str(upper) for upper, _ in uppers if mountpoint and upper != mountpoint})
     for upper, _ in uppers:
-        if upper == mountpoint:
+        if str(upper) not in others:
             mounts.run("umount", str(upper), what=f"unmounting {upper}")
             did.append(f"unmounted {upper}")
-    if others:
-        home = homes.read(path)
+    if mountpoint and others:
         if home is not None:
             home.away_from(mountpoint).save()
-        return daemon.Unmounted([*did, f"{home.image if home else path} stays up at {', '.join(others)}"], [])
+        return daemon.Unmounted([*did, f"{image} stays up at {', '.join(others)}"], [])
     for loop in loops:
         mounts.detach(loop)
         did.append(f"detached {loop}")
@@ -187,18 +190,28 @@ def _down(path: Path, mountpoint: Path) -> daemon.Unmounted:
     return daemon.Unmounted(did, warnings)
 
 
-def home_of(mountpoint: Path) -> Path:
-    """The directory of the flashfs mount under the file system at ``mountpoint``."""
-    for loop in loops_under(mountpoint):
+def home_of(place: Path) -> tuple[Path, bool]:
+    """The directory of the flashfs mount under the file system at ``place``; and whether ``place`` is that directory
+    itself, or its image. UsageError if it is none of these."""
+    for loop in loops_under(place):
         home = backing_of(loop).parent
         if home.parent == homes.RUN:
-            return home
+            return home, False
+    mount = mounts.at(place)
     for known in homes.all_homes():
-        if mountpoint in known.mountpoints:
-            return known.path
-    mount = mounts.at(mountpoint)
+        if place == known.path or (mount is None and _is_image(place, known)):
+            return known.path, True
+        if place in known.mountpoints:
+            return known.path, False
     hint = " (`flashfs umount` ends that)" if mount and mount.fs_type == mounts.FS_TYPE else ""
-    raise UsageError(f"nothing that `flashfs up` made is at {mountpoint}: {mounts.instead(mountpoint, mount)}{hint}")
+    raise UsageError(f"nothing that `flashfs up` made is at {place}: {mounts.instead(place, mount)}{hint}")
+
+
+def _is_image(place: Path, home: homes.Home) -> bool:
+    try:
+        return mounts.around(place) is None and place.is_file() and homes.file_of(place) == home.file
+    except OSError:
+        return False
 
 
 def loops_under(mountpoint: Path) -> list[Path]:

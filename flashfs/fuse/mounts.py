@@ -107,8 +107,8 @@ def absolute(path: Path) -> Path:
     while rest:
         done = done.parent if rest[0] == ".." else done / rest[0]  # the first is "/"
         del rest[0]
-        if done in ours:
-            break
+        if done in ours and ".." not in (inside := Path(os.path.normpath("/".join(rest)))).parts:
+            return done / inside
         target = _target(done) if links < LINKS_MOST else None
         if target is not None:
             links += 1
@@ -215,12 +215,11 @@ def is_corpse(path: Path) -> bool:
 
 def ask(path: Path, question: Callable[[], T], timeout_s: float | None = asking.ANSWER_S) -> T:
     """As ``asking.ask``, of what is mounted at or around ``path``."""
-    mount = at(path) or around(path)
-    image = mount.source if mount is not None else ""
+    mount = at(path) or around(path) or Mount(path, "", "", "")
     try:
-        return asking.ask(path, image, question, timeout_s)
+        return asking.ask(mount.mountpoint, mount.source, question, timeout_s)
     except asking.DeadError as error:
-        raise asking.DeadError(f"{error}: {_after_death(path, image)}") from None
+        raise asking.DeadError(f"{error}: {_after_death(mount.mountpoint, mount.source)}") from None
 
 
 def _after_death(path: Path, image: str) -> str:

@@ -34,7 +34,7 @@ class _Serving:
             self.device = Device.open(
                 request.image, ftl=request.ftl, trust=request.trust, options=request.options, dram=request.dram,
                 sync=request.sync, plp=request.plp, readonly=request.read_only,
-                front=daemon.front(request.faults, lambda line: self.tell(error=line, exit_code=1)),
+                front=daemon.front(request.faults, lambda line: self.tell(error=line, exit_code=1), request.image),
             )  # fmt: skip
         try:
             notes = daemon.keep_out_of_reclaim()
@@ -138,5 +138,3 @@ def tell(request: Request, **message: object) -> None:
     """One line of JSON; nobody may be there to read it."""
     with suppress(OSError):
         os.write(request.teller, (json.dumps(message) + "\n").encode())
-
-

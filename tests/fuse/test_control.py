@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import flashfs, pid_of
+from conftest import flashfs, kill, pid_of
 
 from flashfs import inspect
 from flashfs.device import Device
@@ -147,6 +147,26 @@ def test_a_cut_loses_what_was_not_flushed(chip: Path, mountpoint: Path) -> None:
     flashfs("umount", mountpoint)
     assert "no flashfs mount" in flashfs("cut", mountpoint, code=2).stderr
     assert "--at" in flashfs("cut", mountpoint, "--shape", "prefix", code=2).stderr
+
+
+def test_umount_after_a_cut_that_was_asked_for(chip: Path, mountpoint: Path) -> None:
+    """It is no failure; a kill is one, also after such a cut."""
+    try:
+        os.setxattr(chip, "user.test", b"")
+    except OSError:
+        pytest.skip("needs extended attributes of users, where the image is")
+    flashfs("mount", chip, mountpoint)
+    flashfs("cut", mountpoint)
+    for _ in range(2):
+        assert "its power was cut, as asked for" in flashfs("umount", mountpoint).stdout
+        flashfs("mount", chip, mountpoint, "--fault", "later")
+        flashfs("cut", mountpoint, "--at", 1)
+        with pytest.raises(OSError):
+            written(mountpoint, 1000, 1)
+    assert "its power was cut" in flashfs("umount", mountpoint).stdout
+    flashfs("mount", chip, mountpoint)
+    kill(mountpoint)
+    assert "nothing was checkpointed" in flashfs("umount", mountpoint, code=1).stderr
 
 
 def test_smart_counts_a_whole_life(chip: Path, mountpoint: Path) -> None:

@@ -61,6 +61,9 @@ def test_a_link_to_a_mountpoint_asks_nobody(stopped: tuple[Path, int], tmp_path:
     link = tmp_path / "link"
     link.symlink_to(mountpoint)
     assert mounts.absolute(link) == mountpoint
+    assert mounts.absolute(link / "control/.././disk") == mountpoint / "disk"
+    assert mounts.absolute(link / "../link/other") == mountpoint / "other"
+    assert mounts.absolute(link / "..") == tmp_path
 
 
 def test_an_answer_that_does_not_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
