@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from flashfs.cli import options, show, units
-from flashfs.fuse import daemon
+from flashfs.fuse import asked, daemon
 
 
 def command(
+    context: typer.Context,
     image: options.Image,
     mountpoint: options.Mountpoint,
     ftl: options.Ftl = None,
@@ -30,12 +31,17 @@ def command(
     record: options.Record = None,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
+    remount: Annotated[bool, typer.Option("--remount", hidden=True)] = False,
 ) -> None:
     """Serve IMAGE at MOUNTPOINT: the block file `disk`, and stats.json, smart.json, config.json, map.json beside it."""
     request = options.request(
         image, mountpoint, ftl=ftl, trust=trust, opt=opt, dram=dram, server=server, sync=sync, plp=plp,
         realtime=realtime, log=log, allow_other=allow_other, fault=fault, record=record,
     )  # fmt: skip
+
+    if remount:  # mount(8) asks for it
+        asked.check_mounted(request, options.given(context))
+        return
 
     def ready(mounted: daemon.Mounted) -> None:
         if as_json:

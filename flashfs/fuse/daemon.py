@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import FlashfsError, UsageError, one_line
-from flashfs.fuse import asking, cuts, host_disk, make_server, mounts, users
+from flashfs.fuse import asked, asking, cuts, host_disk, make_server, mounts, users
 from flashfs.waiting import readable
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from flashfs.device import Device
     from flashfs.fuse.tape import Tape
+    from flashfs.fuse.tree import About
     from flashfs.replay.recording import Recording
 
 log = logging.getLogger(__name__)
@@ -247,6 +248,7 @@ def _open_and_serve(
     import trio
 
     from flashfs.device import Device
+    from flashfs.fuse.tree import About
 
     with host_disk.in_words(request.image):
         written_ns = _written_ns(request.image)
@@ -273,7 +275,8 @@ def _open_and_serve(
         device.stay_pageable()
         with _recorder(request, device) as recorder:
             changed_ns = written_ns if device.recovery.clean else None  # a crash may have taken back what was read
-            trio.run(_until_unmounted, request, device, recorder, changed_ns, cleared, notes, answers)
+            about = About(changed_ns, asked.of(request))
+            trio.run(_until_unmounted, request, device, recorder, about, cleared, notes, answers)
     finally:
         # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -349,7 +352,7 @@ async def _until_unmounted(
     request: Request,
     device: Device,
     recorder: Recording | Tape | None,
-    changed_ns: int | None,
+    about: About,
     cleared: list[str],
     notes: list[str],
     ready: Callable[[Mounted], None],
@@ -358,7 +361,7 @@ async def _until_unmounted(
 
     server = make_server(
         request.server, device, request.mountpoint,
-        allow_other=request.allow_other, realtime=request.realtime, recorder=recorder, changed_ns=changed_ns,
+        allow_other=request.allow_other, realtime=request.realtime, recorder=recorder, about=about,
     )  # fmt: skip
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:

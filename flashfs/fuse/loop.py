@@ -10,16 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import daemon, file_systems, homes, mounts
+from flashfs.fuse import asked, daemon, file_systems, homes, mounts
 from nandimg import image
-
-#: what a mount in use cannot take up any more, as `up` names it
-OPTIONS = ("ftl", "opt", "dram", "server", "sync", "plp", "realtime", "log", "fault", "record")
 
 
 @dataclass(frozen=True)
@@ -90,40 +87,18 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
 
 def _options(request: daemon.Request, mounted: daemon.Mounted) -> dict[str, Any]:
     """What the mount was made with, by the names of the command line's options, as JSON has it."""
-    asked = asdict(request)
-    out = {name: asked[name] for name in ("dram", "sync", "plp", "realtime")}
-    paths = {name: str(asked[name]) if asked[name] else None for name in ("log", "record")}
-    return {**out, **paths, "opt": request.options, "ftl": mounted.ftl, "server": mounted.server}
+    return {**asked.of(request), "ftl": mounted.ftl, "server": mounted.server}
 
 
 def refuse_others(home: homes.Home, request: daemon.Request, given: Mapping[str, Any]) -> None:
     """UsageError if one of the options ``given`` is not what the mount in use was made with."""
-    asked = {**_options(request, _NOTHING), "ftl": request.ftl, "server": request.server}
-    for name in OPTIONS:
-        if name not in given:
-            continue
-        has = home.options.get(name)
-        if name == "opt":
-            same = isinstance(has, dict) and all(has.get(key) == value for key, value in request.options.items())
-        elif name == "server" and request.server == "auto":
-            same = True
-        else:  # faults are counted from a mount on: another one was meant
-            same = name != "fault" and name in home.options and has == asked[name]
-        if not same:
-            where = home.mountpoints[-1] if home.mountpoints else home.path
-            raise UsageError(
-                f"{_worded(name, given[name])}: {request.image} is up already, and was mounted otherwise: "
-                f"`flashfs down {where}` first, or leave it out"
-            )
-
-
-_NOTHING = daemon.Mounted(0, "", 0, "", "", True, "", [], [], [], [])
-
-
-def _worded(name: str, value: Any) -> str:
-    """An option as it was typed."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return f"--{name}" if values == [True] else " ".join(f"--{name} {one}" for one in values)
+    word = asked.differing(home.options, request, given)
+    if word is not None:
+        where = home.mountpoints[-1] if home.mountpoints else home.path
+        raise UsageError(
+            f"{word}: {request.image} is up already, and was mounted otherwise: "
+            f"`flashfs down {where}` first, or leave it out"
+        )
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pyfuse3 import FileHandleT, FileInfo, FileNameT, FlagT, FUSEError, InodeT, 
 
 from flashfs.fuse import mounts
 from flashfs.fuse.answers import errno_of
-from flashfs.fuse.tree import DISK, ROOT, Attr, Tree
+from flashfs.fuse.tree import DISK, ROOT, About, Attr, Tree
 from flashfs.fuse.turns import Turns, open_sessions
 from flashfs.replay._record import OPERATIONS
 
@@ -377,10 +377,10 @@ class Pyfuse3Server:
 
     def __init__(
         self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-        recorder: Recording | Tape | None = None, changed_ns: int | None = None,
+        recorder: Recording | Tape | None = None, about: About | None = None,
     ) -> None:  # fmt: skip
         self._device = device
-        self._changed_ns = changed_ns
+        self._about = about
         self._realtime = realtime
         self._recorder = recorder
         self._mountpoint = mountpoint
@@ -392,7 +392,7 @@ class Pyfuse3Server:
         traffic = Traffic()
         tree = Tree(
             self._device, self._mountpoint, self.name, shared=self._allow_other, traffic=traffic,
-            recorder=self._recorder, changed_ns=self._changed_ns,
+            recorder=self._recorder, about=self._about,
         )  # fmt: skip
         handlers = (RealtimeHandlers if self._realtime else Handlers)(self._device, tree, traffic, self._recorder)
         others = open_sessions()

@@ -12,8 +12,8 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -61,21 +61,30 @@ class Attr:
         return -(-self.size // SECTOR_BYTES)
 
 
+@dataclass(frozen=True)
+class About:
+    """What a daemon knows of its mount: when `disk` changed before it, in ns since the epoch (None: perhaps now), and
+    the options that it was ``asked`` for, which config.json shows."""
+
+    changed_ns: int | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Tree:
     """Names, inode numbers and attributes of one mounted device, and the texts beside `disk`.
 
     ``text`` asks the device, so that only the holder of the server's lock may call it; nothing else here does.
     ``traffic()`` is what the server has been asked for since it started, counted as the host counts: {"requests":
     {"read", "write", "trim", "flush"}, "bytes": {"read", "write", "trim"}, "in_flight": requests begun and not ended}.
-    ``transport()`` is how they come: by io_uring, or by read(2) of /dev/fuse. ``changed_ns`` is when `disk` changed
-    before this mount, in ns since the epoch; None: perhaps now.
+    ``transport()`` is how they come: by io_uring, or by read(2) of /dev/fuse.
     """
 
     def __init__(
         self, device: Device, mountpoint: Path, server: str, *, shared: bool, traffic: Callable[[], dict[str, Any]],
         recorder: Recording | Tape | None = None, transport: Callable[[], str] = lambda: "read",
-        changed_ns: int | None = None,
+        about: About | None = None,
     ) -> None:  # fmt: skip
+        about = about or About()
         self.device = device
         self._traffic = traffic
         self._started_s = time.monotonic()
@@ -83,10 +92,11 @@ class Tree:
         self._disk = mountpoint / "disk"
         self._uid, self._gid = os.getuid(), os.getgid()
         self._time_ns = time.time_ns()
-        self._atime_ns = self._mtime_ns = self._ctime_ns = self._time_ns if changed_ns is None else changed_ns
+        self._atime_ns = self._mtime_ns = self._ctime_ns = self._time_ns if about.changed_ns is None else about.changed_ns
         # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
         self._mount: dict[str, Any] = {"mountpoint": str(mountpoint), "server": server, "pid": os.getpid()}
         self._mount["record"] = str(recorder.path) if recorder else None
+        self._mount["asked"] = dict(about.asked)
         self._recorder = recorder
         self._disk_mode = stat.S_IFREG | (0o660 if shared else 0o600)
         self._text_mode = stat.S_IFREG | (0o444 if shared else 0o400)
