@@ -92,7 +92,8 @@ class Tree:
         self._disk = mountpoint / "disk"
         self._uid, self._gid = os.getuid(), os.getgid()
         self._time_ns = time.time_ns()
-        self._atime_ns = self._mtime_ns = self._ctime_ns = self._time_ns if about.changed_ns is None else about.changed_ns
+        changed_ns = self._time_ns if about.changed_ns is None else about.changed_ns
+        self._atime_ns = self._mtime_ns = self._ctime_ns = changed_ns
         # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
         self._mount: dict[str, Any] = {"mountpoint": str(mountpoint), "server": server, "pid": os.getpid()}
         self._mount["record"] = str(recorder.path) if recorder else None
