@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -25,7 +27,11 @@ def command(
     plp: options.Plp = False,
     socket: Annotated[
         Path | None,
-        typer.Option(parser=options.file, metavar="PATH", help="The Unix socket to listen at. Default: IMAGE.sock."),
+        typer.Option(
+            parser=options.file,
+            metavar="PATH",
+            help="The Unix socket to listen at. Default: IMAGE.sock; with --run, one in a temporary folder.",
+        ),
     ] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Listen at this TCP port of localhost instead.")] = None,
     read_only: Annotated[
@@ -56,20 +62,28 @@ def command(
     if run is not None and once:
         raise UsageError("--run and --once: one of them would do")
     path = options.absolute(image)
-    request = Request(
-        image=path,
-        socket=None if port is not None else options.absolute(socket or path.with_name(f"{path.name}.sock")),
-        port=port,
-        ftl=ftl,
-        trust=trust,
-        **options.served(opt=opt, dram=dram, sync=sync, log=log, fault=fault),
-        plp=plp,
-        read_only=read_only,
-        once=once,
-        foreground=foreground or run is not None,
-        stats=None if stats is None else options.absolute(stats),
-    )
-    running = server.start(request, lambda: show.working(f"opening {image}"))
+    with ExitStack() as folders:
+        if run is not None and socket is None and port is None:
+            socket = Path(folders.enter_context(TemporaryDirectory(prefix="flashfs-nbd-"))) / "socket"
+        request = Request(
+            image=path,
+            socket=None if port is not None else options.absolute(socket or path.with_name(f"{path.name}.sock")),
+            port=port,
+            ftl=ftl,
+            trust=trust,
+            **options.served(opt=opt, dram=dram, sync=sync, log=log, fault=fault),
+            plp=plp,
+            read_only=read_only,
+            once=once,
+            foreground=foreground or run is not None,
+            stats=None if stats is None else options.absolute(stats),
+        )
+        return serve(request, run, verbose=verbose, as_json=as_json)
+
+
+def serve(request: Request, run: str | None, *, verbose: bool, as_json: bool) -> int:
+    """Start nbdkit, and in the foreground wait for its end: the exit code."""
+    running = server.start(request, lambda: show.working(f"opening {request.image}"))
     if run is None:
         report(request, running.served, verbose=verbose, as_json=as_json)
     if not request.foreground:

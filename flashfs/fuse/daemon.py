@@ -202,7 +202,7 @@ def _redirect(path: Path | None) -> None:
 
 def start_log(path: Path | None = None) -> None:
     """One line an event, on stderr or appended to ``path``."""
-    handler = logging.StreamHandler() if path is None else logging.FileHandler(path)
+    handler = logging.StreamHandler() if path is None else logging.FileHandler(path, errors="backslashreplace")
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, force=True, handlers=[handler]
     )
@@ -340,7 +340,7 @@ def front(faults: tuple[str, ...], power_goes: Callable[[str], None], image: Pat
 def _last_words(error: str) -> None:
     """Tell an `umount` that waits how it ended: by a datagram, because nobody can ask for a stranger's exit code."""
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.sendto(error.encode(), words_address(os.getpid()))
+        sender.sendto(os.fsencode(error), words_address(os.getpid()))
 
 
 def words_address(pid: int) -> str:
@@ -543,6 +543,6 @@ class _Daemon:
         if not self._listens:
             return ""
         try:
-            return self._words.recv(4096).decode()
+            return os.fsdecode(self._words.recv(4096))
         except BlockingIOError:
             return "the daemon died first"

@@ -298,8 +298,8 @@ def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
     session of its own: a terminal's Ctrl-C is for us, who may be in the middle of taking a mount away."""
     try:
         done = subprocess.run(
-            [program, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment(),
-            start_new_session=True,
+            [program, *arguments], capture_output=True, text=True, errors="surrogateescape", stdin=subprocess.DEVNULL,
+            env=environment(), start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
         raise FlashfsError(f"{what}: there is no {program} on this machine (or not on PATH)") from None

@@ -424,4 +424,13 @@ class Pyfuse3Server:
 
 def mount(handlers: Handlers, mountpoint: Path, options: Sequence[str]) -> None:
     with mounts.telling(mountpoint):
-        pyfuse3.init(handlers, str(mountpoint), {*pyfuse3.default_options, *options})
+        pyfuse3.init(handlers, str(mountpoint), {*pyfuse3.default_options, *map(Option, options)})
+
+
+class Option(str):
+    """A mount option with a file's name in it: pyfuse3 would have it in ASCII."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str) -> bytes:
+        return os.fsencode(str(self))

@@ -67,19 +67,23 @@ class _Serving:
                 "alarms": recovery.alarms,
             }
         )
-        if not self.request.foreground:
-            self.leave_terminal()
+        self.choose_stderr()
         log.info("%s at %s: %s", self.request.image, self.request.uri, recovery.summary())
         for alarm in recovery.alarms:
             log.warning("%s", alarm)
 
-    def leave_terminal(self) -> None:
-        """What was said so far went where the starting process could read it: the log gets the rest."""
-        path = self.request.log
-        out = os.open("/dev/null" if path is None else path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        for descriptor in (1, 2):
-            os.dup2(out, descriptor)
-        os.close(out)
+    def choose_stderr(self) -> None:
+        """What was said so far went where the starting process could read it: the rest goes to its stderr, or, in the
+        background, to the log."""
+        if self.request.foreground:
+            os.dup2(self.request.stderr, 2)
+        else:
+            path = self.request.log
+            out = os.open("/dev/null" if path is None else path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            for descriptor in (1, 2):
+                os.dup2(out, descriptor)
+            os.close(out)
+        os.close(self.request.stderr)
 
     def tell(self, **message: object) -> None:
         tell(self.request, **message)
