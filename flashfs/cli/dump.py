@@ -15,7 +15,9 @@ def command(
     image: Annotated[
         Path,
         typer.Argument(
-            parser=Path, metavar="IMAGE|MOUNTPOINT", help="An image, also a crashed one; or what is mounted."
+            parser=Path,
+            metavar="IMAGE|MOUNTPOINT",
+            help="An image, also a crashed one, or one that `flashfs nbd` serves; or what is mounted.",
         ),
     ],
     view: Annotated[
@@ -41,50 +43,29 @@ def command(
         raise UsageError(f"dump --html shows all of {image}: leave {view} out")
     if html is None and force:
         raise UsageError("dump --force: without --html there is nothing to overwrite")
-    mount = mounted(image)
-    if mount is not None and (ftl is not None or trust):
-        raise UsageError(f"dump {image}: a mount knows its FTL; leave --ftl and --trust to images")
-    if html is not None:
-        write_html(image, mount, html, force, trust or ftl or False, as_json)
-        return
-    view = view or "header"
-    if number is not None and not number.removeprefix("-").isdecimal():
-        raise UsageError(f"dump {view} {number}: a whole number would do")
-    address = None if number is None else int(number)
-    title = view if address is None else f"{view} {address}"
     from flashfs import inspect
+    from flashfs.fuse import looking
     from flashfs.inspect import views
 
-    views.check(image, view, address)
+    what = looking.at(image, trust or ftl or False)
+    if html is not None:
+        with show.progressing(f"reading {image}") as progress:
+            made = what.write_html(html, force, progress)
+        report_html(image, html, made, as_json)
+        return
+    view = view or "header"
+    address = views.check(image, view, number, what.ftl())
     with show.progressing(f"reading {image}") as progress:
-        if mount is None:
-            found, note = views.show(image, view, address, trust=trust or ftl or False, progress=progress), ""
-        else:
-            found, note = mount.dump(view, address)
+        found, note = what.dump(view, address, progress)
     if note:
         show.warn(note)
     if view == "blocks" and not as_json:
         found = inspect.folded(found)
-    show.result(found, as_json=as_json, title=title)
+    show.result(found, as_json=as_json, title=view if address is None else f"{view} {address}")
 
 
-def mounted(path: Path) -> Any:
-    """The control of what is mounted at ``path``; None for what is no directory: an image, or nothing."""
-    from flashfs.fuse import controlling, mounts
-
-    place = mounts.absolute(path)
-    return controlling.Control(place) if mounts.is_folder(place) else None
-
-
-def write_html(image: Path, mount: Any, file: Path, force: bool, trust: bool | str, as_json: bool) -> None:
-    """The page, and one line that says so."""
-    from flashfs import inspect
-
-    with show.progressing(f"reading {image}") as progress:
-        if mount is None:
-            made = inspect.write_html(image, file, force=force, trust=trust, progress=progress)
-        else:
-            made = mount.write_html(file, force, progress)
+def report_html(image: Path, file: Path, made: dict[str, Any], as_json: bool) -> None:
+    """One line about the page."""
     if as_json:
         show.result(made, as_json=True)
         return

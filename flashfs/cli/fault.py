@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flashfs.cli import options, show
+from flashfs.errors import UsageError
 
 
 def command(
@@ -19,8 +20,10 @@ def command(
 ) -> None:
     """Set the faults of the chip under MOUNTPOINT, counted from now, instead of those that were set; none clears them;
     without a word, show them. The mount must have been made with --fault: `--fault later` sets none yet."""
-    from flashfs.fuse import controlling
+    from flashfs.fuse import controlling, looking
 
+    if looking.served(mountpoint) is not None:
+        raise UsageError(f"fault {mountpoint}: an NBD server has its faults from the start: `flashfs nbd --fault WORD`")
     control = controlling.Control(mountpoint)
     found = control.fault(words) if words else control.state()
     if as_json:

@@ -64,6 +64,8 @@ def report(request: daemon.Request, mounted: daemon.Mounted, verbose: bool) -> N
     show.line(mounted.summary)
     for alarm in mounted.alarms:
         show.warn(f"damage: {alarm}")
+    if mounted.host_disk:
+        show.warn(mounted.host_disk)
     if request.record is not None:
         show.line(f"recording every request in {request.record}")
     if request.sync == "none":

@@ -113,6 +113,8 @@ def report(request: Request, served: server.Served, *, verbose: bool, as_json: b
     show.line(served.summary)
     for alarm in served.alarms:
         show.warn(f"damage: {alarm}")
+    if served.host_disk:
+        show.warn(served.host_disk)
     if request.sync == "none":
         show.warn("--sync none: what was flushed survives a crash of nbdkit, not one of this machine")
     if not request.foreground:

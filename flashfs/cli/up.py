@@ -46,4 +46,6 @@ def command(
         show.line(line)
     if done.mounted is not None:
         mount.report(replace(request, mountpoint=done.home), done.mounted, verbose)
+    if done.warning:
+        show.warn(done.warning)
     show.line(f"{request.mountpoint}: {'new ' if done.made else ''}{done.fs} on {done.loop}")

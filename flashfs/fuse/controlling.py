@@ -17,6 +17,7 @@ from flashfs.waiting import readable
 
 ANSWER_BYTES = 1 << 20  # of a read
 TOLD_S = 0.2  # between two looks at how far a command is
+Progress = Callable[[float], None]  # is told which share is done
 GONE_S = 30.0  # a process that was killed is gone long before
 
 
@@ -36,7 +37,7 @@ class Control:
         self.folder = mounts.find(mounts.absolute(mountpoint))
         self._file = self.folder / "control"
 
-    def ask(self, *words: str, progress: Callable[[float], None] | None = None) -> dict[str, Any]:
+    def ask(self, *words: str, progress: Progress | None = None) -> dict[str, Any]:
         """Give a command, and return its answer; RefusedError says why it was not done. ``progress`` is told now and
         then which share of it is done, if the mount says so."""
         try:
@@ -74,12 +75,15 @@ class Control:
 
     # --- what lies in flash
 
-    def dump(self, view: str, number: int | None = None) -> tuple[Any, str]:
-        """(what the view shows, what of the device's state no view can show, or "")."""
+    def ftl(self) -> str:
+        return str(self._config()["ftl"])
+
+    def dump(self, view: str, number: int | None = None, progress: Progress | None = None) -> tuple[Any, str]:
+        """(what the view shows, what of the device's state no view can show, or ""). How far it is, is not told."""
         answer = self.ask("dump", view, *([str(number)] if number is not None else []))
         return answer["found"], _note(answer)
 
-    def write_html(self, out: Path, force: bool, progress: Callable[[float], None] | None = None) -> dict[str, Any]:
+    def write_html(self, out: Path, force: bool, progress: Progress | None = None) -> dict[str, Any]:
         """As inspect.write_html."""
         inspect.check_html(Path(self.image()), out, force)
         answer = self.ask("html", progress=progress)
@@ -111,7 +115,7 @@ class Control:
         return image
 
 
-def _told(fd: int, command: bytes, progress: Callable[[float], None] | None) -> dict[str, Any]:
+def _told(fd: int, command: bytes, progress: Progress | None) -> dict[str, Any]:
     """The answer to a command, done or not; ``fd`` is closed."""
     try:
         try:
@@ -126,7 +130,7 @@ def _told(fd: int, command: bytes, progress: Callable[[float], None] | None) -> 
         os.close(fd)
 
 
-def _give(fd: int, command: bytes, progress: Callable[[float], None] | None) -> None:
+def _give(fd: int, command: bytes, progress: Progress | None) -> None:
     """Returns when the command is done; OSError if it was refused. The write of it waits that long in the kernel.
     ``progress`` is told a share every TOLD_S, and 1 once the command is done."""
     if progress is None:

@@ -73,6 +73,7 @@ class Mounted:
     cleared: list[str]
     notes: list[str]
     alarms: list[str]  # what no power cut can have left in the image
+    host_disk: str | None = None  # if there is no room for what will be written
 
 
 class NotMounted(FlashfsError):
@@ -397,6 +398,7 @@ async def _until_unmounted(
                 cleared=cleared,
                 notes=notes,
                 alarms=recovery.alarms,
+                host_disk=host_disk.warning(request.image),
             )
             ready(mounted)
 

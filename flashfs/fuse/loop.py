@@ -21,8 +21,8 @@ from nandimg import image
 
 @dataclass(frozen=True)
 class Up:
-    """What `up` did. ``home`` is where the flashfs mount is; ``mounted`` is None if that was there already; ``made`` if
-    mkfs ran."""
+    """What `up` did. ``home`` is where the flashfs mount is; ``mounted`` is None if that was there already, and
+    ``warning`` what is wrong with it then; ``made`` if mkfs ran."""
 
     home: Path
     loop: Path
@@ -30,6 +30,7 @@ class Up:
     mounted: daemon.Mounted | None
     made: bool
     did: list[str]
+    warning: str | None = None
 
 
 def need_root(command: str) -> None:
@@ -60,13 +61,14 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
         is_up = mounts.at(home.path) is not None
         if is_up:
             refuse_others(home, request, given or {})
+        warning = _wrong(home.path) if is_up else None
         over = mounts.at(target)
         if over is not None and is_up and over.source in map(str, mounts.loops_of(home.path / "disk")):
             file_systems.require_same(over.fs_type, fs)
             undo.pop_all()
             home.at(target).save()
             said = [*did, f"{request.image} is already up at {target}"]
-            return Up(home.path, Path(over.source), over.fs_type, None, False, said)
+            return Up(home.path, Path(over.source), over.fs_type, None, False, said, warning)
         if mounts.check_mountpoint(target):
             undo.callback(_remove_directory, target)
         mounted = None
@@ -82,7 +84,7 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
             file_systems.mount(loop, found, target)
         undo.pop_all()
         home.at(target).save()
-    return Up(home.path, loop, found, mounted, made, did)
+    return Up(home.path, loop, found, mounted, made, did, warning)
 
 
 def _options(request: daemon.Request, mounted: daemon.Mounted) -> dict[str, Any]:
@@ -107,14 +109,19 @@ def _because(home: Path) -> Iterator[None]:
     try:
         yield
     except FlashfsError as error:
-        try:
-            health = mounts.text(home, "smart.json")
-        except (OSError, ValueError, FlashfsError):
-            raise error from None
-        why = health.get("host_disk") or health.get("failed")
+        why = _wrong(home)
         if not why:
             raise
         raise FlashfsError(f"{why}; so {error}") from None
+
+
+def _wrong(home: Path) -> str | None:
+    """What the device that is mounted at ``home`` says is wrong with it, or its host's disk; None if it does not."""
+    try:
+        health = mounts.text(home, "smart.json")
+    except (OSError, ValueError, FlashfsError):
+        return None
+    return health.get("host_disk") or health.get("failed")
 
 
 def _remove_directory(path: Path) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 from flashfs import inspect
 from flashfs.errors import UsageError
-from flashfs.ftl import SCHEMES
+from flashfs.ftl import SCHEMES, is_registered, scheme
 from flashfs.plain import meant
 
+DIGITS = 19  #: more than any number of a page has
 # What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
 GENERAL: dict[str, tuple[str, str]] = {
     "header": ("header", ""),
@@ -36,15 +37,32 @@ def show(
     return getattr(inspect, function)(image, *arguments, **known)
 
 
-def check(image: Path, view: str, number: int | None) -> None:
-    """Raise what ``show`` would for these words, without looking."""
-    _call(image, view, number)
+def check(image: Path, view: str, number: str | None, ftl: str) -> int | None:
+    """The number that was typed for a view of an image bound to ``ftl``. UsageError for a view that this FTL does not
+    have, and for a number that is none, is missing or too much."""
+    own, numbered = _of_scheme(ftl)
+    unit = GENERAL[view][1] if view in GENERAL else numbered.get(view, "")
+    if view not in GENERAL and view not in own and view not in numbered:
+        there = [*GENERAL, *own, *numbered]
+        raise UsageError(f"dump {view}{meant(view, there)}: {ftl or 'a blank image'} has {', '.join(there)}")
+    if number is not None and unit and not (number.isdecimal() and len(number) <= DIGITS):
+        raise UsageError(f"{unit} {number}: it must be a number from 0 up")
+    at: Any = int(number) if number is not None and unit else number
+    _call(image, view, at)  # one that takes no number has None, or is refused
+    return None if at is None else int(at)
+
+
+def _of_scheme(ftl: str) -> tuple[list[str], dict[str, str]]:
+    """(its views, {those that take a number: what of}); all that there are, of an FTL that is not registered."""
+    of = [scheme(ftl)] if is_registered(ftl) else SCHEMES.values() if ftl else []
+    own = [name for one in of for name in one.views]
+    return list(dict.fromkeys(own)), {name: unit for one in of for name, (unit, _) in one.numbered.items()}
 
 
 def _call(image: Path, view: str, number: int | None) -> tuple[str, list[Any]]:
     """(function of flashfs.inspect, what it is given behind the image)."""
-    own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
-    numbered = {name: unit for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
+    own = dict.fromkeys(name for one in SCHEMES.values() for name in one.views)
+    numbered = {name: unit for one in SCHEMES.values() for name, (unit, _) in one.numbered.items()}
     if view not in GENERAL and view not in own and view not in numbered:
         there = [*GENERAL, *own, *numbered]
         raise UsageError(f"dump {view}{meant(view, there)}: there is {', '.join(there)}")

@@ -65,6 +65,7 @@ class _Serving:
                 "steps": [daemon.row(step) for step in recovery.steps],
                 "notes": notes,
                 "alarms": recovery.alarms,
+                "host_disk": None if self.request.read_only else host_disk.warning(self.request.image),
             }
         )
         self.choose_stderr()

@@ -44,6 +44,7 @@ class Served:
     steps: list[dict[str, Any]]
     notes: list[str]
     alarms: list[str]  # what no power cut can have left in the image
+    host_disk: str | None = None  # if there is no room for what will be written
 
 
 class NotServed(FlashfsError):

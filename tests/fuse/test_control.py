@@ -195,6 +195,8 @@ def test_smart_counts_a_whole_life(chip: Path, mountpoint: Path) -> None:
     said = " ".join(flashfs("smart", chip).stdout.split())
     for line in ("available spare 100 %", "percentage used 0", "unsafe shutdowns 1", "overall passed"):
         assert line in said
+    for line in ("data units written at least 1.2 MiB by the host in all its life", "NAND written at least "):
+        assert line in said  # what was written before the cut is in no counter
 
 
 def test_smart_of_what_is_not_well(tmp_path: Path) -> None:
@@ -204,7 +206,10 @@ def test_smart_of_what_is_not_well(tmp_path: Path) -> None:
     assert "no flashfs mount" in flashfs("smart", tmp_path, code=2).stderr
     with Device.memory(image.Geometry(pages_per_block=16, blocks=64, lpas=600)) as device:
         assert (device.smart()["spare"], device.smart()["used"]) == (100.0, 0.0)  # of what it was made with
-    assert health.is_bad({"failed": None, "lost": 2}) and not health.is_bad({"failed": None, "lost": 0})
+    well = {"failed": None, "lost": 0, "alarms": [], "host_disk": None}
+    assert not health.is_bad(well)
+    for one in ({"failed": "stopped"}, {"lost": 2}, {"alarms": ["damage"]}, {"host_disk": "it is full"}):
+        assert health.is_bad({**well, **one})
 
 
 def test_a_page_never_takes_the_image_s_place(chip: Path, mountpoint: Path, tmp_path: Path) -> None:

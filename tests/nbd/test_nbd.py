@@ -270,6 +270,58 @@ def test_status_has_what_is_served(export: Serve, capsys: pytest.CaptureFixture[
         assert serving.servers(tmp_path) == []
 
 
+def test_a_look_at_what_is_served(
+    export: Serve, chip: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By the image or the socket: nbdkit stands still for it, and goes on."""
+    one = export(ftl="dftl")
+    with Client(one.path) as client:
+        assert client.write(0, b"\x11" * 4096, FUA) == 0
+        for place in (chip, one.path):
+            assert cli.run(["dump", str(place), "lpa", "0", "--json"]) == 0
+            out, err = capsys.readouterr()
+            assert json.loads(out)["ppa"] is not None and "nbdkit stood still for a moment" in err
+        assert cli.run(["dump", str(chip), "--html", str(tmp_path / "page"), "--json"]) == 0
+        assert "nbdkit stood still" in json.loads(capsys.readouterr().out)["note"]
+        assert cli.run(["smart", str(chip), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["image"], found["ftl"], found["at_least"]) == (str(chip), "dftl", True)
+        assert client.do(FLUSH) == 0
+    one.end()
+
+
+def test_nbdkit_goes_on_whatever_becomes_of_who_looks(export: Serve, chip: Path) -> None:
+    one = export()
+    code = (
+        "import sys, time, pathlib\nfrom flashfs.nbd import serving\n"
+        "with serving.of(pathlib.Path(sys.argv[1])).still():\n    print(flush=True)\n    time.sleep(600)"
+    )
+    looker = subprocess.Popen([sys.executable, "-c", code, str(chip)], stdout=subprocess.PIPE)
+    try:
+        assert looker.stdout is not None and looker.stdout.readline() == b"\n"
+        state = Path(f"/proc/{one.pid}/stat")
+        assert state.read_text().rpartition(")")[2].split()[0] == "T"
+    finally:
+        looker.kill()
+        looker.communicate()
+    assert one.info()["export-size"] == SIZE
+    one.end()
+
+
+def test_a_cut_of_what_is_served(export: Serve, chip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = export(ftl="pagemap")
+    with Client(one.path) as client:
+        assert client.write(0, b"\x11" * 4096, FUA) == 0
+        assert client.write(0, b"\x22" * 4096) == 0
+        for words in (["cut", "--at", "5"], ["fault"], ["fault", "fail=10"]):
+            assert cli.run([words[0], str(chip), *words[1:]]) == 2
+            assert "flashfs nbd --fault" in capsys.readouterr().err
+        assert cli.run(["cut", str(chip)]) == 0
+        assert f"{chip}: power cut" in capsys.readouterr().out
+        one.gone()
+    assert found(chip, 0, 4096) == b"\x11" * 4096
+
+
 def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line each, and the image and the server that runs are as they were."""
     one = export(ftl="dftl")
