@@ -189,7 +189,9 @@ def _open_fd(path: Path, readonly: bool) -> int:
         # without O_NONBLOCK, a pipe would be waited for
         fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise ImageError(f"{path}: no such image; `flashfs create {path}` makes one") from None
+        # a device that is not there is nothing to be made, and who only looks wants what there is
+        hint = "" if readonly or Path("/dev") in path.parents else f"; `flashfs create {path}` makes an image"
+        raise ImageError(f"{path}: no such file{hint}") from None
     except OSError as error:
         raise ImageError(f"{path}: {why_not(path, error)}") from None
     try:

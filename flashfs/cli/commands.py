@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
@@ -127,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         result: Any = app(args=list(arguments), prog_name="flashfs", standalone_mode=False)
         sys.stdout.flush()
     except BadUsage as error:
-        message = error.format_message()
+        message = negative(error, arguments) or error.format_message()
         if not message or type(error).__name__ == "NoArgsIsHelpError":
             return 2  # the help was printed
         command = f" {error.ctx.info_name}" if error.ctx and error.ctx.parent else ""
@@ -142,6 +143,14 @@ def run(arguments: Sequence[str]) -> int:
     if result == INTERRUPTED:  # typer may have caught it, and says nothing
         return fail("interrupted", INTERRUPTED)
     return result if isinstance(result, int) else 0
+
+
+def negative(error: Any, arguments: Sequence[str]) -> str | None:
+    """What is said of a number below 0 where one from 0 up was meant, which was taken for an option; None for what is
+    no such slip."""
+    typed = next((one for one in arguments if re.fullmatch(r"-\d+", one)), None)
+    taken = typed is not None and getattr(error, "option_name", None) == typed[:2]
+    return f"{typed}: it must be a number from 0 up" if taken else None
 
 
 def fail(line: str, exit_code: int) -> int:

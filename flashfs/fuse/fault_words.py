@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from flashfs.errors import UsageError
 from nandimg import Chip, Cut, FaultyNand, Nand
-from nandimg.faults import Fault, dress
+from nandimg.faults import KINDS, Fault, dress
 
 LATER = "later"
 
@@ -66,6 +66,8 @@ def _with(plan: FaultPlan, word: str) -> FaultPlan:
     kind, _, value = word.partition("=")
     if word == LATER:
         return plan
+    if kind not in ("cut", *KINDS):
+        raise ValueError(f"use one of cut=N, {LATER}, {', '.join(f'{name}=N' for name in KINDS)} (see docs/crash.md)")
     if kind != "cut":
         return replace(plan, faults=(*plan.faults, Fault.parse(word)))
     if plan.cut is not None:

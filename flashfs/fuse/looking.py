@@ -14,6 +14,7 @@ from flashfs.fuse import mounts
 from flashfs.fuse.controlling import Control
 from flashfs.inspect import views
 from flashfs.nbd import serving
+from nandimg.errors import ImageError
 
 Progress = Callable[[float], None]
 STOOD_STILL = (
@@ -29,9 +30,12 @@ class OfImage:
         self._trust = trust
         self._served = served
 
-    def ftl(self) -> str:
-        """The name of the FTL that it is bound to; "" for none."""
-        return nandimg.inspect(self._image).ftl
+    def ftl(self) -> str | None:
+        """The name of the FTL that it is bound to; "" for none. None if it cannot be read."""
+        try:
+            return nandimg.inspect(self._image).ftl
+        except ImageError:
+            return None
 
     def dump(self, view: str, number: int | None = None, progress: Progress | None = None) -> tuple[Any, str]:
         """As Control.dump."""

@@ -37,14 +37,15 @@ def show(
     return getattr(inspect, function)(image, *arguments, **known)
 
 
-def check(image: Path, view: str, number: str | None, ftl: str) -> int | None:
-    """The number that was typed for a view of an image bound to ``ftl``. UsageError for a view that this FTL does not
-    have, and for a number that is none, is missing or too much."""
-    own, numbered = _of_scheme(ftl)
+def check(image: Path, view: str, number: str | None, ftl: str | None) -> int | None:
+    """The number that was typed for a view of an image bound to ``ftl`` ("": to none; None: nobody knows). UsageError
+    for a view that this FTL does not have, and for a number that is none, is missing or too much."""
+    own, numbered = ([], {}) if view in GENERAL else _of_scheme(ftl)
     unit = GENERAL[view][1] if view in GENERAL else numbered.get(view, "")
     if view not in GENERAL and view not in own and view not in numbered:
         there = [*GENERAL, *own, *numbered]
-        raise UsageError(f"dump {view}{meant(view, there)}: {ftl or 'a blank image'} has {', '.join(there)}")
+        has = "there is" if ftl is None else f"{ftl or 'a blank image'} has"
+        raise UsageError(f"dump {view}{meant(view, there)}: {has} {', '.join(there)}")
     if number is not None and unit and not (number.isdecimal() and len(number) <= DIGITS):
         raise UsageError(f"{unit} {number}: it must be a number from 0 up")
     at: Any = int(number) if number is not None and unit else number
@@ -52,9 +53,12 @@ def check(image: Path, view: str, number: str | None, ftl: str) -> int | None:
     return None if at is None else int(at)
 
 
-def _of_scheme(ftl: str) -> tuple[list[str], dict[str, str]]:
+def _of_scheme(ftl: str | None) -> tuple[list[str], dict[str, str]]:
     """(its views, {those that take a number: what of}); all that there are, of an FTL that is not registered."""
-    of = [scheme(ftl)] if is_registered(ftl) else SCHEMES.values() if ftl else []
+    if ftl is not None and (not ftl or is_registered(ftl)):
+        of = [scheme(ftl)] if ftl else []
+    else:
+        of = list(SCHEMES.values())
     own = [name for one in of for name in one.views]
     return list(dict.fromkeys(own)), {name: unit for one in of for name, (unit, _) in one.numbered.items()}
 

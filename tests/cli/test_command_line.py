@@ -226,7 +226,12 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("dump text", 1, "6 bytes, and a header has 4096: not a NAND image"),
+        ("dump text", 1, "text: no flashfs image: it begins with b'hello\\n'"),
+        ("mount text folder", 1, "text: no flashfs image: "),
+        ("smart nowhere", 1, "nowhere: no such file\n"),
+        ("mount nowhere folder", 1, "nowhere: no such file; `flashfs create"),
+        ("up /dev/nowhere folder", 1, "/dev/nowhere: no such file\n"),
+        ("mount /dev/nowhere folder", 1, "/dev/nowhere: no such file\n"),
         ("fsck folder", 1, "folder: a directory, not a regular file"),
         ("create nowhere/chip", 1, "there is no directory nowhere"),
         ("clone chip nowhere/copy", 1, "there is no directory nowhere"),
@@ -239,7 +244,15 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("plot text", 2, ".parquet, .csv, .json or the folder of a sweep would do"),
         ("dump chip --ftl slimft", 2, "no FTL is called 'slimft' (did you mean slimftl?)"),
         ("dump chip --ftl pagemap", 1, "bound to slimftl for life, not pagemap: leave that out"),
-        ("dump chip lpa x", 2, "dump lpa x: a whole number would do"),
+        ("dump chip lpa x", 2, "LPA x: it must be a number from 0 up"),
+        ("dump chip page -1", 2, "-1: it must be a number from 0 up"),
+        ("dump chip page -12", 2, "-12: it must be a number from 0 up"),
+        ("dump chip lpa " + "9" * 30, 2, "it must be a number from 0 up"),
+        ("dump chip foo", 2, "dump foo: slimftl has header, blocks, page, lpa, log, scheme, recovery, map, "),
+        ("dump chip segments", 2, "dump segments: slimftl has header"),
+        ("dump chip header 7", 2, "dump header takes no number, 7 was given"),
+        ("mount chip folder --fault kaboom", 2, "--fault kaboom: use one of cut=N, later, fail=N, "),
+        ("mount chip folder --fault later=3", 2, "--fault later=3: use one of cut=N, later, fail=N, "),
     ],
 )
 def test_slips(

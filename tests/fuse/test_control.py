@@ -138,6 +138,8 @@ def test_a_cut_loses_what_was_not_flushed(chip: Path, mountpoint: Path) -> None:
     old = written(mountpoint, 8, 7)
     written(mountpoint, 8, 8, sync=False)
     pid = pid_of(mountpoint)
+    for words in (("cut", mountpoint, "--at", 5), ("fault", mountpoint, "fail=10")):
+        assert "needs a mount made with `--fault later`" in flashfs(*words, code=2).stderr
     assert str(chip) in flashfs("cut", mountpoint).stdout
     with pytest.raises(OSError, match="No such"):
         Path(f"/proc/{pid}/exe").readlink()

@@ -431,7 +431,7 @@ def test_what_the_command_refuses(capsys: pytest.CaptureFixture[str], tmp_path: 
     (tmp_path / "link").symlink_to("chip")
     (tmp_path / "dangling").symlink_to("nowhere")
     cases: list[tuple[list[object], int, str]] = [
-        (["--html", out, tmp_path / "none"], 1, "no such image"),
+        (["--html", out, tmp_path / "none"], 1, "no such file"),
         (["--html", tmp_path / "no" / "page", path], 1, "there is no directory"),
         (["--html", "/proc/page.html", path], 1, "--html /proc/page.html: "),
         (["--html", tmp_path, path, "--force"], 2, "not a regular file"),
