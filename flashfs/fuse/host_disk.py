@@ -46,7 +46,7 @@ class HostDisk:
         if not self._failed:
             return None
         last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._last_s))
-        said = f"{self._failed} requests failed, the last at {last}"
+        said = f"{self._failed} request{'s' * (self._failed > 1)} failed, the last at {last}"
         if self._errno not in FULL:
             return f"the host's disk fails below {self._image} ({os.strerror(self._errno)}): {said}"
         free = _free_bytes(self._image)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import asked, daemon, file_systems, homes, mounts
+from flashfs.fuse import asked, daemon, file_systems, homes, mounts, users
 from nandimg import image
 
 
@@ -131,8 +131,7 @@ def _remove_directory(path: Path) -> None:
 
 def down(place: Path) -> daemon.Unmounted:
     """Undo `up`, whatever of it is still there; returns when the checkpoint is durable. ``place``: a mountpoint of the
-    file system, and the image stays up at its others; or the image, or the directory of its flashfs mount: all of it.
-    """
+    file system, and the image stays up at its others; or all of it: the image, or its flashfs mount's directory."""
     need_root("down")
     path, whole = home_of(place)
     known = homes.read(path)
@@ -163,13 +162,22 @@ def _down(path: Path, mountpoint: Path | None) -> daemon.Unmounted:
             home.away_from(mountpoint).save()
         return daemon.Unmounted([*did, f"{image} stays up at {', '.join(others)}"], [])
     for loop in loops:
-        mounts.detach(loop)
+        _detach(loop)
         did.append(f"detached {loop}")
     if mounts.at(path) is not None:
         done = daemon.unmount(path)
         did, warnings = did + done.did, done.warnings
     homes.remove(path)
     return daemon.Unmounted(did, warnings)
+
+
+def _detach(loop: Path) -> None:
+    """As mounts.detach; the error says who still has its file system."""
+    try:
+        mounts.detach(loop)
+    except FlashfsError as error:
+        held = users.elsewhere(str(loop))
+        raise FlashfsError(f"{error}; its file system is held by {users.by(held)}") if held else error from None
 
 
 def home_of(place: Path) -> tuple[Path, bool]:

@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 FS_TYPE = "fuse.flashfs"
 RUN = Path("/run/flashfs")  #: where the mounts of `up` are
+DETACH_S = 5.0  #: in which a loop device is free
 LINKS_MOST = 40  #: that Linux follows
 
 
@@ -224,7 +225,8 @@ def ask(path: Path, question: Callable[[], T], timeout_s: float | None = asking.
 
 def _after_death(path: Path, image: str) -> str:
     if path.parent == RUN:
-        return f"`flashfs down {path}` clears it away, and `flashfs up {image} DIR` recovers what was flushed"
+        upper = next((upper for loop in loops_of(path / "disk") for upper in mounts_of(loop)), path)
+        return f"`flashfs up {image} {upper}` recovers what was flushed, `flashfs down {upper}` clears it away"
     return f"`flashfs mount {image} {path}` recovers what was flushed, `flashfs umount {path}` clears it away"
 
 
@@ -275,11 +277,11 @@ def clear_corpse(path: Path, timeout_s: float = 0.0) -> list[str]:
     return [*said, f"unmounted {path}: its daemon was gone"]
 
 
-def detach(loop: Path, timeout_s: float = 5.0) -> None:
+def detach(loop: Path) -> None:
     """Detach a loop device, and wait until it is: `losetup -d` only asks for it if somebody still has it open."""
     backing = Path("/sys/block", loop.name, "loop/backing_file")
     run("losetup", "-d", str(loop), what=f"detaching {loop}")
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + DETACH_S
     while backing.exists():
         if time.monotonic() > end:
             raise FlashfsError(f"{loop} is still in use: it detaches itself once it is closed")

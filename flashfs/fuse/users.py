@@ -4,7 +4,7 @@ remembered. What another user's process does, only root is told."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,8 +84,13 @@ def holders(device: str | None, image: Path | str, daemon: int) -> list[str]:
     mount namespaces that have it, open files. [] if nothing can be seen."""
     here = [one.mountpoint for one in mounts.table() if _is(one, device, image)]
     out = [f"the mount at {place}" for place in here]
-    out += [f"{_named(pids)}, in another mount namespace" for pids in _namespaces(device, image, daemon)]
+    out += _namespaces(lambda mount: _is(mount, device, image), daemon)
     return out or ([f"{_named(pids)}, with a file of it open"] if (pids := _openers(device, daemon)) else [])
+
+
+def elsewhere(source: str) -> list[str]:
+    """In words, which other mount namespaces have a file system of the device ``source``."""
+    return _namespaces(lambda mount: mount.source == source)
 
 
 def _is(mount: mounts.Mount, device: str | None, image: Path | str) -> bool:
@@ -94,24 +99,22 @@ def _is(mount: mounts.Mount, device: str | None, image: Path | str) -> bool:
     return mount.source == str(image) if device is None else mount.device == device
 
 
-def _namespaces(device: str | None, image: Path | str, daemon: int) -> list[list[int]]:
-    """Of each other mount namespace that has the mount, its processes."""
-    found: dict[str, list[int]] = {}
-    without = {_namespace("self")}
+def _namespaces(is_it: Callable[[mounts.Mount], bool], daemon: int = 0) -> list[str]:
+    """In words, the processes of each other mount namespace that has such a mount."""
+    spaces: dict[str | None, list[int]] = {}
     for pid in _processes():
-        space = _namespace(pid)
-        if space is None or space in without:
-            continue
-        if space not in found:
-            try:
-                has_it = any(_is(one, device, image) for one in mounts.table(pid))
-            except OSError:
-                continue
-            if not has_it:
-                without.add(space)
-                continue
-        found.setdefault(space, []).append(pid)
-    return [[pid for pid in pids if pid != daemon] or pids for pids in found.values()]
+        spaces.setdefault(_namespace(pid), []).append(pid)
+    found = [pids for space, pids in spaces.items() if space not in (None, _namespace("self")) and _has(pids, is_it)]
+    others = [[pid for pid in pids if pid != daemon] or pids for pids in found]
+    return [f"{_named(pids)}, in another mount namespace" for pids in others]
+
+
+def _has(pids: list[int], is_it: Callable[[mounts.Mount], bool]) -> bool:
+    """Whether there is such a mount for these processes, which share all of theirs."""
+    for pid in pids:
+        with suppress(OSError):  # it is gone
+            return any(is_it(one) for one in mounts.table(pid))
+    return False
 
 
 def _namespace(process: int | str) -> str | None:

@@ -219,4 +219,4 @@ def test_whose_errors_they_are() -> None:
     assert not disk.note(ValueError("a mistake"))
     assert disk.line() is None
     assert disk.note(OSError(errno.EIO, "x"))
-    assert "fails below /nowhere (Input/output error): 1 requests failed" in str(disk.line())
+    assert "fails below /nowhere (Input/output error): 1 request failed" in str(disk.line())

@@ -90,6 +90,9 @@ def test_after_a_kill(chip: Path, home: Path, target: Path) -> None:
     (target / "file").write_bytes(b"flushed")
     subprocess.run(["sync", "-f", str(target / "file")], check=True)
     kill(home)
+    for words in (("smart", target), ("dump", target, "lpa", 0)):
+        line = f"its daemon is gone, killed or its power cut: `flashfs up {chip} {target}` recovers"
+        assert line in flashfs(*words, code=1).stderr
     said = flashfs("up", chip, target, "-v").stdout
     assert -1 < said.find("its daemon was gone") < said.find("recovered") < said.find("spare reads")
     assert (target / "file").read_bytes() == b"flushed"

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -61,33 +60,59 @@ def process() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         one.wait()
 
 
-def test_another_mount_namespace(
-    chip: Path, mountpoint: Path, daemon: Callable[[], None], process: Callable[..., subprocess.Popen[bytes]]
-) -> None:
+@pytest.fixture
+def other(process: Callable[..., subprocess.Popen[bytes]]) -> Callable[[], subprocess.Popen[bytes]]:
+    """``other()``: a process with a mount namespace of its own, until its stdin is closed."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("needs root and unshare (package util-linux), for a mount namespace")
-    script = "import sys; print(flush=True); sys.stdin.read()"
-    other = process(
-        "unshare", "-m", "--propagation", "private", sys.executable, "-c", script, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert other.stdout is not None and other.stdin is not None
-    other.stdout.readline()
-    pid = pid_of(mountpoint)
+
+    def start() -> subprocess.Popen[bytes]:
+        script = ["sh", "-c", "echo; read -r line"]
+        made = process("unshare", "-m", "--propagation", "private", *script, stdin=-1, stdout=-1)
+        assert made.stdout is not None
+        made.stdout.readline()
+        made.stdout.close()
+        return made
+
+    return start
+
+
+def let_go(one: subprocess.Popen[bytes]) -> None:
+    assert one.stdin is not None
+    one.stdin.close()
+    one.wait()
+
+
+def test_another_mount_namespace(
+    chip: Path, mountpoint: Path, daemon: Callable[[], None], other: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    pid, holder = pid_of(mountpoint), other()
     said = flashfs("umount", mountpoint, code=1).stderr
-    assert f"{mountpoint} is unmounted here, and still held by process {other.pid} (" in said
-    assert f"), in another mount namespace: its daemon, process {pid}, writes its checkpoint when" in said
+    assert f"{mountpoint} is unmounted here, and still held by process {holder.pid} (sh), in another mount" in said
+    assert f": its daemon, process {pid}, writes its checkpoint when that is over" in said
     found = row(chip)
     assert (found["state"], found["pid"], found["ftl"], found["directory"]) == ("held", pid, "pagemap", None)
-    assert f"process {other.pid} (" in found["held_by"][0]
-    assert f"{chip}: not mounted here any more, and held by process {other.pid}" in flashfs("status").stdout
+    assert f"process {holder.pid} (" in found["held_by"][0]
+    assert f"{chip}: not mounted here any more, and held by process {holder.pid}" in flashfs("status").stdout
     for command in (("fsck", chip), ("mount", chip, mountpoint), ("smart", chip)):
         said = flashfs(*command, code=1).stderr
-        assert f"in use by process {pid}, whose mount is not here any more, and held by process {other.pid}" in said
-    other.stdin.close()
-    other.stdout.close()
+        assert f"in use by process {pid}, whose mount is not here any more, and held by process {holder.pid}" in said
+    let_go(holder)
     daemon()
     assert "sound" in flashfs("fsck", chip).stdout
+
+
+def test_down_while_another_has_the_file_system(
+    chip: Path, need_loop: None, tmp_path: Path, other: Callable[[], subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(mounts, "DETACH_S", 0.1)
+    flashfs("up", chip, tmp_path / "files")
+    holder = other()
+    said = flashfs("down", tmp_path / "files", code=1).stderr
+    assert f"its file system is held by process {holder.pid} (sh), in another mount namespace" in said
+    let_go(holder)
+    flashfs("down", chip)
 
 
 def test_a_file_that_is_open(
