@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class NandimgError(Exception):
     """Base of every error that this library raises on purpose."""
@@ -23,6 +25,16 @@ class NandError(NandimgError):
 
 class ImageError(NandimgError):
     """The image cannot be created or opened; the message names the file and the field at fault."""
+
+
+class InUseError(ImageError):
+    """Another opener has the image. Attributes: ``path``, and that process's ``pid``, None if nobody tells."""
+
+    def __init__(self, path: Path, pid: int | None) -> None:
+        by = "another process" if pid is None else f"process {pid}"
+        super().__init__(f"{path}: in use by {by}: unmount it there first, or end that process")
+        self.path = path
+        self.pid = pid
 
 
 class NoRoomError(ImageError):

@@ -202,12 +202,12 @@ def pack(header: Header) -> bytes:
 
 def unpack(raw: bytes, where: str) -> Header:
     """One copy of the header; ImageError names the field that is wrong."""
-    if not raw.startswith(MAGIC):
-        raise ImageError(f"{where}: it does not begin with {MAGIC!r}")
     if len(raw) < HEADER_BYTES:
         raise ImageError(f"{where}: the file ends inside the header; {HEADER_BYTES} bytes are needed")
-    (_, version, size, generation, uid, backend, name, oob_used, n_options, paired, n_features, n_regions,
+    (magic, version, size, generation, uid, backend, name, oob_used, n_options, paired, n_features, n_regions,
      nvram_read_ns, nvram_write_ns, endurance) = _FIXED.unpack_from(raw)  # fmt: skip
+    if magic != MAGIC:
+        raise ImageError(f"{where}: magic is {magic!r}, not {MAGIC!r}")
     if not OLDEST_VERSION <= version <= VERSION:
         raise ImageError(f"{where}: version is {version}: this program reads versions {OLDEST_VERSION} to {VERSION}")
     if not _is_whole(raw):
@@ -294,10 +294,10 @@ def read_header(fd: int, path: Path) -> tuple[Header, int]:
     found: list[tuple[Header, int]] = []
     problem: ImageError | None = None
     newer: list[tuple[int, ImageError]] = []
-    copies = [os.pread(fd, HEADER_BYTES, index * HEADER_BYTES) for index in range(2)]
-    if not any(raw.startswith(MAGIC) for raw in copies):
-        raise ImageError(f"{path}: not a flashfs image: header copy 0 and 1 do not begin with {MAGIC!r}")
-    for index, raw in enumerate(copies):
+    begins = []
+    for index in range(2):
+        raw = os.pread(fd, HEADER_BYTES, index * HEADER_BYTES)
+        begins.append(raw[: len(MAGIC)])
         try:
             found.append((unpack(raw, f"{path}: header copy {index}"), index))
         except ImageError as error:
@@ -305,6 +305,9 @@ def read_header(fd: int, path: Path) -> tuple[Header, int]:
             magic, version, _, generation, *_ = _FIXED.unpack_from(raw.ljust(HEADER_BYTES))
             if magic == MAGIC and version > VERSION and _is_whole(raw):
                 newer.append((generation, error))
+    if not found and MAGIC not in begins:
+        what = f"it begins with {begins[0]!r}, and not with {MAGIC!r}" if begins[0] else "it is empty"
+        raise ImageError(f"{path}: no flashfs image: {what}")
     if not found:
         raise problem or ImageError(f"{path}: no header")
     best = max(found, key=lambda one: one[0].generation)

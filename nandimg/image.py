@@ -8,12 +8,13 @@ import os
 import stat
 import uuid as uuids
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nandimg._chip import Chip
-from nandimg.errors import ImageError, NoRoomError
+from nandimg.errors import ImageError, InUseError, NoRoomError
 from nandimg.geometry import Geometry
 from nandimg.header import (
     BACKENDS,
@@ -61,6 +62,9 @@ def _reserve(fd: int, header: Header, path: Path, *, anew: bool = False) -> None
         if anew or held.st_size < header.layout.end:  # a longer one is left alone: it is not ours to cut
             os.ftruncate(fd, header.layout.end)
         os.posix_fallocate(fd, 0, header.allocated_bytes)
+        if not anew and os.fstat(fd).st_size == held.st_size:  # what is in it is what it was: it is no newer
+            with suppress(PermissionError):
+                os.utime(fd, ns=(held.st_atime_ns, held.st_mtime_ns))
     except (OSError, OverflowError) as error:
         code = (error.errno if isinstance(error, OSError) else None) or errno.EFBIG
         need = header.allocated_bytes
@@ -162,9 +166,7 @@ def _lock(fd: int, path: Path, kind: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise ImageError(f"{path}: cannot lock: {error.strerror}") from None
-        pid = holder(os.fstat(fd))
-        by = "another process" if pid is None else f"process {pid}"
-        raise ImageError(f"{path}: in use by {by}: unmount it there first, or end that process") from None
+        raise InUseError(path, holder(os.fstat(fd))) from None
 
 
 def holder(about: os.stat_result) -> int | None:
@@ -187,7 +189,9 @@ def _open_fd(path: Path, readonly: bool) -> int:
         # without O_NONBLOCK, a pipe would be waited for
         fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise ImageError(f"{path}: no such file; `flashfs create` makes an image") from None
+        # a device that is not there is nothing to be made, and who only looks wants what there is
+        hint = "" if readonly or Path("/dev") in path.parents else f"; `flashfs create {path}` makes an image"
+        raise ImageError(f"{path}: no such file{hint}") from None
     except OSError as error:
         raise ImageError(f"{path}: {why_not(path, error)}") from None
     try:

@@ -12,7 +12,7 @@ from flashfs.cli import options, show
 
 def command(
     image: options.Image,
-    copy: Annotated[Path, typer.Argument(metavar="COPY", help="The file to make.")],
+    copy: Annotated[Path, typer.Argument(parser=options.file, metavar="COPY", help="The file to make.")],
     as_json: options.Json = False,
 ) -> None:
     """Copy an image, also a crashed one, to a new file.

@@ -137,10 +137,11 @@ def run(arguments: Sequence[str]) -> int:
         result: Any = app(args=list(arguments), prog_name="flashfs", standalone_mode=False)
         sys.stdout.flush()
     except BadUsage as error:
-        message = error.format_message()
+        message = negative(error, arguments) or error.format_message()
         if not message or type(error).__name__ == "NoArgsIsHelpError":
             return 2  # the help was printed
-        return fail(f"{slip(message)} (see {error.ctx.command_path if error.ctx else 'flashfs'} --help)", 2)
+        said = " ".join(message.split()).rstrip(".")
+        return fail(f"{said} (see {error.ctx.command_path if error.ctx else 'flashfs'} --help)", 2)
     except (typer.Abort, KeyboardInterrupt):
         return fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has seen enough
@@ -153,11 +154,12 @@ def run(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def slip(message: str) -> str:
-    """What click says of a command line, as one line; a number below 0 it takes for an option."""
-    said = " ".join(message.split()).rstrip(".")
-    found = re.fullmatch(r"No such option: (-\d+)", said)
-    return f"{found[1]}: no number may be below 0" if found else said
+def negative(error: Any, arguments: Sequence[str]) -> str | None:
+    """What is said of a number below 0 where one from 0 up was meant, which was taken for an option; None for what is
+    no such slip."""
+    typed = next((one for one in arguments if re.fullmatch(r"-\d+", one)), None)
+    taken = typed is not None and getattr(error, "option_name", None) == typed[:2]
+    return f"{typed}: it must be a number from 0 up" if taken else None
 
 
 def fail(line: str, exit_code: int) -> int:

@@ -14,7 +14,7 @@ TOLD_BYTES = 1 << 30  #: that a first mount allocates: less is not worth a line
 
 
 def command(
-    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="The file to make.")],
+    image: Annotated[Path, typer.Argument(parser=options.file, metavar="IMAGE", help="The file to make.")],
     preset: shape.Preset = None,
     size: shape.Size = None,
     page_size: shape.PageSize = None,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flashfs.cli import options, show
+from flashfs.cli import complete, options, show
 from flashfs.errors import UsageError
 
 
 def command(
-    mountpoint: options.Mounted,
+    place: Annotated[
+        Path,
+        typer.Argument(
+            parser=Path, metavar="MOUNTPOINT|IMAGE", help="What is mounted, or an image that `flashfs nbd` serves.",
+            autocompletion=complete.either,
+        ),
+    ],
     at: Annotated[
         int | None,
         typer.Option("--at", metavar="N", help="Cut at the N-th flash operation from now.", show_default=False),
@@ -28,31 +35,46 @@ def command(
     """Cut the power of a mount.
 
     The power goes now, between two flash operations; with --at, at a later operation, if the mount was made with
-    --fault (use `--fault later`). What was not flushed is lost. The next mount recovers.
+    --fault (use `--fault later`). What was not flushed is lost. The next mount recovers. An IMAGE that `flashfs nbd`
+    serves loses its power now, as by `kill -9`.
     """
-    from flashfs.fuse import controlling
+    from flashfs.fuse import looking
 
     if at is not None and at < 1:
         raise UsageError(f"--at {at}: use an operation's number, from 1 up")
     if shape is not None and at is None:
         raise UsageError(f"--shape {shape}: without --at no operation is under way")
-    control = controlling.Control(mountpoint)
-    image = control.image()
-    set_already = control.state()["faults"]
-    if at is not None and set_already is None:
-        raise UsageError(f"--at {at}: {mountpoint} has no place for faults: mount it with `--fault later`")
-    if at is not None and set_already:
-        words = " ".join([f"cut={at}:{shape or 'before'}", *set_already])
-        raise UsageError(
-            f"--at {at}: {mountpoint} has faults: `flashfs fault {mountpoint} {words}` sets both, and counts from now"
-        )
-    if at is None:
-        control.cut()
-        text = f"{image}: power cut; mounted again, it recovers"
-    else:
-        control.fault([f"cut={at}:{shape or 'before'}"])
-        text = f"{image}: the power goes at flash operation {at} from now"
+    served = looking.served(place)
+    if served is not None and at is not None:
+        raise UsageError(f"--at {at}: an NBD server has that from the start: `flashfs nbd --fault cut={at}`")
+    image = served.image if served is not None else _at_mount(place, at, shape)
+    if served is not None:
+        served.cut()
+    what = (
+        "power cut; mounted again, it recovers" if at is None else f"the power goes at flash operation {at} from now"
+    )
     if as_json:
         show.result({"image": image, "at": at, "shape": shape}, as_json=True)
     else:
-        show.line(text)
+        show.line(f"{image}: {what}")
+
+
+def _at_mount(mountpoint: Path, at: int | None, shape: str | None) -> str:
+    """Cut it, or prepare that; the image's path."""
+    from flashfs.fuse import controlling
+
+    control = controlling.Control(mountpoint)
+    image, words = control.image(), [f"cut={at}:{shape or 'before'}"]
+    if at is None:
+        control.cut()
+        return image
+    set_already = control.state()["faults"]
+    if set_already is None:
+        raise UsageError(f"cut --at {at}: needs a mount made with `--fault later`, and {mountpoint} is none")
+    if set_already:
+        line = " ".join([*words, *set_already])
+        raise UsageError(
+            f"--at {at}: {mountpoint} has faults: `flashfs fault {mountpoint} {line}` sets both, and counts from now"
+        )
+    control.fault(words)
+    return image

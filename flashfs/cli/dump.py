@@ -57,7 +57,12 @@ def lines_of_views() -> list[str]:
 
 def command(
     image: Annotated[
-        Path, typer.Argument(metavar="IMAGE|MOUNTPOINT", help="An image, also a crashed one; or a mount.")
+        Path,
+        typer.Argument(
+            parser=Path,
+            metavar="IMAGE|MOUNTPOINT",
+            help="An image, also a crashed one, or one that `flashfs nbd` serves; or what is mounted.",
+        ),
     ],
     view: Annotated[
         str | None,
@@ -69,7 +74,8 @@ def command(
         str | None, typer.Argument(metavar="NUMBER", show_default=False, help="Of a view that has one: PPA, LPA, ...")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one HTML page of everything instead, for a browser.")
+        Path | None,
+        typer.Option(parser=options.file, metavar="FILE", help="Make one HTML page of it all instead, for a browser."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --html: overwrite an existing FILE.")] = False,
     ftl: options.Named = None,
@@ -85,62 +91,32 @@ def command(
         raise UsageError(f"dump --html shows all of {image}: leave {view} out")
     if html is None and force:
         raise UsageError("dump --force: without --html there is nothing to overwrite")
-    mount = mounted(image)
-    if mount is not None and (ftl is not None or trust):
-        raise UsageError(f"dump {image}: a mount knows its FTL; leave --ftl and --trust to images")
-    if html is not None:
-        write_html(image, mount, html, force, trust or ftl or False, as_json)
-        return
-    view = view or "header"
-    address = None if number is None else whole(view, number)
-    title = view if address is None else f"{view} {address}"
     from flashfs import inspect
+    from flashfs.fuse import looking
     from flashfs.inspect import views
 
-    views.check(image, view, address)
+    what = looking.at(image, trust or ftl or False)
+    if html is not None:
+        with show.progressing(f"reading {image}") as progress:
+            made = what.write_html(html, force, progress)
+        report_html(image, html, made, as_json)
+        return
+    view = view or "header"
+    address = views.check(image, view, number, what.ftl())
     with show.progressing(f"reading {image}") as progress:
-        if mount is None:
-            found, note = views.show(image, view, address, trust=trust or ftl or False, progress=progress), ""
-        else:
-            found, note = mount.dump(view, address)
+        found, note = what.dump(view, address, progress)
     if note:
         show.warn(note)
     if view == "blocks" and as_json:
-        dies = inspect.header(image if mount is None else mount.image())["geometry"]["dies"]
-        show.json_rows(inspect.unfolded(found, dies))
+        show.json_rows(inspect.unfolded(found, what.dies()))
         return
-    if view not in views.GENERAL or view == "scheme":
-        found = found if as_json else inspect.folded_tables(found)
-    show.result(found, as_json=as_json, title=title)
+    if not as_json and (view not in views.GENERAL or view == "scheme"):
+        found = inspect.folded_tables(found)
+    show.result(found, as_json=as_json, title=view if address is None else f"{view} {address}")
 
 
-def whole(view: str, text: str) -> int:
-    """A number as it was typed, or as a table shows it: 9,009."""
-    digits = text.replace(",", "")
-    if not digits.isdecimal():
-        raise UsageError(f"dump {view} {text}: use a whole number")
-    return int(digits)
-
-
-def mounted(path: Path) -> Any:
-    """The control of what is mounted at ``path``; None for what is no directory: an image, or nothing."""
-    from flashfs.fuse import controlling, mounts
-
-    place = mounts.absolute(path)
-    if mounts.at(place) is None and not place.is_dir():
-        return None
-    return controlling.Control(place)
-
-
-def write_html(image: Path, mount: Any, file: Path, force: bool, trust: bool | str, as_json: bool) -> None:
-    """The page, and one line that says so."""
-    from flashfs import inspect
-
-    with show.progressing(f"reading {image}") as progress:
-        if mount is None:
-            made = inspect.write_html(image, file, force=force, trust=trust, progress=progress)
-        else:
-            made = mount.write_html(file, force, progress)
+def report_html(image: Path, file: Path, made: dict[str, Any], as_json: bool) -> None:
+    """One line about the page."""
     if as_json:
         show.result(made, as_json=True)
         return

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flashfs.cli import options, show
+from flashfs.errors import UsageError
 
 
 def command(
@@ -26,8 +27,10 @@ def command(
     it lands on another page. flip=N:B: its page reads with B wrong bits. wear=E: blocks bear about E erases. eio=N,
     enospc=N: the host's disk fails. cut=N[:SHAPE]: the power goes.
     """
-    from flashfs.fuse import controlling
+    from flashfs.fuse import controlling, looking
 
+    if looking.served(mountpoint) is not None:
+        raise UsageError(f"fault {mountpoint}: an NBD server has its faults from the start: `flashfs nbd --fault WORD`")
     control = controlling.Control(mountpoint)
     found = control.fault(words) if words else control.state()
     if as_json:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from flashfs.cli import options, show, units
-from flashfs.fuse import daemon
+from flashfs.fuse import asked, daemon
 
 
 def command(
+    context: typer.Context,
     image: options.Image,
     mountpoint: options.Mountpoint,
     ftl: options.Ftl = None,
@@ -30,6 +31,7 @@ def command(
     record: options.Record = None,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
+    remount: Annotated[bool, typer.Option("--remount", hidden=True)] = False,
 ) -> None:
     """Show an image as a directory with the block file `disk`.
 
@@ -41,6 +43,10 @@ def command(
         image, mountpoint, ftl=ftl, trust=trust, opt=opt, dram=dram, server=server, sync=sync, plp=plp,
         realtime=realtime, log=log, allow_other=allow_other, fault=fault, record=record,
     )  # fmt: skip
+
+    if remount:  # mount(8) asks for it
+        asked.check_mounted(request, options.given(context))
+        return
 
     def ready(mounted: daemon.Mounted) -> None:
         if as_json:
@@ -63,6 +69,8 @@ def report(request: daemon.Request, mounted: daemon.Mounted, verbose: bool) -> N
     show.line(mounted.summary)
     for alarm in mounted.alarms:
         show.warn(f"damage: {alarm}")
+    if mounted.host_disk:
+        show.warn(mounted.host_disk)
     if request.record is not None:
         show.line(f"recording every request in {request.record}")
     if request.sync == "none":

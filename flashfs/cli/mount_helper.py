@@ -16,6 +16,7 @@ from flashfs.errors import UsageError
 #: of `flashfs mount`, with a value and without; a dash in a name may be an underscore here
 VALUED = ("ftl", "opt", "dram", "server", "sync", "log", "fault", "record")
 FLAGS = ("trust", "plp", "realtime", "allow-other")
+REMOUNT = "remount"  #: changes nothing, and is an error if something else would have to change
 #: what fstab and mount(8) add for themselves, or the kernel's default for FUSE covers
 NOT_OURS = {
     "rw", "defaults", "auto", "noauto", "nofail", "fail", "_netdev", "user", "users", "nouser", "owner", "group",
@@ -115,7 +116,7 @@ def translated(options: Sequence[str], *, sloppy: bool) -> list[str]:
         name = key.replace("_", "-")
         if name in VALUED and sign:
             out += [f"--{name}", value]
-        elif name in FLAGS and not sign:
+        elif name in (*FLAGS, REMOUNT) and not sign:
             out.append(f"--{name}")
         elif key == "ro":
             raise UsageError("-o ro: an SSD is mounted to be written; use rw here, and ro for the file system on it")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -24,7 +26,12 @@ def command(
     sync: options.Sync = "flush",
     plp: options.Plp = False,
     socket: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The Unix socket to listen at. Default: IMAGE.sock.")
+        Path | None,
+        typer.Option(
+            parser=options.file,
+            metavar="PATH",
+            help="The Unix socket to listen at. Default: IMAGE.sock; with --run, one in a temporary folder.",
+        ),
     ] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Listen at this TCP port of localhost instead.")] = None,
     read_only: Annotated[
@@ -41,7 +48,10 @@ def command(
         ),
     ] = None,
     stats: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="At the end, write to FILE what a mount's stats.json has.")
+        Path | None,
+        typer.Option(
+            parser=options.file, metavar="FILE", help="Write what a mount's stats.json says to FILE, at the end."
+        ),
     ] = None,
     log: options.Log = None,
     fault: options.Fault = None,
@@ -57,20 +67,28 @@ def command(
     if run is not None and once:
         raise UsageError("--run and --once: use one of them")
     path = options.absolute(image)
-    request = Request(
-        image=path,
-        socket=None if port is not None else options.absolute(socket or path.with_name(f"{path.name}.sock")),
-        port=port,
-        ftl=ftl,
-        trust=trust,
-        **options.served(opt=opt, dram=dram, sync=sync, log=log, fault=fault),
-        plp=plp,
-        read_only=read_only,
-        once=once,
-        foreground=foreground or run is not None,
-        stats=None if stats is None else options.absolute(stats),
-    )
-    running = server.start(request, lambda: show.working(f"opening {image}"))
+    with ExitStack() as folders:
+        if run is not None and socket is None and port is None:
+            socket = Path(folders.enter_context(TemporaryDirectory(prefix="flashfs-nbd-"))) / "socket"
+        request = Request(
+            image=path,
+            socket=None if port is not None else options.absolute(socket or path.with_name(f"{path.name}.sock")),
+            port=port,
+            ftl=ftl,
+            trust=trust,
+            **options.served(opt=opt, dram=dram, sync=sync, log=log, fault=fault),
+            plp=plp,
+            read_only=read_only,
+            once=once,
+            foreground=foreground or run is not None,
+            stats=None if stats is None else options.absolute(stats),
+        )
+        return serve(request, run, verbose=verbose, as_json=as_json)
+
+
+def serve(request: Request, run: str | None, *, verbose: bool, as_json: bool) -> int:
+    """Start nbdkit, and in the foreground wait for its end: the exit code."""
+    running = server.start(request, lambda: show.working(f"opening {request.image}"))
     if run is None:
         report(request, running.served, verbose=verbose, as_json=as_json)
     if not request.foreground:
@@ -100,6 +118,8 @@ def report(request: Request, served: server.Served, *, verbose: bool, as_json: b
     show.line(served.summary)
     for alarm in served.alarms:
         show.warn(f"damage: {alarm}")
+    if served.host_disk:
+        show.warn(served.host_disk)
     if request.sync == "none":
         show.warn("--sync none: what was flushed survives a crash of nbdkit, not one of this machine")
     if not request.foreground:

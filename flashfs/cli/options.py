@@ -13,24 +13,33 @@ from flashfs.errors import UsageError
 from flashfs.fuse import mounts
 from flashfs.fuse.daemon import Request
 
-Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")]
-Mountpoint = Annotated[Path, typer.Argument(metavar="MOUNTPOINT", help="An empty directory.")]
+
+def file(text: str) -> Path:
+    """A path from the command line. SilentError or DeadError if it is in a mount that does not answer: typer's own type
+    would ask for the file, and wait for ever."""
+    path = Path(text)
+    outer = mounts.around(mounts.absolute(path))
+    if outer is not None:
+        mounts.ask(outer.mountpoint, lambda: os.statvfs(outer.mountpoint))
+    return path
+
+
+Image = Annotated[
+    Path, typer.Argument(parser=file, metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")
+]
+Mountpoint = Annotated[Path, typer.Argument(parser=file, metavar="MOUNTPOINT", help="An empty directory.")]
+# Nothing asks for what is there before a command does: a mount may not answer.
 MountedImage = Annotated[
     Path,
     typer.Argument(
-        metavar="MOUNTPOINT", help="Where `flashfs mount` mounted an image.", autocompletion=complete.mounted
+        parser=Path, metavar="MOUNTPOINT", help="Where `flashfs mount` mounted an image.",
+        autocompletion=complete.mounted,
     ),
-]
-MountedFs = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MOUNTPOINT", help="Where `flashfs up` mounted a file system.", autocompletion=complete.brought_up
-    ),
-]
+]  # fmt: skip
 Mounted = Annotated[
     Path,
     typer.Argument(
-        metavar="MOUNTPOINT", help="Where `flashfs mount` or `flashfs up` mounted an image.",
+        parser=Path, metavar="MOUNTPOINT", help="Where `flashfs mount` or `flashfs up` mounted an image.",
         autocompletion=complete.either,
     ),
 ]  # fmt: skip
@@ -87,11 +96,12 @@ Fault = Annotated[
         "`flashfs fault --help`; `later` sets nothing yet. May be repeated.",
     ),
 ]
-Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Append the daemon's log to FILE.")]
+Log = Annotated[Path | None, typer.Option(parser=file, metavar="FILE", help="Append the daemon's log to FILE.")]
 
 Record = Annotated[
     Path | None,
     typer.Option(
+        parser=file,
         metavar="TRACE",
         help="Record every request for `disk` in a new file TRACE: time, operation, offset, length, and a hash of each "
         "4 KiB that is written.",
@@ -113,8 +123,8 @@ def check_exists(*paths: Path) -> None:
 
 
 def absolute(path: Path) -> Path:
-    """For a process that changes its folder. (Path.resolve() fails at a circle of links.)"""
-    return Path(os.path.realpath(path))
+    """For a process that changes its folder."""
+    return mounts.absolute(path)
 
 
 def served(

@@ -11,7 +11,10 @@ from flashfs.cli import options, show, units
 
 def command(
     where: Annotated[
-        options.Path, typer.Argument(metavar="MOUNTPOINT|IMAGE", help="A mount, or an image that is not mounted.")
+        options.Path,
+        typer.Argument(
+            parser=options.Path, metavar="MOUNTPOINT|IMAGE", help="A mount, or an image that is not mounted."
+        ),
     ],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Where on the device, in bytes: 4096, 4k, 1M.")],
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="What TARGET becomes the same as, in bytes.")],

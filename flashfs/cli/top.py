@@ -16,7 +16,8 @@ LONGEST_S = 86_400.0
 
 def command(
     mountpoint: Annotated[
-        options.Path, typer.Argument(metavar="MOUNTPOINT", help="What `flashfs mount` or `flashfs up` made.")
+        options.Path,
+        typer.Argument(parser=options.Path, metavar="MOUNTPOINT", help="What `flashfs mount` or `flashfs up` made."),
     ],
     once: Annotated[bool, typer.Option("--once", help="Print one picture, of one interval, and exit.")] = False,
     interval: Annotated[
@@ -37,14 +38,15 @@ def command(
 
     if interval is not None and not 0.05 <= interval <= LONGEST_S:
         raise UsageError(f"--interval {interval:g}: use 0.05 to {LONGEST_S:.0f} seconds")
-    folder = mounts.find(mounts.absolute(mountpoint))
+    asked = mounts.absolute(mountpoint)
+    folder = mounts.find(asked)
     console = show.console()
     if console.is_terminal and not (once or as_json):
-        watch.live(folder, interval or watch.INTERVAL_S, console)
+        watch.live(folder, interval or watch.INTERVAL_S, console, asked)
         return
     single = once or interval is None
     try:
-        for found, now in watch.shots(folder, interval or watch.INTERVAL_S):
+        for found, now in watch.shots(folder, interval or watch.INTERVAL_S, asked=asked):
             if as_json:
                 print(json.dumps(found, default=str, indent=2 if single else None), flush=True)
             else:

@@ -46,8 +46,10 @@ def command(
         realtime=realtime, log=log, fault=fault, record=record,
     )  # fmt: skip
     done = loop.up(request, fs, options.given(context))
-    if done.mounted is not None:
-        mount.report(replace(request, mountpoint=done.home), done.mounted, verbose)
     for line in done.did:
         show.line(line)
+    if done.mounted is not None:
+        mount.report(replace(request, mountpoint=done.home), done.mounted, verbose)
+    if done.warning:
+        show.warn(done.warning)
     show.line(f"{request.mountpoint}: {'new ' if done.made else ''}{done.fs} on {done.loop}")

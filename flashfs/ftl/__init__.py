@@ -224,8 +224,12 @@ SEARCHED: list[str] = []  #: folders in which package.module:Class is looked for
 
 
 def search_here() -> None:
-    """From now on ``package.module:Class`` is looked for in the present directory too: what the command line does."""
-    SEARCHED[:] = [str(Path.cwd())]
+    """From now on ``package.module:Class`` is looked for in the present directory too: what the command line does. One
+    that was deleted has nothing to find."""
+    try:
+        SEARCHED[:] = [str(Path.cwd())]
+    except FileNotFoundError:
+        SEARCHED.clear()
 
 
 @cache

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from flashfs.device import Device
     from flashfs.fuse.tape import Tape
+    from flashfs.fuse.tree import About
     from flashfs.replay.recording import Recording
 
 __all__ = ["SERVERS", "Server", "make_server"]
@@ -51,13 +52,13 @@ SERVERS: dict[str, str] = {
 
 def make_server(
     name: str, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-    recorder: Recording | Tape | None = None,
+    recorder: Recording | Tape | None = None, about: About | None = None,
 ) -> Server:  # fmt: skip
     """The server called ``name`` of ``device`` at ``mountpoint``, not yet mounted. "auto": the native one, unless the
     FTL is written in Python and would have to ask for the interpreter in each request of a thread that has none.
 
     ``realtime``: each reply waits for its virtual end. ``recorder`` is told of each request for `disk`, before the
-    device gets it; who opened it closes it.
+    device gets it; who opened it closes it. ``about``: what the daemon knows of the mount.
     """
     if name == "auto":
         name = "pyfuse3" if device.interpreted else "native"
@@ -65,5 +66,7 @@ def make_server(
         raise UsageError(f"no server called {name}: there is auto, {', '.join(SERVERS)}")
     module, _, factory = SERVERS[name].partition(":")
     made = getattr(import_module(module), factory)
-    server: Server = made(device, mountpoint, allow_other=allow_other, realtime=realtime, recorder=recorder)
+    server: Server = made(
+        device, mountpoint, allow_other=allow_other, realtime=realtime, recorder=recorder, about=about
+    )
     return server

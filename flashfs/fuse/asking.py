@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from flashfs.errors import FlashfsError
 from nandimg.image import holder
 
-ANSWER_S = 60.0  #: a daemon on a busy machine whose disk is slow has answered by then
+ANSWER_S = 20.0  #: a daemon on a busy machine whose disk is slow has answered by then
+LOOK_S = 0.5  #: between two looks at whether a daemon that is waited for was stopped
 GONE = (errno.ENOTCONN, errno.ECONNABORTED)  #: what the kernel says for a daemon that is no more
 
 T = TypeVar("T")
@@ -26,45 +28,77 @@ class DeadError(FlashfsError):
     """The daemon is no more, and its mount is still there."""
 
 
-def ask(mountpoint: Path, image: str, question: Callable[[], T], timeout_s: float = ANSWER_S) -> T:
+class Question(Generic[T]):
+    """A call in a thread of its own. A thread that waits for a daemon cannot be ended; the process ends without it."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._answers: list[T] = []
+        self._errors: list[BaseException] = []
+        self._thread = threading.Thread(target=self._put, args=(call,), daemon=True)
+        self._thread.start()
+
+    def _put(self, call: Callable[[], T]) -> None:
+        try:
+            self._answers.append(call())
+        except BaseException as error:
+            self._errors.append(error)
+
+    def ended(self, timeout_s: float | None = None) -> bool:
+        """Wait for it; False if it goes on after ``timeout_s``."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def answer(self) -> T:
+        """What the call returned or raised, once it has ended."""
+        if self._errors:
+            raise self._errors[0]
+        return self._answers[0]
+
+
+def ask(mountpoint: Path, image: str, question: Callable[[], T], timeout_s: float | None = ANSWER_S) -> T:
     """What ``question`` returns or raises. SilentError if the daemon that serves ``image`` at ``mountpoint`` is stopped
-    (at once), or did not answer within ``timeout_s``. DeadError if it is gone."""
+    (within LOOK_S), or did not answer within ``timeout_s`` (None: it may work as long as it likes). DeadError if it is
+    gone."""
+    _require_going(mountpoint, image)
+    asked = Question(question)
+    end_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+    while not asked.ended(max(0.0, min(LOOK_S, end_s - time.monotonic()))):
+        _require_going(mountpoint, image)
+        if time.monotonic() >= end_s:
+            pid = daemon_of(image)
+            its = "its daemon" if pid is None else f"its daemon, process {pid},"
+            raise SilentError(f"{mountpoint} has not answered for {timeout_s:g} s: {its} is busy or stuck")
+    try:
+        return asked.answer()
+    except OSError as error:
+        if error.errno in GONE:
+            raise DeadError(f"{mountpoint}: its daemon is gone, killed or its power cut") from None
+        raise
+
+
+def _require_going(mountpoint: Path, image: str) -> None:
+    """SilentError if the daemon was stopped."""
     pid = stopped(image)
     if pid is not None:
         raise SilentError(
             f"{mountpoint} does not answer: its daemon, process {pid}, was stopped; `kill -CONT {pid}` lets it go on"
         )
-    answers: list[T] = []
-    errors: list[BaseException] = []
 
-    def put() -> None:
-        try:
-            answers.append(question())
-        except BaseException as error:
-            errors.append(error)
 
-    # a thread that waits for a daemon cannot be ended; the process ends without it
-    thread = threading.Thread(target=put, daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if answers:
-        return answers[0]
-    if not errors:
-        raise SilentError(f"{mountpoint} has not answered for {timeout_s:g} s: is its daemon still at work?")
-    if isinstance(errors[0], OSError) and errors[0].errno in GONE:
-        raise DeadError(
-            f"{mountpoint}: its daemon is gone, killed or its power cut: `flashfs mount {image} {mountpoint}` recovers "
-            f"what was flushed, `flashfs umount {mountpoint}` clears it away"
-        )
-    raise errors[0]
+def daemon_of(image: str) -> int | None:
+    """The process that has ``image`` locked to serve it, as far as the kernel tells."""
+    try:
+        return holder(Path(image).stat())
+    except OSError:
+        return None
 
 
 def stopped(image: str) -> int | None:
     """The process that has ``image`` open to serve it, if it was stopped. None also where the kernel does not tell."""
+    pid = daemon_of(image)
+    if pid is None:
+        return None
     try:
-        pid = holder(Path(image).stat())
-        if pid is None:
-            return None
         state = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import UsageError, one_line
-from flashfs.fuse import fault_words
+from flashfs.fuse import cuts, fault_words
 from flashfs.fuse.fault_words import LATER, FaultFront
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ class Control:
         if words:
             raise UsageError(f"control cut takes no words, {' '.join(words)} was given")
         log.error("power cut, as asked for by control")
+        if self._device.path is not None:
+            cuts.note(self._device.fileno())
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("killed")
 
@@ -118,7 +120,7 @@ class Control:
     def _fault(self, words: list[str]) -> dict[str, Any]:
         front = self._front()
         if front is None:
-            raise UsageError(f"control fault: this mount has no place for faults: mount it with --fault {LATER}")
+            raise UsageError(f"fault: needs a mount made with `--fault {LATER}`")
         if not words:
             raise UsageError("control fault: name the words of --fault, or none")
         front.change(fault_words.parse([] if words == ["none"] else words))

@@ -12,11 +12,12 @@ from typing import Any
 
 from flashfs import inspect
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import mounts
+from flashfs.fuse import asking, mounts
 from flashfs.waiting import readable
 
 ANSWER_BYTES = 1 << 20  # of a read
 TOLD_S = 0.2  # between two looks at how far a command is
+Progress = Callable[[float], None]  # is told which share is done
 GONE_S = 30.0  # a process that was killed is gone long before
 
 
@@ -36,7 +37,7 @@ class Control:
         self.folder = mounts.find(mounts.absolute(mountpoint))
         self._file = self.folder / "control"
 
-    def ask(self, *words: str, progress: Callable[[float], None] | None = None) -> dict[str, Any]:
+    def ask(self, *words: str, progress: Progress | None = None) -> dict[str, Any]:
         """Give a command, and return its answer; RefusedError says why it was not done. ``progress`` is told now and
         then which share of it is done, if the mount says so."""
         try:
@@ -45,17 +46,7 @@ class Control:
             raise self._not_ours() from None
         except OSError as error:
             raise FlashfsError(f"{self._file}: {error.strerror}; served by another version of flashfs?") from None
-        try:
-            try:
-                _give(fd, " ".join(words).encode(), progress)
-            except OSError:
-                answer = _read(fd)
-                if "error" not in answer:
-                    raise
-            else:
-                answer = _read(fd)
-        finally:
-            os.close(fd)
+        answer = mounts.ask(self.folder, lambda: _told(fd, " ".join(words).encode(), progress), timeout_s=None)
         if "error" in answer:
             raise RefusedError(answer["error"], answer["exit_code"])
         return answer
@@ -84,14 +75,19 @@ class Control:
 
     # --- what lies in flash
 
-    def dump(self, view: str, number: int | None = None) -> tuple[Any, str]:
-        """(what the view shows, what of the device's state no view can show, or "")."""
+    def ftl(self) -> str:
+        return str(self._config()["ftl"])
+
+    def dies(self) -> int:
+        """Of the chip."""
+        return int(self._config()["geometry"]["dies"])
+
+    def dump(self, view: str, number: int | None = None, progress: Progress | None = None) -> tuple[Any, str]:
+        """(what the view shows, what of the device's state no view can show, or ""). How far it is, is not told."""
         answer = self.ask("dump", view, *([str(number)] if number is not None else []))
         return answer["found"], _note(answer)
 
-    def write_html(
-        self, out: Path, force: bool, progress: Callable[[float], None] | None = None
-    ) -> dict[str, Any]:
+    def write_html(self, out: Path, force: bool, progress: Progress | None = None) -> dict[str, Any]:
         """As inspect.write_html."""
         inspect.check_html(Path(self.image()), out, force)
         answer = self.ask("html", progress=progress)
@@ -114,7 +110,7 @@ class Control:
         except ProcessLookupError:
             raise UsageError(f"{self.folder}: its daemon, process {pid}, is gone already") from None
         try:
-            with suppress(OSError, ValueError):  # nobody is left to answer
+            with suppress(OSError, ValueError, asking.DeadError):  # nobody is left to answer
                 self.ask("cut")
             if not readable(descriptor, timeout_s=GONE_S):
                 raise FlashfsError(
@@ -125,7 +121,22 @@ class Control:
         return image
 
 
-def _give(fd: int, command: bytes, progress: Callable[[float], None] | None) -> None:
+def _told(fd: int, command: bytes, progress: Progress | None) -> dict[str, Any]:
+    """The answer to a command, done or not; ``fd`` is closed."""
+    try:
+        try:
+            _give(fd, command, progress)
+        except OSError:
+            answer = _read(fd)
+            if "error" not in answer:
+                raise
+            return answer
+        return _read(fd)
+    finally:
+        os.close(fd)
+
+
+def _give(fd: int, command: bytes, progress: Progress | None) -> None:
     """Returns when the command is done; OSError if it was refused. The write of it waits that long in the kernel.
     ``progress`` is told a share every TOLD_S, and 1 once the command is done."""
     if progress is None:

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashfs.errors import FlashfsError, UsageError, one_line
-from flashfs.fuse import asking, host_disk, make_server, mounts
+from flashfs.fuse import asked, asking, cuts, host_disk, make_server, mounts, users
 from flashfs.waiting import readable
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from flashfs.device import Device
     from flashfs.fuse.tape import Tape
+    from flashfs.fuse.tree import About
     from flashfs.replay.recording import Recording
 
 log = logging.getLogger(__name__)
@@ -71,6 +73,7 @@ class Mounted:
     cleared: list[str]
     notes: list[str]
     alarms: list[str]  # what no power cut can have left in the image
+    host_disk: str | None = None  # if there is no room for what will be written
 
 
 class NotMounted(FlashfsError):
@@ -200,7 +203,7 @@ def _redirect(path: Path | None) -> None:
 
 def start_log(path: Path | None = None) -> None:
     """One line an event, on stderr or appended to ``path``."""
-    handler = logging.StreamHandler() if path is None else logging.FileHandler(path)
+    handler = logging.StreamHandler() if path is None else logging.FileHandler(path, errors="backslashreplace")
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, force=True, handlers=[handler]
     )
@@ -246,8 +249,10 @@ def _open_and_serve(
     import trio
 
     from flashfs.device import Device
+    from flashfs.fuse.tree import About
 
     with host_disk.in_words(request.image):
+        written_ns = _written_ns(request.image)
         device = Device.open(
             request.image,
             ftl=request.ftl,
@@ -256,8 +261,9 @@ def _open_and_serve(
             dram=request.dram,
             sync=request.sync,
             plp=request.plp,
-            front=front(request.faults, power_goes),
+            front=front(request.faults, power_goes, request.image),
         )
+    cuts.forget(request.image)
     answered = False
 
     def answers(mounted: Mounted) -> None:
@@ -269,7 +275,9 @@ def _open_and_serve(
         notes = keep_out_of_reclaim()
         device.stay_pageable()
         with _recorder(request, device) as recorder:
-            trio.run(_until_unmounted, request, device, recorder, cleared, notes, answers)
+            changed_ns = written_ns if device.recovery.clean else None  # a crash may have taken back what was read
+            about = About(changed_ns, asked.of(request))
+            trio.run(_until_unmounted, request, device, recorder, about, cleared, notes, answers)
     finally:
         # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -277,6 +285,14 @@ def _open_and_serve(
         if answered or not device.give_back():
             device.close(clean=True)  # also if the server failed: that fault was not the device's
     log.info("unmounted %s: checkpoint written", request.mountpoint)
+
+
+def _written_ns(image: Path) -> int | None:
+    """When the image was last written, in ns since the epoch; None if it cannot be asked."""
+    try:
+        return image.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 @contextmanager
@@ -305,8 +321,8 @@ def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | N
         recorder.close()
 
 
-def front(faults: tuple[str, ...], power_goes: Callable[[str], None]) -> Any:
-    """What stands between the device and the chip: the faults asked for. A power cut ends this process."""
+def front(faults: tuple[str, ...], power_goes: Callable[[str], None], image: Path) -> Any:
+    """What stands between the device and the chip of ``image``: the faults asked for. A power cut ends this process."""
     if not faults:
         return None
     from flashfs.fuse import fault_words
@@ -316,6 +332,7 @@ def front(faults: tuple[str, ...], power_goes: Callable[[str], None]) -> Any:
         log.error("%s", line)
         with suppress(OSError):  # whoever was to hear it may be gone
             power_goes(line)
+        cuts.note(image)
         os.kill(os.getpid(), signal.SIGKILL)  # so that nothing runs behind it: no other thread, no exit handler
 
     return fault_words.parse(faults).front(die)
@@ -324,7 +341,7 @@ def front(faults: tuple[str, ...], power_goes: Callable[[str], None]) -> Any:
 def _last_words(error: str) -> None:
     """Tell an `umount` that waits how it ended: by a datagram, because nobody can ask for a stranger's exit code."""
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.sendto(error.encode(), words_address(os.getpid()))
+        sender.sendto(os.fsencode(error), words_address(os.getpid()))
 
 
 def words_address(pid: int) -> str:
@@ -336,6 +353,7 @@ async def _until_unmounted(
     request: Request,
     device: Device,
     recorder: Recording | Tape | None,
+    about: About,
     cleared: list[str],
     notes: list[str],
     ready: Callable[[Mounted], None],
@@ -344,7 +362,7 @@ async def _until_unmounted(
 
     server = make_server(
         request.server, device, request.mountpoint,
-        allow_other=request.allow_other, realtime=request.realtime, recorder=recorder,
+        allow_other=request.allow_other, realtime=request.realtime, recorder=recorder, about=about,
     )  # fmt: skip
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
@@ -380,6 +398,7 @@ async def _until_unmounted(
                 cleared=cleared,
                 notes=notes,
                 alarms=recovery.alarms,
+                host_disk=host_disk.warning(request.image),
             )
             ready(mounted)
 
@@ -409,6 +428,9 @@ def keep_out_of_reclaim() -> list[str]:
 
 # ---- umount ----
 
+PATIENCE_S = 60.0  # for a daemon that flushes before it answers
+BLIND_S = 10.0  # after which a mount that is still there is held by somebody who cannot be seen
+LOOK_S = 1.0  # between two looks at what keeps a daemon from ending
 CORPSE_S = 5.0  # how long the kernel may take to end the connection of a daemon that was killed
 
 
@@ -422,27 +444,26 @@ class Unmounted:
 
 def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
     """Unmount, and return once the daemon has written its checkpoint and ended."""
-    cleared = mounts.clear_corpse(mountpoint)
-    if cleared:
-        return _unmounted_dead(cleared)
     mount = mounts.at(mountpoint)
+    cleared = mounts.clear_corpse(mountpoint)
+    if mount is not None and cleared:
+        return unmounted_dead(cleared, Path(mount.source))
     if mount is None or mount.fs_type != mounts.FS_TYPE:
         hint = " (`flashfs down` undoes `flashfs up`)" if mount and mount.source.startswith("/dev/loop") else ""
         raise UsageError(f"{mountpoint} is no flashfs mount: {mounts.instead(mountpoint, mount)}{hint}")
     try:
-        pid = mounts.text(mountpoint, "config.json")["pid"]
+        pid = mounts.text(mountpoint, "config.json", PATIENCE_S)["pid"]
     except PermissionError:
         raise FlashfsError(f"{mountpoint} belongs to another user: unmount it as that user") from None
     except (OSError, asking.DeadError) as error:  # it died since the first line, or was on its way: the kernel ends
         cleared = mounts.clear_corpse(mountpoint, timeout_s=CORPSE_S)  # requests first
         if not cleared:
             raise FlashfsError(f"{mountpoint} does not answer: config.json: {error}") from None
-        return _unmounted_dead(cleared)
+        return unmounted_dead(cleared, Path(mount.source))
     with _Daemon(pid) as daemon:
-        warnings = _flush(mountpoint / "disk")
+        warnings = mounts.ask(mountpoint, lambda: _flush(mountpoint / "disk"), timeout_s=None)
         mounts.release(mountpoint)
-        if not daemon.ended(timeout_s):
-            raise FlashfsError(f"{mountpoint} is unmounted, but its daemon (pid {pid}) still writes its checkpoint")
+        _await_end(daemon, mount, pid, timeout_s)
         why = daemon.last_words()
     if why:
         warnings.append(f"no checkpoint was written ({why}): the next mount recovers what was flushed")
@@ -450,7 +471,29 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
     return Unmounted([f"unmounted {mountpoint}: {mount.source} is checkpointed"], warnings)
 
 
-def _unmounted_dead(cleared: list[str]) -> Unmounted:
+def _await_end(daemon: _Daemon, mount: mounts.Mount, pid: int, timeout_s: float) -> None:
+    """Returns when the daemon has ended; FlashfsError if it goes on serving because others have the mount, or has not
+    written its checkpoint in time."""
+    begin_s = time.monotonic()
+    while not daemon.ended(min(LOOK_S, timeout_s)):
+        waited_s = time.monotonic() - begin_s
+        alive = users.is_alive(mount.device)
+        held = users.holders(mount.device, mount.source, pid) if alive is not False else []
+        if held or (alive and waited_s > BLIND_S):
+            raise FlashfsError(
+                f"{mount.mountpoint} is unmounted here, and still held by {users.by(held)}: its daemon, process {pid}, "
+                "writes its checkpoint when that is over"
+            )
+        if waited_s >= timeout_s:
+            raise FlashfsError(
+                f"{mount.mountpoint} is unmounted, but its daemon, process {pid}, still writes its checkpoint"
+            )
+
+
+def unmounted_dead(cleared: list[str], image: Path) -> Unmounted:
+    """What is said of a mount of ``image`` whose daemon was gone: nothing that was asked for is a warning."""
+    if cuts.was_asked(image):
+        return Unmounted([*cleared, "its power was cut, as asked for: the next mount recovers what was flushed"], [])
     return Unmounted(cleared, ["nothing was checkpointed: the next mount recovers what was flushed"])
 
 
@@ -502,6 +545,6 @@ class _Daemon:
         if not self._listens:
             return ""
         try:
-            return self._words.recv(4096).decode()
+            return os.fsdecode(self._words.recv(4096))
         except BlockingIOError:
             return "the daemon died first"

@@ -67,7 +67,7 @@ def _with(plan: FaultPlan, word: str) -> FaultPlan:
     if word == LATER:
         return plan
     if kind not in ("cut", *KINDS):
-        raise ValueError(f"use cut=N, {LATER}, {', '.join(f'{name}=N' for name in KINDS)}")
+        raise ValueError(f"use one of cut=N, {LATER}, {', '.join(f'{name}=N' for name in KINDS)}")
     if kind != "cut":
         return replace(plan, faults=(*plan.faults, Fault.parse(word)))
     if plan.cut is not None:

@@ -153,7 +153,7 @@ def mount(device: Path, fs: str, mountpoint: Path) -> None:
 def signature(device: Path) -> Signature:
     """What blkid sees on the device."""
     command = ["blkid", "-p", "-o", "export", str(device)]
-    done = subprocess.run(command, capture_output=True, text=True, env=mounts.environment())
+    done = subprocess.run(command, capture_output=True, text=True, errors="surrogateescape", env=mounts.environment())
     if done.returncode not in (0, 2):  # 2: nothing found
         raise FlashfsError(f"looking at {device} failed: {' '.join(done.stderr.split()) or done.returncode}")
     values = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)

@@ -6,35 +6,48 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import mounts
+from flashfs.fuse import looking, mounts
 from flashfs.inspect import opened
+from flashfs.nbd import serving
 
 
 def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str, Any]:
-    """``Device.smart`` of a mount or an image, with ``image``, ``ftl``, ``power_cycles``, ``page_bytes`` and
-    ``endurance``. An image is only looked at: a crashed one is recovered in memory. UsageError for what is neither, and
-    a blank one."""
+    """``Device.smart`` of a mount or an image, with ``image``, ``ftl``, ``power_cycles``, ``at_least``, ``page_bytes``
+    and ``endurance``. An image is only looked at: a crashed one, and one that nbdkit serves, is recovered in memory.
+    UsageError for what is neither, and a blank one.
+
+    ``at_least``: more was written in its ``life``, after the last checkpoint before the power went.
+    """
     place = mounts.absolute(where)
-    if mounts.at(place) is not None or place.is_dir():
+    if mounts.is_folder(place):
         folder = mounts.find(place)
         try:
             smart, config = (mounts.text(folder, name) for name in ("smart.json", "config.json"))
         except PermissionError:
             raise FlashfsError(f"{folder} belongs to another user: that user may ask it") from None
-        return _whole(smart, config, smart["mounts"] + 1)
-    with opened(where, trust or ftl or False) as view:
-        if view.device is None:
+        return _whole(smart, config, smart["mounts"] + 1, recovered=False)
+    served = serving.of(place)
+    image = where if served is None else Path(served.image)
+    with looking.still(served), opened(image, trust or ftl or False) as view:
+        device = view.device
+        if device is None:
             raise UsageError(f"{where}: {view.note}")
-        return _whole(view.device.smart(), view.device.config(), view.device.ssd.mounts)
+        return _whole(device.smart(), device.config(), device.ssd.mounts, recovered=not device.recovery.clean)
 
 
-def _whole(smart: dict[str, Any], config: dict[str, Any], power_cycles: int) -> dict[str, Any]:
+def _whole(smart: dict[str, Any], config: dict[str, Any], power_cycles: int, *, recovered: bool) -> dict[str, Any]:
     """The device counts its mounts from 0, and counts the opening of an image to look at it as one."""
-    geometry = config["geometry"]
-    about = {"image": config["image"], "ftl": config["ftl"], "power_cycles": power_cycles}
+    geometry, at_least = config["geometry"], recovered or smart["life"]["unsafe_shutdowns"] > 0
+    about = {"image": config["image"], "ftl": config["ftl"], "power_cycles": power_cycles, "at_least": at_least}
     return {**about, **smart, "page_bytes": geometry["page_bytes"], "endurance": geometry["endurance"]}
 
 
+def alarms(found: dict[str, Any]) -> list[str]:
+    """What is wrong, a line each: what no power cut can have left, and a disk of the host on which requests failed."""
+    disk = found.get("host_disk")
+    return [*found["alarms"], *([disk] if disk else [])]
+
+
 def is_bad(found: dict[str, Any]) -> bool:
-    """Whether it has failed, or lost what it had acknowledged."""
-    return bool(found["failed"] or found["lost"])
+    """Whether it has failed, or lost what it had acknowledged, or something else is wrong."""
+    return bool(found["failed"] or found["lost"] or alarms(found))

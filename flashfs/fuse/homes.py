@@ -21,7 +21,7 @@ from uuid import UUID
 
 from flashfs.fuse import mounts
 
-RUN = Path("/run/flashfs")
+RUN = mounts.RUN
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,10 @@ class HostDisk:
         if not self._failed:
             return None
         last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._last_s))
-        said = f"{self._failed} requests failed, the last at {last}"
+        said = f"{self._failed} request{'s' * (self._failed > 1)} failed, the last at {last}"
         if self._errno not in FULL:
             return f"the host's disk fails below {self._image} ({os.strerror(self._errno)}): {said}"
-        free = self._free_bytes()
+        free = _free_bytes(self._image)
         if free is None:
             return f"the host's disk was full below {self._image}: {said}"
         if free < LITTLE_BYTES or self._errno == errno.EDQUOT:
@@ -59,12 +59,24 @@ class HostDisk:
             )
         return f"the host's disk was full below {self._image}: {said}; {shown(free)} are free there now"
 
-    def _free_bytes(self) -> int | None:
-        try:
-            found = os.statvfs(self._image or "/nowhere")
-        except OSError:
-            return None
-        return found.f_bavail * found.f_frsize
+
+def _free_bytes(image: Path | None) -> int | None:
+    try:
+        found = os.statvfs(image or "/nowhere")
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def warning(image: Path) -> str | None:
+    """What is said of a mount on a disk that has no more room for what the image does not have yet; None if it has."""
+    free = _free_bytes(image)
+    if free is None or free >= LITTLE_BYTES:
+        return None
+    held = image.stat()
+    if 512 * held.st_blocks >= held.st_size:
+        return None
+    return f"the host's disk is full below {image}: {shown(free)} are free there, and writes that need more will fail"
 
 
 @contextmanager

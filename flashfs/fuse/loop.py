@@ -10,22 +10,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import daemon, file_systems, homes, mounts
+from flashfs.fuse import asked, daemon, file_systems, homes, mounts, users
 from nandimg import image
-
-#: what a mount in use cannot take up any more, as `up` names it
-OPTIONS = ("ftl", "opt", "dram", "server", "sync", "plp", "realtime", "log", "fault", "record")
 
 
 @dataclass(frozen=True)
 class Up:
-    """What `up` did. ``home`` is where the flashfs mount is; ``mounted`` is None if that was there already; ``made`` if
-    mkfs ran."""
+    """What `up` did. ``home`` is where the flashfs mount is; ``mounted`` is None if that was there already, and
+    ``warning`` what is wrong with it then; ``made`` if mkfs ran."""
 
     home: Path
     loop: Path
@@ -33,6 +30,7 @@ class Up:
     mounted: daemon.Mounted | None
     made: bool
     did: list[str]
+    warning: str | None = None
 
 
 def need_root(command: str) -> None:
@@ -63,13 +61,14 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
         is_up = mounts.at(home.path) is not None
         if is_up:
             refuse_others(home, request, given or {})
+        warning = _wrong(home.path) if is_up else None
         over = mounts.at(target)
         if over is not None and is_up and over.source in map(str, mounts.loops_of(home.path / "disk")):
             file_systems.require_same(over.fs_type, fs)
             undo.pop_all()
             home.at(target).save()
             said = [*did, f"{request.image} is already up at {target}"]
-            return Up(home.path, Path(over.source), over.fs_type, None, False, said)
+            return Up(home.path, Path(over.source), over.fs_type, None, False, said, warning)
         if mounts.check_mountpoint(target):
             undo.callback(_remove_directory, target)
         mounted = None
@@ -85,45 +84,23 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
             file_systems.mount(loop, found, target)
         undo.pop_all()
         home.at(target).save()
-    return Up(home.path, loop, found, mounted, made, did)
+    return Up(home.path, loop, found, mounted, made, did, warning)
 
 
 def _options(request: daemon.Request, mounted: daemon.Mounted) -> dict[str, Any]:
     """What the mount was made with, by the names of the command line's options, as JSON has it."""
-    asked = asdict(request)
-    out = {name: asked[name] for name in ("dram", "sync", "plp", "realtime")}
-    paths = {name: str(asked[name]) if asked[name] else None for name in ("log", "record")}
-    return {**out, **paths, "opt": request.options, "ftl": mounted.ftl, "server": mounted.server}
+    return {**asked.of(request), "ftl": mounted.ftl, "server": mounted.server}
 
 
 def refuse_others(home: homes.Home, request: daemon.Request, given: Mapping[str, Any]) -> None:
     """UsageError if one of the options ``given`` is not what the mount in use was made with."""
-    asked = {**_options(request, _NOTHING), "ftl": request.ftl, "server": request.server}
-    for name in OPTIONS:
-        if name not in given:
-            continue
-        has = home.options.get(name)
-        if name == "opt":
-            same = isinstance(has, dict) and all(has.get(key) == value for key, value in request.options.items())
-        elif name == "server" and request.server == "auto":
-            same = True
-        else:  # faults are counted from a mount on: another one was meant
-            same = name != "fault" and name in home.options and has == asked[name]
-        if not same:
-            where = home.mountpoints[-1] if home.mountpoints else home.path
-            raise UsageError(
-                f"{_worded(name, given[name])}: {request.image} is up already, and was mounted otherwise: "
-                f"`flashfs down {where}` first, or leave it out"
-            )
-
-
-_NOTHING = daemon.Mounted(0, "", 0, "", "", True, "", [], [], [], [])
-
-
-def _worded(name: str, value: Any) -> str:
-    """An option as it was typed."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return f"--{name}" if values == [True] else " ".join(f"--{name} {one}" for one in values)
+    word = asked.differing(home.options, request, given)
+    if word is not None:
+        where = home.mountpoints[-1] if home.mountpoints else home.path
+        raise UsageError(
+            f"{word}: {request.image} is up already, and was mounted otherwise: "
+            f"`flashfs down {where}` first, or leave it out"
+        )
 
 
 @contextmanager
@@ -132,14 +109,19 @@ def _because(home: Path) -> Iterator[None]:
     try:
         yield
     except FlashfsError as error:
-        try:
-            health = mounts.text(home, "smart.json")
-        except (OSError, ValueError, FlashfsError):
-            raise error from None
-        why = health.get("host_disk") or health.get("failed")
+        why = _wrong(home)
         if not why:
             raise
         raise FlashfsError(f"{why}; so {error}") from None
+
+
+def _wrong(home: Path) -> str | None:
+    """What the device that is mounted at ``home`` says is wrong with it, or its host's disk; None if it does not."""
+    try:
+        health = mounts.text(home, "smart.json")
+    except (OSError, ValueError, FlashfsError):
+        return None
+    return health.get("host_disk") or health.get("failed")
 
 
 def _remove_directory(path: Path) -> None:
@@ -147,38 +129,40 @@ def _remove_directory(path: Path) -> None:
         path.rmdir()
 
 
-def down(mountpoint: Path) -> daemon.Unmounted:
-    """Undo `up` at ``mountpoint``, whatever of it is still there; returns when the checkpoint is durable. An image that
-    is up somewhere else too stays so."""
+def down(place: Path) -> daemon.Unmounted:
+    """Undo `up`, whatever of it is still there; returns when the checkpoint is durable. ``place``: a mountpoint of the
+    file system, and the image stays up at its others; or all of it: the image, or its flashfs mount's directory."""
     need_root("down")
-    path = home_of(mountpoint)
+    path, whole = home_of(place)
     known = homes.read(path)
     with homes.turn(known.image if known else path):
-        return _down(path, mountpoint)
+        return _down(path, None if whole else place)
 
 
-def _down(path: Path, mountpoint: Path) -> daemon.Unmounted:
+def _down(path: Path, mountpoint: Path | None) -> daemon.Unmounted:
+    home = homes.read(path)
+    image = home.image if home else path
     if mounts.is_corpse(path):
         did = mounts.clear_corpse(path)
         homes.remove(path)
-        return daemon.Unmounted(did, ["nothing was checkpointed: the next mount recovers what was flushed"])
+        return daemon.unmounted_dead(did, image)
     did, warnings = [], []
     # One whose mount was taken away lazily is on "/disk"; any other that is at this place now is not ours.
-    lazily = [loop for loop in loops_under(mountpoint) if backing_of(loop) in (path / "disk", Path("/disk"))]
+    under = loops_under(mountpoint) if mountpoint else []
+    lazily = [loop for loop in under if backing_of(loop) in (path / "disk", Path("/disk"))]
     loops = mounts.loops_of(path / "disk") or lazily
     uppers = [(upper, loop) for loop in loops for upper in mounts.mounts_of(loop)]
-    others = sorted({str(upper) for upper, _ in uppers if upper != mountpoint})
+    others = sorted({str(upper) for upper, _ in uppers if mountpoint and upper != mountpoint})
     for upper, _ in uppers:
-        if upper == mountpoint:
+        if str(upper) not in others:
             mounts.run("umount", str(upper), what=f"unmounting {upper}")
             did.append(f"unmounted {upper}")
-    if others:
-        home = homes.read(path)
+    if mountpoint and others:
         if home is not None:
             home.away_from(mountpoint).save()
-        return daemon.Unmounted([*did, f"{home.image if home else path} stays up at {', '.join(others)}"], [])
+        return daemon.Unmounted([*did, f"{image} stays up at {', '.join(others)}"], [])
     for loop in loops:
-        mounts.detach(loop)
+        _detach(loop)
         did.append(f"detached {loop}")
     if mounts.at(path) is not None:
         done = daemon.unmount(path)
@@ -187,18 +171,37 @@ def _down(path: Path, mountpoint: Path) -> daemon.Unmounted:
     return daemon.Unmounted(did, warnings)
 
 
-def home_of(mountpoint: Path) -> Path:
-    """The directory of the flashfs mount under the file system at ``mountpoint``."""
-    for loop in loops_under(mountpoint):
+def _detach(loop: Path) -> None:
+    """As mounts.detach; the error says who still has its file system."""
+    try:
+        mounts.detach(loop)
+    except FlashfsError as error:
+        held = users.elsewhere(str(loop))
+        raise FlashfsError(f"{error}; its file system is held by {users.by(held)}") if held else error from None
+
+
+def home_of(place: Path) -> tuple[Path, bool]:
+    """The directory of the flashfs mount under the file system at ``place``; and whether ``place`` is that directory
+    itself, or its image. UsageError if it is none of these."""
+    for loop in loops_under(place):
         home = backing_of(loop).parent
         if home.parent == homes.RUN:
-            return home
+            return home, False
+    mount = mounts.at(place)
     for known in homes.all_homes():
-        if mountpoint in known.mountpoints:
-            return known.path
-    mount = mounts.at(mountpoint)
+        if place == known.path or (mount is None and _is_image(place, known)):
+            return known.path, True
+        if place in known.mountpoints:
+            return known.path, False
     hint = " (`flashfs umount` ends that)" if mount and mount.fs_type == mounts.FS_TYPE else ""
-    raise UsageError(f"nothing that `flashfs up` made is at {mountpoint}: {mounts.instead(mountpoint, mount)}{hint}")
+    raise UsageError(f"nothing that `flashfs up` made is at {place}: {mounts.instead(place, mount)}{hint}")
+
+
+def _is_image(place: Path, home: homes.Home) -> bool:
+    try:
+        return mounts.around(place) is None and place.is_file() and homes.file_of(place) == home.file
+    except OSError:
+        return False
 
 
 def loops_under(mountpoint: Path) -> list[Path]:

@@ -20,12 +20,14 @@ from flashfs.fuse import asking
 T = TypeVar("T")
 
 FS_TYPE = "fuse.flashfs"
+RUN = Path("/run/flashfs")  #: where the mounts of `up` are
+DETACH_S = 5.0  #: in which a loop device is free
 LINKS_MOST = 40  #: that Linux follows
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of /proc/self/mountinfo; ``device`` is "major:minor", ``root`` what of the file system is seen there."""
+    """A line of a process's mountinfo; ``device`` is "major:minor", ``root`` what of the file system is seen there."""
 
     mountpoint: Path
     fs_type: str
@@ -34,10 +36,10 @@ class Mount:
     root: str = "/"
 
 
-def table() -> list[Mount]:
-    """Everything that is mounted, oldest first."""
+def table(process: int | str = "self") -> list[Mount]:
+    """Everything that is mounted for a process, oldest first. OSError if it is gone, or another user's."""
     out = []
-    for line in os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).split("\n")[:-1]:
+    for line in os.fsdecode(Path("/proc", str(process), "mountinfo").read_bytes()).split("\n")[:-1]:
         left, _, right = line.partition(" - ")
         fields, (fs_type, source, *_) = left.split(" "), right.split(" ")
         out.append(Mount(Path(unescape(fields[4])), fs_type, unescape(source), fields[2], unescape(fields[3])))
@@ -70,10 +72,24 @@ def find(mountpoint: Path) -> Path:
     return mountpoint
 
 
+def around(path: Path) -> Mount | None:
+    """The flashfs mount that ``path`` lies in, without being its mountpoint; None if it lies in none. What is in one is
+    not to be asked for without need: its daemon may not answer."""
+    return next((one for one in table() if one.fs_type == FS_TYPE and one.mountpoint in path.parents), None)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a directory or in a flashfs mount, and so no image."""
+    return at(path) is not None or around(path) is not None or path.is_dir()
+
+
 def instead(path: Path, mount: Mount | None) -> str:
     """What is at a path that is not the mountpoint which it is said to be; of an image, where that is mounted."""
     if mount is not None:
         return f"{mount.fs_type} of {mount.source} is mounted there"
+    outer = around(path)
+    if outer is not None:
+        return f"it is in the mount at {outer.mountpoint}: name that"
     if not path.is_file():
         return "nothing is mounted there"
     of_it = [one for one in table() if one.fs_type == FS_TYPE and one.source == str(path)]
@@ -84,21 +100,39 @@ def instead(path: Path, mount: Mount | None) -> str:
     return f"it is an image, which is mounted at {' and '.join(str(one.mountpoint) for one in upper or of_it)}"
 
 
-def absolute(mountpoint: Path) -> Path:
-    """The path as the mount table has it. Only its parent is resolved: a corpse cannot be looked into."""
-    path = Path(os.path.abspath(mountpoint))  # noqa: PTH100 - Path.resolve() asks the mountpoint itself
-    for _ in range(LINKS_MOST):
-        path = Path(os.path.realpath(path.parent), path.name)
-        mount = at(path)
-        if mount is not None and mount.fs_type == FS_TYPE:
-            return path                 # its daemon may not answer
-        if not path.is_symlink():
-            break
-        path = path.parent / path.readlink()
+def absolute(path: Path) -> Path:
+    """The path as the mount table has it, without links. A flashfs mount on the way is not looked into: its daemon may
+    not answer, or be gone. UsageError in a folder that was deleted."""
+    ours = {mount.mountpoint for mount in table() if mount.fs_type == FS_TYPE}
+    done, rest, links = Path("/"), list(whole(path).parts), 0
+    while rest:
+        done = done.parent if rest[0] == ".." else done / rest[0]  # the first is "/"
+        del rest[0]
+        if done in ours and ".." not in (inside := Path(os.path.normpath("/".join(rest)))).parts:
+            return done / inside
+        target = _target(done) if links < LINKS_MOST else None
+        if target is not None:
+            links += 1
+            done, rest = done.parent, [*target.parts, *rest]
+    return done.joinpath(*rest)
+
+
+def whole(path: Path) -> Path:
+    """``path`` from the root on. UsageError if it begins in the present folder, and that was deleted."""
+    if path.is_absolute():
+        return path
     try:
-        return path.resolve(strict=True)
-    except (OSError, RuntimeError):  # a circle of links is a RuntimeError, until Python 3.13
-        return Path(os.path.realpath(path.parent), path.name)
+        return Path.cwd() / path
+    except FileNotFoundError:
+        raise UsageError(f"{path}: the present folder was deleted: use a path that begins with /") from None
+
+
+def _target(path: Path) -> Path | None:
+    """Where a link leads; None for what is none, or cannot be looked at."""
+    try:
+        return path.readlink()
+    except OSError:
+        return None
 
 
 def options(image: Path | str, *, allow_other: bool) -> list[str]:
@@ -180,16 +214,26 @@ def is_corpse(path: Path) -> bool:
     return False
 
 
-def ask(path: Path, question: Callable[[], T]) -> T:
-    """As ``asking.ask``, of what is mounted at ``path``."""
-    mount = at(path)
-    return asking.ask(path, mount.source if mount is not None else "", question)
+def ask(path: Path, question: Callable[[], T], timeout_s: float | None = asking.ANSWER_S) -> T:
+    """As ``asking.ask``, of what is mounted at or around ``path``."""
+    mount = at(path) or around(path) or Mount(path, "", "", "")
+    try:
+        return asking.ask(mount.mountpoint, mount.source, question, timeout_s)
+    except asking.DeadError as error:
+        raise asking.DeadError(f"{error}: {_after_death(mount.mountpoint, mount.source)}") from None
 
 
-def text(folder: Path, name: str) -> dict[str, Any]:
-    """One of the texts of the mount at ``folder``. SilentError if its daemon does not answer, DeadError if it is gone;
-    OSError, and ValueError for what is no JSON."""
-    found: dict[str, Any] = json.loads(ask(folder, (folder / name).read_bytes))
+def _after_death(path: Path, image: str) -> str:
+    if path.parent == RUN:
+        upper = next((upper for loop in loops_of(path / "disk") for upper in mounts_of(loop)), path)
+        return f"`flashfs up {image} {upper}` recovers what was flushed, `flashfs down {upper}` clears it away"
+    return f"`flashfs mount {image} {path}` recovers what was flushed, `flashfs umount {path}` clears it away"
+
+
+def text(folder: Path, name: str, timeout_s: float | None = asking.ANSWER_S) -> dict[str, Any]:
+    """One of the texts of the mount at ``folder``. SilentError if its daemon does not answer within ``timeout_s``,
+    DeadError if it is gone; OSError, and ValueError for what is no JSON."""
+    found: dict[str, Any] = json.loads(ask(folder, (folder / name).read_bytes, timeout_s))
     return found
 
 
@@ -233,11 +277,11 @@ def clear_corpse(path: Path, timeout_s: float = 0.0) -> list[str]:
     return [*said, f"unmounted {path}: its daemon was gone"]
 
 
-def detach(loop: Path, timeout_s: float = 5.0) -> None:
+def detach(loop: Path) -> None:
     """Detach a loop device, and wait until it is: `losetup -d` only asks for it if somebody still has it open."""
     backing = Path("/sys/block", loop.name, "loop/backing_file")
     run("losetup", "-d", str(loop), what=f"detaching {loop}")
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + DETACH_S
     while backing.exists():
         if time.monotonic() > end:
             raise FlashfsError(f"{loop} is still in use: it detaches itself once it is closed")
@@ -256,8 +300,8 @@ def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
     session of its own: a terminal's Ctrl-C is for us, who may be in the middle of taking a mount away."""
     try:
         done = subprocess.run(
-            [program, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment(),
-            start_new_session=True,
+            [program, *arguments], capture_output=True, text=True, errors="surrogateescape", stdin=subprocess.DEVNULL,
+            env=environment(), start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
         raise FlashfsError(f"{what}: there is no {program} on this machine (or not on PATH)") from None

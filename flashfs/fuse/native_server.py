@@ -13,7 +13,7 @@ import trio
 
 from flashfs.fuse import mounts
 from flashfs.fuse._native import Session
-from flashfs.fuse.tree import Tree
+from flashfs.fuse.tree import About, Tree
 
 if TYPE_CHECKING:
     from flashfs.device import Device
@@ -30,9 +30,10 @@ class NativeServer:
 
     def __init__(
         self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-        recorder: Recording | Tape | None = None,
+        recorder: Recording | Tape | None = None, about: About | None = None,
     ) -> None:  # fmt: skip
         self._device = device
+        self._about = about
         self._mountpoint = mountpoint
         self._allow_other = allow_other
         self._realtime = realtime
@@ -47,7 +48,7 @@ class NativeServer:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         tree = Tree(
             self._device, self._mountpoint, self.name, shared=self._allow_other, recorder=self._recorder,
-            traffic=lambda: session.traffic(), transport=lambda: session.transport,
+            traffic=lambda: session.traffic(), transport=lambda: session.transport, about=self._about,
         )  # fmt: skip
         session = self._session = Session(self._device, tree, realtime=self._realtime, recorder=self._recorder)
         self._mount(session)

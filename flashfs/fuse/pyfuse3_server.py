@@ -23,7 +23,7 @@ from pyfuse3 import FileHandleT, FileInfo, FileNameT, FlagT, FUSEError, InodeT, 
 
 from flashfs.fuse import mounts
 from flashfs.fuse.answers import errno_of
-from flashfs.fuse.tree import DISK, ROOT, Attr, Tree
+from flashfs.fuse.tree import DISK, ROOT, About, Attr, Tree
 from flashfs.fuse.turns import Turns, open_sessions
 from flashfs.replay._record import OPERATIONS
 
@@ -40,7 +40,7 @@ REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it was told to ask for m
 # as traces count them
 OP_READ, OP_WRITE, OP_TRIM, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "write", "trim", "flush"))
 DURABLE = DISK + 1  # the handle of `disk` where it was opened with O_SYNC or O_DSYNC; texts have the next ones
-FOREVER_S = 86400.0  # names and the size of `disk` never change
+FOREVER_S = 86400.0  # names never change
 
 
 class Traffic:
@@ -154,6 +154,7 @@ class Handlers(pyfuse3.Operations):
         finally:
             traffic.in_flight -= 1
             traffic.writes += 1
+            self._tree.note_change()  # one that failed may have written some pages
         if fh == DURABLE:
             await self._flush()
         return written
@@ -240,7 +241,7 @@ class Handlers(pyfuse3.Operations):
         attr = self._tree.attr(inode)
         if attr is None:
             raise FUSEError(errno.ENOENT)
-        return entry(attr, 0.0 if self._tree.is_text(inode) else FOREVER_S)
+        return entry(attr, FOREVER_S if inode == ROOT else 0.0)  # sizes of texts and the times of `disk` change
 
     async def setattr(
         self,
@@ -250,16 +251,22 @@ class Handlers(pyfuse3.Operations):
         fh: FileHandleT | None,
         ctx: RequestContext,
     ) -> pyfuse3.EntryAttributes:
-        """Times are accepted and forgotten. An SSD has one size and one owner; to be cut empties what is cut off."""
+        """An SSD has one size and one owner; to be cut empties what is cut off. Only `disk` takes times; a shell that
+        redirects into `control` cuts it first, and that means nothing."""
         if fields.update_mode or fields.update_uid or fields.update_gid:
             raise FUSEError(errno.EPERM)
-        if fields.update_size and not self._tree.takes_commands(inode):
-            if inode != DISK or not 0 <= attr.st_size <= self._size:
-                raise FUSEError(errno.EPERM)
-            if attr.st_size < self._size:
-                await self._cut(attr.st_size)
-                if fh == DURABLE:
-                    await self._flush()
+        if self._tree.takes_commands(inode) and fields.update_size:
+            return await self.getattr(inode, ctx)
+        if inode != DISK or (fields.update_size and not 0 <= attr.st_size <= self._size):
+            raise FUSEError(errno.EPERM)
+        if fields.update_size and attr.st_size < self._size:
+            await self._cut(attr.st_size)
+            if fh == DURABLE:
+                await self._flush()
+        if fields.update_atime or fields.update_mtime:
+            self._tree.set_times(
+                attr.st_atime_ns if fields.update_atime else None, attr.st_mtime_ns if fields.update_mtime else None
+            )
         return await self.getattr(inode, ctx)
 
     async def _cut(self, size: int) -> None:
@@ -283,6 +290,7 @@ class Handlers(pyfuse3.Operations):
             raise self._failed("trim", size, error) from None
         finally:
             traffic.in_flight -= 1
+            self._tree.note_change()
 
     async def _refused(self, *_: Any) -> NoReturn:
         """Of whatever would make, remove or rename: the names are what they are."""
@@ -356,7 +364,7 @@ def entry(attr: Attr, timeout_s: float) -> pyfuse3.EntryAttributes:
     out.st_nlink = attr.links
     out.st_uid, out.st_gid = attr.uid, attr.gid
     out.st_size, out.st_blksize, out.st_blocks = attr.size, attr.block_bytes, attr.blocks
-    out.st_atime_ns = out.st_mtime_ns = out.st_ctime_ns = attr.time_ns
+    out.st_atime_ns, out.st_mtime_ns, out.st_ctime_ns = attr.atime_ns, attr.mtime_ns, attr.ctime_ns
     out.attr_timeout, out.entry_timeout = timeout_s, FOREVER_S
     return out
 
@@ -369,9 +377,10 @@ class Pyfuse3Server:
 
     def __init__(
         self, device: Device, mountpoint: Path, *, allow_other: bool = False, realtime: bool = False,
-        recorder: Recording | Tape | None = None,
+        recorder: Recording | Tape | None = None, about: About | None = None,
     ) -> None:  # fmt: skip
         self._device = device
+        self._about = about
         self._realtime = realtime
         self._recorder = recorder
         self._mountpoint = mountpoint
@@ -383,7 +392,7 @@ class Pyfuse3Server:
         traffic = Traffic()
         tree = Tree(
             self._device, self._mountpoint, self.name, shared=self._allow_other, traffic=traffic,
-            recorder=self._recorder,
+            recorder=self._recorder, about=self._about,
         )  # fmt: skip
         handlers = (RealtimeHandlers if self._realtime else Handlers)(self._device, tree, traffic, self._recorder)
         others = open_sessions()
@@ -415,4 +424,13 @@ class Pyfuse3Server:
 
 def mount(handlers: Handlers, mountpoint: Path, options: Sequence[str]) -> None:
     with mounts.telling(mountpoint):
-        pyfuse3.init(handlers, str(mountpoint), {*pyfuse3.default_options, *options})
+        pyfuse3.init(handlers, str(mountpoint), {*pyfuse3.default_options, *map(Option, options)})
+
+
+class Option(str):
+    """A mount option with a file's name in it: pyfuse3 would have it in ASCII."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str) -> bytes:
+        return os.fsencode(str(self))

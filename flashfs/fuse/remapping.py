@@ -27,8 +27,8 @@ def remap(
     mount = mounts.at(place)
     if mount is not None and mount.fs_type == mounts.FS_TYPE:
         page_bytes, before, after, name = _on_mount(place, target, source, length, move)
-    elif mount is not None or place.is_dir():
-        raise UsageError(f"{where}: no flashfs mount, and no image")
+    elif mounts.is_folder(place):
+        raise UsageError(f"{where} is no flashfs mount and no image: {mounts.instead(place, mount)}")
     else:
         with Device.open(where, ftl=ftl, trust=trust) as device:
             before = device.stats()
@@ -45,8 +45,13 @@ def _on_mount(
     place: Path, target: int, source: int, length: int, move: bool
 ) -> tuple[int, dict[str, Any], dict[str, Any], str]:
     """(bytes of a page, statistics before, statistics after, name of the FTL)."""
-    config = _text(place, "config.json")
-    before = _text(place, "stats.json")
+    config, before = mounts.text(place, "config.json"), mounts.text(place, "stats.json")
+    mounts.ask(place, lambda: _send(place, config["server"], target, source, length, move), timeout_s=None)
+    return config["geometry"]["page_bytes"], before, mounts.text(place, "stats.json"), config["ftl"]
+
+
+def _send(place: Path, server: str, target: int, source: int, length: int, move: bool) -> None:
+    """The remap, and a flush."""
     fd = os.open(place / "disk", os.O_RDWR)
     try:
         size = os.fstat(fd).st_size
@@ -64,16 +69,11 @@ def _on_mount(
             if error.errno != errno.ENOTTY:
                 raise
             raise FlashfsError(
-                f"{place}: served by {config['server']}, which has no remap: use `flashfs mount --server native`"
+                f"{place}: served by {server}, which has no remap: use `flashfs mount --server native`"
             ) from None
         os.fsync(fd)
     finally:
         os.close(fd)
-    return config["geometry"]["page_bytes"], before, _text(place, "stats.json"), config["ftl"]
-
-
-def _text(place: Path, name: str) -> dict[str, Any]:
-    return mounts.text(place, name)
 
 
 def _remapped(stats: dict[str, Any], ftl: str) -> int:

@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flashfs.fuse import asking, homes, mounts
+from flashfs.fuse import asking, homes, mounts, users
+
+ANSWER_S = 2.0  #: a daemon has so long to say who it is
+SLACK_S = 1.0  #: and what else is asked of the system, so much longer
 
 
 @dataclass(frozen=True)
 class Mounted:
-    """One flashfs mount. ``directory`` is where `disk` is. ``state``: "up"; "dead", its daemon is gone; "silent", it
-    does not answer (it was stopped, if ``pid`` is known); "another user's", who alone is told ``pid`` and ``ftl``.
-    ``mountpoints`` are those of ``file_system``, which lies on ``loops``."""
+    """One image that is mounted, or in use otherwise. ``directory`` is where `disk` is; None: not here.
+
+    ``state``: "up"; "dead", its daemon is gone; "does not answer" (``pid`` is known then, if the kernel tells);
+    "another user's", who alone is told ``pid`` and ``ftl``; "held", not mounted here any more, and served all the same,
+    since ``held_by`` keep the mount; "busy", process ``pid`` has it and serves nothing: it writes the checkpoint behind
+    an unmount, recovers, checks. ``mountpoints`` are those of ``file_system``, which lies on ``loops``."""
 
     image: str
     ftl: str | None
     pid: int | None
     state: str
-    directory: str
-    file_system: str | None
-    mountpoints: list[str]
-    loops: list[str]
+    directory: str | None
+    file_system: str | None = None
+    mountpoints: list[str] = field(default_factory=list)
+    loops: list[str] = field(default_factory=list)
+    held_by: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def status() -> list[Mounted]:
-    """Every flashfs mount that this process can see, oldest first."""
-    return [_look(mount) for mount in mounts.table() if mount.fs_type == mounts.FS_TYPE]
+def status(served: Collection[int] = ()) -> list[Mounted]:
+    """Every flashfs mount that this process can see, oldest first; then every other image that is in use, but for those
+    of the processes ``served``, which are listed elsewhere."""
+    ours = [mount for mount in mounts.table() if mount.fs_type == mounts.FS_TYPE]
+    looks = [asking.Question(partial(_look, mount)) for mount in ours]  # at once: several may not answer
+    others = asking.Question(users.servers)
+    end_s = time.monotonic() + ANSWER_S + SLACK_S
+
+    def ended(question: asking.Question[Any]) -> bool:
+        return question.ended(max(0.0, end_s - time.monotonic()))
+
+    found = [look.answer() if ended(look) else _silent(mount) for mount, look in zip(ours, looks, strict=True)]
+    devices, pids = {mount.device for mount in ours}, {one.pid for one in found} | set(served)
+    hidden = others.answer() if ended(others) else []
+    return found + [_elsewhere(one) for one in hidden if one.pid not in pids and one.device not in devices]
+
+
+def _silent(mount: mounts.Mount) -> Mounted:
+    return Mounted(mount.source, None, asking.daemon_of(mount.source), "does not answer", str(mount.mountpoint))
 
 
 def _look(mount: mounts.Mount) -> Mounted:
@@ -54,12 +80,24 @@ def _look(mount: mounts.Mount) -> Mounted:
 def _asked(path: Path, image: str) -> tuple[str, dict[str, Any]]:
     """(state, what config.json says)."""
     try:
-        return "up", mounts.text(path, "config.json")
+        return "up", mounts.text(path, "config.json", ANSWER_S)
     except asking.SilentError:
-        return "silent", {"pid": asking.stopped(image)}
+        return "does not answer", {"pid": asking.daemon_of(image)}
     except asking.DeadError:
         return "dead", {}
     except PermissionError:
         return "another user's", {}
     except (OSError, ValueError):  # it went away meanwhile
         return "unknown", {}
+
+
+def _elsewhere(server: users.Server) -> Mounted:
+    alive = server.serves and users.is_alive(server.device) is not False
+    return Mounted(
+        image=str(server.image),
+        ftl=server.ftl,
+        pid=server.pid,
+        state="held" if alive else "busy",
+        directory=None,
+        held_by=users.holders(server.device, server.image, server.pid) if alive else [],
+    )

@@ -12,8 +12,8 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -37,7 +37,7 @@ SECTOR_BYTES = 512  # the unit of st_blocks
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """What stat(2) shows of a node; ``size`` in bytes, ``time_ns`` since the epoch."""
+    """What stat(2) shows of a node; ``size`` in bytes, times in ns since the epoch."""
 
     inode: int
     mode: int
@@ -46,12 +46,28 @@ class Attr:
     gid: int
     size: int
     block_bytes: int
-    time_ns: int
+    atime_ns: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @property
+    def time_ns(self) -> int:
+        """When it changed: what the native server shows as all three times."""
+        return self.mtime_ns
 
     @property
     def blocks(self) -> int:
         """Sectors of 512 bytes, as st_blocks counts them."""
         return -(-self.size // SECTOR_BYTES)
+
+
+@dataclass(frozen=True)
+class About:
+    """What a daemon knows of its mount: when `disk` changed before it, in ns since the epoch (None: perhaps now), and
+    the options that it was ``asked`` for, which config.json shows."""
+
+    changed_ns: int | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Tree:
@@ -66,7 +82,9 @@ class Tree:
     def __init__(
         self, device: Device, mountpoint: Path, server: str, *, shared: bool, traffic: Callable[[], dict[str, Any]],
         recorder: Recording | Tape | None = None, transport: Callable[[], str] = lambda: "read",
+        about: About | None = None,
     ) -> None:  # fmt: skip
+        about = about or About()
         self.device = device
         self._traffic = traffic
         self._started_s = time.monotonic()
@@ -74,9 +92,12 @@ class Tree:
         self._disk = mountpoint / "disk"
         self._uid, self._gid = os.getuid(), os.getgid()
         self._time_ns = time.time_ns()
+        changed_ns = self._time_ns if about.changed_ns is None else about.changed_ns
+        self._atime_ns = self._mtime_ns = self._ctime_ns = changed_ns
         # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
         self._mount: dict[str, Any] = {"mountpoint": str(mountpoint), "server": server, "pid": os.getpid()}
         self._mount["record"] = str(recorder.path) if recorder else None
+        self._mount["asked"] = dict(about.asked)
         self._recorder = recorder
         self._disk_mode = stat.S_IFREG | (0o660 if shared else 0o600)
         self._text_mode = stat.S_IFREG | (0o444 if shared else 0o400)
@@ -146,7 +167,8 @@ class Tree:
         cost a walk over all blocks.
         """
         if inode == DISK:
-            return self._attr(inode, self._disk_mode, self.device.size)
+            times = self._atime_ns, self._mtime_ns, self._ctime_ns
+            return self._attr(inode, self._disk_mode, self.device.size, times=times)
         if inode == ROOT:
             return self._attr(inode, self._root_mode, 0, links=2)
         if self.is_text(inode):
@@ -154,8 +176,21 @@ class Tree:
             return self._attr(inode, mode, self._text_sizes.get(inode, 0))
         return None
 
-    def _attr(self, inode: int, mode: int, size: int, links: int = 1) -> Attr:
-        return Attr(inode, mode, links, self._uid, self._gid, size, self.device.page_bytes, self._time_ns)
+    def _attr(
+        self, inode: int, mode: int, size: int, links: int = 1, times: tuple[int, int, int] | None = None
+    ) -> Attr:
+        times = times or (self._time_ns, self._time_ns, self._time_ns)
+        return Attr(inode, mode, links, self._uid, self._gid, size, self.device.page_bytes, *times)
+
+    def note_change(self) -> None:
+        """`disk` was written, trimmed or remapped, now: programs that copy what changed ask for this."""
+        self._mtime_ns = self._ctime_ns = time.time_ns()
+
+    def set_times(self, atime_ns: int | None, mtime_ns: int | None) -> None:
+        """What utimensat(2) asks of `disk`, until it changes or the mount ends; None leaves a time as it is."""
+        self._atime_ns = self._atime_ns if atime_ns is None else atime_ns
+        self._mtime_ns = self._mtime_ns if mtime_ns is None else mtime_ns
+        self._ctime_ns = time.time_ns()
 
 
 def _mark(tape: Tape, data: bytes, _: Tell) -> tuple[bytes, bool]:

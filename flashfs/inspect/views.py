@@ -8,11 +8,10 @@ from typing import Any
 
 from flashfs import inspect
 from flashfs.errors import UsageError
-from flashfs.ftl import SCHEMES
+from flashfs.ftl import SCHEMES, is_registered, scheme
 from flashfs.plain import meant
-from nandimg import NandimgError
-from nandimg import inspect as header_of
 
+DIGITS = 19  #: more than any number of a page has
 # What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
 GENERAL: dict[str, tuple[str, str]] = {
     "header": ("header", ""),
@@ -39,31 +38,46 @@ def show(
     return getattr(inspect, function)(image, *arguments, **known)
 
 
-def check(image: Path, view: str, number: int | None) -> None:
-    """Raise what ``show`` would for these words, without looking."""
-    _call(image, view, number)
+def check(image: Path, view: str, number: str | None, ftl: str | None) -> int | None:
+    """The number that was typed for a view of an image bound to ``ftl`` ("": to none; None: nobody knows). UsageError
+    for a view that this FTL does not have, and for a number that is none, is missing or too much."""
+    own, numbered = ([], {}) if view in GENERAL else _of_scheme(ftl)
+    unit = GENERAL[view][1] if view in GENERAL else numbered.get(view, "")
+    if view not in GENERAL and view not in own and view not in numbered:
+        there = [*GENERAL, *own, *numbered]
+        has = "there is" if ftl is None else f"{ftl or 'a blank image'} has"
+        raise UsageError(f"dump {view}{meant(view, there)}: {has} {', '.join(there)}")
+    bare = None if number is None else number.replace(",", "")  # as a table shows it: 9,009
+    if bare is not None and unit and not (bare.isdecimal() and len(bare) <= DIGITS):
+        raise UsageError(f"{unit} {number}: it must be a number from 0 up")
+    at: Any = int(bare) if bare is not None and unit else number
+    _call(image, view, at)  # one that takes no number has None, or is refused
+    return None if at is None else int(at)
+
+
+def _of_scheme(ftl: str | None) -> tuple[list[str], dict[str, str]]:
+    """(its views, {those that take a number: what of}); all that there are, of an FTL that is not registered."""
+    if ftl is not None and (not ftl or is_registered(ftl)):
+        of = [scheme(ftl)] if ftl else []
+    else:
+        of = list(SCHEMES.values())
+    own = [name for one in of for name in one.views]
+    return list(dict.fromkeys(own)), {name: unit for one in of for name, (unit, _) in one.numbered.items()}
 
 
 def names(ftl: str) -> list[str]:
     """The views of an image that is bound to that FTL; the general ones alone for a name that is none of ours."""
-    return [*GENERAL, *SCHEMES[ftl].views, *SCHEMES[ftl].numbered] if ftl in SCHEMES else list(GENERAL)
-
-
-def _ftl_of(image: Path) -> str:
-    """What the image is bound to; "" for a blank one, and for what is no image."""
-    try:
-        return header_of(image).ftl
-    except (OSError, NandimgError):
-        return ""
+    own, numbered = _of_scheme(ftl) if ftl in SCHEMES else ([], {})
+    return [*GENERAL, *own, *numbered]
 
 
 def _call(image: Path, view: str, number: int | None) -> tuple[str, list[Any]]:
     """(function of flashfs.inspect, what it is given behind the image)."""
-    own = dict.fromkeys(name for scheme in SCHEMES.values() for name in scheme.views)
-    numbered = {name: unit for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
+    own = dict.fromkeys(name for one in SCHEMES.values() for name in one.views)
+    numbered = {name: unit for one in SCHEMES.values() for name, (unit, _) in one.numbered.items()}
     if view not in GENERAL and view not in own and view not in numbered:
-        there = names(_ftl_of(image))
-        raise UsageError(f"dump {view}{meant(view, [*there, *own, *numbered])}: no such view; use {', '.join(there)}")
+        there = [*GENERAL, *own, *numbered]
+        raise UsageError(f"dump {view}{meant(view, there)}: no such view; use {', '.join(there)}")
     function, unit = GENERAL.get(view, ("scheme", ""))
     if unit and number is None:
         raise UsageError(f"dump {view} needs a number: flashfs dump {image} {view} {unit}")

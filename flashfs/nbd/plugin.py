@@ -34,7 +34,7 @@ class _Serving:
             self.device = Device.open(
                 request.image, ftl=request.ftl, trust=request.trust, options=request.options, dram=request.dram,
                 sync=request.sync, plp=request.plp, readonly=request.read_only,
-                front=daemon.front(request.faults, lambda line: self.tell(error=line, exit_code=1)),
+                front=daemon.front(request.faults, lambda line: self.tell(error=line, exit_code=1), request.image),
             )  # fmt: skip
         try:
             notes = daemon.keep_out_of_reclaim()
@@ -65,21 +65,26 @@ class _Serving:
                 "steps": [daemon.row(step) for step in recovery.steps],
                 "notes": notes,
                 "alarms": recovery.alarms,
+                "host_disk": None if self.request.read_only else host_disk.warning(self.request.image),
             }
         )
-        if not self.request.foreground:
-            self.leave_terminal()
+        self.choose_stderr()
         log.info("%s at %s: %s", self.request.image, self.request.uri, recovery.summary())
         for alarm in recovery.alarms:
             log.warning("%s", alarm)
 
-    def leave_terminal(self) -> None:
-        """What was said so far went where the starting process could read it: the log gets the rest."""
-        path = self.request.log
-        out = os.open("/dev/null" if path is None else path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        for descriptor in (1, 2):
-            os.dup2(out, descriptor)
-        os.close(out)
+    def choose_stderr(self) -> None:
+        """What was said so far went where the starting process could read it: the rest goes to its stderr, or, in the
+        background, to the log."""
+        if self.request.foreground:
+            os.dup2(self.request.stderr, 2)
+        else:
+            path = self.request.log
+            out = os.open("/dev/null" if path is None else path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            for descriptor in (1, 2):
+                os.dup2(out, descriptor)
+            os.close(out)
+        os.close(self.request.stderr)
 
     def tell(self, **message: object) -> None:
         tell(self.request, **message)
@@ -138,5 +143,3 @@ def tell(request: Request, **message: object) -> None:
     """One line of JSON; nobody may be there to read it."""
     with suppress(OSError):
         os.write(request.teller, (json.dumps(message) + "\n").encode())
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ HOST = "localhost"
 @dataclass(frozen=True)
 class Request:
     """Paths are absolute; ``dram`` in bytes, None for the scheme's own choice. Either ``socket`` or ``port`` is given.
-    ``teller`` is the descriptor of a pipe to the process that starts nbdkit."""
+    ``teller`` is the descriptor of a pipe to the process that starts nbdkit, ``stderr`` that of its stderr, for what is
+    said once a client may come: what nbdkit says before is a part of the error if it does not start."""
 
     image: Path
     socket: Path | None = None
@@ -32,12 +34,13 @@ class Request:
     stats: Path | None = None
     faults: tuple[str, ...] = ()
     teller: int = -1
+    stderr: int = -1
 
     @property
     def uri(self) -> str:
         """What an NBD client is given."""
         if self.socket is not None:
-            return f"nbd+unix:///?socket={quote(str(self.socket))}"
+            return f"nbd+unix:///?socket={quote(os.fsencode(self.socket))}"
         return f"nbd://{HOST}:{self.port}"
 
     def written(self) -> str:

@@ -44,6 +44,7 @@ class Served:
     steps: list[dict[str, Any]]
     notes: list[str]
     alarms: list[str]  # what no power cut can have left in the image
+    host_disk: str | None = None  # if there is no room for what will be written
 
 
 class NotServed(FlashfsError):
@@ -104,16 +105,16 @@ def start(request: Request, waiting: Callable[[], AbstractContextManager[None]] 
     """Start nbdkit, and return once a client may come; raises what kept it from that."""
     prepare(request)
     reader, writer = os.pipe()
-    request = replace(request, teller=writer)
+    request = replace(request, teller=writer, stderr=os.dup(2))
     with tempfile.TemporaryFile() as said, os.fdopen(reader) as words, waiting():
         try:
             process = subprocess.Popen(
-                command(request), env=environment(), pass_fds=[writer], stdin=subprocess.DEVNULL, cwd="/",
-                stdout=said, stderr=None if request.foreground else said, umask=0o077,
-                start_new_session=not request.foreground,
+                command(request), env=environment(), pass_fds=[writer, request.stderr], stdin=subprocess.DEVNULL,
+                cwd="/", stdout=said, stderr=said, umask=0o077, start_new_session=not request.foreground,
             )  # fmt: skip
         finally:
             os.close(writer)
+            os.close(request.stderr)
         try:
             message = json.loads(words.readline() or "{}")
         except BaseException:
@@ -165,6 +166,8 @@ def prepare(request: Request) -> None:
 
 
 def _prepare_socket(path: Path) -> None:
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--socket {path}: {path.parent} cannot be written: use --socket PATH with another folder")
     if len(os.fsencode(path)) > SOCKET_BYTES:
         raise UsageError(f"--socket {path}: Linux takes {SOCKET_BYTES} bytes of a socket's path")
     try:
@@ -204,7 +207,10 @@ def command(request: Request) -> list[str]:
 
 def environment() -> Mapping[str, str]:
     """What brings this interpreter, and what it can import, into nbdkit's process."""
-    paths = [os.path.realpath(path) for path in sys.path]
+    paths = []
+    for path in sys.path:
+        with suppress(FileNotFoundError):  # the present folder, and it was deleted
+            paths.append(os.path.realpath(path))
     return {**os.environ, "LD_PRELOAD": str(libpython()), "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 

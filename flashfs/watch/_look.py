@@ -35,7 +35,8 @@ class Gone(FlashfsError):
 
 @dataclass(frozen=True)
 class Look:
-    """The texts of one moment; ``blocks`` are the columns of map.json as arrays. ``at_s``: the server's own clock."""
+    """The texts of one moment; ``blocks`` are the columns of map.json as arrays. ``at_s``: the server's own clock;
+    ``asked``: the mountpoint that a person named, where ``folder`` is below that."""
 
     folder: Path
     at_s: float
@@ -44,13 +45,14 @@ class Look:
     config: dict[str, Any]
     map: dict[str, Any]
     blocks: dict[str, NDArray[np.uint32]]
+    asked: Path | None = None
 
     def follows(self, other: Look) -> bool:
         """Whether the same server was looked at, so that the difference is what happened in between."""
         return self.config["pid"] == other.config["pid"] and self.at_s >= other.at_s
 
 
-def look(folder: Path) -> Look:
+def look(folder: Path, asked: Path | None = None) -> Look:
     """Read the four texts. Gone if the mount is no more; FlashfsError for what is there and cannot be used."""
     texts = {name: _read(folder, name) for name in NEEDED}
     for name, needed in NEEDED.items():
@@ -62,7 +64,7 @@ def look(folder: Path) -> Look:
     if not isinstance(uptime, int | float):
         raise FlashfsError(f"{folder}/stats.json has no server.uptime_s that could be read: another version's mount?")
     columns = {name: _column(folder, blocks, name) for name in ("state", "valid", "erases")}
-    return Look(folder, float(uptime), stats, texts["smart.json"], config, blocks, columns)
+    return Look(folder, float(uptime), stats, texts["smart.json"], config, blocks, columns, asked)
 
 
 def _column(folder: Path, blocks: dict[str, Any], name: str) -> NDArray[np.uint32]:

@@ -228,7 +228,12 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("dump text", 1, "text: not a flashfs image"),
+        ("dump text", 1, "text: no flashfs image: it begins with b'hello\\n'"),
+        ("mount text folder", 1, "text: no flashfs image: "),
+        ("smart nowhere", 1, "nowhere: no such file\n"),
+        ("mount nowhere folder", 1, "nowhere: no such file; `flashfs create"),
+        ("up /dev/nowhere folder", 1, "/dev/nowhere: no such file\n"),
+        ("mount /dev/nowhere folder", 1, "/dev/nowhere: no such file\n"),
         ("fsck folder", 1, "folder: a directory, not a regular file"),
         ("create nowhere/chip", 1, "there is no directory nowhere"),
         ("clone chip nowhere/copy", 1, "there is no directory nowhere"),
@@ -241,11 +246,8 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("plot text", 2, "use .parquet, .csv, .json or the folder of a sweep"),
         ("dump chip --ftl slimft", 2, "no FTL is called 'slimft' (did you mean slimftl?)"),
         ("dump chip --ftl pagemap", 1, "bound to slimftl for life, not pagemap: leave that out"),
-        ("dump chip lpa x", 2, "dump lpa x: use a whole number"),
         ("dump chip lpa 999,999", 2, "LPA 999999: chip has LPAs 0 to 16383"),
-        ("dump chip page -1", 2, "-1: no number may be below 0 (see flashfs dump --help)"),
-        ("dump chip foo", 2, "no such view; use header, blocks, page, lpa, log, scheme, recovery, map, hids, vbt\n"),
-        ("dump chip cmt", 2, "slimftl has no view cmt; its views are map, hids, vbt"),
+        ("dump chip cmt", 2, "slimftl has header, blocks, page, lpa, log, scheme, recovery, map, hids, vbt"),
         ("create x --size 100T", 2, "size 100 TiB: use 14 TiB or less, with 256 pages of 4 KiB per block and"),
         ("create x --page-size 3000", 2, "--page-size 3000: use a power of two"),
         ("create x --op ten", 2, "--op ten: use a share, as 0.1 or 10%"),
@@ -258,8 +260,16 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("crash replay --verbos x", 2, "(see flashfs crash replay --help)"),
         ("resize chip 77M", 1, "size 77 MiB: {chip} has 78 MiB of flash, of which slimftl can export 71 MiB at most"),
         ("resize chip 90M", 2, "size 90 MiB: {chip} has 78 MiB of flash, of which slimftl can export 71 MiB at most"),
-        ("smart none", 1, "none: no such file; "),
         ("create x --preset tiny", 2, "no such preset; see flashfs presets"),
+        ("dump chip lpa x", 2, "LPA x: it must be a number from 0 up"),
+        ("dump chip page -1", 2, "-1: it must be a number from 0 up"),
+        ("dump chip page -12", 2, "-12: it must be a number from 0 up"),
+        ("dump chip lpa " + "9" * 30, 2, "it must be a number from 0 up"),
+        ("dump chip foo", 2, "dump foo: slimftl has header, blocks, page, lpa, log, scheme, recovery, map, "),
+        ("dump chip segments", 2, "dump segments: slimftl has header"),
+        ("dump chip header 7", 2, "dump header takes no number, 7 was given"),
+        ("mount chip folder --fault kaboom", 2, "--fault kaboom: use one of cut=N, later, fail=N, "),
+        ("mount chip folder --fault later=3", 2, "--fault later=3: use one of cut=N, later, fail=N, "),
     ],
 )
 def test_slips(
@@ -324,6 +334,36 @@ def test_python_m_flashfs() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("flashfs ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("--version", 0, "flashfs "),
+        ("status", 0, ""),
+        ("fsck {}/chip", 0, "sound"),
+        ("replay uniform:ops=10 --size 4M", 0, "pagemap"),
+        ("umount {}", 2, "nothing is mounted there"),
+        ("fsck chip", 2, "chip: the present folder was deleted: use a path that begins with /"),
+        ("umount chip", 2, "chip: the present folder was deleted: use a path that begins with /"),
+    ],
+)
+def test_in_a_folder_that_was_deleted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: str, code: int, said: str,
+) -> None:  # fmt: skip
+    """Only what needs it complains."""
+    cli.run(["create", str(tmp_path / "chip"), "--size", "64M"])
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr("flashfs.ftl.SEARCHED", [])
+    monkeypatch.setattr(sys, "argv", ["flashfs", *words.format(tmp_path).split()])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        commands.main()
+    out, err = capsys.readouterr()
+    assert (caught.value.code, said in out + err, err.count("\n") <= 1) == (code, True, True), out + err
 
 
 def test_closed_streams_take_no_file(tmp_path: Path) -> None:

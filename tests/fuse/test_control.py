@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import flashfs, pid_of
+from conftest import flashfs, kill, pid_of
 
 from flashfs import inspect
 from flashfs.device import Device
@@ -131,7 +131,7 @@ def test_faults_come_and_go(chip: Path, mountpoint: Path, server: str) -> None:
     said = flashfs("fault", mountpoint, "fail=1", code=2).stderr
     assert "--fault later" in said and said.count("\n") == 1
     said = flashfs("cut", mountpoint, "--at", "5", code=2).stderr
-    assert "no place for faults: mount it with `--fault later`" in said
+    assert "needs a mount made with `--fault later`" in said
     flashfs("umount", mountpoint)
 
 
@@ -140,6 +140,8 @@ def test_a_cut_loses_what_was_not_flushed(chip: Path, mountpoint: Path) -> None:
     old = written(mountpoint, 8, 7)
     written(mountpoint, 8, 8, sync=False)
     pid = pid_of(mountpoint)
+    for words in (("cut", mountpoint, "--at", 5), ("fault", mountpoint, "fail=10")):
+        assert "needs a mount made with `--fault later`" in flashfs(*words, code=2).stderr
     assert str(chip) in flashfs("cut", mountpoint).stdout
     with pytest.raises(OSError, match="No such"):
         Path(f"/proc/{pid}/exe").readlink()
@@ -149,6 +151,26 @@ def test_a_cut_loses_what_was_not_flushed(chip: Path, mountpoint: Path) -> None:
     flashfs("umount", mountpoint)
     assert "no flashfs mount" in flashfs("cut", mountpoint, code=2).stderr
     assert "--at" in flashfs("cut", mountpoint, "--shape", "prefix", code=2).stderr
+
+
+def test_umount_after_a_cut_that_was_asked_for(chip: Path, mountpoint: Path) -> None:
+    """It is no failure; a kill is one, also after such a cut."""
+    try:
+        os.setxattr(chip, "user.test", b"")
+    except OSError:
+        pytest.skip("needs extended attributes of users, where the image is")
+    flashfs("mount", chip, mountpoint)
+    flashfs("cut", mountpoint)
+    for _ in range(2):
+        assert "its power was cut, as asked for" in flashfs("umount", mountpoint).stdout
+        flashfs("mount", chip, mountpoint, "--fault", "later")
+        flashfs("cut", mountpoint, "--at", 1)
+        with pytest.raises(OSError):
+            written(mountpoint, 1000, 1)
+    assert "its power was cut" in flashfs("umount", mountpoint).stdout
+    flashfs("mount", chip, mountpoint)
+    kill(mountpoint)
+    assert "nothing was checkpointed" in flashfs("umount", mountpoint, code=1).stderr
 
 
 def test_smart_counts_a_whole_life(chip: Path, mountpoint: Path) -> None:
@@ -177,6 +199,8 @@ def test_smart_counts_a_whole_life(chip: Path, mountpoint: Path) -> None:
     said = " ".join(flashfs("smart", chip).stdout.split())
     for line in ("available spare 100 %", "percentage used 0", "unsafe shutdowns 1", "overall passed"):
         assert line in said
+    for line in ("data units written at least 1.2 MiB by the host in all its life", "NAND written at least "):
+        assert line in said  # what was written before the cut is in no counter
 
 
 def test_smart_of_what_is_not_well(tmp_path: Path) -> None:
@@ -186,7 +210,10 @@ def test_smart_of_what_is_not_well(tmp_path: Path) -> None:
     assert "no flashfs mount" in flashfs("smart", tmp_path, code=2).stderr
     with Device.memory(image.Geometry(pages_per_block=16, blocks=64, lpas=600)) as device:
         assert (device.smart()["spare"], device.smart()["used"]) == (100.0, 0.0)  # of what it was made with
-    assert health.is_bad({"failed": None, "lost": 2}) and not health.is_bad({"failed": None, "lost": 0})
+    well = {"failed": None, "lost": 0, "alarms": [], "host_disk": None}
+    assert not health.is_bad(well)
+    for one in ({"failed": "stopped"}, {"lost": 2}, {"alarms": ["damage"]}, {"host_disk": "it is full"}):
+        assert health.is_bad({**well, **one})
 
 
 def test_a_page_never_takes_the_image_s_place(chip: Path, mountpoint: Path, tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import TIMEOUT_S, flashfs, kill, pid_of
+from conftest import TIMEOUT_S, flashfs, kill, pid_of, take_away
 from ram_device import RamDevice
 
-from flashfs.fuse import daemon, mounts
+from flashfs.fuse import SERVERS, daemon, mounts
 
 pytestmark = pytest.mark.mount
 
@@ -147,6 +147,27 @@ def test_busy_is_one_line_and_nothing_happens(chip: Path, mountpoint: Path) -> N
         assert "busy" in flashfs("umount", mountpoint, code=1).stderr
     write(mountpoint / "disk", b"still here")
     flashfs("umount", mountpoint)
+
+
+@pytest.mark.parametrize("server", list(SERVERS))
+@pytest.mark.parametrize("name", [b"no \xff utf-8", "\u00e4".encode()])
+def test_names_of_any_bytes(mountpoint: Path, tmp_path: Path, server: str, name: bytes) -> None:
+    """Of the image, the mountpoint and the log."""
+    folder = tmp_path / os.fsdecode(name)
+    place, chip, log = folder / "mnt", folder / "chip", folder / "log"
+    folder.mkdir()
+    flashfs("create", chip, "--size", "16M")
+    try:
+        flashfs("mount", chip, place, "--server", server, "--log", log)
+        found = json.loads(flashfs("status", "--json").stdout)["mounts"]
+        assert (str(chip), str(place)) in [(one["image"], one["directory"]) for one in found]
+        assert "in use by process" in flashfs("mount", chip, mountpoint, code=1).stderr
+        with (place / "disk").open("rb"):
+            assert "busy" in flashfs("umount", place, code=1).stderr
+        flashfs("umount", place)
+        assert "checkpoint written" in log.read_text()
+    finally:
+        take_away(place)
 
 
 def test_the_log(chip: Path, mountpoint: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from conftest import flashfs, kill, refused, take_away
 
+from flashfs import cli
 from flashfs.crash.kill.filesystems import chip as geometry
 from flashfs.device import Device
 from flashfs.errors import DeviceFailedError, FlashfsError
@@ -55,7 +56,9 @@ def health(mountpoint: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("server", list(SERVERS))
-def test_where_people_look(small: Small, mountpoint: Path, tmp_path: Path, server: str) -> None:
+def test_where_people_look(
+    small: Small, mountpoint: Path, tmp_path: Path, server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     chip, log = small(4), tmp_path / "log"
     flashfs("mount", chip, mountpoint, "--server", server, "--log", log)
     assert health(mountpoint)["host_disk"] is None
@@ -75,7 +78,9 @@ def test_where_people_look(small: Small, mountpoint: Path, tmp_path: Path, serve
     assert "make room" in line
     assert line.partition(":")[0] in flashfs("top", mountpoint, "--once").stdout
     assert json.loads(flashfs("top", mountpoint, "--json").stdout)["health"]["host_disk"].startswith("the host's disk")
-    assert f"host disk {line.partition(':')[0]}" in " ".join(flashfs("smart", mountpoint).stdout.split())
+    assert cli.run(["smart", str(mountpoint)]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"alarms {line.partition(':')[0]}" in said and "overall an alarm, see below" in said
     assert f"at byte {MIB}" not in log.read_text()
     assert "the host's disk is full below" in log.read_text()
     assert os.pread(fd, MIB, 0) == data
@@ -100,6 +105,33 @@ def test_up_says_so(small: Small, need_loop: None, tmp_path: Path) -> None:
     assert f"the host's disk is full below {chip}" in said
     assert not (tmp_path / "files").exists()
     assert not (homes.RUN / str(inspect(chip).uuid)).exists()
+
+
+def test_up_of_what_is_up_says_so(small: Small, need_loop: None, tmp_path: Path) -> None:
+    chip, target = small(8), tmp_path / "files"
+    assert "the host's disk" not in flashfs("up", chip, target).stderr
+    home = homes.RUN / str(inspect(chip).uuid)
+    fd = os.open(home / "disk", os.O_RDWR)
+
+    def fill() -> None:
+        for at in range(32 * MIB, 64 * MIB, MIB):
+            os.pwrite(fd, os.urandom(MIB), at)
+
+    assert refused(fill) == errno.ENOSPC
+    os.close(fd)
+    assert f"the host's disk is full below {chip}" in flashfs("up", chip, target).stderr
+
+
+def test_a_mount_says_so(small: Small, mountpoint: Path) -> None:
+    chip = small(1)
+    with Device.open(chip):
+        pass
+    filler = fill_up(chip.parent)
+    assert f"the host's disk is full below {chip}: " in flashfs("mount", chip, mountpoint).stderr
+    flashfs("umount", mountpoint)
+    filler.unlink()
+    assert flashfs("mount", chip, mountpoint).stderr == ""
+    assert host_disk.warning(chip.parent / "none") is None
 
 
 def fill_up(folder: Path) -> Path:
@@ -187,4 +219,4 @@ def test_whose_errors_they_are() -> None:
     assert not disk.note(ValueError("a mistake"))
     assert disk.line() is None
     assert disk.note(OSError(errno.EIO, "x"))
-    assert "fails below /nowhere (Input/output error): 1 requests failed" in str(disk.line())
+    assert "fails below /nowhere (Input/output error): 1 request failed" in str(disk.line())

@@ -33,7 +33,7 @@ def target(need_loop: None, tmp_path: Path) -> Iterator[Targets]:
     yield make
     for path in made:
         for device in loop.loops_under(path):
-            home = loop.home_of(path)
+            home, _ = loop.home_of(path)
             subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
             subprocess.run(["losetup", "-d", str(device)], check=False, capture_output=True)
             take_away(home)

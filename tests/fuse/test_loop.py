@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import flashfs, kill, take_away
+from conftest import flashfs, kill, pid_of, take_away
 from schemes import rotated
 
 from flashfs.errors import FlashfsError
@@ -89,8 +90,11 @@ def test_after_a_kill(chip: Path, home: Path, target: Path) -> None:
     (target / "file").write_bytes(b"flushed")
     subprocess.run(["sync", "-f", str(target / "file")], check=True)
     kill(home)
-    said = flashfs("up", chip, target).stdout
-    assert "its daemon was gone" in said
+    for words in (("smart", target), ("dump", target, "lpa", 0)):
+        line = f"its daemon is gone, killed or its power cut: `flashfs up {chip} {target}` recovers"
+        assert line in flashfs(*words, code=1).stderr
+    said = flashfs("up", chip, target, "-v").stdout
+    assert -1 < said.find("its daemon was gone") < said.find("recovered") < said.find("spare reads")
     assert (target / "file").read_bytes() == b"flushed"
     kill(home)
     assert "next mount recovers" in flashfs("down", target, code=1).stderr
@@ -107,6 +111,19 @@ def test_halves_are_completed_and_undone(chip: Path, home: Path, target: Path) -
     subprocess.run(["umount", str(target)], check=True)
     flashfs("down", target)
     assert gone(home, target)
+
+
+def test_down_takes_what_status_shows(chip: Path, home: Path, target: Path) -> None:
+    """The image or the directory; also when the file system was unmounted by hand."""
+    for place in (chip, home):
+        flashfs("up", chip, target)
+        line = f"in use by process {pid_of(home)}, up at {target}: `flashfs down {target}` ends that"
+        assert line in flashfs("fsck", chip, code=1).stderr
+        assert json.loads(flashfs("top", target, "--json").stdout)["mountpoint"] == str(target)
+        if place == home:
+            subprocess.run(["umount", str(target)], check=True)
+        assert f"{chip} is checkpointed" in flashfs("down", place).stdout
+        assert gone(home, target)
 
 
 def test_refusals_leave_nothing(chip: Path, home: Path, target: Path, tmp_path: Path) -> None:

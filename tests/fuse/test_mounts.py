@@ -35,6 +35,10 @@ def test_absolute_resolves_links(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert mounts.absolute(tmp_path / "link") == (tmp_path / "real").resolve()
     assert mounts.absolute(tmp_path / "none") == tmp_path.resolve() / "none"
+    (tmp_path / "real/back").symlink_to("../link")
+    assert mounts.absolute(tmp_path / "link/back/x/./..") == (tmp_path / "real").resolve()
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    assert mounts.absolute(tmp_path / "circle").name == "circle"
 
 
 def test_mountpoints_that_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def test_a_stopped_daemon_is_said_to_be_one(stopped: tuple[Path, int]) -> None:
 def test_status_lists_the_others(stopped: tuple[Path, int], tmp_path: Path) -> None:
     mountpoint, pid = stopped
     rows = {row["directory"]: row for row in json.loads(flashfs("status", "--json").stdout)["mounts"]}
-    assert (rows[str(mountpoint)]["state"], rows[str(mountpoint)]["pid"]) == ("silent", pid)
+    assert (rows[str(mountpoint)]["state"], rows[str(mountpoint)]["pid"]) == ("does not answer", pid)
     assert str(pid) in flashfs("status").stdout
 
 
@@ -60,9 +61,12 @@ def test_a_link_to_a_mountpoint_asks_nobody(stopped: tuple[Path, int], tmp_path:
     link = tmp_path / "link"
     link.symlink_to(mountpoint)
     assert mounts.absolute(link) == mountpoint
+    assert mounts.absolute(link / "control/.././disk") == mountpoint / "disk"
+    assert mounts.absolute(link / "../link/other") == mountpoint / "other"
+    assert mounts.absolute(link / "..") == tmp_path
 
 
-def test_an_answer_that_does_not_come(tmp_path: Path) -> None:
+def test_an_answer_that_does_not_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the kernel does not say whether the daemon is stopped, there is a limit."""
     read, write = os.pipe()
     try:
@@ -71,9 +75,35 @@ def test_an_answer_that_does_not_come(tmp_path: Path) -> None:
     finally:
         os.write(write, b"x")
         os.close(write)
+    monkeypatch.setattr(asking, "daemon_of", lambda _: 77)
+    monkeypatch.setattr(asking, "stopped", lambda _: None)
+    with pytest.raises(asking.SilentError, match="its daemon, process 77, is busy or stuck"):
+        asking.ask(tmp_path, "", threading.Event().wait, timeout_s=0.05)
     with pytest.raises(ZeroDivisionError):
         asking.ask(tmp_path, "", lambda: 1 // 0)
     assert asking.ask(tmp_path, "", lambda: 5) == 5
+
+
+def test_a_daemon_that_is_stopped_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no limit to its work, and yet nobody waits for ever."""
+    looks = iter([None, None])
+    monkeypatch.setattr(asking, "stopped", lambda _: next(looks, 77))
+    monkeypatch.setattr(asking, "LOOK_S", 0.01)
+    with pytest.raises(asking.SilentError, match="process 77, was stopped"):
+        asking.ask(tmp_path, "", threading.Event().wait, timeout_s=None)
+
+
+def test_nothing_in_a_mount_is_asked_for(stopped: tuple[Path, int], tmp_path: Path) -> None:
+    """Whoever names a file of the mount hears that it is one, or that the daemon was stopped."""
+    mountpoint, pid = stopped
+    disk = mountpoint / "disk"
+    assert mounts.absolute(disk) == disk
+    for words in (("smart",), ("dump",), ("cut",), ("top", "--once"), ("remap", "0", "4096", "4096")):
+        said = flashfs(words[0], disk, *words[1:], code=2).stderr
+        assert f"it is in the mount at {mountpoint}: name that" in said, words
+    for words in (("umount",), ("fsck",), ("create", "--size", "16M"), ("nbd",), ("clone", tmp_path / "copy")):
+        said = flashfs(words[0], disk, *words[1:], code=1).stderr
+        assert f"its daemon, process {pid}, was stopped" in said, words
 
 
 def test_dead_is_not_silent(chip: Path, mountpoint: Path) -> None:

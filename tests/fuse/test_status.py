@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import flashfs, kill, pid_of
 
-from flashfs.fuse import homes, loop, mounts, status
+from flashfs.fuse import homes, loop, mounts, status, users
 from flashfs.nbd import serving
 from nandimg import image
 
@@ -26,6 +26,7 @@ def test_nothing_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     monkeypatch.setattr(mounts, "table", list)
     monkeypatch.setattr(serving, "servers", list)
+    monkeypatch.setattr(users, "servers", list)
     assert cli.run(["status"]) == 0
     assert capsys.readouterr().out == "nothing is mounted, and `flashfs nbd` serves nothing\n"
     assert cli.run(["status", "--json"]) == 0
@@ -39,7 +40,7 @@ def test_a_mount_and_its_corpse(chip: Path, mountpoint: Path) -> None:
     pid = pid_of(mountpoint)
     line = {
         "image": str(chip), "ftl": "slimftl", "pid": pid, "state": "up", "directory": str(mountpoint),
-        "file_system": None, "mountpoints": [], "loops": [],
+        "file_system": None, "mountpoints": [], "loops": [], "held_by": [],
     }  # fmt: skip
     assert of(chip) == [line]
     (shown,) = [row for row in flashfs("status").stdout.splitlines() if str(chip) in row]

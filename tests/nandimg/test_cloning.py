@@ -109,7 +109,7 @@ def test_refusals_leave_nothing(crashed: Path) -> None:
     with pytest.raises(ImageError, match="it was truncated"):
         nandimg.clone(crashed, copy)
     crashed.write_bytes(bytes(HEADERS))
-    with pytest.raises(ImageError, match="not a flashfs image"):
+    with pytest.raises(ImageError, match="no flashfs image"):
         nandimg.clone(crashed, copy)
     assert names(crashed) == [crashed.name]
 

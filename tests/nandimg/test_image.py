@@ -89,7 +89,7 @@ def test_the_newer_copy_counts(path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "data", "said"),
     [
-        (0, b"GARBAGE!", "not a flashfs image"),
+        (0, b"GARBAGE!", "no flashfs image: it begins with b'GARBAGE!'"),
         (8, struct.pack("<I", 3), "version is 3"),
         (12, struct.pack("<I", 512), "header_bytes is 512"),
         (40, struct.pack("<I", 9), "backend is 9"),
@@ -152,7 +152,7 @@ def test_damage_in_both_copies_is_a_checksum(path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 1, 100, HEADER_BYTES - 1])
 def test_a_file_that_ends_in_its_header(path: Path, size: int) -> None:
     os.truncate(path, size)
-    assert ("ends inside the header" if size >= 8 else "not a flashfs image") in refused(path)
+    assert ("ends inside the header" if size >= 8 else "no flashfs image: it") in refused(path)
 
 
 def test_a_file_that_ends_later(path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_file_that_ends_later(path: Path) -> None:
 def test_what_is_no_image(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"\x7fELF" + bytes(9000))
-    assert "not a flashfs image" in refused(foreign)
+    assert f"{foreign}: no flashfs image" in refused(foreign)
     assert "no such file" in refused(tmp_path / "missing")
     assert "not a regular file" in refused(tmp_path, readonly=True)
 

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -269,6 +270,58 @@ def test_status_has_what_is_served(export: Serve, capsys: pytest.CaptureFixture[
         assert serving.servers(tmp_path) == []
 
 
+def test_a_look_at_what_is_served(
+    export: Serve, chip: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By the image or the socket: nbdkit stands still for it, and goes on."""
+    one = export(ftl="dftl")
+    with Client(one.path) as client:
+        assert client.write(0, b"\x11" * 4096, FUA) == 0
+        for place in (chip, one.path):
+            assert cli.run(["dump", str(place), "lpa", "0", "--json"]) == 0
+            out, err = capsys.readouterr()
+            assert json.loads(out)["ppa"] is not None and "nbdkit stood still for a moment" in err
+        assert cli.run(["dump", str(chip), "--html", str(tmp_path / "page"), "--json"]) == 0
+        assert "nbdkit stood still" in json.loads(capsys.readouterr().out)["note"]
+        assert cli.run(["smart", str(chip), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["image"], found["ftl"], found["at_least"]) == (str(chip), "dftl", True)
+        assert client.do(FLUSH) == 0
+    one.end()
+
+
+def test_nbdkit_goes_on_whatever_becomes_of_who_looks(export: Serve, chip: Path) -> None:
+    one = export()
+    code = (
+        "import sys, time, pathlib\nfrom flashfs.nbd import serving\n"
+        "with serving.of(pathlib.Path(sys.argv[1])).still():\n    print(flush=True)\n    time.sleep(600)"
+    )
+    looker = subprocess.Popen([sys.executable, "-c", code, str(chip)], stdout=subprocess.PIPE)
+    try:
+        assert looker.stdout is not None and looker.stdout.readline() == b"\n"
+        state = Path(f"/proc/{one.pid}/stat")
+        assert state.read_text().rpartition(")")[2].split()[0] == "T"
+    finally:
+        looker.kill()
+        looker.communicate()
+    assert one.info()["export-size"] == SIZE
+    one.end()
+
+
+def test_a_cut_of_what_is_served(export: Serve, chip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = export(ftl="pagemap")
+    with Client(one.path) as client:
+        assert client.write(0, b"\x11" * 4096, FUA) == 0
+        assert client.write(0, b"\x22" * 4096) == 0
+        for words in (["cut", "--at", "5"], ["fault"], ["fault", "fail=10"]):
+            assert cli.run([words[0], str(chip), *words[1:]]) == 2
+            assert "flashfs nbd --fault" in capsys.readouterr().err
+        assert cli.run(["cut", str(chip)]) == 0
+        assert f"{chip}: power cut" in capsys.readouterr().out
+        one.gone()
+    assert found(chip, 0, 4096) == b"\x11" * 4096
+
+
 def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line each, and the image and the server that runs are as they were."""
     one = export(ftl="dftl")
@@ -277,7 +330,8 @@ def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest
     assert path is not None
     with pytest.raises(FlashfsError, match=rf"^--socket {path} is taken"):
         server.start(Request(chip, path))
-    with pytest.raises(FlashfsError, match=f"in use by process {one.pid}"):
+    line = f"{chip}: in use by process {one.pid}, served at {one.uri}: `kill {one.pid}` ends that"
+    with pytest.raises(FlashfsError, match=re.escape(line)):
         server.start(Request(chip, other))
     assert not other.exists()
     assert one.info()["export-size"] == SIZE
@@ -296,6 +350,42 @@ def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FlashfsError, match="apt-get install nbdkit"):
         server.start(Request(chip, other))
+
+
+@pytest.mark.parametrize(("says", "told"), [("echo 'nbdkit: error: no luck' >&2", "no luck"), ("", "it says nothing")])
+def test_what_nbdkit_says_that_does_not_start(
+    need_nbd: None, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, told: str
+) -> None:
+    """In the foreground too."""
+    (fake := tmp_path / "bin/nbdkit").parent.mkdir()
+    fake.write_text(f"#!/bin/sh\n{says}\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    with pytest.raises(FlashfsError, match=f"^nbdkit did not start: {told}$"):
+        server.start(Request(chip, tmp_path / "s", foreground=True))
+
+
+def test_where_nothing_can_be_written(
+    need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """--run brings a place for its socket."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, for a file system that is read-only")
+    with Device.open(chip):
+        pass
+    (folder := tmp_path / "ro").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(folder)], check=True)
+    try:
+        subprocess.run(["cp", "--sparse=always", str(chip), str(folder / "chip")], check=True)
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        words = ["nbd", str(folder / "chip"), "--read-only"]
+        assert cli.run([*words, "--run", 'nbdinfo --size "$uri"; test -S "$unixsocket"; echo "$unixsocket"']) == 0
+        size, path = capfd.readouterr().out.split()
+        assert size == str(SIZE) and not Path(path).parent.exists()
+        assert cli.run(words) == 2
+        assert f"{folder} cannot be written: use --socket PATH" in capfd.readouterr().err
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_power_cut(export: Serve, chip: Path, tmp_path: Path) -> None:
@@ -326,6 +416,36 @@ def test_the_command(need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.C
     os.close(ended)
     with Device.open(chip, readonly=True) as device:
         assert device.recovery.clean
+
+
+def test_names_that_are_no_utf_8(need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    chip = chip.rename(folder / chip.name)
+    line = 'nbdinfo --size "$uri"'
+    assert cli.run(["nbd", str(chip), "--socket", str(folder / "s"), "--run", f"{line}; echo $uri"]) == 0
+    assert capfd.readouterr().out == f"{SIZE}\nnbd+unix:///?socket={tmp_path}/d%FF/s\n"
+    assert cli.run(["nbd", str(chip), "--json"]) == 0
+    pid = json.loads(capfd.readouterr().out)["pid"]
+    ended = os.pidfd_open(pid)
+    try:
+        (found,) = [one for one in serving.servers() if one.pid == pid]
+        assert (found.image, found.uri) == (str(chip), f"nbd+unix:///?socket={tmp_path}/d%FF/{chip.name}.sock")
+    finally:
+        os.kill(pid, signal.SIGTERM)
+        assert readable(ended, timeout_s=TIMEOUT_S)
+        os.close(ended)
+
+
+def test_in_a_folder_that_was_deleted(
+    need_nbd: None, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.syspath_prepend("")  # as a command without a script has it
+    assert cli.run(["nbd", str(chip), "--run", 'nbdinfo --size "$uri"']) == 0
+    assert capfd.readouterr().out == f"{SIZE}\n"
 
 
 def test_foreground_ends_by_sigterm(need_nbd: None, chip: Path) -> None:

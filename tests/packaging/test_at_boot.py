@@ -48,7 +48,7 @@ def test_every_option_is_one_of_mount() -> None:
     flags = {name: one.is_flag for one in command.params if one.param_type_name == "option" for name in one.opts}
     assert all(flags[f"--{name}"] is False for name in mount_helper.VALUED)
     assert all(flags[f"--{name}"] is True for name in mount_helper.FLAGS)
-    others = {"--foreground", "--json", "-v", "--verbose"}  # of no use in fstab
+    others = {"--foreground", "--json", "-v", "--verbose", "--remount"}  # of no use in fstab
     assert flags.keys() - others == {f"--{name}" for name in (*mount_helper.VALUED, *mount_helper.FLAGS)}
 
 

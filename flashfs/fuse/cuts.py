@@ -1,0 +1,31 @@
+"""Whether the power of a mount went because somebody asked for that: an extended attribute of the image says so, from
+the cut until the next mount. Where the image's file system has none, nothing is known of it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+NAME = "user.flashfs.cut"
+
+
+def note(image: Path | int) -> None:
+    """The power goes now, as asked for."""
+    with suppress(OSError):
+        os.setxattr(image, NAME, b"asked for")
+
+
+def forget(image: Path | int) -> None:
+    """The image is mounted again: what ends it next may be another thing."""
+    with suppress(OSError):
+        os.removexattr(image, NAME)
+
+
+def was_asked(image: Path | int) -> bool:
+    """Whether the image's last mount ended so."""
+    try:
+        os.getxattr(image, NAME)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""Who has an image open, and what keeps a mount alive that is not to be seen here: asked of /proc, nothing is
+remembered. What another user's process does, only root is told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import nandimg
+from flashfs.errors import FlashfsError
+from flashfs.fuse import mounts
+from flashfs.fuse.asking import Question
+from nandimg.errors import ImageError
+
+PROC = Path("/proc")
+CONNECTIONS = Path("/sys/fs/fuse/connections")  #: a folder for each FUSE mount that is alive, by minor number
+NAMED_MOST = 3  #: processes that a line names
+FILES_S = 2.0  #: in which it is found who has a file of a mount open
+NAMES = {"/", "/disk", "/stats.json", "/smart.json", "/config.json", "/map.json", "/control", "/mark"}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process that has ``image``, bound to ``ftl``, for itself. ``serves``: a FUSE mount of it; ``device`` is that
+    mount's "major:minor", as far as the kernel tells."""
+
+    pid: int
+    image: Path
+    ftl: str | None
+    serves: bool
+    device: str | None
+
+
+def servers() -> list[Server]:
+    """Every process that this one can see with an image of its own, by process numbers."""
+    return [found for pid in sorted(_lockers()) if (found := _server(pid)) is not None]
+
+
+def _lockers() -> set[int]:
+    """Processes that have locked some file exclusively, as images are."""
+    lines = [line.split() for line in (PROC / "locks").read_text().splitlines()]
+    return {int(words[4]) for words in lines if words[1] == "FLOCK" and words[3] == "WRITE"} - {0, -1}
+
+
+def _server(pid: int) -> Server | None:
+    image = ftl = device = None
+    serves = False
+    for descriptor, path in _files(pid):
+        with suppress(OSError, ImageError):
+            told = (PROC / str(pid) / "fdinfo" / descriptor).read_text()
+            if path == "/dev/fuse":
+                serves = True
+                device = next((f"0:{int(line.split()[1])}" for line in told.splitlines()
+                               if line.startswith("fuse_connection:")), device)  # fmt: skip
+            elif "FLOCK" in told and "WRITE" in told and not path.startswith("/memfd:"):
+                ftl = nandimg.inspect(PROC / str(pid) / "fd" / descriptor).ftl or None
+                image = Path(path)
+    return None if image is None else Server(pid, image, ftl, serves, device)
+
+
+def _files(pid: int) -> Iterator[tuple[str, str]]:
+    """(descriptor, path) of each open file of a process; none of one that is gone, or another user's."""
+    with suppress(OSError):
+        for entry in (PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                yield entry.name, str(entry.readlink())
+
+
+# --- what keeps a mount alive
+
+
+def is_alive(device: str | None) -> bool | None:
+    """Whether the FUSE mount ``device`` ("major:minor") is still there for somebody; None where that cannot be told."""
+    if device is None or not CONNECTIONS.is_dir() or not any(CONNECTIONS.iterdir()):
+        return None
+    return (CONNECTIONS / device.partition(":")[2]).exists()
+
+
+def holders(device: str | None, image: Path | str, daemon: int) -> list[str]:
+    """In words, what keeps the mount ``device`` of ``image`` alive beside its ``daemon``: mounts of it at other places,
+    mount namespaces that have it, open files. [] if nothing can be seen."""
+    here = [one.mountpoint for one in mounts.table() if _is(one, device, image)]
+    out = [f"the mount at {place}" for place in here]
+    out += _namespaces(lambda mount: _is(mount, device, image), daemon)
+    return out or ([f"{_named(pids)}, with a file of it open"] if (pids := _openers(device, daemon)) else [])
+
+
+def elsewhere(source: str) -> list[str]:
+    """In words, which other mount namespaces have a file system of the device ``source``."""
+    return _namespaces(lambda mount: mount.source == source)
+
+
+def _is(mount: mounts.Mount, device: str | None, image: Path | str) -> bool:
+    if mount.fs_type != mounts.FS_TYPE:
+        return False
+    return mount.source == str(image) if device is None else mount.device == device
+
+
+def _namespaces(is_it: Callable[[mounts.Mount], bool], daemon: int = 0) -> list[str]:
+    """In words, the processes of each other mount namespace that has such a mount."""
+    spaces: dict[str | None, list[int]] = {}
+    for pid in _processes():
+        spaces.setdefault(_namespace(pid), []).append(pid)
+    found = [pids for space, pids in spaces.items() if space not in (None, _namespace("self")) and _has(pids, is_it)]
+    others = [[pid for pid in pids if pid != daemon] or pids for pids in found]
+    return [f"{_named(pids)}, in another mount namespace" for pids in others]
+
+
+def _has(pids: list[int], is_it: Callable[[mounts.Mount], bool]) -> bool:
+    """Whether there is such a mount for these processes, which share all of theirs."""
+    for pid in pids:
+        with suppress(OSError):  # it is gone
+            return any(is_it(one) for one in mounts.table(pid))
+    return False
+
+
+def _namespace(process: int | str) -> str | None:
+    try:
+        return str((PROC / str(process) / "ns/mnt").readlink())
+    except OSError:
+        return None
+
+
+def _openers(device: str | None, daemon: int) -> list[int]:
+    """Processes with a file of the mount open. To ask for a file's device may be to ask the daemon: not for long."""
+    if device is None:
+        return []
+    major, _, minor = device.partition(":")
+    wanted = os.makedev(int(major), int(minor))
+    found: list[int] = []
+
+    def look() -> None:
+        for pid in _processes():
+            for descriptor, path in _files(pid):
+                with suppress(OSError):
+                    if path in NAMES and (PROC / str(pid) / "fd" / descriptor).stat().st_dev == wanted:
+                        found.append(pid)
+                        break
+
+    Question(look).ended(FILES_S)
+    return [pid for pid in found if pid != daemon]
+
+
+def _processes() -> Iterable[int]:
+    return sorted(int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal())
+
+
+def _named(pids: list[int]) -> str:
+    """The processes, with their names."""
+    more = len(pids) - NAMED_MOST
+    said = ", ".join(f"{pid} ({_command(pid)})" for pid in pids[:NAMED_MOST])
+    return f"process{'es' if len(pids) > 1 else ''} {said}{f' and {more} more' if more > 0 else ''}"
+
+
+def _command(pid: int) -> str:
+    try:
+        return (PROC / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return "gone"
+
+
+def by(held: list[str]) -> str:
+    """Who ``holders`` are, for a line."""
+    return " and ".join(held) or "something that cannot be seen from here"
+
+
+# --- what a command says that finds an image in use
+
+
+def in_use(image: Path, pid: int | None) -> str:
+    """One line about an image that the process ``pid`` has: what that is, and what ends it."""
+    if pid is None:
+        return f"{image}: in use by another process: end that first"
+    try:
+        return f"{image}: in use by process {pid}, {_what(image, pid)}"
+    except (OSError, FlashfsError):
+        return f"{image}: in use by process {pid}: end that first"
+
+
+def _what(image: Path, pid: int) -> str:
+    from flashfs.nbd import serving  # here: a mount does not need it
+
+    served = next((one for one in serving.servers() if one.pid == pid), None)
+    if served is not None:
+        return f"served at {served.uri}: `kill {pid}` ends that"
+    server = _server(pid)
+    if server is None or not server.serves:
+        return f"{_command(pid)}: end that first"
+    place = next((one.mountpoint for one in mounts.table() if _is(one, server.device, server.image)), None)
+    if place is None:
+        held = by(holders(server.device, server.image, pid))
+        return f"whose mount is not here any more, and held by {held}: it ends when that is over"
+    loops = {str(loop) for loop in mounts.loops_of(place / "disk")}
+    upper = next((one.mountpoint for one in mounts.table() if one.source in loops), None)
+    if upper is not None or place.parent == mounts.RUN:
+        return f"up at {upper or place}: `flashfs down {upper or place}` ends that"
+    return f"mounted at {place}: `flashfs umount {place}` ends that"
