@@ -38,7 +38,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from posix.fcntl cimport F_GETFL, F_SETFL, O_ACCMODE, O_DSYNC, O_NONBLOCK, O_RDONLY, O_TRUNC, fcntl
 from posix.stat cimport struct_stat
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.types cimport dev_t, mode_t, off_t
 
 from flashfs.engine.ssd cimport RUN, Ssd
@@ -144,7 +144,7 @@ assert REPLY_BUFFER_BYTES == REQUEST_BYTES
 cdef double LET_GO_S = 0.5        # that a cut waits for its pages to be let go of
 #: whether this libfuse can take requests over io_uring; whether they come so, the kernel says (Session.transport)
 KNOWS_RINGS = rings_known()
-cdef double FOREVER_S = 86400.0   # names and the size of `disk` never change
+cdef double FOREVER_S = 86400.0   # names never change
 
 # What each operation counts as in `traffic`.
 cdef enum:
@@ -236,7 +236,8 @@ cdef class Session:
     cdef Views views
     cdef int views_held            # by replies under way: no change of flash until there are none
     cdef pthread_cond_t no_views
-    cdef struct_stat disk_stat
+    cdef struct_stat disk_stat             # but for the times
+    cdef int64_t atime_ns, mtime_ns, ctime_ns  # of `disk`, since the epoch: each is stored whole, without a lock
     cdef uint64_t[4] requests              # under the device's lock, as is the next
     cdef uint64_t[4] moved
     cdef int64_t under_way                 # begun before that lock is had: changed by an atomic addition
@@ -263,7 +264,9 @@ cdef class Session:
         init_short_lock(&self.device)
         pthread_cond_init(&self.no_views, NULL)
         self.views = Views(device.ssd)
-        fill_stat(&self.disk_stat, tree.attr(DISK))
+        attr = tree.attr(DISK)
+        fill_stat(&self.disk_stat, attr)
+        self.atime_ns, self.mtime_ns, self.ctime_ns = attr.atime_ns, attr.mtime_ns, attr.ctime_ns
 
     def __dealloc__(self):
         if self.session != NULL:
@@ -511,6 +514,8 @@ cdef class Session:
         if operation < COPY:
             self.requests[operation] += 1
         end = function(self, offset, size, other, data, self.t_ns())
+        if operation != READ and operation != FLUSH:
+            self.note_change()             # one that failed may have changed some pages
         if end >= 0 and durable:
             self.record(_record.FLUSH, 0, 0, NULL)
             self.requests[FLUSH] += 1
@@ -646,6 +651,7 @@ cdef class Session:
         if not self.take_device(True):
             return fuse_reply_err(req, ENOTCONN)
         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
+        self.note_change()
         pthread_mutex_unlock(&self.device)
         if failed:
             return self.fail(req, COPY, span.source)
@@ -666,6 +672,7 @@ cdef class Session:
             return fuse_reply_err(req, ENOTCONN)
         failed = (<Quiet> do_move if move else <Quiet> do_remap)(
             self, asked.source, asked.bytes, asked.target, get_buffer(), self.t_ns()) < 0
+        self.note_change()
         pthread_mutex_unlock(&self.device)
         if failed:
             return self.fail(req, REMAP, asked.source)
@@ -749,39 +756,58 @@ cdef class Session:
                 found = True
                 entry.ino = inode
                 fill_stat(&entry.attr, self.tree.attr(inode))
-                entry.attr_timeout = 0.0 if self.tree.is_text(inode) else FOREVER_S
+                entry.attr_timeout = FOREVER_S if inode == ROOT else 0.0
                 entry.entry_timeout = FOREVER_S
+        if found and entry.ino == DISK:
+            self.stat_disk(&entry.attr)
         return fuse_reply_entry(req, &entry) if found else fuse_reply_err(req, ENOENT)
 
     cdef int attributes(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
+        """Sizes of texts and the times of `disk` change."""
         cdef struct_stat out
-        cdef double timeout = FOREVER_S
         if ino == DISK:
-            return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
+            self.stat_disk(&out)
+            return fuse_reply_attr(req, &out, 0.0)
         with gil:
             attr = self.tree.attr(ino)
             if attr is None:
                 return fuse_reply_err(req, ENOENT)
             fill_stat(&out, attr)
-            timeout = 0.0 if self.tree.is_text(ino) else FOREVER_S
-        return fuse_reply_attr(req, &out, timeout)
+        return fuse_reply_attr(req, &out, FOREVER_S if ino == ROOT else 0.0)
+
+    cdef void stat_disk(self, struct_stat* out) noexcept nogil:
+        memcpy(out, &self.disk_stat, sizeof(struct_stat))
+        set_time(&out.st_atim, self.atime_ns)
+        set_time(&out.st_mtim, self.mtime_ns)
+        set_time(&out.st_ctim, self.ctime_ns)
+
+    cdef void note_change(self) noexcept nogil:
+        """`disk` was written, trimmed or remapped, now: programs that copy what changed ask for this."""
+        self.mtime_ns = self.ctime_ns = wall_ns()
 
     cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what,
                             bint durable) noexcept nogil:
-        """Times are accepted and forgotten. An SSD has one size and one owner; to be cut empties what is cut off."""
+        """An SSD has one size and one owner; to be cut empties what is cut off. Only `disk` takes times. A shell that
+        redirects into `control` or `mark` cuts it first: that means nothing."""
         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
             return fuse_reply_err(req, EPERM)
-        if what & FUSE_SET_ATTR_SIZE:
-            if not self.may_be_cut(ino, <uint64_t> attr.st_size):
-                return fuse_reply_err(req, EPERM)
-            if ino == DISK and <uint64_t> attr.st_size < self.size:
-                return self.cut(req, attr.st_size, durable)
+        if ino != DISK:
+            if what & FUSE_SET_ATTR_SIZE and self.takes_commands(ino):
+                return self.attributes(req, ino)
+            return fuse_reply_err(req, EPERM)
+        if what & FUSE_SET_ATTR_SIZE and <uint64_t> attr.st_size > self.size:
+            return fuse_reply_err(req, EPERM)
+        if what & FUSE_SET_ATTR_SIZE and <uint64_t> attr.st_size < self.size:
+            return self.cut(req, attr.st_size, durable)
+        if what & FUSE_SET_ATTR_ATIME:
+            self.atime_ns = time_of(&attr.st_atim)
+        if what & FUSE_SET_ATTR_MTIME:
+            self.mtime_ns = time_of(&attr.st_mtim)
+        if what & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME):
+            self.ctime_ns = wall_ns()
         return self.attributes(req, ino)
 
-    cdef bint may_be_cut(self, fuse_ino_t ino, uint64_t size) noexcept nogil:
-        """A shell that redirects into `control` or `mark` cuts it first: that means nothing."""
-        if ino == DISK:
-            return size <= self.size
+    cdef bint takes_commands(self, fuse_ino_t ino) noexcept nogil:
         with gil:
             return self.tree.takes_commands(ino)
 
@@ -805,6 +831,7 @@ cdef class Session:
             return fuse_reply_err(req, ENOTCONN)
         self.requests[TRIM] += 1
         end = (<Quiet> do_trim)(self, size, self.size - size, 0, NULL, self.t_ns())
+        self.note_change()
         if end >= 0 and durable:
             self.record(_record.FLUSH, 0, 0, NULL)
             self.requests[FLUSH] += 1
@@ -824,7 +851,7 @@ cdef class Session:
                 done.wait(LET_GO_S)
         elif not self.realtime:
             fuse_lowlevel_notify_inval_inode(self.session, DISK, size, 0)
-        return fuse_reply_attr(req, &self.disk_stat, FOREVER_S)
+        return self.attributes(req, DISK)
 
     def let_pages_go(self):
         """For cuts that came over a ring, in a thread of its own. It answers none: a ring is its thread's alone, for
@@ -894,9 +921,27 @@ cdef int fill_stat(struct_stat* out, attr) except -1:
     out.st_size = attr.size
     out.st_blksize = attr.block_bytes
     out.st_blocks = attr.blocks
-    out.st_atim.tv_sec = out.st_mtim.tv_sec = out.st_ctim.tv_sec = attr.time_ns // 1_000_000_000
-    out.st_atim.tv_nsec = out.st_mtim.tv_nsec = out.st_ctim.tv_nsec = attr.time_ns % 1_000_000_000
+    set_time(&out.st_atim, attr.atime_ns)
+    set_time(&out.st_mtim, attr.mtime_ns)
+    set_time(&out.st_ctim, attr.ctime_ns)
     return 0
+
+
+cdef void set_time(timespec* into, int64_t ns) noexcept nogil:
+    """``ns`` since the epoch, rounded down as the kernel has it: nanoseconds are never below 0."""
+    into.tv_sec = ns // 1_000_000_000 - (ns % 1_000_000_000 < 0)
+    into.tv_nsec = ns - <int64_t> into.tv_sec * 1_000_000_000
+
+
+cdef int64_t time_of(const timespec* found) noexcept nogil:
+    return <int64_t> found.tv_sec * 1_000_000_000 + found.tv_nsec
+
+
+cdef int64_t wall_ns() noexcept nogil:
+    """Since the epoch."""
+    cdef timespec now
+    clock_gettime(CLOCK_REALTIME, &now)
+    return time_of(&now)
 
 
 cdef int64_t now_ns() noexcept nogil:

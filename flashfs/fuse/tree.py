@@ -51,11 +51,6 @@ class Attr:
     ctime_ns: int
 
     @property
-    def time_ns(self) -> int:
-        """When it changed: what the native server shows as all three times."""
-        return self.mtime_ns
-
-    @property
     def blocks(self) -> int:
         """Sectors of 512 bytes, as st_blocks counts them."""
         return -(-self.size // SECTOR_BYTES)

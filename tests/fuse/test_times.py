@@ -13,16 +13,16 @@ import pytest
 from conftest import refused
 from stand import Stand
 
-from flashfs.fuse import SERVERS
+from flashfs.fuse import SERVERS, commands
 
 pytestmark = pytest.mark.mount
 MIB = 1 << 20
 LONG_AGO_NS = 10**18
 
 
-@pytest.fixture
-def one(stand: Callable[..., Stand]) -> Stand:
-    return stand(16, "pagemap", "pyfuse3")
+@pytest.fixture(params=list(SERVERS))
+def one(stand: Callable[..., Stand], request: pytest.FixtureRequest) -> Stand:
+    return stand(16, "pagemap", request.param)
 
 
 def write(disk: Path, data: bytes = b"new") -> None:
@@ -80,3 +80,22 @@ def test_they_begin_at_the_last_change(stand: Callable[..., Stand], server: str)
     now_ns = time.time_ns()
     one.mount()
     assert one.disk.stat().st_mtime_ns >= now_ns
+
+
+def test_copies_and_remaps_move_them(stand: Callable[..., Stand]) -> None:
+    one = stand(16, "pagemap", "native")
+    write(one.disk)
+    fd = os.open(one.disk, os.O_RDWR)
+    try:
+        for change in (
+            lambda: os.copy_file_range(fd, fd, 4096, MIB, 2 * MIB),
+            lambda: commands.copy(fd, MIB, 2 * MIB, 4096),
+            lambda: commands.remap(fd, MIB, 3 * MIB, 4096),
+            lambda: subprocess.run(["fallocate", "--punch-hole", "--length", "4096", str(one.disk)], check=True),
+        ):
+            os.utime(fd, ns=(LONG_AGO_NS, LONG_AGO_NS))
+            now_ns = time.time_ns()
+            change()
+            assert now_ns <= os.fstat(fd).st_mtime_ns <= time.time_ns()
+    finally:
+        os.close(fd)

@@ -48,6 +48,8 @@ cdef extern from "<fuse_lowlevel.h>" nogil:
         FUSE_SET_ATTR_UID
         FUSE_SET_ATTR_GID
         FUSE_SET_ATTR_SIZE
+        FUSE_SET_ATTR_ATIME
+        FUSE_SET_ATTR_MTIME
         FUSE_IOCTL_DIR
         FUSE_IOCTL_UNRESTRICTED
         FUSE_CAP_WRITEBACK_CACHE
