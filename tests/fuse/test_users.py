@@ -164,10 +164,10 @@ def test_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     opened = open_image(chip)
     try:
         said = flashfs("fsck", chip, code=1).stderr
-        assert f"{chip}: in use by process {os.getpid()}, " in said and ": end that first" in said
+        assert f"{chip}: in use by process {os.getpid()}, " in said and ", which works on it: try again when that has ended" in said
         assert (row(chip)["state"], row(chip)["pid"]) == ("busy", os.getpid())
         monkeypatch.setattr(image, "holder", lambda _: None)
-        assert "in use by another process: end that first" in flashfs("fsck", chip, code=1).stderr
+        assert "in use by another process, which the system does not name" in flashfs("fsck", chip, code=1).stderr
     finally:
         opened.close()
 
