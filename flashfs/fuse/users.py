@@ -74,7 +74,7 @@ def _files(pid: int) -> Iterator[tuple[str, str]]:
 
 def is_alive(device: str | None) -> bool | None:
     """Whether the FUSE mount ``device`` ("major:minor") is still there for somebody; None where that cannot be told."""
-    if device is None or not CONNECTIONS.is_dir() or not any(CONNECTIONS.iterdir()):
+    if device is None or not CONNECTIONS.is_mount():
         return None
     return (CONNECTIONS / device.partition(":")[2]).exists()
 
