@@ -181,7 +181,7 @@ def holder(about: os.stat_result) -> int | None:
                 found.setdefault(parts[5].rpartition(":")[0] == device, int(parts[4]))
     except OSError:
         pass
-    return found.get(True, found.get(False))
+    return found.get(True, found.get(False)) or None  # 0: it is in another namespace of processes
 
 
 def _open_fd(path: Path, readonly: bool) -> int:

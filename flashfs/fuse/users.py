@@ -74,7 +74,7 @@ def _files(pid: int) -> Iterator[tuple[str, str]]:
 
 def is_alive(device: str | None) -> bool | None:
     """Whether the FUSE mount ``device`` ("major:minor") is still there for somebody; None where that cannot be told."""
-    if device is None or not CONNECTIONS.is_dir() or not any(CONNECTIONS.iterdir()):
+    if device is None or not CONNECTIONS.is_mount():
         return None
     return (CONNECTIONS / device.partition(":")[2]).exists()
 
@@ -173,11 +173,11 @@ def by(held: list[str]) -> str:
 def in_use(image: Path, pid: int | None) -> str:
     """One line about an image that the process ``pid`` has: what that is, and what ends it."""
     if pid is None:
-        return f"{image}: in use by another process: end that first"
+        return f"{image}: in use by another process, which the system does not name"
     try:
         return f"{image}: in use by process {pid}, {_what(image, pid)}"
     except (OSError, FlashfsError):
-        return f"{image}: in use by process {pid}: end that first"
+        return f"{image}: in use by process {pid}: try again when that has ended"
 
 
 def _what(image: Path, pid: int) -> str:
@@ -188,7 +188,7 @@ def _what(image: Path, pid: int) -> str:
         return f"served at {served.uri}: `kill {pid}` ends that"
     server = _server(pid)
     if server is None or not server.serves:
-        return f"{_command(pid)}: end that first"
+        return f"{_command(pid)}, which works on it: try again when that has ended"
     place = next((one.mountpoint for one in mounts.table() if _is(one, server.device, server.image)), None)
     if place is None:
         held = by(holders(server.device, server.image, pid))

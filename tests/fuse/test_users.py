@@ -9,11 +9,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import TIMEOUT_S, flashfs, pid_of
 
+from flashfs.errors import FlashfsError
+from flashfs.fuse import daemon as unmounting
 from flashfs.fuse import mounts, users
 from flashfs.waiting import readable
 from nandimg import Geometry, image, open_image
@@ -164,12 +167,26 @@ def test_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     opened = open_image(chip)
     try:
         said = flashfs("fsck", chip, code=1).stderr
-        assert f"{chip}: in use by process {os.getpid()}, " in said and ": end that first" in said
+        assert f"{chip}: in use by process {os.getpid()}, " in said
+        assert ", which works on it: try again when that has ended" in said
         assert (row(chip)["state"], row(chip)["pid"]) == ("busy", os.getpid())
         monkeypatch.setattr(image, "holder", lambda _: None)
-        assert "in use by another process: end that first" in flashfs("fsck", chip, code=1).stderr
+        assert "in use by another process, which the system does not name" in flashfs("fsck", chip, code=1).stderr
     finally:
         opened.close()
+
+
+@pytest.mark.parametrize(
+    ("alive", "said"), [(True, "still held by something that cannot be seen"), (None, "still writes")]
+)
+def test_an_end_that_does_not_come(monkeypatch: pytest.MonkeyPatch, alive: bool | None, said: str) -> None:
+    """Of a mount that is still there, and of one of which that cannot be told."""
+    monkeypatch.setattr(users, "is_alive", lambda _: alive)
+    monkeypatch.setattr(users, "holders", lambda *_: [])
+    monkeypatch.setattr(unmounting, "BLIND_S", -1.0)
+    mount = mounts.Mount(Path("/mnt/ssd"), mounts.FS_TYPE, "/ssd.img", "0:7")
+    with pytest.raises(FlashfsError, match=f"^/mnt/ssd is unmounted.*{said}"):
+        unmounting._await_end(SimpleNamespace(ended=lambda _: False), mount, 7, 0.0)  # type: ignore[arg-type]
 
 
 def test_who_cannot_be_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -177,6 +194,7 @@ def test_who_cannot_be_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert users.is_alive(None) is None
     monkeypatch.setattr(users, "CONNECTIONS", tmp_path)
     assert users.is_alive("0:7") is None
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
     (tmp_path / "7").mkdir()
     assert users.is_alive("0:7") is True
     assert users.is_alive("0:8") is False
