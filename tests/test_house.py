@@ -30,7 +30,7 @@ MAY = {
     "crash": {"fuse", "inspect", "flashfs", "ftl", "engine", "nandimg"},
     "nbd": {"fuse", "flashfs", "ftl", "engine", "nandimg"},
     "check": {"crash", "flashfs", "ftl", "engine", "nandimg"},
-    "watch": {"fuse"},
+    "watch": {"fuse", "inspect", "replay", "flashfs", "engine"},
     "scaffold": {"ftl"},
 }
 

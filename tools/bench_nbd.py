@@ -24,8 +24,8 @@ from typing import Any
 import bench_common
 
 from flashfs.cli.units import size
+from flashfs.fuse.nbd_request import Request
 from flashfs.nbd import server
-from flashfs.nbd.request import Request
 from nandimg import Geometry, image
 
 OURS, PEER = "flashfs nbd", "qemu-nbd, raw file"

@@ -45,7 +45,8 @@ from flashfs.cli import (
     up,
     upgrade,
 )
-from flashfs.errors import UsageError, one_line
+from flashfs.errors import UsageError
+from flashfs.fuse.users import one_line
 
 INTERRUPTED = 130  #: the exit code
 

@@ -31,7 +31,7 @@ def command(
     record: options.Record = None,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
-    remount: Annotated[bool, typer.Option("--remount", hidden=True)] = False,
+    remount: Annotated[bool, typer.Option("--remount", hidden=True, help="What `mount -o remount` asks for.")] = False,
 ) -> None:
     """Show an image as a directory with the block file `disk`.
 

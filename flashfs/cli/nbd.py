@@ -13,8 +13,8 @@ import typer
 
 from flashfs.cli import mount, options, show, units
 from flashfs.errors import UsageError
+from flashfs.fuse.nbd_request import Request
 from flashfs.nbd import server
-from flashfs.nbd.request import Request
 
 
 def command(

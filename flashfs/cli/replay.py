@@ -209,7 +209,7 @@ def step_through(setup: Setup, sources: list[str], file: Path, force: bool, as_j
     """The page of --steps, and one line that says so."""
     from dataclasses import replace
 
-    from flashfs.replay import steps
+    from flashfs.watch import steps
 
     if len(sources) > 1 or "," in setup.ftl:
         raise UsageError("--steps: one source on one FTL; make a page for each")

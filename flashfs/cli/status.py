@@ -17,8 +17,8 @@ def command(as_json: options.Json = False) -> None:
     image that `flashfs nbd` serves, or that another process has.
     """
     from flashfs.fuse import users
+    from flashfs.fuse.nbd_servers import servers
     from flashfs.fuse.status import status
-    from flashfs.nbd.serving import servers
 
     served = servers()
     mounted = status([one.pid for one in served])

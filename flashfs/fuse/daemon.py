@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flashfs.errors import FlashfsError, UsageError, one_line
+from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import asked, asking, cuts, host_disk, make_server, mounts, users
+from flashfs.fuse.users import one_line
 from flashfs.waiting import readable
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import looking, mounts
+from flashfs.fuse import looking, mounts, nbd_servers
 from flashfs.inspect import opened
-from flashfs.nbd import serving
 
 
 def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str, Any]:
@@ -26,7 +25,7 @@ def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str,
         except PermissionError:
             raise FlashfsError(f"{folder} belongs to another user: that user may ask it") from None
         return _whole(smart, config, smart["mounts"] + 1, recovered=False)
-    served = serving.of(place)
+    served = nbd_servers.of(place)
     image = where if served is None else Path(served.image)
     with looking.still(served), opened(image, trust or ftl or False) as view:
         device = view.device

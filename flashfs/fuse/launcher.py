@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from flashfs import ftl
-from flashfs.errors import one_line
 from flashfs.ftl import given
 from flashfs.fuse import daemon
+from flashfs.fuse.users import one_line
 
 
 def main() -> None:

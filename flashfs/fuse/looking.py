@@ -10,10 +10,9 @@ from typing import Any
 import nandimg
 from flashfs import inspect
 from flashfs.errors import UsageError
-from flashfs.fuse import mounts
+from flashfs.fuse import mounts, nbd_servers
 from flashfs.fuse.controlling import Control
 from flashfs.inspect import views
-from flashfs.nbd import serving
 from nandimg.errors import ImageError
 
 Progress = Callable[[float], None]
@@ -25,7 +24,7 @@ STOOD_STILL = (
 class OfImage:
     """An image that is not mounted; ``served`` is its nbdkit, if it has one. ``trust`` as for flashfs.inspect."""
 
-    def __init__(self, image: Path, trust: bool | str, served: serving.Serving | None) -> None:
+    def __init__(self, image: Path, trust: bool | str, served: nbd_servers.Serving | None) -> None:
         self._image = image
         self._trust = trust
         self._served = served
@@ -55,7 +54,7 @@ class OfImage:
 
 
 @contextmanager
-def still(served: serving.Serving | None) -> Iterator[None]:
+def still(served: nbd_servers.Serving | None) -> Iterator[None]:
     """Inside, an image may be looked at even if it is served."""
     if served is None:
         yield
@@ -69,14 +68,14 @@ def at(where: Path, trust: bool | str = False) -> OfImage | Control:
     a mount, which knows its FTL."""
     place = mounts.absolute(where)
     if not mounts.is_folder(place):
-        served = serving.of(place)
+        served = nbd_servers.of(place)
         return OfImage(where if served is None else Path(served.image), trust, served)
     if trust:
         raise UsageError(f"dump {where}: a mount knows its FTL; leave --ftl and --trust to images")
     return Control(place)
 
 
-def served(where: Path) -> serving.Serving | None:
+def served(where: Path) -> nbd_servers.Serving | None:
     """The nbdkit of an image, or of a socket; None for all else."""
     place = mounts.absolute(where)
-    return None if mounts.is_folder(place) else serving.of(place)
+    return None if mounts.is_folder(place) else nbd_servers.of(place)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nandimg
+from flashfs import errors
 from flashfs.errors import FlashfsError
 from flashfs.fuse import mounts
 from flashfs.fuse.asking import Question
-from nandimg.errors import ImageError
+from nandimg.errors import ImageError, InUseError
 
 PROC = Path("/proc")
 CONNECTIONS = Path("/sys/fs/fuse/connections")  #: a folder for each FUSE mount that is alive, by minor number
@@ -170,6 +171,15 @@ def by(held: list[str]) -> str:
 # --- what a command says that finds an image in use
 
 
+def one_line(error: BaseException) -> tuple[str, int]:
+    """As ``flashfs.errors.one_line``; of an image that is in use, who has it and what ends that."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, InUseError):
+        return in_use(error.path, error.pid), 1
+    return errors.one_line(error)
+
+
 def in_use(image: Path, pid: int | None) -> str:
     """One line about an image that the process ``pid`` has: what that is, and what ends it."""
     if pid is None:
@@ -181,9 +191,9 @@ def in_use(image: Path, pid: int | None) -> str:
 
 
 def _what(image: Path, pid: int) -> str:
-    from flashfs.nbd import serving  # here: a mount does not need it
+    from flashfs.fuse import nbd_servers  # here: a mount does not need it
 
-    served = next((one for one in serving.servers() if one.pid == pid), None)
+    served = next((one for one in nbd_servers.servers() if one.pid == pid), None)
     if served is not None:
         return f"served at {served.uri}: `kill {pid}` ends that"
     server = _server(pid)

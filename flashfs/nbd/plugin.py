@@ -10,11 +10,11 @@ import time
 from contextlib import suppress
 
 from flashfs.device import Device
-from flashfs.errors import one_line
 from flashfs.fuse import daemon, host_disk
+from flashfs.fuse.nbd_request import Request
 from flashfs.fuse.tree import encoded
+from flashfs.fuse.users import one_line
 from flashfs.nbd._plugin import Export
-from flashfs.nbd.request import Request
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 

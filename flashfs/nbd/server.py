@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import fault_words
-from flashfs.nbd.request import HOST, Request
+from flashfs.fuse.nbd_request import HOST, Request
 
 SOCKET_BYTES = 107  # of a path, in Linux's sockaddr_un
 PLUGIN = "flashfs.nbd._plugin"

@@ -150,7 +150,7 @@ def test_one_that_fails_is_told(
     (["pagemap", "--only", "nonesuch"], "--only nonesuch: no workload has that in its name; they are uniform:"),
     (["pagemap", "--out", "c.gif"], "--out c.gif: use a name that ends in .svg, .pdf, .png"),
     (["pagemap", "--opt", "bufer=64"], "option bufer (did you mean buffer?)"),
-    (["pagemap", "--opt", "buffer"], "--opt buffer: NAME=VALUE"),
+    (["pagemap", "--opt", "buffer"], "--opt buffer: use NAME=VALUE"),
 ])  # fmt: skip
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     code, out, err = run(capsys, "compare", *words)

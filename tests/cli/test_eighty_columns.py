@@ -34,7 +34,9 @@ COMMANDS = [
     "recovery-model --capacity 2T,16T", "reproduce", "check pagemap --only clean",
 ]  # fmt: skip
 #: those that have no tables, or are typed on a mount by tests of their own
-ELSEWHERE = {"mount", "umount", "nbd", "up", "down", "status", "cut", "fault", "top", "remap", "sweep", "new-ftl"}
+ELSEWHERE = {
+    "compare", "cut", "down", "fault", "mount", "nbd", "new-ftl", "remap", "status", "sweep", "top", "umount", "up",
+}  # fmt: skip
 
 
 class Terminal(io.StringIO):

@@ -11,7 +11,6 @@ import pytest
 from conftest import flashfs, kill, pid_of
 
 from flashfs.fuse import homes, loop, mounts, status, users
-from flashfs.nbd import serving
 from nandimg import image
 
 
@@ -25,7 +24,7 @@ def test_nothing_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     from flashfs import cli
 
     monkeypatch.setattr(mounts, "table", list)
-    monkeypatch.setattr(serving, "servers", list)
+    monkeypatch.setattr(nbd_servers, "servers", list)
     monkeypatch.setattr(users, "servers", list)
     assert cli.run(["status"]) == 0
     assert capsys.readouterr().out == "nothing is mounted, and `flashfs nbd` serves nothing\n"

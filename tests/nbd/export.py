@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from flashfs.fuse.nbd_request import Request
 from flashfs.nbd import server
-from flashfs.nbd.request import Request
 
 TIMEOUT_S = 60.0
 READ, WRITE, FLUSH, ZEROES = 0, 1, 3, 6

@@ -22,8 +22,9 @@ from export import FLUSH, FUA, READ, TIMEOUT_S, ZEROES, Client, Export, run
 from flashfs import cli
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
-from flashfs.nbd import server, serving
-from flashfs.nbd.request import Request
+from flashfs.fuse import nbd_servers
+from flashfs.fuse.nbd_request import Request
+from flashfs.nbd import server
 from flashfs.waiting import readable
 from nandimg import Geometry, image
 
@@ -258,16 +259,16 @@ def test_a_tcp_port(export: Serve) -> None:
 
 def test_status_has_what_is_served(export: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     one = export(ftl="dftl")
-    expected = serving.Serving(str(one.request.image), "dftl", one.pid, one.request.uri)
-    assert expected in serving.servers()
+    expected = nbd_servers.Serving(str(one.request.image), "dftl", one.pid, one.request.uri)
+    assert expected in nbd_servers.servers()
     assert cli.run(["status"]) == 0
     assert f"served by process {one.pid} at {one.request.uri}; `kill {one.pid}` ends that" in capsys.readouterr().out
     one.end()
-    assert all(found.pid != one.pid for found in serving.servers())
+    assert all(found.pid != one.pid for found in nbd_servers.servers())
     for text in (b"", b"nbdkit", b"nbdkit\0request=no", b"nbdkit\0request={}", b"\xff\0"):  # others' processes
         (tmp_path / "77").mkdir(exist_ok=True)
         (tmp_path / "77/cmdline").write_bytes(text)
-        assert serving.servers(tmp_path) == []
+        assert nbd_servers.servers(tmp_path) == []
 
 
 def test_a_look_at_what_is_served(
@@ -293,8 +294,8 @@ def test_a_look_at_what_is_served(
 def test_nbdkit_goes_on_whatever_becomes_of_who_looks(export: Serve, chip: Path) -> None:
     one = export()
     code = (
-        "import sys, time, pathlib\nfrom flashfs.nbd import serving\n"
-        "with serving.of(pathlib.Path(sys.argv[1])).still():\n    print(flush=True)\n    time.sleep(600)"
+        "import sys, time, pathlib\nfrom flashfs.fuse import nbd_servers\n"
+        "with nbd_servers.of(pathlib.Path(sys.argv[1])).still():\n    print(flush=True)\n    time.sleep(600)"
     )
     looker = subprocess.Popen([sys.executable, "-c", code, str(chip)], stdout=subprocess.PIPE)
     try:
@@ -429,7 +430,7 @@ def test_names_that_are_no_utf_8(need_nbd: None, chip: Path, tmp_path: Path, cap
     pid = json.loads(capfd.readouterr().out)["pid"]
     ended = os.pidfd_open(pid)
     try:
-        (found,) = [one for one in serving.servers() if one.pid == pid]
+        (found,) = [one for one in nbd_servers.servers() if one.pid == pid]
         assert (found.image, found.uri) == (str(chip), f"nbd+unix:///?socket={tmp_path}/d%FF/{chip.name}.sock")
     finally:
         os.kill(pid, signal.SIGTERM)

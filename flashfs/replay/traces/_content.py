@@ -138,7 +138,7 @@ def check_file(path: Path) -> None:
     """TraceError for what cannot be read from its beginning again and again; OSError if there is nothing."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise TraceError(f"{path}: a directory; a trace file would do")
+        raise TraceError(f"{path}: a directory; use a trace file")
     if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a character device"
         raise TraceError(f"{path}: {kind}: a trace is read more than once and has to be a file: write it to one first")

@@ -15,8 +15,8 @@ from schemes import KINDS
 
 from flashfs import cli
 from flashfs.crash.programs import presets_for
-from flashfs.replay import steps
 from flashfs.replay.play import Setup, run
+from flashfs.watch import steps
 from nandimg.presets import PRESETS
 
 SETUP = Setup("uniform:ops=60,write=0.8,trim=0.1", options={"buffer": "2"}, precondition="fill")

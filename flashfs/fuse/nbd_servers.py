@@ -16,7 +16,7 @@ from typing import Any
 import nandimg
 from flashfs import inspect
 from flashfs.errors import FlashfsError
-from flashfs.nbd.request import Request
+from flashfs.fuse.nbd_request import Request
 from flashfs.waiting import readable
 from nandimg.errors import ImageError
 
@@ -109,4 +109,4 @@ def _await_stop(pid: int) -> None:
         if set(states) <= {"T", "t"}:
             return
         time.sleep(0.001)
-    raise FlashfsError(f"process {pid} was told to stand still, and does not in {STOPPED_S:.0f} s")
+    raise FlashfsError(f"process {pid} was asked to stand still, and does not in {STOPPED_S:.0f} s")
