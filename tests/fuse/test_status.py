@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import flashfs, kill, pid_of
 
-from flashfs.fuse import homes, loop, mounts, status, users
+from flashfs.fuse import homes, loop, mounts, nbd_servers, status, users
 from nandimg import image
 
 
