@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcode import opmap
 
-from nandimg.errors import InUseError, NandimgError
+from nandimg.errors import NandimgError
 
 
 class FlashfsError(Exception):
@@ -86,10 +86,6 @@ def one_line(error: BaseException) -> tuple[str, int]:
         error = error.exceptions[0]
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
-    if isinstance(error, InUseError):
-        from flashfs.fuse import users  # here: it looks at what is mounted, and few errors need that
-
-        return users.in_use(error.path, error.pid), 1
     if isinstance(error, OSError) and not isinstance(error, FlashfsError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", 1

@@ -27,7 +27,7 @@ MAY = {
     "inspect": {"flashfs", "ftl", "engine", "nandimg"},
     "fuse": {"inspect", "replay", "flashfs", "ftl", "engine", "nandimg"},
     "crash": {"fuse", "inspect", "flashfs", "ftl", "engine", "nandimg"},
-    "nbd": {"fuse", "flashfs", "ftl", "engine", "nandimg"},
+    "nbd": {"fuse", "inspect", "flashfs", "ftl", "engine", "nandimg"},
     "check": {"crash", "flashfs", "ftl", "engine", "nandimg"},
     "watch": {"fuse"},
     "scaffold": {"ftl"},

@@ -43,6 +43,7 @@ from flashfs.cli import (
     upgrade,
 )
 from flashfs.errors import UsageError, one_line
+from nandimg.errors import InUseError
 
 INTERRUPTED = 130  #: the exit code
 
@@ -138,6 +139,10 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except InUseError as error:
+        from flashfs.nbd import serving  # here: it looks at what all processes do
+
+        return fail(serving.in_use(error.path, error.pid), 1)
     except Exception as error:
         return fail(*one_line(error))
     if result == INTERRUPTED:  # typer may have caught it, and says nothing

@@ -30,7 +30,7 @@ def command(
     """Cut the power of what is mounted at MOUNTPOINT: now, between two flash operations, or at one that is to come,
     if the mount was made with --fault (use `--fault later`). What was not flushed is lost; the next mount recovers. An
     IMAGE that `flashfs nbd` serves loses its power now, as by `kill -9`."""
-    from flashfs.fuse import looking
+    from flashfs.nbd import looking
 
     if at is not None and at < 1:
         raise UsageError(f"--at {at}: an operation's number from 1 up would do")

@@ -44,8 +44,8 @@ def command(
     if html is None and force:
         raise UsageError("dump --force: without --html there is nothing to overwrite")
     from flashfs import inspect
-    from flashfs.fuse import looking
     from flashfs.inspect import views
+    from flashfs.nbd import looking
 
     what = looking.at(image, trust or ftl or False)
     if html is not None:

@@ -20,7 +20,8 @@ def command(
 ) -> None:
     """Set the faults of the chip under MOUNTPOINT, counted from now, instead of those that were set; none clears them;
     without a word, show them. The mount must have been made with --fault: `--fault later` sets none yet."""
-    from flashfs.fuse import controlling, looking
+    from flashfs.fuse import controlling
+    from flashfs.nbd import looking
 
     if looking.served(mountpoint) is not None:
         raise UsageError(f"fault {mountpoint}: an NBD server has its faults from the start: `flashfs nbd --fault WORD`")

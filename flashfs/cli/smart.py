@@ -27,9 +27,10 @@ def command(
     is used and of its spare blocks left, unsafe shutdowns, and errors. Exit code 1 if it has failed, has lost pages, or
     has an alarm."""
     from flashfs.fuse import health
+    from flashfs.nbd import looking
 
     with show.working(f"reading {where}"):
-        found = health.of(where, ftl=ftl, trust=trust)
+        found = looking.smart(where, ftl=ftl, trust=trust)
     if as_json:
         show.result(found, as_json=True)
     else:

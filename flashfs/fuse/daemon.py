@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flashfs.errors import FlashfsError, UsageError, one_line
 from flashfs.fuse import asked, asking, cuts, host_disk, make_server, mounts, users
 from flashfs.waiting import readable
+from nandimg.errors import InUseError
 
 if TYPE_CHECKING:
     import trio
@@ -187,9 +188,14 @@ def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str
             line, code = one_line(error)
             log.error("%s", line)
             with suppress(OSError):  # the parent may be gone
-                parent.tell(error=line, exit_code=code)
+                parent.tell(error=line, exit_code=code, in_use=pid_in_use(error))
     finally:
         os._exit(code)
+
+
+def pid_in_use(error: BaseException) -> int | None:
+    """The process that has the image, if that is the error, and if the kernel told: for a parent to say more of it."""
+    return error.pid if isinstance(error, InUseError) else None
 
 
 def _redirect(path: Path | None) -> None:
@@ -217,6 +223,8 @@ def _await_child(request: Request, reader: int) -> Mounted:
                 message = json.loads(line)
                 if "mounted" in message:
                     return Mounted(**message["mounted"])
+                if message.get("in_use") is not None:
+                    raise InUseError(request.image, message["in_use"])
                 if "error" in message:
                     raise NotMounted(message["error"], message["exit_code"], pid)
                 pid = message["pid"]

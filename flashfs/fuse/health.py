@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import looking, mounts
+from flashfs.fuse import mounts
 from flashfs.inspect import opened
-from flashfs.nbd import serving
 
 
 def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str, Any]:
     """``Device.smart`` of a mount or an image, with ``image``, ``ftl``, ``power_cycles``, ``at_least``, ``page_bytes``
-    and ``endurance``. An image is only looked at: a crashed one, and one that nbdkit serves, is recovered in memory.
-    UsageError for what is neither, and a blank one.
+    and ``endurance``. An image is only looked at: a crashed one is recovered in memory. UsageError for what is neither,
+    and a blank one.
 
     ``at_least``: more was written in its ``life``, after the last checkpoint before the power went.
     """
@@ -26,9 +25,7 @@ def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str,
         except PermissionError:
             raise FlashfsError(f"{folder} belongs to another user: that user may ask it") from None
         return _whole(smart, config, smart["mounts"] + 1, recovered=False)
-    served = serving.of(place)
-    image = where if served is None else Path(served.image)
-    with looking.still(served), opened(image, trust or ftl or False) as view:
+    with opened(where, trust or ftl or False) as view:
         device = view.device
         if device is None:
             raise UsageError(f"{where}: {view.note}")

@@ -181,11 +181,6 @@ def in_use(image: Path, pid: int | None) -> str:
 
 
 def _what(image: Path, pid: int) -> str:
-    from flashfs.nbd import serving  # here: a mount does not need it
-
-    served = next((one for one in serving.servers() if one.pid == pid), None)
-    if served is not None:
-        return f"served at {served.uri}: `kill {pid}` ends that"
     server = _server(pid)
     if server is None or not server.serves:
         return f"{_command(pid)}, which works on it: try again when that has ended"

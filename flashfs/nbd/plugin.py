@@ -115,7 +115,7 @@ def start(text: str) -> int:
         _serving = _Serving(request)
     except BaseException as error:
         line, code = one_line(error)
-        tell(request, error=line, exit_code=code)
+        tell(request, error=line, exit_code=code, in_use=daemon.pid_in_use(error))
         return -1
     return 0
 

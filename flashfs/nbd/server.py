@@ -26,6 +26,7 @@ from typing import IO, Any
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import fault_words
 from flashfs.nbd.request import HOST, Request
+from nandimg.errors import InUseError
 
 SOCKET_BYTES = 107  # of a path, in Linux's sockaddr_un
 PLUGIN = "flashfs.nbd._plugin"
@@ -125,6 +126,8 @@ def start(request: Request, waiting: Callable[[], AbstractContextManager[None]] 
         process.wait()
         if request.socket is not None and "error" in message:
             request.socket.unlink(missing_ok=True)
+        if message.get("in_use") is not None:
+            raise InUseError(request.image, message["in_use"])
         if "error" in message:
             raise NotServed(message["error"], message["exit_code"])
         said.seek(0)

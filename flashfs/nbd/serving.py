@@ -16,6 +16,7 @@ from typing import Any
 import nandimg
 from flashfs import inspect
 from flashfs.errors import FlashfsError
+from flashfs.fuse import users
 from flashfs.nbd.request import Request
 from flashfs.waiting import readable
 from nandimg.errors import ImageError
@@ -80,6 +81,14 @@ def of(path: Path) -> Serving | None:
             if path.samefile(request.image) or (request.socket is not None and path.samefile(request.socket)):
                 return serving
     return None
+
+
+def in_use(image: Path, pid: int | None) -> str:
+    """One line about an image that the process ``pid`` has: what that is, and what ends it."""
+    for one in servers():
+        if one.pid == pid:
+            return f"{image}: in use by process {pid}, served at {one.uri}: `kill {pid}` ends that"
+    return users.in_use(image, pid)
 
 
 def _requests(proc: Path) -> Iterator[tuple[Request, Serving]]:

@@ -26,6 +26,7 @@ from flashfs.nbd import server, serving
 from flashfs.nbd.request import Request
 from flashfs.waiting import readable
 from nandimg import Geometry, image
+from nandimg.errors import ImageError
 
 MIB = 1 << 20
 SIZE = 80 * MIB
@@ -322,7 +323,9 @@ def test_a_cut_of_what_is_served(export: Serve, chip: Path, capsys: pytest.Captu
     assert found(chip, 0, 4096) == b"\x11" * 4096
 
 
-def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals(
+    export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One line each, and the image and the server that runs are as they were."""
     one = export(ftl="dftl")
     path = one.request.socket
@@ -330,9 +333,12 @@ def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest
     assert path is not None
     with pytest.raises(FlashfsError, match=rf"^--socket {path} is taken"):
         server.start(Request(chip, path))
-    line = f"{chip}: in use by process {one.pid}, served at {one.uri}: `kill {one.pid}` ends that"
-    with pytest.raises(FlashfsError, match=re.escape(line)):
+    with pytest.raises(ImageError, match=f"in use by process {one.pid}"):
         server.start(Request(chip, other))
+    for words in (["nbd", str(chip), "--socket", str(other)], ["fsck", str(chip)]):
+        assert cli.run(words) == 1
+        line = f"{chip}: in use by process {one.pid}, served at {one.uri}: `kill {one.pid}` ends that\n"
+        assert capsys.readouterr().err == f"flashfs: {line}"
     assert not other.exists()
     assert one.info()["export-size"] == SIZE
     one.end()

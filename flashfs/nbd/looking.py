@@ -10,7 +10,7 @@ from typing import Any
 import nandimg
 from flashfs import inspect
 from flashfs.errors import UsageError
-from flashfs.fuse import mounts
+from flashfs.fuse import health, mounts
 from flashfs.fuse.controlling import Control
 from flashfs.inspect import views
 from flashfs.nbd import serving
@@ -58,6 +58,13 @@ def still(served: serving.Serving | None) -> Iterator[None]:
         return
     with served.still():
         yield
+
+
+def smart(where: Path, *, ftl: str | None, trust: bool) -> dict[str, Any]:
+    """As flashfs.fuse.health.of, of an image that is served too."""
+    serves = served(where)
+    with still(serves):
+        return health.of(where if serves is None else Path(serves.image), ftl=ftl, trust=trust)
 
 
 def at(where: Path, trust: bool | str = False) -> OfImage | Control:
