@@ -476,8 +476,7 @@ BUGS: dict[str, Bug] = {
         "another block lies where its own LPA shares a page]",
     ),
     "a checkpoint that cleans for none of validity's pages": Bug(
-        "core", Patch("flashfs/engine/ssd", "if self.mapping.fenced or (self.validity.in_flash and not "
-                      "self.affords_more()):\n            self.room", "if self.mapping.fenced:\n            self.room"),
+        "core", Patch("flashfs/engine/ssd", "or (self.validity.in_flash and not self.affords_more())", "or (False)"),
         (), "crash/test_lost.py::test_is_survived[trims alone, each with a checkpoint and a page of validity]",
     ),
     "a life that counts the programs of this mount again at each checkpoint": Bug(

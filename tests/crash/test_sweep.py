@@ -372,7 +372,7 @@ def test_the_command_begins_with_a_unit(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--tier", "nonesuch"], "--tier nonesuch: there is sweep, wide, every, random, host, faults, kill"),
+        (["--tier", "nonesuch"], "--tier nonesuch: use sweep, wide, every, random, host, faults or kill"),
         (["--ftl", "nonesuch"], "nonesuch"),
         (["--from", "3", "--state", "x"], "--state and --from"),
         (["--survived", "/nonesuch/file"], "--survived /nonesuch/file: No such file"),

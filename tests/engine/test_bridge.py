@@ -429,7 +429,7 @@ def test_a_class_may_learn_to_save_later(path: Path) -> None:
     [
         ("dram", raises, rf"dram\(\): {RAISED}"),
         ("dram", gives(7), r"dram\(\): returned 7: it should be a dict"),
-        ("dram", gives({"map": -1}), r"dram\(\): 'map' holds -1: a name, and a whole number of bytes"),
+        ("dram", gives({"map": -1}), r"dram\(\): 'map' holds -1: it should be a name, and a whole number of bytes"),
         ("dram", gives({"map": 1.5}), r"dram\(\): 'map' holds 1\.5"),
         ("dram", gives({3: 1}), r"dram\(\): 3 holds 1"),
         ("figures", raises, rf"figures\(\): {RAISED}"),
@@ -496,7 +496,7 @@ def test_more_open_blocks_than_there_are() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"lookup": None}, "the class lacks lookup$"),
+        ({"lookup": None}, "the class lacks lookup; it needs lookup, bind and unbind$"),
         ({"save": lambda self: b""}, "the class has save, so it needs load too"),
         ({"after_miss": lambda self, lpa, ppa: None}, "the class has after_miss, so it needs save too"),
         ({"stamp": lambda self, lpa, ppa: b""}, "the class has stamp, so it needs oob_bytes too"),

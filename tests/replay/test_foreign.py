@@ -180,7 +180,7 @@ def test_a_mark_before_names_costs_no_column(first: str, tmp_path: Path) -> None
     assert trace.units == {"7": 2, "9": 2}
     assert trace.timed
     path.write_text(text.replace("_us", ""), encoding="utf-8-sig")
-    with pytest.raises(TraceError, match=r"the unit of timestamp: --columns (time:[?],dev|dev,time:[?]),op,"):
+    with pytest.raises(TraceError, match=r"the unit of timestamp: use --columns (time:[?],dev|dev,time:[?]),op,"):
         Trace(path)
 
 

@@ -271,7 +271,7 @@ def test_a_failed_point_is_a_row_too() -> None:
 def test_sorting_is_a_key() -> None:
     given = {"source": str(DATA / "msr.csv"), "size": "64M", "sort": [False, True]}
     assert [setup.trace is not None and setup.trace.sort for setup in points.expand(given)] == [False, True]
-    with pytest.raises(UsageError, match="sort = 1: true or false would do"):
+    with pytest.raises(UsageError, match="sort = 1: use true or false"):
         points.expand({**given, "sort": 1})
 
 

@@ -174,5 +174,5 @@ def test_a_phase_counts_the_same_stage_as_what_is_measured(tmp_path: Path) -> No
     path.write_text("".join(f"{blkparse('Q', 10 * n, 'W', 8 * n)}\n" for n in range(20)))
     (source,) = phases.sources((str(path),), 1 << 30, 4096, Options(event="Q"))
     assert sum(len(batch) for batch in source.batches()) == 20
-    with pytest.raises(TraceError):
-        phases.sources((str(path),), 1 << 30, 4096, Options(event="D"))
+    with pytest.raises(TraceError, match="no request in it"):
+        list(phases.sources((str(path),), 1 << 30, 4096, Options(event="D"))[0].batches())

@@ -316,7 +316,7 @@ def test_the_command_tells_what_failed_and_ends_with_1(capsys: pytest.CaptureFix
     spec.write_text('source = "uniform:ops=100"\npreset = "small-64m"\ndram = ["1k", "8M"]\n')
     code, out, err = run(capsys, "sweep", spec, "--jobs", 1)
     assert (code, out) == (1, f"{tmp_path}/s/results.parquet: 1 of 2 results, 1 failed\n")
-    assert err.startswith("flashfs: pagemap, uniform:ops=100, dram=1 KiB: --dram 1024: pagemap needs ")
+    assert err.startswith("flashfs: pagemap, uniform:ops=100, dram=1 KiB: --dram 1024 is 1 KiB: pagemap needs ")
     assert err.count("\n") == 1
 
 
