@@ -67,7 +67,7 @@ def test_what_is_decided_for_a_trace_is_a_warning() -> None:
 
 
 def test_keywords_are_the_flags() -> None:
-    """But for those that are about printing and pages, a few that only Python has, and trust: there, ftl names the image's."""
+    """But for those about printing and pages, a few that only Python has, and trust: there, ftl names the image's."""
     of_command = {"source" if name == "sources" else name for name in inspect.signature(command).parameters}
     of_function = set(inspect.signature(api.replay).parameters)
     assert of_command - of_function == {"baseline", "full", "as_json", "trust", "steps", "force"}
