@@ -29,9 +29,13 @@ if TYPE_CHECKING:
     from nandimg import Geometry
 
 __version__ = "0.1.0"
-__all__ = [
+_NAMES = (
     "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "compare", "create", "mount", "open",
     "plot", "read_trace", "replay", "sweep",
+)  # fmt: skip
+__all__ = [  # `from flashfs import *` takes nobody's open()
+    "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "compare", "create", "mount", "plot",
+    "read_trace", "replay", "sweep",
 ]  # fmt: skip
 
 
@@ -50,11 +54,11 @@ def __getattr__(name: str) -> Any:
         from nandimg import Geometry as found
     elif name == "Picture":
         from flashfs.replay.plots import Picture as found
-    elif name.endswith("Error") and name in __all__:
+    elif name.endswith("Error") and name in _NAMES:
         from flashfs import errors
 
         found = getattr(errors, name)
-    elif name in __all__:
+    elif name in _NAMES:
         from flashfs import api
 
         found = getattr(api, name)
@@ -65,4 +69,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+    return sorted([*_NAMES, *(name for name in globals() if name.startswith("__"))])

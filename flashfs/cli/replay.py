@@ -149,7 +149,11 @@ def command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --steps: overwrite an existing FILE.")] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="With --json: also histograms of latency, and what happened over time.")
+        bool,
+        typer.Option(
+            "--full",
+            help="Also the schemes' own figures; with --json: histograms of latency, and what happened over time.",
+        ),
     ] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -193,7 +197,7 @@ def command(
     free = image is None and preset is None and size is None and fit is None
     results = []
     for one in each(setup, sources, chip if free else None):
-        results.append(of_source(one, ftl, as_json, baseline))
+        results.append(of_source(one, ftl, as_json, baseline, full))
         if out is not None:  # now: the next source may take an hour, or fail
             rows.write(out, [rows.row(result) for result in results[-1]])
     if as_json:
@@ -256,8 +260,8 @@ def look_at(setup: Setup) -> None:
     phases.sources(setup.before + setup.warm, device_bytes, page_bytes, setup.trace)
 
 
-def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> list[dict[str, Any]]:
-    """Every FTL on one source; its table, unless all is for a program."""
+def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None, full: bool) -> list[dict[str, Any]]:
+    """Every FTL on one source; its table, unless all is for a program, with the schemes' own figures if ``full``."""
     from dataclasses import replace
 
     from flashfs.replay import table
@@ -286,7 +290,10 @@ def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None) -> l
                 f"{setup.source}: {share:.0%} of the pages that it reads hold nothing, which takes no time; "
                 "--precondition fill writes them first"
             )
-        show.rows(table.side_by_side(results, baseline), title=setup.source)
+        own = table.own(results)
+        show.rows([*table.side_by_side(results, baseline), *(own if full else [])], title=setup.source)
+        if own and not full:
+            show.line(f"--full adds {len(own)} figures of the schemes' own")
     return results
 
 

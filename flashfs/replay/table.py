@@ -119,10 +119,10 @@ def side_by_side(results: Sequence[Result], baseline: str | None = None) -> list
                 text += f" ({value / reference:.2f} x)"
             row[result["ftl"]] = text
         rows.append(row)
-    return rows + _own(results)
+    return rows
 
 
-def _own(results: Sequence[Result]) -> list[dict[str, str]]:
+def own(results: Sequence[Result]) -> list[dict[str, str]]:
     """What schemes say of themselves in one number or word; what none of them counted is left out."""
     names = dict.fromkeys(
         name for result in results for name, value in result["scheme"].items() if value and not isinstance(value, list)
