@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 
 from flashfs.cli import app
@@ -60,9 +59,8 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *docs]
 
 
-@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_pages(path: Path) -> None:
-    assert found_in(path.read_text()) == []
+def test_pages() -> None:
+    assert [f"{path.relative_to(ROOT)}: {hit}" for path in pages() for hit in found_in(path.read_text())] == []
 
 
 def commands(command: Any, words: str = "flashfs") -> Iterator[tuple[str, str]]:

@@ -496,7 +496,7 @@ def test_more_open_blocks_than_there_are() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"lookup": None}, "the class lacks lookup; it needs lookup, bind and unbind$"),
+        ({"lookup": None}, "the class lacks lookup; it needs lookup, bind and unbind"),
         ({"save": lambda self: b""}, "the class has save, so it needs load too"),
         ({"after_miss": lambda self, lpa, ppa: None}, "the class has after_miss, so it needs save too"),
         ({"stamp": lambda self, lpa, ppa: b""}, "the class has stamp, so it needs oob_bytes too"),

@@ -40,7 +40,7 @@ BLOCKS = replace(flash_pvb.BLOCKS, default=8)
 TRANSLATION = 2  #: a page's kind
 KINDS = ("dftl-flash", "dftl-late")
 MANY = {"sweep": 1_500, "random": 1_200, "faults": 800, "host": 1_200, "wide": 600}
-FEW = {"sweep": 150, "random": 150, "faults": 100, "host": 70, "wide": 30}
+FEW = {"sweep": 75, "random": 150, "faults": 100, "host": 70, "wide": 30}
 __all__ = ["store"]  # a fixture
 
 

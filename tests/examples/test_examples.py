@@ -46,7 +46,7 @@ def test_power_cuts(ftl: str, tier: str, cuts: int) -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("ftl", EXAMPLES)
+@pytest.mark.parametrize("ftl", [*(pytest.param(one, marks=pytest.mark.slow) for one in EXAMPLES[:2]), EXAMPLES[2]])
 def test_passes_flashfs_check(ftl: str, check: Check) -> None:
     """An example is what others begin with."""
     ended = judge_check(check, Setting(ftl))

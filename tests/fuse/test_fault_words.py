@@ -31,7 +31,7 @@ def test_words() -> None:
 def test_words_that_do_not_fit_are_named(words: list[str]) -> None:
     with pytest.raises(UsageError, match=f"--fault {words[-1]}: "):
         parse(words)
-    with pytest.raises(UsageError, match="--fault kaboom: use cut=N, later, fail=N, silent=N"):
+    with pytest.raises(UsageError, match="--fault kaboom: use one of cut=N, later, fail=N, silent=N"):
         parse(["kaboom"])
 
 

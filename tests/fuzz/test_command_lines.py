@@ -22,13 +22,13 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> CommandLines:
     return CommandLines(tmp_path_factory.mktemp("lines") / "folder", [*made.of("pagemap"), *made.of("leaftl")])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_senseless_command_lines(lines: CommandLines, seed: int) -> None:
     lines.run(Random(seed))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command=st.sampled_from(["create", "dump", "fsck", "ftls", "presets", "top", "umount", "down", "remap"]),
        words=st.lists(st.one_of(st.sampled_from(WORDS), st.text(st.characters(exclude_characters="\0"), max_size=9)),
                       max_size=4))  # fmt: skip

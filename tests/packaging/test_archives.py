@@ -1,7 +1,7 @@
 """What somebody else installs: the source archive has all that a checkout has, the wheel what a user needs, and the
 command works from where neither is near.
 
-`make test` builds the archive, and the wheel out of the modules that are compiled already; `make package-test` builds
+`make test` builds the archive, `make test-all` the wheel out of modules that are compiled already, `make package-test`
 both from nothing, in environments of their own.
 """
 
@@ -80,7 +80,7 @@ class Wheel:
 FROM_NOTHING = pytest.param("from nothing", marks=[pytest.mark.package, pytest.mark.timeout(LONG_S)])
 
 
-@pytest.fixture(scope="module", params=["compiled already", FROM_NOTHING])
+@pytest.fixture(scope="module", params=[pytest.param("compiled already", marks=pytest.mark.slow), FROM_NOTHING])
 def wheel(request: pytest.FixtureRequest, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     out = tmp_path_factory.mktemp("wheel")
     fresh = request.param == "from nothing"

@@ -83,6 +83,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_same_results_as_here(tmp_path: Path, cluster: str) -> None:
     """Of the real engine, but for the time that it took."""
     setups = points.expand({**GRID, "dram": ["4M"]})

@@ -48,6 +48,7 @@ def test_the_reference_has_the_names(site: Path) -> None:
     assert 'id="flashfs.Device.write"' in page
 
 
+@pytest.mark.slow
 def test_the_reference_has_what_is_compiled(site: Path) -> None:
     page = (site / "docs/python-ftl.html").read_text()
     for name in ("open_block", "closed_blocks", "live_pages"):
@@ -55,6 +56,7 @@ def test_the_reference_has_what_is_compiled(site: Path) -> None:
     assert 'id="flashfs.ftl.python.Places.place"' in page
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_but_what_draws_diagrams(site: Path) -> None:
     for page in site.rglob("*.html"):
         found = docs_site.Links(page.read_text())
