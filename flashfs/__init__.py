@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flashfs import replay
-    from flashfs.api import Mount, compare, create, mount, open, plot, read_trace
+    from flashfs.api import Mount, compare, create, mount, plot, read_trace
+    from flashfs.api import open as open
     from flashfs.device import Device
     from flashfs.errors import FlashfsError, UsageError
     from flashfs.replay.api import sweep
