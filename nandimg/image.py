@@ -68,8 +68,13 @@ def _reserve(fd: int, header: Header, path: Path, *, anew: bool = False) -> None
     except (OSError, OverflowError) as error:
         code = (error.errno if isinstance(error, OSError) else None) or errno.EFBIG
         need = header.allocated_bytes
-        line = f"{path}: {os.strerror(code)}; the image's tables need {need / 2**20:.1f} MiB on the disk"
-        raise NoRoomError(line, code, need) from None
+        why = f"{os.strerror(code)}; the image's tables need {need / 2**20:.1f} MiB on the disk"
+        if code == errno.EFBIG:
+            why = (
+                f"the image is {header.layout.end / 2**40:.2f} TiB long (sparse), more than its file system takes in "
+                "one file; use a smaller chip, or another file system (XFS)"
+            )
+        raise NoRoomError(f"{path}: {why}", code, need) from None
 
 
 def _holds_data(fd: int, start: int) -> bool:

@@ -20,7 +20,8 @@ def size(option: str, text: str) -> int:
     exact = Fraction(found[1]) * 1024 ** POWERS[found[2]] if found and len(found[1]) <= DIGITS else Fraction(0)
     if exact <= 0 or exact.denominator != 1:
         shortened = f"{text[:DIGITS]}..." if len(text) > DIGITS else text
-        raise UsageError(f"{option} {shortened}: use a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G")
+        are = f"that is {float(exact):.1f} bytes; " if exact >= 1 else ""
+        raise UsageError(f"{option} {shortened}: {are}use a whole number of bytes above 0, as 4096, 4k, 512M or 1.5G")
     return int(exact)
 
 

@@ -43,6 +43,11 @@ def test_sizes_that_are_none(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_size_that_is_no_whole_number_says_what_it_is() -> None:
+    with pytest.raises(UsageError, match=r"^--size 3\.7T: that is 4068193022771\.2 bytes; use a whole number"):
+        units.size("--size", "3.7T")
+
+
 @pytest.mark.parametrize(("size", "text"), [(1, "1 B"), (4096, "4 KiB"), (1 << 30, "1 GiB"), (1717986918, "1.6 GiB")])
 def test_sizes_shown(size: int, text: str) -> None:
     assert units.shown(size) == text

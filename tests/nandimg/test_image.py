@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -326,3 +327,15 @@ def test_what_has_no_room_leaves_the_old_image_alone(path: Path, monkeypatch: py
     with pytest.raises(ImageError, match="No space left"):
         nandimg.create(path, Geometry(blocks=64_000, lpas=1_000_000), force=True)
     assert path.read_bytes() == before
+
+
+def test_a_file_that_is_longer_than_its_file_system_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def longer(fd: int, length: int) -> None:
+        if length:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+    monkeypatch.setattr(os, "ftruncate", longer)
+    geometry = Geometry(page_bytes=16384, pages_per_block=1024, blocks=1 << 20, oob_bytes=64, lpas=1000)
+    with pytest.raises(ImageError, match=r"chip: the image is 16\.\d\d TiB long .* use a smaller chip"):
+        nandimg.create(tmp_path / "chip", geometry)
+    assert list(tmp_path.iterdir()) == []
