@@ -19,6 +19,7 @@ from threading import Lock
 
 from Cython.Build import cythonize
 from Cython.Build.Dependencies import create_dependency_tree
+from Cython.Compiler.Errors import CompileError
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
@@ -175,15 +176,30 @@ class Build(build_ext):
 
     def translate(self, ext: Extension) -> None:
         """C or C++ for its source, and what the source's first lines ask for."""
-        library = None if ext.name == SHARED else needs(Path(ext.sources[0]))
-        (made,) = cythonize(
-            [ext], compiler_directives=DIRECTIVES, quiet=True, force=ext.name != SHARED, cache=kept(),
-            shared_utility_qualified_name=SHARED,
-        )  # fmt: skip
+        source = Path(ext.sources[0])
+        library = None if ext.name == SHARED else needs(source)
+        try:
+            made = self.translated(ext, kept())
+            if not Path(made.sources[0]).exists():
+                made = self.translated(ext, None)
+        except CompileError:  # Cython has said what and where; a traceback of setuptools after it says nothing more
+            raise SystemExit(f"{source}: Cython does not take it; its lines above name the place") from None
         ext.sources, ext.language, ext.include_dirs = made.sources, made.language, made.include_dirs
         if library:
             ext.extra_compile_args += pkg_config("--cflags", library)
             ext.extra_link_args += [*pkg_config("--libs", library), "-Wl,--exclude-libs,ALL"]
+
+    def translated(self, ext: Extension, cache: str | None) -> Extension:
+        """What Cython keeps of a translation that failed is nothing, and it takes that for one that succeeded: so what
+        was translated before is removed, and the caller looks whether there is anything."""
+        if ext.name != SHARED:
+            for suffix in (".c", ".cpp"):
+                Path(ext.sources[0]).with_suffix(suffix).unlink(missing_ok=True)
+        (made,) = cythonize(
+            [ext], compiler_directives=DIRECTIVES, quiet=True, force=ext.name != SHARED, cache=cache,
+            shared_utility_qualified_name=SHARED,
+        )  # fmt: skip
+        return made
 
 
 def data_files() -> list[tuple[str, list[str]]]:
