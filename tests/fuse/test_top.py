@@ -161,7 +161,7 @@ class Terminal:
         environment = {**os.environ, "TERM": "xterm-256color"}
         self.process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment)
         self.seen = ""
-        self.decoder = codecs.getincrementaldecoder("utf-8")()
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a signal may cut a write in a character
 
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.keys, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
