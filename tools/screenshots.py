@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests" / "inspect")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
 
 from browser import Browser  # noqa: E402
 from rich.console import Console  # noqa: E402
