@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import costs
 import hypothesis
 import pytest
+from browser import Browser, installed
 
 MANY = 200  # descriptors: a chip in memory has one, and its memory
 left = 0  # of them after the last time: whatever it is that holds these
@@ -47,3 +49,12 @@ def pytest_runtest_teardown() -> None:
 
 def open_now() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for all tests of a file; skips by name where no browser is installed."""
+    if installed() is None:
+        pytest.skip("needs a browser (package chromium)")
+    with Browser() as one:
+        yield one

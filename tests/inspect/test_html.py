@@ -7,14 +7,13 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browser import Browser, installed
+from browser import Browser
 from schemes import FEW
 
 import nandimg
@@ -29,15 +28,6 @@ GEOMETRY = Geometry(
 KINDS = [("pagemap", True), ("slimftl", True), ("pagemap", False), ("slimftl", False), ("example", True)]
 EVIL = "<img src=x onerror=evil()>"
 END = "</script><script>evil()</script>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One for all tests; skips by name where no browser is installed."""
-    if installed() is None:
-        pytest.skip("needs a browser (package chromium)")
-    with Browser() as one:
-        yield one
 
 
 def make(path: Path, ftl: str = "pagemap", clean: bool = True) -> Path:

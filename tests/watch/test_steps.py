@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser, installed
+from browser import Browser
 from schemes import KINDS
 
 from flashfs import cli
@@ -104,14 +103,6 @@ def test_names_from_outside_are_text() -> None:
     page = steps.page({**found, "source": "</script><b>x", "ftl": "<i>"})
     assert "</script><b>" not in page
     assert "&lt;i&gt;" in page
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if installed() is None:
-        pytest.skip("needs a browser (package chromium)")
-    with Browser() as one:
-        yield one
 
 
 CELLS = "JSON.stringify([...document.querySelectorAll('#blocks .cell')].map((one) => [one.className, one.textContent]))"
