@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -118,3 +119,14 @@ def test_dead_is_not_silent(chip: Path, mountpoint: Path) -> None:
         mounts.text(mountpoint, "config.json")
     flashfs("mount", chip, mountpoint)
     assert image.holder(chip.stat()) == pid_of(mountpoint)
+
+
+@pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED])
+def test_a_daemon_that_is_gone_is_said_to_be(tmp_path: Path, code: int) -> None:
+    """Over io_uring a request may have been on its way when the daemon was killed."""
+
+    def gone() -> None:
+        raise OSError(code, os.strerror(code))
+
+    with pytest.raises(asking.DeadError, match="its daemon is gone, killed or its power cut"):
+        asking.ask(tmp_path, str(tmp_path / "none"), gone)
