@@ -400,13 +400,15 @@ def trim_page(p: Picture, rnd: Random) -> bool:
     return FORGED
 
 
-def _change_section(p: Picture, rnd: Random, name: str, change: Callable[[bytearray], None]) -> bool:
+def _change_section(
+    p: Picture, rnd: Random, name: str, change: Callable[[bytearray], None], least: int = 16
+) -> bool:
     one = _some_checkpoint(p, rnd)
     if one is None:
         return KEPT
     at, size = p.section_at(one, name)
     stream = p.stream(one)
-    if size < 16 or at + size > len(stream):
+    if size < least or at + size > len(stream):
         return KEPT
     part = stream[at : at + size]
     change(part)
@@ -492,6 +494,18 @@ def section_groups(p: Picture, rnd: Random) -> bool:
     return _change_section(p, rnd, "groups", change)
 
 
+def section_fence(p: Picture, rnd: Random) -> bool:
+    """What a fence says of numbers, of blocks that were open or going to retire, and of blocks of translation pages."""
+
+    def change(part: bytearray) -> None:
+        for _ in range(rnd.randrange(1, 4)):
+            at = 4 * rnd.randrange(len(part) // 4)
+            value = rnd.choice((p.geometry.blocks, rnd.randrange(p.geometry.blocks), number(rnd, 32, 7)))
+            struct.pack_into("<I", part, at, value)
+
+    return _change_section(p, rnd, rnd.choice(("fence", "tblocks")), change, 4)
+
+
 def move_sections(p: Picture, rnd: Random) -> bool:
     """The same stream cut at other places: a table shorter or longer than this device's, all sums right."""
     one = _some_checkpoint(p, rnd)
@@ -521,7 +535,7 @@ SEALED: tuple[Mutation, ...] = (
     nvram_slot, descriptor_field, huge_stream, index_pages, trim_page, section_map, section_pvb, section_pool,
     section_primary, section_vbt, move_sections, section_groups,
 )  # fmt: skip
-ALL = {mutation.__name__: mutation for mutation in (*BLIND, *SEALED, remapping_metadata)}
+ALL = {mutation.__name__: mutation for mutation in (*BLIND, *SEALED, remapping_metadata, section_fence)}
 assert KIND_CHECKPOINT == 4
 
 
