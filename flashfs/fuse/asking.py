@@ -15,8 +15,8 @@ from nandimg.image import holder
 
 ANSWER_S = 20.0  #: a daemon on a busy machine whose disk is slow has answered by then
 LOOK_S = 0.5  #: between two looks at whether a daemon that is waited for was stopped
-#: what the kernel says for a daemon that is no more; the second over io_uring, and the third there for a request that was
-#: on its way when the daemon ended
+#: what the kernel says for a daemon that is no more. Over io_uring it may be the second; and the third, for a request
+#: that was on its way when the daemon ended.
 GONE = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED)
 
 T = TypeVar("T")
