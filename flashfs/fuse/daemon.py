@@ -463,13 +463,26 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
         return unmounted_dead(cleared, Path(mount.source))
     with _Daemon(pid) as daemon:
         warnings = mounts.ask(mountpoint, lambda: _flush(mountpoint / "disk"), timeout_s=None)
-        mounts.release(mountpoint)
+        _release(mount, pid)
         _await_end(daemon, mount, pid, timeout_s)
         why = daemon.last_words()
     if why:
         warnings.append(f"no checkpoint was written ({why}): the next mount recovers what was flushed")
         return Unmounted([f"unmounted {mountpoint}"], warnings)
     return Unmounted([f"unmounted {mountpoint}: {mount.source} is checkpointed"], warnings)
+
+
+def _release(mount: mounts.Mount, pid: int) -> None:
+    """Unmount; FlashfsError at once if a loop device is on it, or a process that can be named has a file of it open."""
+
+    def is_held(error: mounts.BusyError) -> None:
+        if mounts.loops_of(mount.mountpoint / "disk"):
+            raise error
+        held = users.openers(mount.device, pid, mount.mountpoint)
+        if held:
+            raise FlashfsError(f"{error}: held by {users.by(held)}") from None
+
+    mounts.patiently(lambda: mounts.release(mount.mountpoint), is_held)
 
 
 def _await_end(daemon: _Daemon, mount: mounts.Mount, pid: int, timeout_s: float) -> None:

@@ -155,7 +155,7 @@ def _down(path: Path, mountpoint: Path | None) -> daemon.Unmounted:
     others = sorted({str(upper) for upper, _ in uppers if mountpoint and upper != mountpoint})
     for upper, _ in uppers:
         if str(upper) not in others:
-            mounts.run("umount", str(upper), what=f"unmounting {upper}")
+            mounts.umount(upper)
             did.append(f"unmounted {upper}")
     if mountpoint and others:
         if home is not None:

@@ -22,7 +22,12 @@ T = TypeVar("T")
 FS_TYPE = "fuse.flashfs"
 RUN = Path("/run/flashfs")  #: where the mounts of `up` are
 DETACH_S = 5.0  #: in which a loop device is free
+MOMENT_S = 2.0  #: for which a mount may be busy that nobody is seen to hold
 LINKS_MOST = 40  #: that Linux follows
+
+
+class BusyError(FlashfsError):
+    """Somebody has a file of the mount open, stands in it, or looks at it just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +274,7 @@ def clear_corpse(path: Path, timeout_s: float = 0.0) -> list[str]:
         time.sleep(0.01)
     for loop in loops_of(path / "disk"):
         for upper in mounts_of(loop):
-            run("umount", str(upper), what=f"unmounting {upper}, a file system of the dead device,")
+            umount(upper, ", a file system of the dead device,")
             said.append(f"unmounted {upper}, a file system of {loop}")
         detach(loop)
         said.append(f"detached {loop}")
@@ -285,6 +290,26 @@ def detach(loop: Path) -> None:
     while backing.exists():
         if time.monotonic() > end:
             raise FlashfsError(f"{loop} is still in use: it detaches itself once it is closed")
+        time.sleep(0.01)
+
+
+def umount(path: Path, which: str = "") -> None:
+    """Unmount any file system. One that somebody only looks at is busy for a moment, which is waited for."""
+    patiently(lambda: run("umount", str(path), what=f"unmounting {path}{which}"))
+
+
+def patiently(unmounts: Callable[[], object], is_held: Callable[[BusyError], None] = lambda error: None) -> None:
+    """Call ``unmounts`` until it finds nobody there, for MOMENT_S at most: whoever asks /proc which files a process has
+    open keeps their mounts busy. ``is_held`` may raise if there is nothing to wait for."""
+    end_s = time.monotonic() + MOMENT_S
+    while True:
+        try:
+            unmounts()
+            return
+        except BusyError as error:
+            is_held(error)
+            if time.monotonic() >= end_s:
+                raise
         time.sleep(0.01)
 
 
@@ -308,7 +333,8 @@ def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
     if done.returncode != 0:
         said = done.stderr.partition("\nUsage:")[0]  # mkfs.xfs repeats its manual
         why = " ".join(said.split()) or f"{program} ended with {done.returncode}"
-        raise FlashfsError(f"{what} failed: {why}{hint}")
+        kind = BusyError if why.endswith(("busy", "busy.")) else FlashfsError
+        raise kind(f"{what} failed: {why}{hint}")
     return done.stdout
 
 

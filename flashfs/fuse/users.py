@@ -19,6 +19,7 @@ from nandimg.errors import ImageError, InUseError
 PROC = Path("/proc")
 CONNECTIONS = Path("/sys/fs/fuse/connections")  #: a folder for each FUSE mount that is alive, by minor number
 NAMED_MOST = 3  #: processes that a line names
+OPEN, STANDS = "with a file of it open", "whose working directory it is"
 FILES_S = 2.0  #: in which it is found who has a file of a mount open
 NAMES = {"/", "/disk", "/stats.json", "/smart.json", "/config.json", "/map.json", "/control", "/mark"}
 
@@ -70,6 +71,14 @@ def _files(pid: int) -> Iterator[tuple[str, str]]:
                 yield entry.name, str(entry.readlink())
 
 
+def _links(pid: int) -> Iterator[tuple[str, str]]:
+    """(name in /proc/PID, path) of each open file of a process, and of its working directory."""
+    for descriptor, path in _files(pid):
+        yield f"fd/{descriptor}", path
+    with suppress(OSError):
+        yield "cwd", str((PROC / str(pid) / "cwd").readlink())
+
+
 # --- what keeps a mount alive
 
 
@@ -86,7 +95,14 @@ def holders(device: str | None, image: Path | str, daemon: int) -> list[str]:
     here = [one.mountpoint for one in mounts.table() if _is(one, device, image)]
     out = [f"the mount at {place}" for place in here]
     out += _namespaces(lambda mount: _is(mount, device, image), daemon)
-    return out or ([f"{_named(pids)}, with a file of it open"] if (pids := _openers(device, daemon)) else [])
+    return out or openers(device, daemon)
+
+
+def openers(device: str | None, daemon: int, place: Path | None = None) -> list[str]:
+    """In words, which processes have a file of the mount ``device`` open, beside its ``daemon``, or stand in it. Of a
+    mount that is still here, ``place`` is its mountpoint."""
+    found = _openers(device, daemon, place)
+    return [f"{_named(pids)}, {how}" for how, pids in found.items()]
 
 
 def elsewhere(source: str) -> list[str]:
@@ -125,24 +141,27 @@ def _namespace(process: int | str) -> str | None:
         return None
 
 
-def _openers(device: str | None, daemon: int) -> list[int]:
-    """Processes with a file of the mount open. To ask for a file's device may be to ask the daemon: not for long."""
+def _openers(device: str | None, daemon: int, place: Path | None) -> dict[str, list[int]]:
+    """Processes with a file of the mount open or in it, by how. To ask for a file's device may be to ask the daemon:
+    not for long."""
     if device is None:
-        return []
+        return {}
+    names = NAMES if place is None else {str(place / name.lstrip("/")) for name in NAMES}
     major, _, minor = device.partition(":")
     wanted = os.makedev(int(major), int(minor))
-    found: list[int] = []
+    found: dict[int, str] = {}
 
     def look() -> None:
         for pid in _processes():
-            for descriptor, path in _files(pid):
+            for link, path in _links(pid):
                 with suppress(OSError):
-                    if path in NAMES and (PROC / str(pid) / "fd" / descriptor).stat().st_dev == wanted:
-                        found.append(pid)
+                    if path in names and (PROC / str(pid) / link).stat().st_dev == wanted:
+                        found[pid] = STANDS if link == "cwd" else OPEN
                         break
 
     Question(look).ended(FILES_S)
-    return [pid for pid in found if pid != daemon]
+    found.pop(daemon, None)
+    return {how: pids for how in (OPEN, STANDS) if (pids := [pid for pid, its in found.items() if its == how])}
 
 
 def _processes() -> Iterable[int]:

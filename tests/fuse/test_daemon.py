@@ -18,7 +18,8 @@ import pytest
 from conftest import TIMEOUT_S, flashfs, kill, pid_of, take_away
 from ram_device import RamDevice
 
-from flashfs.fuse import SERVERS, asking, daemon, mounts
+from flashfs.errors import FlashfsError
+from flashfs.fuse import SERVERS, asking, daemon, mounts, users
 
 pytestmark = pytest.mark.mount
 
@@ -144,8 +145,32 @@ def test_refusals_leave_nothing(chip: Path, mountpoint: Path, tmp_path: Path) ->
 def test_busy_is_one_line_and_nothing_happens(chip: Path, mountpoint: Path) -> None:
     flashfs("mount", chip, mountpoint)
     with (mountpoint / "disk").open("rb"):
-        assert "busy" in flashfs("umount", mountpoint, code=1).stderr
+        said = flashfs("umount", mountpoint, code=1).stderr
+        assert "busy" in said
+        assert f"held by process {os.getpid()} (" in said
+    with subprocess.Popen(["sleep", "60"], cwd=mountpoint) as stands:
+        assert f"held by process {stands.pid} (sleep)" in flashfs("umount", mountpoint, code=1).stderr
+        stands.kill()
     write(mountpoint / "disk", b"still here")
+    flashfs("umount", mountpoint)
+
+
+def test_a_look_that_ends_is_waited_for(chip: Path, mountpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks /proc for a process's open files keeps each one's mount busy for a moment, and is not to be seen."""
+    flashfs("mount", chip, mountpoint)
+    monkeypatch.setattr(users, "openers", lambda *_: [])
+    handle = os.open(mountpoint / "disk", os.O_RDONLY)
+    threading.Timer(0.3, os.close, [handle]).start()
+    assert daemon.unmount(mountpoint).warnings == []
+    assert mounts.at(mountpoint) is None
+
+
+def test_a_look_that_does_not_end(chip: Path, mountpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flashfs("mount", chip, mountpoint)
+    monkeypatch.setattr(users, "openers", lambda *_: [])
+    monkeypatch.setattr(mounts, "MOMENT_S", 0.1)
+    with (mountpoint / "disk").open("rb"), pytest.raises(FlashfsError, match="busy"):
+        daemon.unmount(mountpoint)
     flashfs("umount", mountpoint)
 
 

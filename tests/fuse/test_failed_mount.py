@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import flashfs
+from namespaces import apart
 
 from flashfs.device import Device
 from flashfs.fuse import SERVERS, homes
@@ -20,14 +20,12 @@ WITHOUT_FUSE = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && "
 BROKEN_FUSE = "mount --bind /dev/null /dev/fuse && "
 
 
-def flashfs_where(before: str, *words: object) -> str:
-    """What the command says as it fails, in a mount namespace of its own where ``before`` was done."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, for a mount namespace")
+def flashfs_where(folder: Path, before: str, *words: object) -> str:
+    """What the command says as it fails, in a mount namespace of its own where ``before`` was done; of all
+    mounts of devices it has those in ``folder``."""
     command = [sys.executable, "-m", "flashfs.cli", *map(str, words)]
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", f'{before} exec "$@"', "sh", *command], capture_output=True, text=True
-    )
+    where = [*apart(folder), "sh", "-c", f'{before} exec "$@"', "sh", *command]
+    done = subprocess.run(where, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stderr.startswith("flashfs: ")
     assert done.stderr.count("\n") == 1
@@ -53,7 +51,7 @@ def blank(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("server", list(SERVERS))
 def test_mount_where_fuse_fails(need_fuse: None, blank: Path, tmp_path: Path, server: str, before: str) -> None:
     was, mountpoint = digest(blank), tmp_path / "mnt"
-    said = flashfs_where(before, "mount", "--ftl", "slimftl", "--server", server, blank, mountpoint)
+    said = flashfs_where(blank.parent, before, "mount", "--ftl", "slimftl", "--server", server, blank, mountpoint)
     assert "/dev/fuse" in said if before is WITHOUT_FUSE else "cannot mount" in said
     assert digest(blank) == was
     assert not mountpoint.exists()
@@ -61,8 +59,8 @@ def test_mount_where_fuse_fails(need_fuse: None, blank: Path, tmp_path: Path, se
 
 def test_up_where_fuse_fails(need_loop: None, blank: Path, tmp_path: Path) -> None:
     was, mountpoint = digest(blank), tmp_path / "mnt"
-    flashfs_where(WITHOUT_FUSE, "up", blank, mountpoint)
-    flashfs_where(BROKEN_FUSE, "up", blank, mountpoint)
+    flashfs_where(tmp_path, WITHOUT_FUSE, "up", blank, mountpoint)
+    flashfs_where(tmp_path, BROKEN_FUSE, "up", blank, mountpoint)
     assert digest(blank) == was
     assert not mountpoint.exists()
     assert not any(home.image == blank for home in homes.all_homes())
@@ -72,7 +70,7 @@ def test_up_where_fuse_fails(need_loop: None, blank: Path, tmp_path: Path) -> No
 def test_a_bound_image_keeps_what_it_has(need_fuse: None, blank: Path, tmp_path: Path) -> None:
     with Device.open(blank) as device:
         device.write(0, b"kept" * 1024)
-    flashfs_where(BROKEN_FUSE, "mount", blank, tmp_path / "mnt")
+    flashfs_where(tmp_path, BROKEN_FUSE, "mount", blank, tmp_path / "mnt")
     with Device.open(blank) as device:
         assert device.read(0, 4096) == b"kept" * 1024
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import TIMEOUT_S, flashfs, pid_of
+from namespaces import apart
 
 from flashfs.errors import FlashfsError
 from flashfs.fuse import daemon as unmounting
@@ -64,14 +64,12 @@ def process() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 
 @pytest.fixture
-def other(process: Callable[..., subprocess.Popen[bytes]]) -> Callable[[], subprocess.Popen[bytes]]:
+def other(process: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> Callable[[], subprocess.Popen[bytes]]:
     """``other()``: a process with a mount namespace of its own, until its stdin is closed."""
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("needs root and unshare (package util-linux), for a mount namespace")
+    words = apart(tmp_path)
 
     def start() -> subprocess.Popen[bytes]:
-        script = ["sh", "-c", "echo; read -r line"]
-        made = process("unshare", "-m", "--propagation", "private", *script, stdin=-1, stdout=-1)
+        made = process(*words, "sh", "-c", "echo; read -r line", stdin=-1, stdout=-1)
         assert made.stdout is not None
         made.stdout.readline()
         made.stdout.close()

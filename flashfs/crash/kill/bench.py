@@ -139,7 +139,7 @@ class Bench:
         """The journal is replayed by now: the file system's own checker must be content, and the ballast as it was."""
         if self.work.bare:
             return
-        mounts.run("umount", str(self.root), what=f"unmounting {self.root}")
+        mounts.umount(self.root)
         command = [*self.fs.check, str(self.loop)]
         done = subprocess.run(command, capture_output=True, text=True, env=mounts.environment())
         if done.returncode != 0:
@@ -253,7 +253,7 @@ class Bench:
     def close(self, life: Life) -> None:
         """A clean end: everything unmounted, the image checkpointed."""
         if not self.work.bare:
-            mounts.run("umount", str(self.root), what=f"unmounting {self.root}")
+            mounts.umount(self.root)
             assert self.loop is not None
             mounts.detach(self.loop)
         self.loop = self.life = None
@@ -268,7 +268,7 @@ class Bench:
             self.life.bury()
             self.life = None
         if mounts.at(self.root):
-            mounts.run("umount", str(self.root), what=f"unmounting {self.root}")
+            mounts.umount(self.root)
         if self.loop is not None:
             mounts.detach(self.loop)
             self.loop = None
@@ -291,7 +291,7 @@ class Bench:
     def _unmount_root(self) -> None:
         if mounts.at(self.root):
             with suppress(FlashfsError):
-                mounts.run("umount", str(self.root), what=f"unmounting {self.root}")
+                mounts.umount(self.root)
         if mounts.at(self.root):
             mounts.run("umount", "-l", str(self.root), what=f"unmounting {self.root}")
 

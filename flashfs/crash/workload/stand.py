@@ -94,7 +94,7 @@ def _let_go(root: Path) -> None:
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
-            mounts.run("umount", str(root), what=f"unmounting {root}")
+            mounts.umount(root)
             return
         except FlashfsError:
             if time.monotonic() > end:
