@@ -11,7 +11,7 @@ WORKERS ?= 3
 LIBFUSE := .libfuse/lib/libfuse3.a
 RINGS := /sys/module/fuse/parameters/enable_uring
 # what the kernel's requests come by there; all tests that mount: make test-uring RINGED=tests
-RINGED ?= $(patsubst %,tests/fuse/test_%.py,rings server seek_copy trim sync_writes cut loop daemon control large_reads fsx) \
+RINGED ?= $(patsubst %,tests/fuse/test_%.py,rings mmap server seek_copy trim sync_writes cut loop daemon control large_reads fsx) \
 	tests/packaging/test_libfuse.py
 NEWER_LIBFUSE := $(if $(URING),$(LIBFUSE),$(wildcard $(LIBFUSE)))
 CAMPAIGN_CUTS ?= 1000000
@@ -86,7 +86,7 @@ test-all: setup-dev
 durations: setup-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not package and not rings' --write-durations tests
 
-## test-uring: tests of mounts again, over io_uring, and those that need it (needs root, Linux 6.14)
+## test-uring: tests of mounts again, over io_uring, and those that need it or a newer libfuse (needs root, Linux 6.14)
 test-uring:
 	$(MAKE) setup-dev URING=1
 	before=$$(cat $(RINGS)); echo Y >$(RINGS); \

@@ -123,6 +123,8 @@ cdef extern from "rings.h" nogil:
     void set_buffer(uint8_t*)
     bint rings_known()                     # by this libfuse
     bint rings_offered(fuse_conn_info*)    # by the kernel
+    void unset_features(fuse_conn_info*, unsigned int)
+    bint maps_allowed(fuse_conn_info*)     # True, and it is asked for: files may be mapped and shared
     bint rings_stop(fuse_session*)         # False: their threads are at the session until the mount is gone, or longer
     bint is_from_ring(fuse_req_t)
     uint8_t* payload_of(fuse_req_t)
@@ -221,13 +223,14 @@ cdef class Session:
     cdef fuse_session* session
     cdef Ssd ssd
     cdef object tree, ready, quiet_at, fail_if_lost
-    cdef object let_go, cutter             # cuts of which the kernel is to be told, and the thread that does
+    cdef object let_go, cutter             # ranges of which the kernel is to be told, and the thread that does
     cdef dict texts
     cdef uint64_t size, handles
     cdef uint32_t page_bytes
     cdef bint writable, realtime, stopping
     cdef bint closed               # under the device's lock: it is not to be asked any more
     cdef bint rings                # requests come over io_uring
+    cdef bint maps                 # `disk` can be mapped and shared: the kernel has pages of it for long
     cdef int64_t zero_ns          # when virtual time was 0
     cdef LateReplies late
     cdef Recorder recorder        # or None
@@ -653,6 +656,8 @@ cdef class Session:
         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
         self.note_change()
         pthread_mutex_unlock(&self.device)
+        if self.maps and span.bytes:       # of a copy_file_range the kernel does it itself
+            self.take_pages(req, span.target, span.bytes)
         if failed:
             return self.fail(req, COPY, span.source)
         return fuse_reply_ioctl(req, 0, NULL, 0)
@@ -674,6 +679,10 @@ cdef class Session:
             self, asked.source, asked.bytes, asked.target, get_buffer(), self.t_ns()) < 0
         self.note_change()
         pthread_mutex_unlock(&self.device)
+        if self.maps and asked.bytes:
+            self.take_pages(req, asked.target, asked.bytes)
+            if move:
+                self.take_pages(req, asked.source, asked.bytes)
         if failed:
             return self.fail(req, REMAP, asked.source)
         return fuse_reply_ioctl(req, 0, NULL, 0)
@@ -842,25 +851,31 @@ cdef class Session:
         add_to(&self.under_way, -1)
         if end < 0:
             return self.fail(req, TRIM, size)
-        # The kernel forgets what it has of the rest only if the size changes. It may wait for a read that is under way:
-        # the other thread is there to answer that; but of a ring, only this one is, and waits no longer than a while.
-        if is_from_ring(req):
-            with gil:
-                done = threading.Event()
-                self.let_go.put((size, done))
-                done.wait(LET_GO_S)
-        elif not self.realtime:
-            fuse_lowlevel_notify_inval_inode(self.session, DISK, size, 0)
+        # The kernel forgets what it has of the rest only if the size changes.
+        if not self.realtime:
+            self.take_pages(req, size, 0)
         return self.attributes(req, DISK)
 
+    cdef void take_pages(self, fuse_req_t req, uint64_t offset, uint64_t size) noexcept nogil:
+        """Take away what the kernel has of a range of `disk` for mappings; ``size`` 0: up to the end. The kernel may
+        wait for a read that is under way, and for pages written through a mapping: the other thread is there to answer
+        that; but of a ring, only this one is, and waits no longer than a while."""
+        if not is_from_ring(req):
+            fuse_lowlevel_notify_inval_inode(self.session, DISK, offset, size)
+            return
+        with gil:
+            done = threading.Event()
+            self.let_go.put((offset, size, done))
+            done.wait(LET_GO_S)
+
     def let_pages_go(self):
-        """For cuts that came over a ring, in a thread of its own. It answers none: a ring is its thread's alone, for
+        """For requests that came over a ring, in a thread of its own. It answers none: a ring is its thread's alone, for
         libfuse 3.18 submits what another one puts there while that one may be doing so, and the kernel takes garbage
         until there is no memory left; and io_uring takes back what a thread has submitted when that ends."""
-        cdef uint64_t size
-        for size, done in iter(self.let_go.get, None):
+        cdef uint64_t offset, size
+        for offset, size, done in iter(self.let_go.get, None):
             with nogil:
-                fuse_lowlevel_notify_inval_inode(self.session, DISK, size, 0)
+                fuse_lowlevel_notify_inval_inode(self.session, DISK, offset, size)
             done.set()
 
     cdef int list_names(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t start) noexcept nogil:
@@ -903,8 +918,7 @@ cdef bint takes_long(const fuse_buf* request) noexcept nogil:
         return (<const fuse_read_in*> (head + 1)).size >= LONG_BYTES
     if head.opcode == FUSE_IOCTL:
         asked = <const fuse_ioctl_in*> (head + 1)
-        return (asked.in_size >= sizeof(flashfs_span)
-                and (<const flashfs_span*> (asked + 1)).bytes >= LONG_BYTES)  # a remap has them there too
+        return asked.in_size >= sizeof(flashfs_span)  # a copy or a remap: it may have to wait for writes of a mapping
     if head.opcode == FUSE_WRITE and (head.nodeid != DISK or (<const fuse_write_in*> (head + 1)).flags & O_DSYNC):
         return True                       # a command may make a page of all there is, and is asked how far it is
     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_SETATTR, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
@@ -962,13 +976,16 @@ def pthread_wake(thread):
 # --- libfuse's table. A handler's session is what was given to fuse_session_new; it outlives its requests.
 
 cdef void on_init(void* self, fuse_conn_info* conn) noexcept nogil:
-    conn.want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA  # what was acknowledged has reached the device
+    unset_features(conn,
+                   FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA  # what was acknowledged has reached the device
                    | FUSE_CAP_ATOMIC_O_TRUNC  # the kernel asks for it apart, and learns that the size is what it was
                    | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE)
     conn.max_write = REQUEST_BYTES
     conn.max_background = UNDER_WAY
     conn.congestion_threshold = UNDER_WAY * 3 // 4
-    (<Session> self).rings = rings_offered(conn) and not (<Session> self).realtime
+    if not (<Session> self).realtime:      # one thread answers, and cannot while it takes a mapping's pages away
+        (<Session> self).rings = rings_offered(conn)
+        (<Session> self).maps = maps_allowed(conn)
     with gil:
         (<Session> self).ready()
 

@@ -1,4 +1,5 @@
-/* Requests that come over io_uring: libfuse 3.18 and newer, if it was built for that.
+/* What libfuse 3.18 and newer has beside Debian's: shared mappings, and requests that come over io_uring if it was built
+ * for that.
  *
  * libfuse starts a thread for each processor then, pinned to it, which does what comes from there; /dev/fuse still has
  * what concerns no request. Its threads are none of ours: they have no buffer and no state in the interpreter, and
@@ -46,6 +47,11 @@ static bool rings_offered(struct fuse_conn_info *conn) {
 }
 static bool is_from_ring(fuse_req_t req) { return fuse_req_is_uring(req); }
 static bool rings_known(void) { return true; }
+static void unset_features(struct fuse_conn_info *conn, unsigned features) { fuse_unset_feature_flag(conn, features); }
+/* Whether the kernel lets a file that is open for direct I/O be mapped and shared. */
+static bool maps_allowed(struct fuse_conn_info *conn) {
+    return fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+}
 static bool rings_stop(struct fuse_session *session) {
     if (!fuse_uring_stop)
         return false;
@@ -66,6 +72,8 @@ static unsigned char *payload_of(fuse_req_t req) {
 static bool rings_offered(struct fuse_conn_info *conn) { (void)conn; return false; }
 static bool is_from_ring(fuse_req_t req) { (void)req; return false; }
 static bool rings_known(void) { return false; }
+static void unset_features(struct fuse_conn_info *conn, unsigned features) { conn->want &= ~features; }
+static bool maps_allowed(struct fuse_conn_info *conn) { (void)conn; return false; }
 static bool rings_stop(struct fuse_session *session) { (void)session; return true; }
 static unsigned char *payload_of(fuse_req_t req) { (void)req; return NULL; }
 
