@@ -1,24 +1,21 @@
-"""``flashfs cut``: the power of a mount goes."""
+"""``flashfs cut``: the power of a device in use goes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flashfs.cli import complete, options, show
+from flashfs.cli import options, show
 from flashfs.errors import UsageError
+
+if TYPE_CHECKING:
+    from flashfs.fuse.controlling import Control
 
 
 def command(
-    place: Annotated[
-        Path,
-        typer.Argument(
-            parser=Path, metavar="MOUNTPOINT|IMAGE", help="What is mounted, or an image that `flashfs nbd` serves.",
-            autocompletion=complete.either,
-        ),
-    ],
+    place: options.Served,
     at: Annotated[
         int | None,
         typer.Option("--at", metavar="N", help="Cut at the N-th flash operation from now.", show_default=False),
@@ -32,24 +29,23 @@ def command(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Cut the power of a mount.
+    """Cut the power of a device in use.
 
-    The power goes now, between two flash operations; with --at, at a later operation, if the mount was made with
-    --fault (use `--fault later`). What was not flushed is lost. The next mount recovers. An IMAGE that `flashfs nbd`
-    serves loses its power now, as by `kill -9`.
+    The power goes now, between two flash operations; with --at, at a later operation, if the mount, or `flashfs nbd` of
+    an IMAGE, was started with --fault (use `--fault later`). What was not flushed is lost. The next mount recovers.
     """
-    from flashfs.fuse import looking
+    from flashfs.fuse import controlling
 
     if at is not None and at < 1:
         raise UsageError(f"--at {at}: use an operation's number, from 1 up")
     if shape is not None and at is None:
         raise UsageError(f"--shape {shape}: without --at no operation is under way")
-    served = looking.served(place)
-    if served is not None and at is not None:
-        raise UsageError(f"--at {at}: an NBD server has that from the start: `flashfs nbd --fault cut={at}`")
-    image = served.image if served is not None else _at_mount(place, at, shape)
-    if served is not None:
-        served.cut()
+    control = controlling.Control(place)
+    image, words = control.image(), [f"cut={at}:{shape or 'before'}"]
+    if at is None:
+        control.cut()
+    else:
+        _prepare(control, place, words)
     what = (
         "power cut; mounted again, it recovers" if at is None else f"the power goes at flash operation {at} from now"
     )
@@ -59,22 +55,12 @@ def command(
         show.line(f"{image}: {what}")
 
 
-def _at_mount(mountpoint: Path, at: int | None, shape: str | None) -> str:
-    """Cut it, or prepare that; the image's path."""
-    from flashfs.fuse import controlling
-
-    control = controlling.Control(mountpoint)
-    image, words = control.image(), [f"cut={at}:{shape or 'before'}"]
-    if at is None:
-        control.cut()
-        return image
+def _prepare(control: Control, place: Path, words: list[str]) -> None:
+    """Set a cut as the only fault, from now on."""
     set_already = control.state()["faults"]
     if set_already is None:
-        raise UsageError(f"cut --at {at}: needs a mount made with `--fault later`, and {mountpoint} is none")
+        raise UsageError(f"cut --at: needs a device started with `--fault later`, and {place} is none")
     if set_already:
         line = " ".join([*words, *set_already])
-        raise UsageError(
-            f"--at {at}: {mountpoint} has faults: `flashfs fault {mountpoint} {line}` sets both, and counts from now"
-        )
+        raise UsageError(f"cut --at: {place} has faults: `flashfs fault {place} {line}` sets both, and counts from now")
     control.fault(words)
-    return image

@@ -25,6 +25,7 @@ def command(
     dram: options.Dram = None,
     sync: options.Sync = "flush",
     plp: options.Plp = False,
+    realtime: options.Realtime = False,
     socket: Annotated[
         Path | None,
         typer.Option(
@@ -78,6 +79,7 @@ def command(
             trust=trust,
             **options.served(opt=opt, dram=dram, sync=sync, log=log, fault=fault),
             plp=plp,
+            realtime=realtime,
             read_only=read_only,
             once=once,
             foreground=foreground or run is not None,

@@ -36,11 +36,11 @@ MountedImage = Annotated[
         autocompletion=complete.mounted,
     ),
 ]  # fmt: skip
-Mounted = Annotated[
+Served = Annotated[
     Path,
     typer.Argument(
-        parser=Path, metavar="MOUNTPOINT", help="Where `flashfs mount` or `flashfs up` mounted an image.",
-        autocompletion=complete.either,
+        parser=Path, metavar="MOUNTPOINT|IMAGE", autocompletion=complete.either,
+        help="Where `flashfs mount` or `flashfs up` mounted an image, or an image that `flashfs nbd` serves.",
     ),
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]

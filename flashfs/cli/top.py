@@ -1,4 +1,4 @@
-"""``flashfs top``: a mount, live."""
+"""``flashfs top``: a device in use, live."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ LONGEST_S = 86_400.0
 
 
 def command(
-    mountpoint: Annotated[
-        options.Path,
-        typer.Argument(parser=options.Path, metavar="MOUNTPOINT", help="What `flashfs mount` or `flashfs up` made."),
-    ],
+    place: options.Served,
     once: Annotated[bool, typer.Option("--once", help="Print one picture, of one interval, and exit.")] = False,
     interval: Annotated[
         float | None,
@@ -28,25 +25,24 @@ def command(
         bool, typer.Option("--json", help="Print one JSON object; with --interval, one per line and interval.")
     ] = False,
 ) -> None:
-    """Watch a mount live.
+    """Watch a device in use, live.
 
     Requests, write amplification, cleaning and wear, DRAM, and a block map. q or Ctrl-C ends it. If the output is not
     a terminal, one picture is printed, or with --interval one per interval.
     """
     from flashfs import watch
-    from flashfs.fuse import mounts
+    from flashfs.fuse import mounts, places
 
     if interval is not None and not 0.05 <= interval <= LONGEST_S:
         raise UsageError(f"--interval {interval:g}: use 0.05 to {LONGEST_S:.0f} seconds")
-    asked = mounts.absolute(mountpoint)
-    folder = mounts.find(asked)
+    served, asked = places.at(place), mounts.absolute(place)
     console = show.console()
     if console.is_terminal and not (once or as_json):
-        watch.live(folder, interval or watch.INTERVAL_S, console, asked)
+        watch.live(served, interval or watch.INTERVAL_S, console, asked)
         return
     single = once or interval is None
     try:
-        for found, now in watch.shots(folder, interval or watch.INTERVAL_S, asked=asked):
+        for found, now in watch.shots(served, interval or watch.INTERVAL_S, asked=asked):
             if as_json:
                 print(json.dumps(found, default=str, indent=2 if single else None), flush=True)
             else:

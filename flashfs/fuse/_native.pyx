@@ -869,9 +869,9 @@ cdef class Session:
             done.wait(LET_GO_S)
 
     def let_pages_go(self):
-        """For requests that came over a ring, in a thread of its own. It answers none: a ring is its thread's alone, for
-        libfuse 3.18 submits what another one puts there while that one may be doing so, and the kernel takes garbage
-        until there is no memory left; and io_uring takes back what a thread has submitted when that ends."""
+        """For requests that came over a ring, in a thread of its own. It answers none: a ring is its thread's alone,
+        for libfuse 3.18 submits what another one puts there while that one may be doing so, and the kernel takes
+        garbage until there is no memory left; and io_uring takes back what a thread has submitted when that ends."""
         cdef uint64_t offset, size
         for offset, size, done in iter(self.let_go.get, None):
             with nogil:

@@ -120,7 +120,7 @@ class Control:
     def _fault(self, words: list[str]) -> dict[str, Any]:
         front = self._front()
         if front is None:
-            raise UsageError(f"fault: needs a mount made with `--fault {LATER}`")
+            raise UsageError(f"fault: needs a device started with `--fault {LATER}`")
         if not words:
             raise UsageError("control fault: name the words of --fault, or none")
         front.change(fault_words.parse([] if words == ["none"] else words))

@@ -6,28 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import looking, mounts, nbd_servers
+from flashfs.fuse import looking, places
 from flashfs.inspect import opened
 
 
 def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str, Any]:
     """``Device.smart`` of a mount or an image, with ``image``, ``ftl``, ``power_cycles``, ``at_least``, ``page_bytes``
-    and ``endurance``. An image is only looked at: a crashed one, and one that nbdkit serves, is recovered in memory.
+    and ``endurance``. An image is only looked at: a crashed one is recovered in memory.
     UsageError for what is neither, and a blank one.
 
     ``at_least``: more was written in its ``life``, after the last checkpoint before the power went.
     """
-    place = mounts.absolute(where)
-    if mounts.is_folder(place):
-        folder = mounts.find(place)
+    if looking.is_served(where):
+        place = places.at(where)
         try:
-            smart, config = (mounts.text(folder, name) for name in ("smart.json", "config.json"))
+            smart, config = (place.text(name) for name in ("smart.json", "config.json"))
         except PermissionError:
-            raise FlashfsError(f"{folder} belongs to another user: that user may ask it") from None
+            raise FlashfsError(f"{place.name} belongs to another user: that user may ask it") from None
         return _whole(smart, config, smart["mounts"] + 1, recovered=False)
-    served = nbd_servers.of(place)
-    image = where if served is None else Path(served.image)
-    with looking.still(served), opened(image, trust or ftl or False) as view:
+    with opened(where, trust or ftl or False) as view:
         device = view.device
         if device is None:
             raise UsageError(f"{where}: {view.note}")

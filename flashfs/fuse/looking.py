@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +10,17 @@ from flashfs import inspect
 from flashfs.errors import UsageError
 from flashfs.fuse import mounts, nbd_servers
 from flashfs.fuse.controlling import Control
+from flashfs.fuse.places import Progress
 from flashfs.inspect import views
 from nandimg.errors import ImageError
 
-Progress = Callable[[float], None]
-STOOD_STILL = (
-    "as a power cut now would leave it; nbdkit stood still for a moment, and what its memory alone has is in no view"
-)
-
 
 class OfImage:
-    """An image that is not mounted; ``served`` is its nbdkit, if it has one. ``trust`` as for flashfs.inspect."""
+    """An image that nobody serves. ``trust`` as for flashfs.inspect."""
 
-    def __init__(self, image: Path, trust: bool | str, served: nbd_servers.Serving | None) -> None:
+    def __init__(self, image: Path, trust: bool | str) -> None:
         self._image = image
         self._trust = trust
-        self._served = served
 
     def ftl(self) -> str | None:
         """The name of the FTL that it is bound to; "" for none. None if it cannot be read."""
@@ -42,40 +35,24 @@ class OfImage:
 
     def dump(self, view: str, number: int | None = None, progress: Progress | None = None) -> tuple[Any, str]:
         """As Control.dump."""
-        with still(self._served):
-            found = views.show(self._image, view, number, trust=self._trust, progress=progress)
-        return found, STOOD_STILL if self._served else ""
+        return views.show(self._image, view, number, trust=self._trust, progress=progress), ""
 
     def write_html(self, out: Path, force: bool, progress: Progress | None = None) -> dict[str, Any]:
         """As inspect.write_html."""
-        with still(self._served):
-            made = inspect.write_html(self._image, out, force=force, trust=self._trust, progress=progress)
-        return {**made, "note": STOOD_STILL} if self._served else made
-
-
-@contextmanager
-def still(served: nbd_servers.Serving | None) -> Iterator[None]:
-    """Inside, an image may be looked at even if it is served."""
-    if served is None:
-        yield
-        return
-    with served.still():
-        yield
+        return inspect.write_html(self._image, out, force=force, trust=self._trust, progress=progress)
 
 
 def at(where: Path, trust: bool | str = False) -> OfImage | Control:
     """What there is to look at: at a mountpoint, an image, or the socket of `flashfs nbd`. UsageError for ``trust`` in
-    a mount, which knows its FTL."""
-    place = mounts.absolute(where)
-    if not mounts.is_folder(place):
-        served = nbd_servers.of(place)
-        return OfImage(where if served is None else Path(served.image), trust, served)
+    a device that is served, which knows its FTL."""
+    if not is_served(where):
+        return OfImage(where, trust)
     if trust:
-        raise UsageError(f"dump {where}: a mount knows its FTL; leave --ftl and --trust to images")
-    return Control(place)
+        raise UsageError(f"dump {where}: it is in use, and knows its FTL; leave --ftl and --trust to images at rest")
+    return Control(where)
 
 
-def served(where: Path) -> nbd_servers.Serving | None:
-    """The nbdkit of an image, or of a socket; None for all else."""
+def is_served(where: Path) -> bool:
+    """Whether there is somebody to ask: a folder is a mount, or nothing that can be looked at."""
     place = mounts.absolute(where)
-    return None if mounts.is_folder(place) else nbd_servers.of(place)
+    return mounts.is_folder(place) or nbd_servers.of(place) is not None

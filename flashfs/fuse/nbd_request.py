@@ -27,6 +27,7 @@ class Request:
     dram: int | None = None
     sync: str = "flush"
     plp: bool = False
+    realtime: bool = False
     read_only: bool = False
     once: bool = False  # the last client's leaving ends it
     foreground: bool = False

@@ -1,29 +1,20 @@
-"""Which images are served to NBD clients on this machine: asked of the system, nothing is remembered. What nbdkit does
-not tell of them is had from outside: by a signal, or of the image while nbdkit stands still."""
+"""Which images are served to NBD clients on this machine: asked of the system, nothing is remembered."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs import inspect
-from flashfs.errors import FlashfsError
 from flashfs.fuse.nbd_request import Request
-from flashfs.waiting import readable
 from nandimg.errors import ImageError
 
 PROC = Path("/proc")
 WORD = "request="  #: begins what nbdkit is given for the plugin
-STOPPED_S = 10.0  #: in which a process that was told so has stopped
-GONE_S = 30.0  #: in which one that was killed is gone
 
 
 @dataclass(frozen=True)
@@ -39,33 +30,10 @@ class Serving:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    @contextmanager
-    def still(self) -> Iterator[None]:
-        """Inside, nbdkit stands still, and flashfs.inspect opens the image all the same: it finds what a power cut at
-        this moment would leave. Clients wait. Whatever becomes of this process, nbdkit goes on after it."""
-        if self.read_only:  # nothing changes, and who only looks may open it
-            yield
-            return
-        guard = subprocess.Popen(
-            ["sh", "-c", "read -r line; kill -CONT $0", str(self.pid)], stdin=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            os.kill(self.pid, signal.SIGSTOP)
-            _await_stop(self.pid)
-            with inspect.held():
-                yield
-        finally:
-            guard.communicate()
 
-    def cut(self) -> None:
-        """The power goes, now; returns when the image is free. FlashfsError if it is not in time."""
-        descriptor = os.pidfd_open(self.pid)
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-            if not readable(descriptor, timeout_s=GONE_S):
-                raise FlashfsError(f"{self.image}: process {self.pid} was killed, and is there after {GONE_S:.0f} s")
-        finally:
-            os.close(descriptor)
+def address(pid: int) -> str:
+    """Where the nbdkit ``pid`` answers us: a name in Linux's abstract space, so that no file is left."""
+    return f"\0flashfs-nbd-{pid}"
 
 
 def servers(proc: Path = PROC) -> list[Serving]:
@@ -99,14 +67,3 @@ def _bound(image: Path) -> str | None:
         return nandimg.inspect(image).ftl or None
     except (OSError, ImageError):
         return None
-
-
-def _await_stop(pid: int) -> None:
-    """Returns when each thread has stopped: one that waits for the disk does it after that."""
-    end_s = time.monotonic() + STOPPED_S
-    while time.monotonic() < end_s:
-        states = [path.read_text().rpartition(")")[2].split()[0] for path in (PROC / str(pid) / "task").glob("*/stat")]
-        if set(states) <= {"T", "t"}:
-            return
-        time.sleep(0.001)
-    raise FlashfsError(f"process {pid} was asked to stand still, and does not in {STOPPED_S:.0f} s")

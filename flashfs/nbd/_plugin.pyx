@@ -12,6 +12,7 @@ from flashfs.engine.ssd cimport Ssd
 from flashfs.engine.ranges cimport read_bytes, seek_mapped, trim_bytes, write_bytes
 from flashfs.fuse.raised cimport errno_of_raised
 
+from flashfs.errors import FlashfsError
 from flashfs.fuse.host_disk import HostDisk
 
 cdef extern from "embed.h" nogil:
@@ -45,11 +46,25 @@ cdef extern from "embed.h" nogil:
 
 cdef extern from *:
     """
+    #include <errno.h>
     #include <pthread.h>
+    #include <time.h>
 
     static void add_to(int64_t *count, int64_t n) { __atomic_add_fetch(count, n, __ATOMIC_RELAXED); }
+    static int64_t now_ns(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+    }
+    static void sleep_until(int64_t ns) {
+        struct timespec end = {ns / 1000000000, ns % 1000000000};
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR)
+            ;
+    }
     """
     void add_to(int64_t*, int64_t) nogil
+    int64_t now_ns() nogil
+    void sleep_until(int64_t) nogil        # of now_ns; at once if that is over
     ctypedef struct pthread_mutex_t:
         pass
     int pthread_mutex_init(pthread_mutex_t*, const void*) nogil
@@ -69,55 +84,65 @@ cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "extents")
 
 # The engine's functions raise, and nbdkit's callbacks cannot: they are called as if they did not, and -1 says that an
 # exception is waiting. A `try` would take the GIL for each request.
-ctypedef int64_t (*Quiet)(Ssd, uint64_t, uint64_t, uint8_t*) noexcept nogil
+ctypedef int64_t (*Quiet)(Export, uint64_t, uint64_t, uint8_t*, int64_t) noexcept nogil
 
 
-cdef int64_t do_read(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* into) except -1 nogil:
-    return read_bytes(ssd, offset, size, into, 0)
+cdef int64_t do_read(Export self, uint64_t offset, uint64_t size, uint8_t* into, int64_t t_ns) except -1 nogil:
+    return read_bytes(self.ssd, offset, size, into, t_ns)
 
 
-cdef int64_t do_write(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* data) except -1 nogil:
-    return write_bytes(ssd, offset, size, data, 0)
+cdef int64_t do_write(Export self, uint64_t offset, uint64_t size, uint8_t* data, int64_t t_ns) except -1 nogil:
+    return write_bytes(self.ssd, offset, size, data, t_ns)
 
 
-cdef int64_t do_trim(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* _) except -1 nogil:
-    return trim_bytes(ssd, offset, size, 0)
+cdef int64_t do_trim(Export self, uint64_t offset, uint64_t size, uint8_t* _, int64_t t_ns) except -1 nogil:
+    return trim_bytes(self.ssd, offset, size, t_ns)
 
 
-cdef int64_t do_flush(Ssd ssd, uint64_t _, uint64_t __, uint8_t* ___) except -1 nogil:
-    ssd.flush(0)
-    return 0
+cdef int64_t do_flush(Export self, uint64_t _, uint64_t __, uint8_t* ___, int64_t t_ns) except -1 nogil:
+    self.ssd.flush(t_ns)
+    if self.realtime:
+        with gil:
+            t_ns = max(t_ns, <int64_t> self.quiet_at())
+    return t_ns
 
 
-cdef int64_t to_mapped(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* _) except -1 nogil:
-    return <int64_t> seek_mapped(ssd, offset, size, True)
+cdef int64_t to_mapped(Export self, uint64_t offset, uint64_t size, uint8_t* _, int64_t __) except -1 nogil:
+    return <int64_t> seek_mapped(self.ssd, offset, size, True)
 
 
-cdef int64_t to_unmapped(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* _) except -1 nogil:
-    return <int64_t> seek_mapped(ssd, offset, size, False)
+cdef int64_t to_unmapped(Export self, uint64_t offset, uint64_t size, uint8_t* _, int64_t __) except -1 nogil:
+    return <int64_t> seek_mapped(self.ssd, offset, size, False)
 
 
 @cython.final
 cdef class Export:
-    """A device for nbdkit's clients, all of whom see the same one. ``publish`` makes it the one that they see."""
+    """A device for nbdkit's clients, all of whom see the same one. ``publish`` makes it the one that they see. As a
+    context it has the device for itself; FlashfsError once it was closed."""
     cdef Ssd ssd
-    cdef object fail_if_lost
-    cdef object host_disk
+    cdef object fail_if_lost, quiet_at
+    cdef readonly object host_disk
     cdef uint64_t size
     cdef uint32_t page_bytes
     cdef bint writable
+    cdef bint realtime                     # each answer waits for its virtual end
+    cdef bint closed                       # under the device's lock: it is not to be asked any more
+    cdef int64_t zero_ns                   # when virtual time was 0
     cdef pthread_mutex_t device            # and what is counted
     cdef uint64_t[5] requests
     cdef uint64_t[5] moved
     cdef int64_t under_way                 # begun before the lock is had: changed by an atomic addition
 
-    def __cinit__(self, device):
+    def __cinit__(self, device, *, bint realtime=False):
         self.ssd = device.ssd
         self.fail_if_lost = device.fail_if_lost
         self.host_disk = HostDisk(device.path)
         self.size = device.size
         self.page_bytes = device.page_bytes
         self.writable = not device.readonly
+        self.quiet_at = device.quiet_at
+        self.realtime = realtime
+        self.zero_ns = now_ns() - <int64_t> device.quiet_at()
         pthread_mutex_init(&self.device, NULL)
 
     def __dealloc__(self):
@@ -128,6 +153,22 @@ cdef class Export:
         global THE_EXPORT, KEPT
         KEPT = self
         THE_EXPORT = <void*> self
+
+    def __enter__(self):
+        with nogil:                        # who has the lock may want the interpreter
+            pthread_mutex_lock(&self.device)
+        if self.closed:
+            pthread_mutex_unlock(&self.device)
+            raise FlashfsError("the image is being closed")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        pthread_mutex_unlock(&self.device)
+
+    def close(self):
+        """After the last client has left: nobody asks the device any more."""
+        with self:
+            self.closed = True
 
     def traffic(self):
         """What the clients asked for so far, as a mount's stats.json has it under ``server``."""
@@ -149,19 +190,22 @@ cdef class Export:
                      bint durable=False) noexcept nogil:
         """Do it and count it: what it returned, or -1. ``durable``: with a flush behind it, whose failure is the
         request's."""
-        cdef int64_t result
+        cdef int64_t result, flushed
+        cdef int64_t t_ns = now_ns() - self.zero_ns if self.realtime else 0
         keep_state()
         add_to(&self.under_way, 1)
         pthread_mutex_lock(&self.device)
         self.requests[operation] += 1
-        result = function(self.ssd, offset, size, data)
+        result = function(self, offset, size, data, t_ns)
         if result >= 0 and durable:
             self.requests[FLUSH] += 1
-            if (<Quiet> do_flush)(self.ssd, 0, 0, NULL) < 0:
-                result = -1
+            flushed = (<Quiet> do_flush)(self, 0, 0, NULL, result)
+            result = flushed if flushed < 0 else max(result, flushed)
         if result >= 0:
             self.moved[operation] += size
         pthread_mutex_unlock(&self.device)
+        if self.realtime and result >= 0 and operation != EXTENTS:
+            sleep_until(result + self.zero_ns)
         add_to(&self.under_way, -1)
         return self.fail(operation, offset) if result < 0 else result
 

@@ -45,7 +45,7 @@ static int on_config(const char *key, const char *value)
     else if (strcmp(key, "request") == 0)
         into = &given_request;
     if (into == NULL) {
-        nbdkit_error("%s: python and request would do; `flashfs nbd` gives them", key);
+        nbdkit_error("%s: use python and request, which `flashfs nbd` gives", key);
         return -1;
     }
     free(*into);

@@ -7,7 +7,9 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from flashfs.device import Device
 from flashfs.fuse import daemon, host_disk
@@ -15,6 +17,7 @@ from flashfs.fuse.nbd_request import Request
 from flashfs.fuse.tree import encoded
 from flashfs.fuse.users import one_line
 from flashfs.nbd._plugin import Export
+from flashfs.nbd.asked import Asked
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -39,13 +42,29 @@ class _Serving:
         try:
             notes = daemon.keep_out_of_reclaim()
             self.device.stay_pageable()
-            self.export = Export(self.device)
+            self.export = Export(self.device, realtime=request.realtime)
             self.export.publish()
+            Asked(self.device, self.export, self.texts())
             self.outlive_parent()
             self.announce(notes)
         except BaseException:
             self.device.close(clean=False)
             raise
+
+    def texts(self) -> dict[str, Callable[[], dict[str, Any]]]:
+        """What a mount has beside its `disk`."""
+        names = ("dram", "sync", "plp", "realtime", "read_only", "options")
+        served = {
+            "mountpoint": None, "uri": self.request.uri, "server": "nbdkit", "pid": os.getpid(),
+            "asked": {name: getattr(self.request, name) for name in names},
+        }  # fmt: skip
+        disk = self.export.host_disk
+        return {
+            "stats.json": self.stats,
+            "smart.json": lambda: {**self.device.smart(), "host_disk": disk.line()},
+            "config.json": lambda: {**self.device.config(), **served},
+            "map.json": self.device.block_map,
+        }
 
     def outlive_parent(self) -> None:
         """nbdkit in the foreground ends with the process that started it; in the background that one goes first."""
@@ -90,6 +109,7 @@ class _Serving:
         tell(self.request, **message)
 
     def end(self) -> None:
+        self.export.close()
         try:
             if self.request.stats is not None:
                 if not self.request.read_only:
@@ -99,7 +119,7 @@ class _Serving:
             self.device.close(clean=True)
         log.info("%s: %s", self.request.image, "let go" if self.request.read_only else "checkpoint written")
 
-    def stats(self) -> dict[str, object]:
+    def stats(self) -> dict[str, Any]:
         uptime_s = round(time.monotonic() - self.started_s, 6)
         return {**self.device.stats(), "server": {**self.export.traffic(), "uptime_s": uptime_s}}
 

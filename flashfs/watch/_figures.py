@@ -24,7 +24,7 @@ def figures(before: Look | None, now: Look) -> dict[str, Any]:
     seconds = now.at_s - before.at_s if before else 0.0
     stats, erases, bad = now.stats, now.smart["erases"], number(now.stats["pool"], "bad")
     return {
-        "mountpoint": str(now.asked or now.folder),
+        "mountpoint": str(now.asked or now.place),
         "image": now.config.get("image"),
         "ftl": now.config["ftl"],
         "size": now.config["size"],

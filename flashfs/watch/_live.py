@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 
+from flashfs.fuse.places import Place
 from flashfs.waiting import readable
 from flashfs.watch._figures import figures
 from flashfs.watch._look import Look, look
@@ -34,24 +35,24 @@ def sleep(seconds: float) -> bool:
 
 
 def shots(
-    folder: Path, interval_s: float, wait: Callable[[float], bool] = sleep, asked: Path | None = None
+    place: Place, interval_s: float, wait: Callable[[float], bool] = sleep, asked: Path | None = None
 ) -> Iterator[tuple[dict[str, Any], Look]]:
     """(figures, the look they end with) of one interval after another, for ever, or until ``wait`` says that enough
     was seen. The first comes after one interval: before that there is no rate. Gone when the mount is no more.
     ``asked`` as of a Look."""
-    before, due = look(folder, asked), time.monotonic()
+    before, due = look(place, asked), time.monotonic()
     while True:
         due = max(due + interval_s, time.monotonic())
         if wait(max(0.0, due - time.monotonic())):
             return
-        now = look(folder, asked)
+        now = look(place, asked)
         yield figures(before, now), now
         before = now
 
 
-def live(folder: Path, interval_s: float, console: Console, asked: Path | None = None) -> None:
-    """Show the mount on a whole terminal until q or Ctrl-C. Whatever ends it, the terminal is as it was before."""
-    first = look(folder, asked)  # so that what cannot be watched is said on the screen that is there
+def live(place: Place, interval_s: float, console: Console, asked: Path | None = None) -> None:
+    """Show the device on a whole terminal until q or Ctrl-C. Whatever ends it, the terminal is as it was before."""
+    first = look(place, asked)  # so that what cannot be watched is said on the screen that is there
     history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
     try:
         with _terminal() as wait, Live(console=console, screen=True, auto_refresh=False) as screen:
@@ -67,7 +68,7 @@ def live(folder: Path, interval_s: float, console: Console, asked: Path | None =
                     if time.monotonic() >= end:
                         return False
 
-            for found, now in shots(folder, interval_s, patient, asked):
+            for found, now in shots(place, interval_s, patient, asked):
                 history.append(found)
                 shown = Picture(found, now, history, NOTE)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""One look at a mount: its texts, read and checked."""
+"""One look at a device in use: its texts, read and checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashfs.errors import FlashfsError
-from flashfs.fuse import asking, mounts
+from flashfs.fuse import asking
+from flashfs.fuse.places import Place
 
 # What must be there, and of which type: the rest is read with a default.
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -36,9 +37,9 @@ class Gone(FlashfsError):
 @dataclass(frozen=True)
 class Look:
     """The texts of one moment; ``blocks`` are the columns of map.json as arrays. ``at_s``: the server's own clock;
-    ``asked``: the mountpoint that a person named, where ``folder`` is below that."""
+    ``asked`` is what a person named, where ``place``, which has the texts, is another."""
 
-    folder: Path
+    place: str
     at_s: float
     stats: dict[str, Any]
     smart: dict[str, Any]
@@ -52,22 +53,22 @@ class Look:
         return self.config["pid"] == other.config["pid"] and self.at_s >= other.at_s
 
 
-def look(folder: Path, asked: Path | None = None) -> Look:
+def look(place: Place, asked: Path | None = None) -> Look:
     """Read the four texts. Gone if the mount is no more; FlashfsError for what is there and cannot be used."""
-    texts = {name: _read(folder, name) for name in NEEDED}
+    texts = {name: _read(place, name) for name in NEEDED}
     for name, needed in NEEDED.items():
         for field, kind in needed.items():
             if not isinstance(texts[name].get(field), kind):
-                raise FlashfsError(f"{folder}/{name} has no {field} that could be read: another version's mount?")
+                raise FlashfsError(f"{place.name}/{name} has no {field} that can be read: another version's?")
     stats, config, blocks = texts["stats.json"], texts["config.json"], texts["map.json"]
     uptime = stats["server"].get("uptime_s")
     if not isinstance(uptime, int | float):
-        raise FlashfsError(f"{folder}/stats.json has no server.uptime_s that could be read: another version's mount?")
-    columns = {name: _column(folder, blocks, name) for name in ("state", "valid", "erases")}
-    return Look(folder, float(uptime), stats, texts["smart.json"], config, blocks, columns, asked)
+        raise FlashfsError(f"{place.name}/stats.json has no server.uptime_s that can be read: another version's?")
+    columns = {name: _column(place, blocks, name) for name in ("state", "valid", "erases")}
+    return Look(place.name, float(uptime), stats, texts["smart.json"], config, blocks, columns, asked)
 
 
-def _column(folder: Path, blocks: dict[str, Any], name: str) -> NDArray[np.uint32]:
+def _column(place: Place, blocks: dict[str, Any], name: str) -> NDArray[np.uint32]:
     most = len(blocks["states"]) if name == "state" else NUMBERS_MOST
     try:
         column = np.array(blocks[name])
@@ -75,24 +76,24 @@ def _column(folder: Path, blocks: dict[str, Any], name: str) -> NDArray[np.uint3
         column = np.array(None)
     if column.shape == (blocks["blocks"],) and column.dtype.kind == "i" and 0 <= column.min() <= column.max() < most:
         return column.astype(np.uint32)
-    raise FlashfsError(f"{folder}/map.json: {name} is no list of {blocks['blocks']} numbers under {most}")
+    raise FlashfsError(f"{place.name}/map.json: {name} is no list of {blocks['blocks']} numbers under {most}")
 
 
-def _read(folder: Path, name: str) -> dict[str, Any]:
+def _read(place: Place, name: str) -> dict[str, Any]:
     try:
-        found = mounts.text(folder, name)
+        found = place.text(name)
     except FileNotFoundError:
-        raise Gone(f"{folder}: nothing is mounted there any more") from None
+        raise Gone(f"{place.name}: nothing is mounted there any more") from None
     except asking.DeadError as error:
         raise Gone(str(error)) from None
     except PermissionError:
-        raise FlashfsError(f"{folder} belongs to another user: watch it as that user") from None
+        raise FlashfsError(f"{place.name} belongs to another user: watch it as that user") from None
     except OSError as error:
         if error.errno in VANISHED:
-            raise Gone(f"{folder}: nothing is mounted there any more") from None
-        raise FlashfsError(f"{folder}/{name}: {error.strerror}") from None
+            raise Gone(f"{place.name}: nothing is mounted there any more") from None
+        raise FlashfsError(f"{place.name}/{name}: {error.strerror}") from None
     except ValueError:
-        raise FlashfsError(f"{folder}/{name} is no JSON: another version's mount?") from None
+        raise FlashfsError(f"{place.name}/{name} is no JSON: another version's?") from None
     if not isinstance(found, dict):
-        raise FlashfsError(f"{folder}/{name} is no JSON object: another version's mount?")
+        raise FlashfsError(f"{place.name}/{name} is no JSON object: another version's?")
     return found

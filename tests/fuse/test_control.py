@@ -18,7 +18,7 @@ from conftest import flashfs, kill, pid_of
 from flashfs import inspect
 from flashfs.device import Device
 from flashfs.engine.metalog import newest_slot, sealed
-from flashfs.fuse import controlling, health, mounts
+from flashfs.fuse import health, mounts, places
 from flashfs.fuse.controlling import Control, RefusedError
 from nandimg import create, image
 from nandimg.presets import PRESETS
@@ -61,7 +61,7 @@ def test_how_far_a_page_is_can_be_read_meanwhile(
     chip: Path, mountpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the descriptor that is to have the page: on a terminal, a percentage."""
-    monkeypatch.setattr(controlling, "TOLD_S", 0.001)  # a fast machine makes the page in less than the usual 0.2 s
+    monkeypatch.setattr(places, "TOLD_S", 0.001)  # a fast machine makes the page in less than the usual 0.2 s
     create(chip, PRESETS["geckoftl-32g"].geometry, force=True)
     flashfs("mount", chip, mountpoint, "--ftl", "slimftl")
     written(mountpoint, 512, 3)
@@ -131,7 +131,7 @@ def test_faults_come_and_go(chip: Path, mountpoint: Path, server: str) -> None:
     said = flashfs("fault", mountpoint, "fail=1", code=2).stderr
     assert "--fault later" in said and said.count("\n") == 1
     said = flashfs("cut", mountpoint, "--at", "5", code=2).stderr
-    assert "needs a mount made with `--fault later`" in said
+    assert "needs a device started with `--fault later`" in said
     flashfs("umount", mountpoint)
 
 
@@ -141,7 +141,7 @@ def test_a_cut_loses_what_was_not_flushed(chip: Path, mountpoint: Path) -> None:
     written(mountpoint, 8, 8, sync=False)
     pid = pid_of(mountpoint)
     for words in (("cut", mountpoint, "--at", 5), ("fault", mountpoint, "fail=10")):
-        assert "needs a mount made with `--fault later`" in flashfs(*words, code=2).stderr
+        assert "needs a device started with `--fault later`" in flashfs(*words, code=2).stderr
     assert str(chip) in flashfs("cut", mountpoint).stdout
     with pytest.raises(OSError, match="No such"):
         Path(f"/proc/{pid}/exe").readlink()

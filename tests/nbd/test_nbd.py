@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,8 @@ from export import FLUSH, FUA, READ, TIMEOUT_S, ZEROES, Client, Export, run
 from flashfs import cli
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
-from flashfs.fuse import nbd_servers
+from flashfs.fuse import nbd_servers, places
+from flashfs.fuse.asking import DeadError
 from flashfs.fuse.nbd_request import Request
 from flashfs.nbd import server
 from flashfs.waiting import readable
@@ -182,7 +185,8 @@ class Counting(Minimal):
 
 
 def test_threads_leave_no_state(export: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter has one for each connection, as long as that lives, and one for the main thread."""
+    """The interpreter has one for each connection, as long as that lives, one for the main thread, and one for the
+    thread that waits for questions."""
     counted = tmp_path / "counted"
     (tmp_path / "counting.py").write_text(COUNTING.replace("FILE", str(counted)))
     monkeypatch.syspath_prepend(tmp_path)
@@ -194,7 +198,7 @@ def test_threads_leave_no_state(export: Serve, tmp_path: Path, monkeypatch: pyte
     assert wait_for(lambda: in_use(one.pid) <= before)
     with Client(one.path) as client:
         assert client.write(0, bytes(4096), FUA) == 0
-    assert counted.read_text() == "2"
+    assert counted.read_text() == "3"
     one.end()
 
 
@@ -274,39 +278,106 @@ def test_status_has_what_is_served(export: Serve, capsys: pytest.CaptureFixture[
 def test_a_look_at_what_is_served(
     export: Serve, chip: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """By the image or the socket: nbdkit stands still for it, and goes on."""
+    """By the image or the socket, while clients go on."""
     one = export(ftl="dftl")
     with Client(one.path) as client:
         assert client.write(0, b"\x11" * 4096, FUA) == 0
+        assert client.write(8192, b"\x11" * 4096) == 0
         for place in (chip, one.path):
             assert cli.run(["dump", str(place), "lpa", "0", "--json"]) == 0
             out, err = capsys.readouterr()
-            assert json.loads(out)["ppa"] is not None and "nbdkit stood still for a moment" in err
+            assert json.loads(out)["ppa"] is not None
+            assert "1 pages are in the write buffer alone" in err
         assert cli.run(["dump", str(chip), "--html", str(tmp_path / "page"), "--json"]) == 0
-        assert "nbdkit stood still" in json.loads(capsys.readouterr().out)["note"]
+        assert "write buffer alone" in json.loads(capsys.readouterr().out)["note"]
+        assert "</html>" in (tmp_path / "page").read_text()
+        assert cli.run(["dump", str(chip), "lpa", "0", "--trust"]) == 2
+        assert "it is in use, and knows its FTL" in capsys.readouterr().err
         assert cli.run(["smart", str(chip), "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert (found["image"], found["ftl"], found["at_least"]) == (str(chip), "dftl", True)
+        assert (found["image"], found["ftl"], found["at_least"]) == (str(chip), "dftl", False)
+        assert found["life"]["host_writes"] == 2
         assert client.do(FLUSH) == 0
     one.end()
 
 
-def test_nbdkit_goes_on_whatever_becomes_of_who_looks(export: Serve, chip: Path) -> None:
-    one = export()
-    code = (
-        "import sys, time, pathlib\nfrom flashfs.fuse import nbd_servers\n"
-        "with nbd_servers.of(pathlib.Path(sys.argv[1])).still():\n    print(flush=True)\n    time.sleep(600)"
-    )
-    looker = subprocess.Popen([sys.executable, "-c", code, str(chip)], stdout=subprocess.PIPE)
-    try:
-        assert looker.stdout is not None and looker.stdout.readline() == b"\n"
-        state = Path(f"/proc/{one.pid}/stat")
-        assert state.read_text().rpartition(")")[2].split()[0] == "T"
-    finally:
-        looker.kill()
-        looker.communicate()
-    assert one.info()["export-size"] == SIZE
+def test_live(export: Serve, chip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`top`, and what a mount has in its texts."""
+    one = export(ftl="slimftl")
+    with Client(one.path) as client:
+        assert client.write(0, b"\x11" * 8192) == 0
+        for place in (chip, one.path):
+            assert cli.run(["top", str(place), "--json", "--interval", "0.05", "--once"]) == 0
+            found = json.loads(capsys.readouterr().out)
+            assert (found["ftl"], found["server"], found["mountpoint"]) == ("slimftl", "nbdkit", str(place))
+    place = places.at(chip)
+    stats = place.text("stats.json")
+    assert (stats["server"]["requests"]["write"], stats["server"]["bytes"]["write"]) == (1, 8192)
+    assert place.text("map.json")["blocks"] == len(place.text("map.json")["erases"])
+    config = place.text("config.json")
+    assert (config["pid"], config["uri"], config["asked"]["sync"]) == (one.pid, one.uri, "flush")
+    assert "no question" in place.text("nonsense")["error"]
+    assert cli.run(["top", str(chip), "--once", "--interval", "0.05"]) == 0
+    assert "slimftl" in capsys.readouterr().out
     one.end()
+    with pytest.raises(DeadError, match="serves it no more"):
+        place.text("stats.json")
+
+
+def test_many_ask_while_clients_write(export: Serve, chip: Path) -> None:
+    one = export(ftl="dftl")
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            place = places.at(chip)
+            for _ in range(20):
+                assert place.text("stats.json")["server"]["in_flight"] >= 0
+                assert place.give("fault", None)["exit_code"] == 2
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    with Client(one.path) as client:
+        for thread in threads:
+            thread.start()
+        for at in range(200):
+            assert client.write(at * 4096, b"\x11" * 4096) == 0
+        for thread in threads:
+            thread.join(TIMEOUT_S)
+    assert not failed
+    one.end()
+
+
+def test_somebody_who_asks_nothing_keeps_nobody_waiting(export: Serve, chip: Path) -> None:
+    one = export()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+        silent.connect(nbd_servers.address(one.pid))
+        assert places.at(chip).text("config.json")["pid"] == one.pid
+        one.end()
+
+
+def test_faults_while_it_runs(export: Serve, chip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = export(ftl="pagemap", faults=("later",))
+    assert cli.run(["fault", str(chip)]) == 0
+    assert "no faults; " in capsys.readouterr().out
+    assert cli.run(["fault", str(one.path), "eio=1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["faults"] == ["eio=1"]
+    with Client(one.path) as client:
+        client.write(0, b"\x11" * 4096)
+        assert client.do(FLUSH) == errno.EIO
+    assert cli.run(["fault", str(chip), "nonsense"]) == 2
+    assert "nonsense" in capsys.readouterr().err
+    assert cli.run(["fault", str(chip), "none"]) == 0
+    one.kill()
+    again = export(ftl="pagemap", faults=("later",))
+    with Client(again.path) as client:
+        assert cli.run(["cut", str(chip), "--at", "3"]) == 0
+        assert "the power goes at flash operation 3 from now" in capsys.readouterr().out
+        with pytest.raises((AssertionError, OSError)):
+            for at in range(1000):
+                client.write(at * 4096, b"\x11" * 4096, FUA)
+    again.gone()
 
 
 def test_a_cut_of_what_is_served(export: Serve, chip: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,13 +385,40 @@ def test_a_cut_of_what_is_served(export: Serve, chip: Path, capsys: pytest.Captu
     with Client(one.path) as client:
         assert client.write(0, b"\x11" * 4096, FUA) == 0
         assert client.write(0, b"\x22" * 4096) == 0
-        for words in (["cut", "--at", "5"], ["fault"], ["fault", "fail=10"]):
+        for words in (["cut", "--at", "5"], ["fault", "fail=10"]):
             assert cli.run([words[0], str(chip), *words[1:]]) == 2
-            assert "flashfs nbd --fault" in capsys.readouterr().err
+            assert "--fault later" in capsys.readouterr().err
+        assert cli.run(["fault", str(chip)]) == 0
+        assert "no place for faults" in capsys.readouterr().out
         assert cli.run(["cut", str(chip)]) == 0
         assert f"{chip}: power cut" in capsys.readouterr().out
         one.gone()
     assert found(chip, 0, 4096) == b"\x11" * 4096
+
+
+def test_stopped(export: Serve, chip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks is told, and does not wait."""
+    one = export()
+    os.kill(one.pid, signal.SIGSTOP)
+    try:
+        for words in (["smart", str(chip)], ["fault", str(chip)], ["cut", str(chip)], ["top", str(chip), "--once"]):
+            assert cli.run(words) == 1
+            assert f"kill -CONT {one.pid}" in capsys.readouterr().err
+    finally:
+        os.kill(one.pid, signal.SIGCONT)
+    one.end()
+
+
+def test_in_real_time(export: Serve) -> None:
+    """Each write with FUA waits for the program of its page."""
+    one = export(ftl="pagemap", realtime=True)
+    with Client(one.path) as client:
+        begin_s, rounds = time.monotonic(), 100
+        for at in range(rounds):
+            assert client.write(at * 4096, b"\x11" * 4096, FUA) == 0
+        took_s = time.monotonic() - begin_s
+    assert took_s >= rounds * Geometry.sized(SIZE, 0.3).program_ns / 1e9
+    one.end()
 
 
 def test_refusals(export: Serve, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

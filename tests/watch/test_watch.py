@@ -17,6 +17,7 @@ from flashfs import watch
 from flashfs.crash.programs import from_checkpoints
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
+from flashfs.fuse.places import MountPlace
 from flashfs.fuse.tree import encoded
 from nandimg import PRESETS
 
@@ -54,7 +55,7 @@ class Texts:
             change(made[text])
         for name, found in made.items():
             (self.folder / name).write_bytes(encoded(found))
-        return watch.look(self.folder)
+        return watch.look(MountPlace(self.folder))
 
 
 @pytest.fixture
@@ -231,11 +232,11 @@ def test_texts_of_somebody_else_are_one_line(texts: Texts, text: str, change: Ch
 
 def test_no_texts(texts: Texts) -> None:
     with pytest.raises(watch.Gone, match="nothing is mounted there any more"):
-        watch.look(texts.folder)
+        watch.look(MountPlace(texts.folder))
     texts.look()
     (texts.folder / "map.json").write_text("[]")
     with pytest.raises(FlashfsError, match="no JSON object"):
-        watch.look(texts.folder)
+        watch.look(MountPlace(texts.folder))
     (texts.folder / "map.json").write_bytes(b"\xff")
     with pytest.raises(FlashfsError, match="no JSON"):
-        watch.look(texts.folder)
+        watch.look(MountPlace(texts.folder))
