@@ -8,11 +8,13 @@ as it does for NBD and the loop device. Then come the operation (`R`, `W`, `D` d
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import polars as pl
 
 from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
-from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP
-from flashfs.replay.traces._text import FLUSH_AFTER, FLUSH_BEFORE
+from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice
+from flashfs.replay.traces._text import FLUSH_AFTER, FLUSH_BEFORE, ticks
 
 #: stages before the block layer has made a flush of its own of a preflush; later, that has a line of its own
 WITH_PREFLUSH = ("Q", "G", "I")
@@ -43,3 +45,18 @@ def flushes(rwbs: pl.Expr, length: pl.Expr, event: str) -> pl.Expr:
     return pl.when(data & first).then(pl.lit(FLUSH_BEFORE, number)).otherwise(pl.lit(0, number)) + pl.when(
         data & last
     ).then(pl.lit(FLUSH_AFTER, number)).otherwise(pl.lit(0, number))
+
+
+class Stages:
+    """What text of a block trace has in common, beside its columns ``time``, ``device``, ``rwbs`` and ``length``."""
+
+    unit_is: ClassVar[str] = "the device, major,minor"
+    stages: ClassVar[bool] = True
+    units_in_doubt: ClassVar[bool] = False  # it says itself what it is
+    other_lines: ClassVar[str] = "events of other stages, or without data"
+
+    def flushes(self, choice: Choice) -> pl.Expr:
+        return flushes(pl.col("rwbs"), pl.col("length"), choice.event)
+
+    def expressions(self) -> dict[str, pl.Expr]:
+        return {"time": ticks("time"), "unit": pl.col("device")}

@@ -13,16 +13,12 @@ import polars as pl
 
 from flashfs.replay.traces import _rwbs
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice
-from flashfs.replay.traces._text import INT, NANO, TEXT, TextFormat, ticks
+from flashfs.replay.traces._text import INT, NANO, TEXT, TextFormat
 
 
-class Blkparse(TextFormat):
+class Blkparse(_rwbs.Stages, TextFormat):
     name = "blkparse"
     title = "blkparse's default text"
-    unit_is = "the device, major,minor"
-    stages = True
-    units_in_doubt = False  # it says itself what it is
-    other_lines = "events of other stages, or without data"
     columns: ClassVar = {
         "device": TEXT, "cpu": TEXT, "sequence": TEXT, "time": NANO, "pid": TEXT, "action": TEXT, "rwbs": TEXT,
         "offset": INT, "plus": TEXT, "length": INT,
@@ -38,9 +34,3 @@ class Blkparse(TextFormat):
             .when(action != choice.event).then(pl.lit(NOT_A_REQUEST, number))
             .otherwise(_rwbs.operation(pl.col("rwbs"), pl.col("length")))
         )  # fmt: skip
-
-    def flushes(self, choice: Choice) -> pl.Expr:
-        return _rwbs.flushes(pl.col("rwbs"), pl.col("length"), choice.event)
-
-    def expressions(self) -> dict[str, pl.Expr]:
-        return {"time": ticks("time"), "unit": pl.col("device")}

@@ -14,7 +14,7 @@ import polars as pl
 
 from flashfs.replay.traces import _rwbs
 from flashfs.replay.traces._format import NOT_A_REQUEST, Choice
-from flashfs.replay.traces._text import INT, NANO, TEXT, PatternFormat, ticks
+from flashfs.replay.traces._text import INT, NANO, TEXT, PatternFormat
 
 #: the event of each stage, as blktrace names them
 EVENTS = {
@@ -23,13 +23,9 @@ EVENTS = {
 NAMES = frozenset(name.encode() for name in EVENTS.values())
 
 
-class Ftrace(PatternFormat):
+class Ftrace(_rwbs.Stages, PatternFormat):
     name = "ftrace"
     title = "ftrace's block events (tracefs, trace-cmd, perf script)"
-    unit_is = "the device, major,minor"
-    stages = True
-    units_in_doubt = False  # it says itself what it is
-    other_lines = "events of other stages, or without data"
     columns: ClassVar = {
         "heading": TEXT, "time": NANO, "event": TEXT, "device": TEXT, "rwbs": TEXT, "offset": INT, "length": INT,
     }  # fmt: skip
@@ -55,9 +51,3 @@ class Ftrace(PatternFormat):
             pl.when(other).then(pl.lit(NOT_A_REQUEST, pl.UInt8))
             .otherwise(_rwbs.operation(pl.col("rwbs"), pl.col("length")))
         )  # fmt: skip
-
-    def flushes(self, choice: Choice) -> pl.Expr:
-        return _rwbs.flushes(pl.col("rwbs"), pl.col("length"), choice.event)
-
-    def expressions(self) -> dict[str, pl.Expr]:
-        return {"time": ticks("time"), "unit": pl.col("device")}
