@@ -1,13 +1,13 @@
-# The door to the engine: what a scheme or a server of somebody else's cimports. What is behind it may move. Whoever
-# needs translation pages cimports flashfs.engine.paged beside it (flashfs.engine.demand for pages of 4-byte entries),
-# and is C++ then.
-from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.buffer cimport WriteBuffer
-from flashfs.engine.cache cimport DataCache
-from flashfs.engine.defaults cimport Greedy, PageBitmap, PageTable, Streams
-from flashfs.engine.metalog cimport MetaLog
-from flashfs.engine.mover cimport Mover
-from flashfs.engine.parts cimport (
+# The door to the engine: what a scheme or a server of somebody else's cimports. What it names may move. A scheme that
+# has translation pages cimports flashfs.parts.paged.paged_map beside it (flashfs.parts.paged.demand_map for pages of
+# 4-byte entries), and is C++ then.
+from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.engine.device.buffer cimport WriteBuffer
+from flashfs.engine.device.cache cimport DataCache
+from flashfs.parts.defaults.defaults cimport Greedy, PageBitmap, PageTable, Streams
+from flashfs.engine.device.metalog cimport MetaLog
+from flashfs.engine.device.mover cimport Mover
+from flashfs.engine.contract.parts cimport (
     FOREIGN,
     LIVE,
     SUPERSEDED,
@@ -19,7 +19,7 @@ from flashfs.engine.parts cimport (
     Placement,
     Validity,
 )
-from flashfs.engine.pool cimport (
+from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
     CAUSE_MAP,
@@ -43,7 +43,7 @@ from flashfs.engine.pool cimport (
     oob_lpa,
     oob_unpack,
 )
-from flashfs.engine.reader cimport Reader
-from flashfs.engine.ssd cimport RUN, Ssd
-from flashfs.engine.wear cimport WearLevel
+from flashfs.engine.device.reader cimport Reader
+from flashfs.engine.device.ssd cimport RUN, Ssd
+from flashfs.engine.device.wear cimport WearLevel
 from nandimg._nand cimport Nand

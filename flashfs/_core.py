@@ -1,16 +1,16 @@
 """The door to the engine: what schemes, servers and tools get of it; _core.pxd is the same for what is compiled.
 flashfs.engine has the rooms behind it."""
 
-from flashfs.engine.buffer import WriteBuffer
-from flashfs.engine.cache import DataCache
-from flashfs.engine.defaults import Greedy, PageBitmap, PageTable, Streams
-from flashfs.engine.metalog import MetaLog
-from flashfs.engine.mover import Mover
-from flashfs.engine.parts import Cleaning, Engine, Mapping, Owner, Placement, Validity
-from flashfs.engine.pool import BlockPool
-from flashfs.engine.reader import Reader
-from flashfs.engine.ssd import Ssd
-from flashfs.engine.wear import WearLevel
+from flashfs.engine.contract.parts import Cleaning, Engine, Mapping, Owner, Placement, Validity
+from flashfs.engine.device.buffer import WriteBuffer
+from flashfs.engine.device.cache import DataCache
+from flashfs.engine.device.metalog import MetaLog
+from flashfs.engine.device.mover import Mover
+from flashfs.engine.blocks.pool import BlockPool
+from flashfs.engine.device.reader import Reader
+from flashfs.engine.device.ssd import Ssd
+from flashfs.engine.device.wear import WearLevel
+from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable, Streams
 
 __all__ = [
     "BlockPool", "Cleaning", "DataCache", "Engine", "Greedy", "Mapping", "MetaLog", "Mover", "Owner", "PageBitmap",

@@ -13,12 +13,14 @@ import numpy as np
 import nandimg
 from flashfs import room
 from flashfs._core import Ssd
-from flashfs.engine import block_map, ranges, recovery
-from flashfs.engine.buffer import nvram_bytes, nvram_slots
-from flashfs.engine.fsck import cross_check
-from flashfs.engine.life import Life
-from flashfs.engine.metalog import life_of, newest_slot
-from flashfs.engine.pool import SAVED_BYTES, STATE_NAMES
+from flashfs.engine.device import byte_requests
+from flashfs.engine.device.buffer import nvram_bytes, nvram_slots
+from flashfs.engine.device.lifetime_counters import Life
+from flashfs.engine.device.metalog import life_of, newest_slot
+from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
+from flashfs.engine.recovery import recovery
+from flashfs.engine.views import block_map
+from flashfs.engine.views.cross_check import cross_check
 from flashfs.errors import BindError, CorruptError, RoomError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
 from flashfs.ftl.common import FEW_BLOCKS, require_pairs
@@ -282,21 +284,21 @@ class Device:
     def read_into(self, offset: int, into: bytearray) -> bytearray:
         """Fill ``into``."""
         self._span(offset, len(into))
-        self.end_ns = ranges.read_range(self.ssd, offset, into, self.now_ns)
+        self.end_ns = byte_requests.read_range(self.ssd, offset, into, self.now_ns)
         return into
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> int:
         """All of ``data`` at ``offset``; durable after the next flush. Returns how many bytes."""
         self._span(offset, len(data))
         self._writable()
-        self.end_ns = ranges.write_range(self.ssd, offset, data, self.now_ns)
+        self.end_ns = byte_requests.write_range(self.ssd, offset, data, self.now_ns)
         return len(data)
 
     def trim(self, offset: int, length: int) -> None:
         """The range reads zeros; whole pages are given back to the chip, ragged ends are overwritten."""
         self._span(offset, length)
         self._writable()
-        self.end_ns = ranges.trim_range(self.ssd, offset, length, self.now_ns)
+        self.end_ns = byte_requests.trim_range(self.ssd, offset, length, self.now_ns)
 
     def copy(self, source: int, target: int, length: int) -> None:
         """The bytes at ``source`` are at ``target`` too; UsageError if the ranges overlap."""
@@ -305,7 +307,7 @@ class Device:
         self._writable()
         if abs(source - target) < length:
             raise UsageError(f"copy of {length} bytes from {source} to {target}: the ranges overlap")
-        self.end_ns = ranges.copy_range(self.ssd, source, target, length, self.now_ns)
+        self.end_ns = byte_requests.copy_range(self.ssd, source, target, length, self.now_ns)
 
     def remap(self, target: int, source: int, length: int, *, move: bool = False) -> None:
         """The bytes at ``target`` read what those at ``source`` do now; ``move`` leaves nothing at the source. The
@@ -314,7 +316,7 @@ class Device:
         self._span(source, length)
         self._span(target, length)
         self._writable()
-        self.end_ns = ranges.remap_range(self.ssd, source, target, length, move, self.now_ns)
+        self.end_ns = byte_requests.remap_range(self.ssd, source, target, length, move, self.now_ns)
 
     def fileno(self) -> int:
         """The descriptor of the image's file."""
@@ -323,7 +325,7 @@ class Device:
     def extent(self, offset: int, *, mapped: bool) -> int:
         """The first byte from ``offset`` on whose page is ``mapped`` (or is not); the size if there is none."""
         self._span(offset, 0)
-        return offset + ranges.next_mapped(self.ssd, offset, self.size - offset, mapped)
+        return offset + byte_requests.next_mapped(self.ssd, offset, self.size - offset, mapped)
 
     def flush(self) -> None:
         """Everything acknowledged before survives every later crash."""

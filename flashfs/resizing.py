@@ -18,8 +18,8 @@ from typing import Any
 import nandimg
 from flashfs import fs_end
 from flashfs.device import Device, refusal
-from flashfs.engine.life import AT, Life
-from flashfs.engine.metalog import newest_slot, sealed
+from flashfs.engine.device.lifetime_counters import AT, Life
+from flashfs.engine.device.metalog import newest_slot, sealed
 from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import scheme
 from flashfs.plain import shown, shown_down

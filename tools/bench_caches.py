@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from bench_dftl import requests  # type: ignore[import-not-found]  # noqa: E402
 
 from flashfs.device import Device  # noqa: E402
-from flashfs.engine.cmt import ENTRY_BYTES  # noqa: E402
+from flashfs.parts.paged.cmt import ENTRY_BYTES  # noqa: E402
 from nandimg import Geometry  # noqa: E402
 
 RESULTS = ROOT / "tools" / "results" / "caches.json"

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests" / "ftl" / "dftl"))
 from slru import SegmentedLru  # type: ignore[import-not-found]  # noqa: E402
 
 from flashfs.device import Device  # noqa: E402
-from flashfs.engine.cmt import ENTRY_BYTES  # noqa: E402
+from flashfs.parts.paged.cmt import ENTRY_BYTES  # noqa: E402
 from flashfs.replay.source import READ, WRITE, Source  # noqa: E402
 from flashfs.replay.sources import device_for, open_source  # noqa: E402
 from flashfs.replay.workloads import is_workload  # noqa: E402

@@ -30,7 +30,7 @@ from bench_dftl import PAGE, requests, run  # noqa: E402
 from closed_forms import entries_a_program, lru_hit_ratio, zipf_weights  # type: ignore[import-not-found]  # noqa: E402
 
 from flashfs.device import Device  # noqa: E402
-from flashfs.engine.cmt import ENTRY_BYTES  # noqa: E402
+from flashfs.parts.paged.cmt import ENTRY_BYTES  # noqa: E402
 from flashfs.replay.plots import Figure, Panel, Series, draw  # noqa: E402
 from flashfs.replay.source import WRITE  # noqa: E402
 from flashfs.replay.sources import open_source  # noqa: E402

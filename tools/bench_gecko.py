@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from flashfs.device import Device
-from flashfs.engine.cmt import ENTRY_BYTES
-from flashfs.engine.defaults import Greedy, PageTable
-from flashfs.engine.flash_bitmap import FlashBitmap
 from flashfs.ftl import SCHEMES
 from flashfs.ftl.common import streams_for
+from flashfs.parts.defaults.defaults import Greedy, PageTable
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.parts.validity.flash_bitmap import FlashBitmap
 from nandimg import Geometry
 
 DELTA = 10

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from flashfs.device import Device
-from flashfs.engine.cmt import ENTRY_BYTES
 from flashfs.formulas.chip import Chip
 from flashfs.formulas.recovery import beside
+from flashfs.parts.paged.cmt import ENTRY_BYTES
 from nandimg import Geometry, create
 
 FIRST = {"headers": "blocks", "translation": "gmd"}

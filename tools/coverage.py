@@ -41,17 +41,17 @@ EVERYTHING = "*"
 
 #: the recovery paths: what of each module belongs to them
 PATHS: dict[str, tuple[str, ...]] = {
-    "flashfs/engine/scan.pyx": (EVERYTHING,),
-    "flashfs/engine/entries.pyx": (EVERYTHING,),
-    "flashfs/engine/trims.pyx": (EVERYTHING,),
-    "flashfs/engine/recovery.pyx": (EVERYTHING,),
-    "flashfs/engine/settle.pyx": (EVERYTHING,),
-    "flashfs/engine/metalog.pyx": (EVERYTHING,),
-    "flashfs/engine/fsck.pyx": (EVERYTHING,),
-    "flashfs/engine/buffer.pyx": ("survivors", "_sum"),
-    "flashfs/engine/mover.pyx": ("relocate", "collect", "is_readable", "poison"),
-    "flashfs/engine/pool.pyx": ("allocate", "set_bad", "rebuild_free", "load"),
-    "flashfs/engine/defaults.pyx": ("load", "reset", "recovered", "forget", "attach"),
+    "flashfs/engine/recovery/scan.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/found_pages.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/trim_index.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/recovery.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/resolve.pyx": (EVERYTHING,),
+    "flashfs/engine/device/metalog.pyx": (EVERYTHING,),
+    "flashfs/engine/views/cross_check.pyx": (EVERYTHING,),
+    "flashfs/engine/device/buffer.pyx": ("survivors", "_sum"),
+    "flashfs/engine/device/mover.pyx": ("relocate", "collect", "is_readable", "poison"),
+    "flashfs/engine/blocks/pool.pyx": ("allocate", "set_bad", "rebuild_free", "load"),
+    "flashfs/parts/defaults/defaults.pyx": ("load", "reset", "recovered", "forget", "attach"),
     "flashfs/ftl/slimftl/mapping.pyx": (
         "next_live", "after_miss", "locate", "owner_of", "recovered", "blocks_with_pages", "recovery_conflicts",
         "recovery_erased", "recovery_exact", "recovery_reopens", "recovery_ends", "point_vbt", "reset", "load",
@@ -62,7 +62,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "nandimg/header.py": (
         "unpack", "_options", "_features", "_regions", "read_header", "write_header", "mend_copies", "refuse_unknown",
     ),
-    "flashfs/engine/battery.pyx": (EVERYTHING,),
+    "flashfs/parts/battery/battery.pyx": (EVERYTHING,),
 }  # fmt: skip
 
 #: campaigns, scaled down: what follows `flashfs crash`

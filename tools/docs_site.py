@@ -46,7 +46,7 @@ API = (
 )  # fmt: skip
 FTL_PAGE = "docs/python-ftl.md"
 #: compiled, and its stub has no docstrings: this one is imported to be asked
-CHIP = """::: flashfs.engine.bridge.Chip
+CHIP = """::: flashfs.parts.python.python_ftl.Chip
     options: { force_inspection: true, show_if_no_docstring: true }
 """
 OF_FTLS = ("Ftl", "Saves", "Stamps", "Guesses", "Validates", "Places", "Cleans", "Shares", "LearnsRuns")

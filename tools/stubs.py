@@ -2,7 +2,7 @@
 
     python tools/stubs.py              # bring every stub up to date, and make those that are missing
     python tools/stubs.py --check      # say which are not up to date; exit code 1 if there is one
-    python tools/stubs.py flashfs.engine.pool ...
+    python tools/stubs.py flashfs.engine.blocks.pool ...
 
 Names come from the built modules: public functions, classes, their methods and attributes, constants. Types that a stub
 has already stay as long as the name and its parameters do, so one that nobody can see in the source (``list[int]``) is

@@ -6,7 +6,7 @@ import random
 
 from flashfs.check.host import Host
 from flashfs.check.setting import Counts, Setting, need
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from nandimg import Geometry
 
 #: more LPAs than any table of a thousand entries holds, and no whole number of anything

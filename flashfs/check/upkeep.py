@@ -13,7 +13,7 @@ import numpy as np
 from flashfs.check.host import Host
 from flashfs.check.setting import ROOMY, Broken, Counts, Setting, Skipped, need, same
 from flashfs.device import Device
-from flashfs.engine.pool import CAUSE_NAMES
+from flashfs.engine.blocks.pool import CAUSE_NAMES
 from nandimg import Geometry
 from nandimg._menu import Failures
 

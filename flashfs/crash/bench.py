@@ -20,8 +20,9 @@ from flashfs.crash.events import Met, never_without_damage
 from flashfs.crash.judge import Judge
 from flashfs.crash.words import Step, parse_program
 from flashfs.device import ENGINE_OOB, build_ssd, check_dram
-from flashfs.engine import ranges, recovery
-from flashfs.engine.fsck import cross_check
+from flashfs.engine.device import byte_requests
+from flashfs.engine.recovery import recovery
+from flashfs.engine.views.cross_check import cross_check
 from flashfs.ftl import ENGINE_OPTIONS, scheme
 from flashfs.ftl.common import require_pairs
 from nandimg import Cut, Geometry, PowerCut, memory_image
@@ -306,7 +307,7 @@ class Bench:
         judge, page = self.judge, self.geometry.page_bytes
         if operation == "w":
             data = b"".join([judge.will_write(x) for x in range(lpa, lpa + n)])
-            ranges.write_range(self.ssd, lpa * page, data)
+            byte_requests.write_range(self.ssd, lpa * page, data)
             if self.plp:
                 self.protected(range(lpa, lpa + n))
         elif operation == "t":
@@ -329,21 +330,21 @@ class Bench:
         judge, page = self.judge, self.geometry.page_bytes
         for offset, size in step.spans(page):
             if step.operation == "w":
-                ranges.write_range(self.ssd, offset, judge.will_write_bytes(offset, size))
+                byte_requests.write_range(self.ssd, offset, judge.will_write_bytes(offset, size))
                 if self.plp:
                     self.protected(range(offset // page, -(-(offset + size) // page)))
             elif step.operation == "t":
                 judge.will_trim_bytes(offset, size)
-                ranges.trim_range(self.ssd, offset, size)
+                byte_requests.trim_range(self.ssd, offset, size)
                 self.met.trimmed(self.ssd)
             elif step.operation == "c":
                 target = step.target(page)
                 judge.will_copy(offset, target, size)
-                ranges.copy_range(self.ssd, offset, target, size)
+                byte_requests.copy_range(self.ssd, offset, target, size)
             elif step.operation == "e":
                 target = step.target(page)
                 judge.will_copy(offset, target, size)
-                ranges.write_range(self.ssd, target, bytes(judge.image[target : target + size]))
+                byte_requests.write_range(self.ssd, target, bytes(judge.image[target : target + size]))
             else:
                 self.remap(offset, step.target(page), size, step.operation == "m")
                 self.met.trimmed(self.ssd)
@@ -354,7 +355,7 @@ class Bench:
         before = self.judge.fork() if whole else self.judge
         self.judge.will_remap(source, target, size, move, whole=whole)
         try:
-            ranges.remap_range(self.ssd, source, target, size, move)
+            byte_requests.remap_range(self.ssd, source, target, size, move)
         except OSError as error:
             if not whole or error.errno != errno.EOPNOTSUPP:
                 raise
@@ -374,7 +375,7 @@ class Bench:
 
     def read_all(self) -> bytearray:
         into = bytearray(self.geometry.logical_bytes)
-        ranges.read_range(self.ssd, 0, into)
+        byte_requests.read_range(self.ssd, 0, into)
         return into
 
     def examine(self) -> None:

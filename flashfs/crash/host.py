@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import nandimg
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench, Wrong
-from flashfs.engine.block_map import block_map
+from flashfs.engine.views.block_map import block_map
 
 SECTOR = 512
 NVRAM_PAGE = 4096  #: what is lost of the NVRAM at a time

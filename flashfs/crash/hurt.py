@@ -18,7 +18,8 @@ from flashfs.crash.bench import RACK, Bench, Outcome, Wrong
 from flashfs.crash.judge import Judge
 from flashfs.crash.words import CARRIES, Step
 from flashfs.device import build_ssd
-from flashfs.engine import ranges, recovery
+from flashfs.engine.device import byte_requests
+from flashfs.engine.recovery import recovery
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandError, NandFilter, PowerCut, dress
 from nandimg._menu import HostErrors, Misdirection, Silence
@@ -274,7 +275,7 @@ class HurtBench(Bench):
         """None: EIO."""
         page = bytearray(self.geometry.page_bytes)
         try:
-            ranges.read_range(self.ssd, lpa * self.geometry.page_bytes, page)
+            byte_requests.read_range(self.ssd, lpa * self.geometry.page_bytes, page)
         except UncorrectableError:
             return None
         return bytes(page)

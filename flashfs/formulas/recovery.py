@@ -112,7 +112,7 @@ def synchronised(chip: Chip) -> Step:
 
 
 class Measured(Protocol):
-    """A step of a recovery as flashfs.engine.recovery reports it."""
+    """A step of a recovery as flashfs.engine.recovery.recovery reports it."""
 
     name: str
     spare_reads: int

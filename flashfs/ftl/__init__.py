@@ -17,8 +17,8 @@ from pkgutil import iter_modules
 from traceback import extract_tb
 from typing import Any
 
-from flashfs.engine.defaults import PageBitmap
 from flashfs.errors import MISTAKES, UsageError
+from flashfs.parts.defaults.defaults import PageBitmap
 from flashfs.plain import meant
 from nandimg import Feature
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.defaults import Streams
-from flashfs.engine.superblocks import Superblocks
 from flashfs.errors import RoomError
 from flashfs.ftl import Option
+from flashfs.parts.defaults.defaults import Streams
+from flashfs.parts.superblocks.superblocks import Superblocks
 
 FEW_BLOCKS = 64  #: of a chip whose reserve for cleaning is a large part of it
 BLOCKS_A_STREAM = 16  #: spare ones for each that a stream has open

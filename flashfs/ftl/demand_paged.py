@@ -1,6 +1,6 @@
 """What every scheme with a cache of entries over translation pages has in Python: options, sizing, what ``dump`` shows.
 
-The compiled parts are flashfs.engine.demand and, of those with DFTL's cache, flashfs.engine.cached_map;
+The compiled parts are flashfs.parts.paged.demand_map and, of those with DFTL's cache, flashfs.parts.paged.cached_map;
 docs/ftl/dftl.md says how they work.
 """
 
@@ -11,18 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from flashfs.engine import block_map
-from flashfs.engine.aside import MetadataAside
-from flashfs.engine.cmt import ENTRY_BYTES
-from flashfs.engine.defaults import Greedy, PageBitmap
-from flashfs.engine.map_battery import pages_of
-from flashfs.engine.newer import newer_bytes
-from flashfs.engine.node_tree import fanout_for, plant_tree, tree_kept, tree_sections
+from flashfs.engine.views import block_map
 from flashfs.errors import RoomError, UsageError
 from flashfs.ftl import Option, charts
 from flashfs.ftl.common import spare_blocks, spread_map, streams_for
+from flashfs.parts.battery.map_battery import pages_of
+from flashfs.parts.defaults.defaults import Greedy, PageBitmap
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.parts.paged.map_btree import fanout_for, plant_tree, tree_kept, tree_sections
+from flashfs.parts.paged.newer_section import newer_bytes
+from flashfs.parts.superblocks.metadata_aside_gc import MetadataAside
 
-PREFETCHING = ("both", "request", "selective", "none")  #: what a miss loads beside its entry (node_map.pyx)
+PREFETCHING = ("both", "request", "selective", "none")  #: what a miss loads beside its entry (tpftl_map.pyx)
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
 WHOLE = 1  #: what the chip says of a page that can be read
 SHARE = 32  #: unless told otherwise, one entry in so many is cached,

@@ -41,9 +41,16 @@ from posix.stat cimport struct_stat
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.types cimport dev_t, mode_t, off_t
 
-from flashfs.engine.ssd cimport RUN, Ssd
-from flashfs.engine.ranges cimport copy_bytes, read_bytes, remap_bytes, seek_mapped, trim_bytes, write_bytes
-from flashfs.engine.views cimport Views
+from flashfs.engine.device.ssd cimport RUN, Ssd
+from flashfs.engine.device.byte_requests cimport (
+    copy_bytes,
+    read_bytes,
+    remap_bytes,
+    seek_mapped,
+    trim_bytes,
+    write_bytes,
+)
+from flashfs.engine.device.zero_copy cimport Views
 from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer
 from flashfs.fuse.includes.libfuse cimport *
 from flashfs.fuse.raised cimport errno_of_raised

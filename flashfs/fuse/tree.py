@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from flashfs.engine.block_map import joined
+from flashfs.engine.views.block_map import joined
 from flashfs.fuse import mounts
 from flashfs.fuse.control import Control, Tell
 from flashfs.fuse.host_disk import HostDisk

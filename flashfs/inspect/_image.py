@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nandimg
-from flashfs.engine import block_map
-from flashfs.engine.pool import KIND_NAMES, STATE_NAMES
+from flashfs.engine.blocks.pool import KIND_NAMES, STATE_NAMES
+from flashfs.engine.views import block_map
 from flashfs.inspect._view import BLANK, ERASED, HEALTH_NAMES, TORN, WHOLE, Spare, View, _name, opened
 
 PROGRESS_BLOCKS = 1024  #: between two reports of progress

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs.engine import metalog
+from flashfs.engine.device import metalog
 from flashfs.errors import CorruptError
 from flashfs.inspect._page import _no_trims
 from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, NO_PAGE, STREAM_META, WHOLE, Spare, View, is_kind, opened

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flashfs.engine import block_map
-from flashfs.engine.pool import KIND_NAMES, STATE_NAMES
+from flashfs.engine.blocks.pool import KIND_NAMES, STATE_NAMES
+from flashfs.engine.views import block_map
 from flashfs.inspect._image import header
 from flashfs.inspect._log import _checkpoints, _saved, _trims
 from flashfs.inspect._view import HEALTH_NAMES, NO_PAGE, View, opened

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import nandimg
 from flashfs.device import ENGINE_OOB, Device, saved_bytes
-from flashfs.engine import block_map
-from flashfs.engine.pool import STREAM_NAMES
+from flashfs.engine.blocks.pool import STREAM_NAMES
+from flashfs.engine.views import block_map
 from flashfs.errors import CorruptError, FtlError, UntrustedError, UsageError
 from flashfs.ftl import Scheme
 from flashfs.ftl import scheme as scheme_of

@@ -8,8 +8,8 @@ its requests goes on beside its work for another. embed.h has what happens befor
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.ssd cimport Ssd
-from flashfs.engine.ranges cimport read_bytes, seek_mapped, trim_bytes, write_bytes
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.device.byte_requests cimport read_bytes, seek_mapped, trim_bytes, write_bytes
 from flashfs.fuse.raised cimport errno_of_raised
 
 from flashfs.errors import FlashfsError

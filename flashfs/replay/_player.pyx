@@ -8,9 +8,9 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from flashfs.engine.ssd cimport Ssd
-from flashfs.engine.pool cimport CAUSE_GC
-from flashfs.engine.ranges cimport read_bytes, remap_bytes, trim_bytes, write_bytes
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.blocks.pool cimport CAUSE_GC
+from flashfs.engine.device.byte_requests cimport read_bytes, remap_bytes, trim_bytes, write_bytes
 from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM
 
 from flashfs.errors import UncorrectableError, UsageError

@@ -23,7 +23,7 @@ import numpy as np
 
 import nandimg
 from flashfs.device import Device
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from flashfs.errors import UsageError
 from flashfs.ftl import given, scheme
 from flashfs.plain import meant

@@ -497,7 +497,7 @@ def code() -> str:
     """The program that replays: its version, and in a tree of sources, in which versions stand still while the engine
     changes, a hash of those."""
     root = Path(flashfs.__file__).parent
-    if not (root / "engine/ssd.pyx").exists():  # an installed one: the version says all
+    if not (root / "engine/device/ssd.pyx").exists():  # an installed one: the version says all
         return flashfs.__version__
     digest = hashlib.sha256()
     for package in (root, root.parent / "nandimg"):

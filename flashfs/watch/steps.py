@@ -18,8 +18,8 @@ from markupsafe import Markup
 
 from flashfs import inspect
 from flashfs.device import Device
-from flashfs.engine import block_map
-from flashfs.engine.pool import KIND_NAMES, STATE_NAMES
+from flashfs.engine.blocks.pool import KIND_NAMES, STATE_NAMES
+from flashfs.engine.views import block_map
 from flashfs.errors import UsageError
 from flashfs.inspect import Spare
 from flashfs.replay._player import Player

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from flashfs.crash.bench import Bench
-from flashfs.engine import recovery, scan
+from flashfs.engine.recovery import recovery, scan
 from flashfs.ftl import SCHEMES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -103,8 +103,8 @@ def trimmed_pages_come_back(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """``old`` becomes ``new`` in ``module``, a path below the root: without .pyx, or of a module in Python; it must be
-    there exactly once."""
+    """``old`` becomes ``new`` in ``module``, a path below flashfs/, or below the root if it begins with it or nandimg/:
+    without .pyx, or of a module in Python; it must be there exactly once."""
 
     module: str
     old: str
@@ -112,7 +112,9 @@ class Patch:
 
     @property
     def file(self) -> str:
-        return self.module if self.module.endswith(".py") else f"{self.module}.pyx"
+        """From the root on."""
+        path = self.module if self.module.startswith(("flashfs/", "nandimg/")) else f"flashfs/{self.module}"
+        return path if path.endswith(".py") else f"{path}.pyx"
 
     def build(self, into: Path) -> Path:
         """A copy of the sources under ``into``, patched, with that one module built anew; what goes in PYTHONPATH."""
@@ -126,7 +128,7 @@ class Patch:
         source.write_text(text.replace(self.old, self.new))
         if source.suffix == ".py":
             return into
-        for stale in into.glob(f"{self.module}.cpython-*.so"):
+        for stale in into.glob(f"{source.relative_to(into).with_suffix('')}.cpython-*.so"):
             stale.unlink()
         build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
         alone = {**environment(into), "FLASHFS_ONLY": self.file}
@@ -177,205 +179,207 @@ BUGS: dict[str, Bug] = {
     "sequence numbers that begin again": Bug("core", after_recovery(restart_sequence)),
     "a recovery that does not compare sequence numbers": Bug(
         "recovery",
-        Patch("flashfs/engine/entries",
+        Patch("engine/recovery/found_pages",
               "    if entry_seq(a) != entry_seq(b):\n        return entry_seq(a) < entry_seq(b)\n", ""),
     ),
     "a recovery that believes a torn last page": Bug(
         "recovery",
-        Patch("flashfs/engine/scan", "if last != NONE and last == page - 1 and self.full", "if False and self.full"),
+        Patch("engine/recovery/scan", "if last != NONE and last == page - 1 and self.full", "if False and self.full"),
     ),
     "a recovery that lets the original win over its copy": Bug(
-        "recovery", Patch("flashfs/engine/entries", "return order_a < order_b", "return order_a > order_b")
+        "recovery", Patch("engine/recovery/found_pages", "return order_a < order_b", "return order_a > order_b")
     ),
     "a block with a torn page that is opened again": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "and not self.marks[block] & TORN_IN and", "and"),
+        "recovery", Patch("engine/recovery/recovery", "and not self.marks[block] & TORN_IN and", "and"),
         ("slimftl",),
     ),
     "metadata that no sync made durable, and that counts": Bug(
         "recovery",
-        Patch("flashfs/engine/fence", "            if not proven:\n", "            if False:\n"),
+        Patch("parts/from_pages/rebuild", "            if not proven:\n", "            if False:\n"),
         ("geckoftl",),
     ),
     "a fence that gives the log before it back at once": Bug(
         "metadata log",
-        Patch("flashfs/engine/ssd", "        return before + list(old) if clean else before\n",
+        Patch("engine/device/ssd", "        return before + list(old) if clean else before\n",
               "        return before + list(old)\n"),
         ("geckoftl",),
     ),
     "a fence that leaves blocks unerased that cleaning emptied": Bug(
         "core",
-        Patch("flashfs/engine/ssd", "            self.pool.erase_stale(CAUSE_GC, self.now_ns)\n", ""),
+        Patch("engine/device/ssd", "            self.pool.erase_stale(CAUSE_GC, self.now_ns)\n", ""),
         ("geckoftl",),
     ),
     "a fence that begins where it stands": Bug(
         "core",
-        Patch("flashfs/engine/ssd", "            before = self.fence_at or Fence()\n", "            before = fence\n"),
+        Patch("engine/device/ssd", "            before = self.fence_at or Fence()\n", "            before = fence\n"),
         ("geckoftl",),
     ),
     "a flush that leaves the write buffer": Bug(
         "core",
-        Patch("flashfs/engine/ssd",
+        Patch("engine/device/ssd",
               "            self.drain()\n            if self.placement.pads:", "            if self.placement.pads:"),
     ),
     "a barrier that logs no trims": Bug(
         "core",
-        Patch("flashfs/engine/ssd",
+        Patch("engine/device/ssd",
               "            self.log_trims()\n            self.pad_pairs()\n            self.sync_moves()\n"
               "            self.syncs",
               "            self.pad_pairs()\n            self.sync_moves()\n            self.syncs"),
     ),
     "a sync that leaves groups of paired pages half filled": Bug(
         "core",
-        Patch("flashfs/engine/ssd",
+        Patch("engine/device/ssd",
               "            self.pad_pairs()\n            self.sync_moves()\n            self.syncs",
               "            self.sync_moves()\n            self.syncs"),
     ),
     "blocks that are free before the sync that makes their copies durable": Bug(
         "core",
-        Patch("flashfs/engine/ssd",
+        Patch("engine/device/ssd",
               "if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:\n            self.barrier()",
               "if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:\n"
               "            self.pool.release_pending(self.pool.pending_n)"),
         ("pagemap", "slimftl", "dftl"),
     ),
     "a checkpoint that is not synced before the last one is given up": Bug(
-        "core", Patch("flashfs/engine/ssd", "self.mounts, clean)\n            self.sync_image()\n",
+        "core", Patch("engine/device/ssd", "self.mounts, clean)\n            self.sync_image()\n",
                       "self.mounts, clean)\n")
     ),
     "a dead block that is free before the next sync": Bug(
         "pool",
-        Patch("flashfs/engine/pool",
+        Patch("engine/blocks/pool",
               "        self.state[block] = STATE_PENDING\n        self.ready_ns[block] = ready_ns\n"
               "        self.pending[self.pending_n] = block\n        self.pending_n += 1\n        return 0",
               "        self.ready_ns[block] = ready_ns\n        self.push(block)\n        return 0"),
     ),
     "a block that failed and is not marked bad": Bug(
-        "pool", Patch("flashfs/engine/pool", "        self.nand.retire(block)\n        self.state[block] = STATE_BAD",
+        "pool", Patch("engine/blocks/pool", "        self.nand.retire(block)\n        self.state[block] = STATE_BAD",
                       "        self.state[block] = STATE_BAD")
     ),
     "a protected slot that is written over": Bug(
         "write buffer",
-        Patch("flashfs/engine/buffer", "                if not self.in_nvram:\n", "                if True:\n"),
+        Patch("engine/device/buffer", "                if not self.in_nvram:\n", "                if True:\n"),
         ("pagemap", "slimftl", "leaftl"),  # the buffer is one of all: where most of the cuts are of it
     ),
     "an NVRAM slot whose checksum is not asked": Bug(
         "write buffer",
-        Patch("flashfs/engine/buffer", 'if self._sum(raw[4:]) == int.from_bytes(raw[:4], "little"):', "if any(raw):"),
+        Patch("engine/device/buffer", 'if self._sum(raw[4:]) == int.from_bytes(raw[:4], "little"):', "if any(raw):"),
     ),
     "copies that bear the order of the block they came from": Bug(
-        "mover", Patch("flashfs/engine/mover", "order = self.ssd.pool.order[ext.block]",
+        "mover", Patch("engine/device/mover", "order = self.ssd.pool.order[ext.block]",
                        "order = self.ssd.pool.order[self.olds[0] // self.pages_per_block]")
     ),
     "a stream that opens a block without making room": Bug(
         "placement",
-        Patch("flashfs/engine/defaults", "return self.ssd.make_room() if slot[0] == NONE else 0", "return 0"),
+        Patch("parts/defaults/defaults", "return self.ssd.make_room() if slot[0] == NONE else 0", "return 0"),
         ("pagemap", "leaftl", "dftl"),
     ),
     "a page table that loads one entry too few": Bug(
-        "pagemap", Patch("flashfs/engine/defaults", "memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))",
+        "pagemap", Patch("parts/defaults/defaults", "memcpy(self.table, &saved[0], self.ssd.lpas * sizeof(uint32_t))",
                          "memcpy(self.table, &saved[0], (self.ssd.lpas - 1) * sizeof(uint32_t))"), ("pagemap",)
     ),
     "a block older than the checkpoint that is learned again": Bug(
-        "leaftl", Patch("flashfs/engine/scan", "self.scan_block(block, self.ssd.pool.next_page[block])",
+        "leaftl", Patch("engine/recovery/scan", "self.scan_block(block, self.ssd.pool.next_page[block])",
                         "self.scan_block(block, 0)"), ("leaftl",)
     ),
     "a translation page that dies though the checkpoint stands on it": Bug(
-        "leaftl", Patch("flashfs/engine/translation", "        self.kept.insert(ppa)\n        return 0",
+        "leaftl", Patch("parts/paged/part_pages", "        self.kept.insert(ppa)\n        return 0",
                         "        self.ssd.validity.dead(&ppa, 1)\n        return 0"), ("leaftl", "dftl")
     ),
     "a superseded translation page that is lost when it moves": Bug(
         "leaftl",
-        Patch("flashfs/engine/translation", "                self.kept.insert(news[i])\n                continue",
+        Patch("parts/paged/part_pages", "                self.kept.insert(news[i])\n                continue",
                         "                continue"), ("leaftl", "dftl")
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
         "leaftl",
-        Patch("flashfs/engine/scan", "if (not self.based or oob.seq > self.floor) and", "if not self.based and"),
+        Patch("engine/recovery/scan", "if (not self.based or oob.seq > self.floor) and", "if not self.based and"),
         ("leaftl", "dftl"),
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(
-        "dftl", Patch("flashfs/engine/entry_pages", "self.entries_written += self.dirty_of(first, n, self.image)",
+        "dftl", Patch("parts/paged/entry_pages", "self.entries_written += self.dirty_of(first, n, self.image)",
                       "self.entries_written += self.dirty_of(first, n // 2, self.image)"), ("dftl",)
     ),
     "a checkpoint without the last dirty entry of the cache": Bug(
-        "dftl", Patch("flashfs/engine/demand", "(numpy.asarray(array, numpy.uint32) for array in self.dirty_entries())",
+        "dftl",
+        Patch("parts/paged/demand_map", "(numpy.asarray(array, numpy.uint32) for array in self.dirty_entries())",
                       "(numpy.asarray(array, numpy.uint32)[:-1] for array in self.dirty_entries())"), ("dftl",)
     ),
     "a trim of a whole translation page that leaves its entries cached": Bug(
-        "dftl", Patch("flashfs/engine/demand", "            self.uncache(page)\n", ""), ("dftl",)
+        "dftl", Patch("parts/paged/demand_map", "            self.uncache(page)\n", ""), ("dftl",)
     ),
     "a translation page that is written though the mount has left no mark": Bug(
-        "dftl", Patch("flashfs/engine/entry_pages", "        self.ssd.will_change()\n", ""), ("dftl",)
+        "dftl", Patch("parts/paged/entry_pages", "        self.ssd.will_change()\n", ""), ("dftl",)
     ),
     "a pending trim that is forgotten when its page is written": Bug(
-        "dftl", Patch("flashfs/engine/entry_pages",
+        "dftl", Patch("parts/paged/entry_pages",
                       "            self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n",
                       "            if self.pending.ppa[at] != NONE:\n"
                       "                self.image[self.pending.lpa[at] - first] = self.pending.ppa[at]\n"), ("dftl",)
     ),
     "a battery that is believed in the middle of a change": Bug(
-        "battery", Patch("flashfs/engine/map_battery", "        if total != int(words[NAMES]):\n",
+        "battery", Patch("parts/battery/map_battery", "        if total != int(words[NAMES]):\n",
                          "        if total != int(words[NAMES]) and not total:\n"), ("dftl",)
     ),
     "a battery whose pages beyond the last sync are not looked at": Bug(
-        "battery", Patch("flashfs/engine/map_battery",
+        "battery", Patch("parts/battery/map_battery",
                          "if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):",
                          "if live[block, page] and status == PAGE_OK and oob.order != order:"), ("dftl", "muftl")
     ),
     "a battery that is believed whenever its blocks were opened": Bug(
-        "battery", Patch("flashfs/engine/map_battery", "            if last and order != self.ssd.pool.order[block]:\n",
+        "battery", Patch("parts/battery/map_battery", "            if last and order != self.ssd.pool.order[block]:\n",
                          "            if last and not order:\n"), ("dftl", "muftl")
     ),
     "a battery that belongs to its checkpoint before it is filled": Bug(
-        "battery", Patch("flashfs/engine/map_battery", "        self.words.begin(UNFINISHED, ",
+        "battery", Patch("parts/battery/map_battery", "        self.words.begin(UNFINISHED, ",
                          "        self.words.begin((<object> self.ssd).meta.checkpoint_id, "), ("dftl", "muftl")
     ),
     "a translation page whose new home the battery does not hear of": Bug(
-        "battery", Patch("flashfs/engine/entry_pages", "            if self.mapping.keeps():\n",
+        "battery", Patch("parts/paged/entry_pages", "            if self.mapping.keeps():\n",
                          "            if self.mapping.keeps() and id:\n"), ("dftl",)
     ),
     "a pending entry that the battery prefers to the cached one": Bug(
-        "battery", Patch("flashfs/engine/map_battery",
+        "battery", Patch("parts/battery/map_battery",
                          "numpy.append(words[self.places_at :], words[self.slots_at : self.places_at])",
                          "words[self.slots_at :]"), ("dftl",)
     ),
     "a page that no LPA names and the battery calls live no more": Bug(
-        "battery", Patch("flashfs/engine/demand", "        self.store.keep_all(kept[\"spares\"])\n", ""), ("dftl",)
+        "battery", Patch("parts/paged/demand_map", "        self.store.keep_all(kept[\"spares\"])\n", ""), ("dftl",)
     ),
     "sequence numbers that a recovery from the battery gives again": Bug(
         "battery",
-        Patch("flashfs/engine/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""),
+        Patch("engine/recovery/recovery", "                self.seq = max(self.seq, <uint64_t> known[0])\n", ""),
         ("dftl",),
     ),
     "a short write that zeroes the sector after it": Bug(
         "ranges",
-        Patch("flashfs/engine/ranges", "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n",
+        Patch("engine/device/byte_requests", "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n",
               "                memcpy(ssd.edge + offset % ssd.page_bytes, data, take)\n"
               "                if (offset + take) % 512 == 0 and (offset + take) % ssd.page_bytes:\n"
               "                    memset(ssd.edge + offset % ssd.page_bytes + take, 0, 512)\n")
     ),
     "a trim that gives a page back of which it takes a part": Bug(
-        "ranges", Patch("flashfs/engine/ranges", "whole = 0 if offset % ssd.page_bytes else size // ssd.page_bytes\n",
+        "ranges",
+        Patch("engine/device/byte_requests", "whole = 0 if offset % ssd.page_bytes else size // ssd.page_bytes\n",
                         "whole = 0 if offset % ssd.page_bytes else (size + ssd.page_bytes - 1) // ssd.page_bytes\n"
                         "        size = max(size, whole * ssd.page_bytes)\n")
     ),
     "a copy of a hole that leaves what was at its target": Bug(
-        "ranges", Patch("flashfs/engine/ranges", "            if seek_mapped(ssd, source, part, True) < part or "
+        "ranges", Patch("engine/device/byte_requests", "            if seek_mapped(ssd, source, part, True) < part or "
                         "ssd.is_mapped(<uint32_t> (target // ssd.page_bytes)):\n",
                         "            if seek_mapped(ssd, source, part, True) < part:\n")
     ),
     "a data cache that keeps the last page of a short trim": Bug(
-        "data cache", Patch("flashfs/engine/ssd", "                for i in range(part):\n"
+        "data cache", Patch("engine/device/ssd", "                for i in range(part):\n"
                             "                    self.cache.drop(lpa + i)\n",
                             "                for i in range(part - (1 < part < 8)):\n"
                             "                    self.cache.drop(lpa + i)\n")
     ),
     "a data cache that files a page under its neighbour": Bug(
-        "data cache", Patch("flashfs/engine/reader", "self.cache.put_run(lpas + i, run, into)",
+        "data cache", Patch("engine/device/reader", "self.cache.put_run(lpas + i, run, into)",
                             "self.cache.put_run(lpas + i - (i > 0), run, into)")
     ),
     "a data cache that keeps what is written past the buffer": Bug(
-        "data cache", Patch("flashfs/engine/ssd", "            if self.cache.slots:\n"
+        "data cache", Patch("engine/device/ssd", "            if self.cache.slots:\n"
                             "                self.cache.put_run(lpas + done, part, data)\n",
                             "            if self.cache.slots:\n"
                             "                self.cache.put_run(lpas + done, part - (part > 1), data)\n"
@@ -383,7 +387,7 @@ BUGS: dict[str, Bug] = {
                             "                    self.cache.put(lpas[done + part - 1])\n")
     ),
     "a full list of trims whose last one is replaced": Bug(
-        "metadata log", Patch("flashfs/engine/ssd",
+        "metadata log", Patch("engine/device/ssd",
                               "                self.log_trims()\n            self.stopped = IN_TRIM\n",
                               "                if self.meta.pending_room == 255:\n"
                               "                    self.meta.pending_n -= 1\n"
@@ -392,29 +396,29 @@ BUGS: dict[str, Bug] = {
                               "            self.stopped = IN_TRIM\n")
     ),
     "a trim record that grows over a write in between": Bug(
-        "metadata log", Patch("flashfs/engine/metalog", "return last.seq == seq and last.lpa + last.n == lpa",
+        "metadata log", Patch("engine/device/metalog", "return last.seq == seq and last.lpa + last.n == lpa",
                               "return last.lpa + last.n == lpa")
     ),
     "a trim page that says one record less": Bug(
-        "metadata log", Patch("flashfs/engine/metalog", "        memcpy(self.page + 4, &self.pending_n, 4)\n",
+        "metadata log", Patch("engine/device/metalog", "        memcpy(self.page + 4, &self.pending_n, 4)\n",
                               "        if self.pending_n > 31:\n            self.pending_n -= 1\n"
                               "        memcpy(self.page + 4, &self.pending_n, 4)\n")
     ),
     "a trim of what is in the NVRAM, off the record": Bug(
-        "write buffer", Patch("flashfs/engine/ssd", "any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram",
+        "write buffer", Patch("engine/device/ssd", "any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram",
                               "self.buffer.drop(lpa + i)")
     ),
     "NVRAM slots that are used again before the next sync": Bug(
-        "write buffer", Patch("flashfs/engine/ssd",
+        "write buffer", Patch("engine/device/ssd",
                               "        if self.buffer.in_nvram:\n            self.barrier()  # from here",
                               "        if False:\n            self.barrier()  # from here")
     ),
     "a checkpoint that names pages that were not synced": Bug(
-        "core", Patch("flashfs/engine/ssd", "self.sync_image()  # a checkpoint may only name what",
+        "core", Patch("engine/device/ssd", "self.sync_image()  # a checkpoint may only name what",
                       "pass  # a checkpoint may only name what")
     ),
     "a mount mark that is not synced": Bug(
-        "core", Patch("flashfs/engine/ssd", "            self.meta.mark_mounted()\n        self.pad_pairs()\n"
+        "core", Patch("engine/device/ssd", "            self.meta.mark_mounted()\n        self.pad_pairs()\n"
                       "        self.sync_image()\n", "            self.meta.mark_mounted()\n        self.pad_pairs()\n")
     ),
     "marks of a sync that are made before it": Bug(
@@ -425,33 +429,33 @@ BUGS: dict[str, Bug] = {
                       "        if durable and self.path is not None and fdatasync(self.fd) != 0:\n")
     ),
     "a page that was lost and is moved as if it were whole": Bug(
-        "mover", Patch("flashfs/engine/mover", "        oob.flags |= FLAG_LOST\n", "")
+        "mover", Patch("engine/device/mover", "        oob.flags |= FLAG_LOST\n", "")
     ),
     "a changed page of the bitmap that leaves its frame without being programmed": Bug(
-        "validity", Patch("flashfs/engine/flash_bitmap", "            self.program(self.frames[frame].id, "
+        "validity", Patch("parts/validity/flash_bitmap", "            self.program(self.frames[frame].id, "
                           "self.image(frame))\n", ""), (),
         "engine/test_flash_bitmap.py::test_contents_and_every_invariant_after_much_cleaning[1-1]",
     ),
     "a superblock that is opened without one die's block": Bug(
         "superblocks",
-        Patch("flashfs/engine/superblocks",
+        Patch("parts/superblocks/superblocks",
               "self.to_open[stream * self.dies + die] = self.ssd.pool.state[block] == STATE_FREE",
               "self.to_open[stream * self.dies + die] = die != 1 and self.ssd.pool.state[block] == STATE_FREE"),
         (), "engine/test_groups.py::test_a_superblock_goes_without_a_block_that_is_bad",
     ),
     "a move of a group that is undone for its first victim alone": Bug(
         "recovery",
-        Patch("flashfs/engine/settle", "            whole = group and move.group == group\n",
+        Patch("engine/recovery/resolve", "            whole = group and move.group == group\n",
               "            whole = group and move.group == group and move.old // self.ssd.pages_per_block == (\n"
               "                <Move*> self.moves.at).old // self.ssd.pages_per_block\n"),
         (), "engine/test_groups.py::test_a_group_whose_last_page_is_missing_is_undone_whole",
     ),
     "a move that makes no room for what the map reports of its own pages": Bug(
-        "mover", Patch("flashfs/engine/mover", "return 2 + self.ssd.mapping.own_reports", "return 2"),
+        "mover", Patch("engine/device/mover", "return 2 + self.ssd.mapping.own_reports", "return 2"),
         (), "engine/test_paged_over_stores.py::test_contents_and_every_invariant_after_much_cleaning[leaftl-flash]",
     ),
     "a move that believes rotten data, but for a block's first page": Bug(
-        "mover", Patch("flashfs/engine/mover", "if (order and self.status[i] == PAGE_OK and", "if (order and"),
+        "mover", Patch("engine/device/mover", "if (order and self.status[i] == PAGE_OK and", "if (order and"),
         (), "engine/test_edges_moves.py::test_rotten_data_behind_the_first_page_of_a_block_move_as_unreadable",
     ),
     "a chip without sums that takes what was there before an erase": Bug(
@@ -460,27 +464,28 @@ BUGS: dict[str, Bug] = {
         (), "engine/test_edges_moves.py::test_records_from_before_an_erase_are_no_pages",
     ),
     "a recovery that leaves the hint of an older checkpoint, and erases that one": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "self.ssd.meta.point_boot_nowhere(self.base.identity)\n",
+        "recovery", Patch("engine/recovery/recovery", "self.ssd.meta.point_boot_nowhere(self.base.identity)\n",
                           "pass\n"),
         (), "crash/test_lost.py::test_is_survived[the power goes between a checkpoint and its hint, then in the erase "
         "of an older clean one]",
     ),
     "a battery that stays as it was though a recovery did not believe it": Bug(
-        "battery", Patch("flashfs/engine/map_battery", "        self.words.disown(CAUSE_RECOVERY)\n", ""),
+        "battery", Patch("parts/battery/map_battery", "        self.words.disown(CAUSE_RECOVERY)\n", ""),
         (), "crash/test_lost.py::test_is_survived[a battery that a recovery did not believe, and the next one does: a "
         "block has the same number again]",
     ),
     "a page that is read wherever it lies": Bug(
-        "core", Patch("flashfs/engine/reader", "(oob.order == order or order == 0) and not oob",
+        "core", Patch("engine/device/reader", "(oob.order == order or order == 0) and not oob",
                       "not oob"), (), "crash/test_lost.py::test_is_survived[a page that was meant for "
         "another block lies where its own LPA shares a page]",
     ),
     "a checkpoint that cleans for none of validity's pages": Bug(
-        "core", Patch("flashfs/engine/ssd", "or (self.validity.in_flash and not self.affords_more())", "or (False)"),
+        "core", Patch("engine/device/ssd", "or (self.validity.in_flash and not self.affords_more())", "or (False)"),
         (), "crash/test_lost.py::test_is_survived[trims alone, each with a checkpoint and a page of validity]",
     ),
     "a life that counts the programs of this mount again at each checkpoint": Bug(
-        "counters", Patch("flashfs/engine/life.py", "self.programs + programs - (self.programs_of_mount if same else 0",
+        "counters",
+        Patch("engine/device/lifetime_counters.py", "self.programs + programs - (self.programs_of_mount if same else 0",
                           "self.programs + programs - (0"),
         (), "engine/test_life.py::test_programs_of_a_life_are_those_of_its_mounts[pagemap]",
     ),
@@ -489,11 +494,11 @@ BUGS: dict[str, Bug] = {
         (), "nandimg/test_chip.py::test_the_first_erase_passes_records_of_an_erase_that_was_lost",
     ),
     "an NBD client's flush that flushes nothing": Bug(
-        "NBD", Patch("flashfs/nbd/_plugin", "    return 0 if (<Export> of).run(FLUSH, <Quiet> do_flush, 0, 0, NULL) >= "
+        "NBD", Patch("nbd/_plugin", "    return 0 if (<Export> of).run(FLUSH, <Quiet> do_flush, 0, 0, NULL) >= "
                      "0 else -1\n", "    return 0\n"), (), "nbd/test_nbd.py::test_what_was_flushed_outlives_a_kill",
     ),
     "a resized image whose bad blocks are good again": Bug(
-        "resize", Patch("flashfs/resizing.py", "old.chip.erase_count(block), old.chip.block_health(block))",
+        "resize", Patch("resizing.py", "old.chip.erase_count(block), old.chip.block_health(block))",
                         "old.chip.erase_count(block), 0)"),
         (), "engine/test_resizing.py::test_bad_blocks_and_modes_stay",
     ),
@@ -507,34 +512,34 @@ BUGS: dict[str, Bug] = {
         (), "fixtures/test_version_1.py::test_the_host_may_die_at_any_moment[pagemap-crashed-equal]",
     ),
     "a recovery that makes no room where no block is free": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "        self.find_room()\n", ""),
+        "recovery", Patch("engine/recovery/recovery", "        self.find_room()\n", ""),
         (), "ftl/remapssd/test_crash_lines.py::test_is_survived[no block is free where the only checkpoint is lost]",
     ),
     "a recovery that believes a first page which is older than the checkpoint": Bug(
-        "recovery", Patch("flashfs/engine/scan", "                self.trust_base(block)\n", ""), (),
+        "recovery", Patch("engine/recovery/scan", "                self.trust_base(block)\n", ""), (),
         "ftl/remapssd/test_crash_lines.py::test_is_survived[a block whose first page is another's, at the checkpoint]",
     ),
     "a sync for the log's block that begins another": Bug(
-        "core", Patch("flashfs/engine/ssd", "        if stream != STREAM_META:\n            return self.barrier()\n",
+        "core", Patch("engine/device/ssd", "        if stream != STREAM_META:\n            return self.barrier()\n",
                       "        return self.barrier()\n"),
         (), "crash/test_lost.py::test_is_survived[a worn chip that is trimmed: muftl]",
     ),
     "a move whose source is emptied before its target is durable": Bug(
-        "ranges", Patch("flashfs/engine/ranges", "        t_ns = ssd.settle(t_ns)\n", ""),
+        "ranges", Patch("engine/device/byte_requests", "        t_ns = ssd.settle(t_ns)\n", ""),
         (), "engine/test_moves_durable.py::test_a_move_and_a_crash[dftl-0]",
     ),
     "trims of a move's source that are logged before NVRAM is durable": Bug(
-        "core", Patch("flashfs/engine/ssd", "        if self.moved:\n            self.moved = False\n",
+        "core", Patch("engine/device/ssd", "        if self.moved:\n            self.moved = False\n",
                       "        if False:\n            self.moved = False\n"),
         (), "crash/test_lost.py::test_is_survived[the trim of a move's source is on the disk, and what NVRAM said of "
             "its target is lost]",
     ),
     "a log that each crash makes longer": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "        if self.ssd.log_overgrown():\n", "        if False:\n"),
+        "recovery", Patch("engine/recovery/recovery", "        if self.ssd.log_overgrown():\n", "        if False:\n"),
         (), "engine/test_many_lives.py::test_the_log_of_trims_leaves_room_on_the_smallest_chip[0-lazyftl]",
     ),
     "pages that fill up a block, taken for live": Bug(
-        "settle", Patch("flashfs/engine/settle", "oob.kind != KIND_USER and oob.kind != KIND_PAD:",
+        "settle", Patch("engine/recovery/resolve", "oob.kind != KIND_USER and oob.kind != KIND_PAD:",
                         "oob.kind != KIND_USER:"),
         (), "crash/test_lost.py::test_is_survived[pages that fill up a block look alive, so moves of it that were done "
             "are undone]",
@@ -545,21 +550,21 @@ BUGS: dict[str, Bug] = {
         (), "crash/test_lost.py::test_is_survived[an erase that was cut, and the host lost the block table: geckoftl]",
     ),
     "a group of paired pages that is gone on with": Bug(
-        "recovery", Patch("flashfs/engine/recovery", "reopens and next_page % group == 0 and", "reopens and"),
+        "recovery", Patch("engine/recovery/recovery", "reopens and next_page % group == 0 and", "reopens and"),
         (), "crash/test_lost.py::test_is_survived[a block that was closed inside a group is opened again]",
     ),
     "two live pages of one name, of which neither is nobody's": Bug(
-        "paged", Patch("flashfs/engine/translation", "                    nobody[0] = ppa\n                named[",
+        "paged", Patch("parts/paged/part_pages", "                    nobody[0] = ppa\n                named[",
                        "                    pass\n                named["),
         (), "crash/test_lost.py::test_is_survived[a misdirected page and a translation page that rots: tpftl]",
     ),
     "a live page of an LPA that holds nothing, which is somebody's": Bug(
-        "paged", Patch("flashfs/engine/paged", "                    if ppas[i] == NONE:\n",
+        "paged", Patch("parts/paged/paged_map", "                    if ppas[i] == NONE:\n",
                        "                    if False:\n"),
         (), "engine/test_stray_pages.py::test_its_lpa_is_trimmed_before[dftl]",
     ),
     "what is nobody's, forgotten behind the first page that is made again": Bug(
-        "paged", Patch("flashfs/engine/paged", "                nobody = self.nobody ", "                pass  #"),
+        "paged", Patch("parts/paged/paged_map", "                nobody = self.nobody ", "                pass  #"),
         (), "crash/test_lost.py::test_is_survived[a misdirected page and translation pages that rot one after the "
             "other: leaftl]",
     ),

@@ -25,11 +25,12 @@ from flashfs import cli
 from flashfs.check import CHECKS, Check, Outcome, Setting, Skipped, power, run, suite, upkeep
 from flashfs.crash import Case, run_case
 from flashfs.device import Device
-from flashfs.engine import ranges, recovery
-from flashfs.engine.defaults import Greedy, PageBitmap, PageTable, Streams
+from flashfs.engine.device import byte_requests
+from flashfs.engine.recovery import recovery
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import streams_for
+from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable, Streams
 from nandimg import PRESETS, NandError
 
 IDS = [check.id for check in CHECKS]
@@ -269,7 +270,7 @@ def stats_with(change: Callable[[dict[str, Any]], Any]) -> bugs.Plant:
 
 def remaps_upwards(patch: pytest.MonkeyPatch) -> None:
     """A remap that goes from the first byte on, whatever it overwrites of its source."""
-    whole = ranges.remap_range
+    whole = byte_requests.remap_range
 
     def planted(ssd: Any, source: int, target: int, size: int, move: bool = False, t_ns: int = 0) -> int:
         end, page = t_ns, ssd.nand.page_bytes
@@ -277,13 +278,13 @@ def remaps_upwards(patch: pytest.MonkeyPatch) -> None:
             end = whole(ssd, source + at, target + at, min(page, size - at), move, t_ns)
         return end
 
-    patch.setattr(ranges, "remap_range", planted)
+    patch.setattr(byte_requests, "remap_range", planted)
 
 
 def moves_nothing_away(patch: pytest.MonkeyPatch) -> None:
     """A move that leaves its source as it was."""
-    whole = ranges.remap_range
-    patch.setattr(ranges, "remap_range", lambda ssd, source, target, size, *_: whole(ssd, source, target, size))
+    whole = byte_requests.remap_range
+    patch.setattr(byte_requests, "remap_range", lambda ssd, source, target, size, *_: whole(ssd, source, target, size))
 
 
 def writing_when_read_only(patch: pytest.MonkeyPatch) -> None:

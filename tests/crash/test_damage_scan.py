@@ -21,8 +21,8 @@ import nandimg
 from flashfs import inspect
 from flashfs.crash.programs import presets_for, without_battery
 from flashfs.device import Device
-from flashfs.engine.fsck import cross_check
-from flashfs.engine.metalog import BOOT, MAGIC_BOOT, sealed
+from flashfs.engine.device.metalog import BOOT, MAGIC_BOOT, sealed
+from flashfs.engine.views.cross_check import cross_check
 from flashfs.errors import CorruptError, UncorrectableError
 from nandimg import PRESETS, Fault, dress
 
@@ -415,7 +415,8 @@ def test_a_checkpoint_of_another_device(rig: Rig, monkeypatch: pytest.MonkeyPatc
     """Whole, but its sections do not fit: refused, by name."""
     rig.write(1)
     rig.device.close()
-    from flashfs.engine import metalog, recovery
+    from flashfs.engine.device import metalog
+    from flashfs.engine.recovery import recovery
 
     class Less(metalog.LoadedCheckpoint):
         def __init__(self, *how: Any) -> None:

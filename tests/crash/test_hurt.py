@@ -13,7 +13,7 @@ from flashfs.crash.cases import SPOILS
 from flashfs.crash.hurt import HurtBench, HurtJudge
 from flashfs.crash.programs import fitting
 from flashfs.crash.tiers import FAULT_KINDS, hurt
-from flashfs.engine import recovery
+from flashfs.engine.recovery import recovery
 
 CUTS = 200  #: a scheme; some thousand operations of the flash each
 SEED = 20261124

@@ -15,7 +15,7 @@ from flashfs.crash import Case, run_case
 from flashfs.crash.campaign import random_program
 from flashfs.crash.programs import presets_for
 from flashfs.device import ENGINE_OOB, Device, build_ssd
-from flashfs.engine import ranges
+from flashfs.engine.device import byte_requests
 from flashfs.errors import DeviceFullError
 from flashfs.ftl import scheme
 from nandimg import PRESETS, Cut, FaultyNand
@@ -49,7 +49,7 @@ class Fails:
                 self.model.pop(lpa, None)
             else:
                 self.model[lpa] = rnd.randbytes(page)
-                ranges.write_range(self.ssd, lpa * page, self.model[lpa])
+                byte_requests.write_range(self.ssd, lpa * page, self.model[lpa])
             if rnd.random() < 0.1:
                 self.ssd.sync_now()
 
@@ -139,7 +139,7 @@ def test_a_worn_out_device_says_so_and_still_reads(tmp_path: Path, ftl: str) -> 
     page = GEOMETRY.page_bytes
     for lpa, data in flushed.items():
         into = bytearray(page)
-        ranges.read_range(fails.ssd, lpa * page, into)
+        byte_requests.read_range(fails.ssd, lpa * page, into)
         assert into == data, f"LPA {lpa}"
 
 
@@ -163,7 +163,7 @@ def wear_out(path: Path, ftl: str) -> tuple[Fails, dict[int, bytes]]:
             lpa = rnd.randrange(GEOMETRY.lpas)
             fails.model[lpa] = rnd.randbytes(GEOMETRY.page_bytes)
             flushed.pop(lpa, None)
-            ranges.write_range(fails.ssd, lpa * GEOMETRY.page_bytes, fails.model[lpa])
+            byte_requests.write_range(fails.ssd, lpa * GEOMETRY.page_bytes, fails.model[lpa])
             if n % 5 == 0:
                 fails.ssd.sync_now()
                 flushed = dict(fails.model)

@@ -3,8 +3,8 @@ told then; for tests alone."""
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from flashfs.engine.defaults cimport PageTable, Streams
-from flashfs.engine.parts cimport Extent
+from flashfs.parts.defaults.defaults cimport PageTable, Streams
+from flashfs.engine.contract.parts cimport Extent
 
 
 cdef uint32_t chosen(uint32_t lpa) noexcept nogil:

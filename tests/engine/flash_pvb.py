@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from flashfs.engine.defaults import Greedy, PageTable
-from flashfs.engine.flash_bitmap import FlashBitmap
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.parts.defaults.defaults import Greedy, PageTable
+from flashfs.parts.validity.flash_bitmap import FlashBitmap
 
 NAME = "flash-pvb"
 FRAMES = Option("frames", 1, "pages of the bitmap in DRAM", low=1, high=256)

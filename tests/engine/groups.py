@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.defaults import PageBitmap, PageTable
-from flashfs.engine.superblocks import SuperblockGreedy
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import superblocks_for
+from flashfs.parts.defaults.defaults import PageBitmap, PageTable
+from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 
 STRIPE = Option("stripe", 1, "pages on one die before the next die's turn", low=1, high=1 << 14)
 NAME = "superblocks"

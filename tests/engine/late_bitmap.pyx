@@ -2,9 +2,9 @@
 forgotten in a crash, so pages stay live that are superseded, until cleaning meets them."""
 from libc.stdint cimport uint32_t
 
-from flashfs.engine.defaults cimport PageBitmap
-from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport NONE
+from flashfs.parts.defaults.defaults cimport PageBitmap
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport NONE
 
 cdef enum:
     WAITING = 24

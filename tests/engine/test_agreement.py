@@ -14,7 +14,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.cli import app
 from flashfs.device import Device
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from flashfs.errors import CorruptError, DeviceFailedError
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry

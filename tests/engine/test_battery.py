@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nandimg
-from flashfs.engine.battery import Battery, nvram_bytes
+from flashfs.parts.battery.battery import Battery, nvram_bytes
 from nandimg import PRESETS, Cut, FaultyNand, Nand, PowerCut, memory_image
 from nandimg._menu import NvramLoss
 
@@ -272,7 +272,7 @@ def test_its_clock_and_its_causes() -> None:
 
 PUT_FOR_EVER = """
 import sys, nandimg
-from flashfs.engine.battery import Battery
+from flashfs.parts.battery.battery import Battery
 image = nandimg.open_image(sys.argv[1])
 battery = Battery(image.chip, "cache", 1700)
 battery.begin(77)

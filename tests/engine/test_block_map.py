@@ -11,7 +11,7 @@ import pytest
 from schemes import KINDS
 
 from flashfs.device import Device
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from flashfs.fuse.tree import encoded
 from nandimg import Geometry
 

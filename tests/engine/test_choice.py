@@ -11,8 +11,8 @@ from compiled import compiled
 from flash_pvb import registered
 
 from flashfs.device import Device
-from flashfs.engine.defaults import Greedy, PageBitmap
 from flashfs.ftl import SCHEMES
+from flashfs.parts.defaults.defaults import Greedy, PageBitmap
 from nandimg import Geometry
 
 NAME = "told-choices"

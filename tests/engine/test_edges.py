@@ -17,7 +17,7 @@ from flashfs.crash.cases import Case
 from flashfs.crash.forks import Forks
 from flashfs.crash.programs import from_checkpoints, presets_for
 from flashfs.device import Device
-from flashfs.engine.ranges import next_mapped
+from flashfs.engine.device.byte_requests import next_mapped
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, Geometry
 

@@ -13,7 +13,7 @@ from schemes import KINDS
 
 from flashfs.crash.programs import presets_for, without_battery
 from flashfs.device import Device
-from flashfs.engine.metalog import MAGIC_TRIM, parse_descriptor, trim_records
+from flashfs.engine.device.metalog import MAGIC_TRIM, parse_descriptor, trim_records
 from flashfs.errors import CorruptError
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, Cut, FaultyNand, Geometry, PowerCut

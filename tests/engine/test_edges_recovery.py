@@ -32,7 +32,7 @@ from schemes import KINDS
 import nandimg
 from flashfs.crash.programs import fitting
 from flashfs.device import Device
-from flashfs.engine.metalog import (
+from flashfs.engine.device.metalog import (
     DESCRIPTOR,
     EXTENT,
     INDEX,

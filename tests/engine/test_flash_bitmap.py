@@ -1,5 +1,6 @@
-"""Validity in flash pages (flashfs/engine/flash_bitmap.pyx), put together with the page table into a scheme of its own:
-what it keeps in DRAM and in a checkpoint, mounts, cleaning, damage, power cuts, and the image's disk failing."""
+"""Validity in flash pages (flashfs/parts/validity/flash_bitmap.pyx), put together with the page table into a scheme of
+its own: what it keeps in DRAM and in a checkpoint, mounts, cleaning, damage, power cuts, and the image's disk
+failing."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from schemes import bounded
 import nandimg
 from flashfs.crash import campaign
 from flashfs.device import Device
-from flashfs.engine.pool import KIND_NAMES
+from flashfs.engine.blocks.pool import KIND_NAMES
 from flashfs.errors import CorruptError
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry

@@ -21,8 +21,8 @@ from flashfs.crash.bench import Bench
 from flashfs.crash.forks import Forks
 from flashfs.crash.programs import aged_program
 from flashfs.device import Device
-from flashfs.engine import recovery
-from flashfs.engine.fsck import cross_check
+from flashfs.engine.recovery import recovery
+from flashfs.engine.views.cross_check import cross_check
 from flashfs.errors import BindError
 from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare

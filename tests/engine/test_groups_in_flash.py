@@ -20,12 +20,12 @@ from test_late_validity import store
 from flashfs.crash import Case, run_case, tiers
 from flashfs.crash.programs import aged_program
 from flashfs.device import Device
-from flashfs.engine import recovery
-from flashfs.engine.defaults import PageTable
-from flashfs.engine.flash_bitmap import FlashBitmap
-from flashfs.engine.superblocks import SuperblockGreedy
+from flashfs.engine.recovery import recovery
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import superblocks_for
+from flashfs.parts.defaults.defaults import PageTable
+from flashfs.parts.superblocks.superblocks import SuperblockGreedy
+from flashfs.parts.validity.flash_bitmap import FlashBitmap
 from nandimg import PRESETS, Cut, Geometry
 from nandimg._faults import SHAPES
 from nandimg.presets import Preset

@@ -14,10 +14,10 @@ from schemes import bounded
 
 from flashfs.crash import campaign
 from flashfs.device import Device
-from flashfs.engine.defaults import Greedy, PageTable
 from flashfs.errors import BindError
 from flashfs.ftl import SCHEMES
 from flashfs.ftl.common import streams_for
+from flashfs.parts.defaults.defaults import Greedy, PageTable
 from nandimg import Geometry
 
 NAME = "late-bitmap"

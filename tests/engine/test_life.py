@@ -8,7 +8,7 @@ import pytest
 from schemes import FEW
 
 from flashfs.device import Device
-from flashfs.engine.metalog import boot_hints
+from flashfs.engine.device.metalog import boot_hints
 from nandimg import PRESETS, create
 
 

@@ -19,17 +19,17 @@ from test_late_validity import store
 
 from flashfs.crash import Case, campaign, run_case, tiers
 from flashfs.device import Device
-from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.cmt import ENTRY_BYTES
-from flashfs.engine.defaults import Greedy
-from flashfs.engine.demand import saved_bytes
-from flashfs.engine.flash_bitmap import FlashBitmap
-from flashfs.engine.map_battery import pages_of
 from flashfs.errors import BindError, UncorrectableError
 from flashfs.ftl import SCHEMES, Scheme
 from flashfs.ftl.common import streams_for
 from flashfs.ftl.demand_paged import require_room
 from flashfs.ftl.leaftl.mapping import LearnedMap
+from flashfs.parts.battery.map_battery import pages_of
+from flashfs.parts.defaults.defaults import Greedy
+from flashfs.parts.paged.cached_map import CachedMap
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.parts.paged.demand_map import saved_bytes
+from flashfs.parts.validity.flash_bitmap import FlashBitmap
 from nandimg import PRESETS, Geometry
 from nandimg._tears import spoil
 

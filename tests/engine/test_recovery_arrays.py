@@ -13,10 +13,10 @@ from rig import sections_bytes
 
 from flashfs import ftl as registry
 from flashfs.device import Device, saved_bytes
-from flashfs.engine.defaults import PageBitmap
-from flashfs.engine.entries import in_order
-from flashfs.engine.recovery import Recovery
-from flashfs.engine.trims import newest_of
+from flashfs.engine.recovery.found_pages import in_order
+from flashfs.engine.recovery.recovery import Recovery
+from flashfs.engine.recovery.trim_index import newest_of
+from flashfs.parts.defaults.defaults import PageBitmap
 from nandimg import Geometry, create
 
 Row = tuple[int, int, int, int]

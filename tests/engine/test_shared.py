@@ -13,7 +13,7 @@ from planted import Good, use
 from rig import PAGE, Rig
 
 from flashfs.device import Device
-from flashfs.engine.fsck import cross_check
+from flashfs.engine.views.cross_check import cross_check
 from flashfs.errors import FtlError
 from flashfs.plugin import Chip
 from nandimg import Cut, FaultyNand, Geometry, PowerCut

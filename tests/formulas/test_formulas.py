@@ -7,7 +7,7 @@ import json
 import pytest
 
 from flashfs.cli import run
-from flashfs.engine.recovery import Step
+from flashfs.engine.recovery.recovery import Step
 from flashfs.errors import UsageError
 from flashfs.formulas import FTLS, Chip, dram, recovery, row
 

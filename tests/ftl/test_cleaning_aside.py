@@ -11,9 +11,9 @@ from schemes import kinds_of
 
 from flashfs.crash import run_case, tiers
 from flashfs.device import Device
-from flashfs.engine.aside import MetadataAside
-from flashfs.engine.cmt import ENTRY_BYTES
-from flashfs.engine.pool import KIND_NAMES
+from flashfs.engine.blocks.pool import KIND_NAMES
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.parts.superblocks.metadata_aside_gc import MetadataAside
 from nandimg import Geometry
 
 PAGE = 512

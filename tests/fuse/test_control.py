@@ -17,7 +17,7 @@ from conftest import flashfs, kill, pid_of
 
 from flashfs import inspect
 from flashfs.device import Device
-from flashfs.engine.metalog import newest_slot, sealed
+from flashfs.engine.device.metalog import newest_slot, sealed
 from flashfs.fuse import health, mounts, places
 from flashfs.fuse.controlling import Control, RefusedError
 from nandimg import create, image

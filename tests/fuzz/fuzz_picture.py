@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from flashfs.engine import metalog
+from flashfs.engine.device import metalog
 from nandimg import Header, checksum, page_checksum
 from nandimg.header import HEADER_BYTES, places_of, unpack
 

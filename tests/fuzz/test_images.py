@@ -22,7 +22,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.crash.programs import presets_for
 from flashfs.device import Device
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from flashfs.errors import CorruptError, FlashfsError, UncorrectableError
 from nandimg import PRESETS, GeometryError, ImageError
 

@@ -13,7 +13,7 @@ import pytest
 import nandimg
 from flashfs import cli, inspect
 from flashfs.device import Device
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from flashfs.device import Device
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from flashfs.replay._player import Player
 from flashfs.replay.source import READ, WRITE
 from nandimg import Geometry

@@ -246,12 +246,12 @@ def test_the_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest
 
     try:
         assert code() == points.flashfs.__version__  # an installed one
-        (tmp_path / "flashfs/engine/ssd.pyx").touch()
+        (tmp_path / "flashfs/engine/device/ssd.pyx").touch()
         found = [code()]
         for name in ("flashfs/cli/plot.py", "flashfs/replay/plots/_draw.py"):
             (tmp_path / name).write_text("1")
             assert code() == found[0]
-        for name in ("flashfs/engine/ssd.pyx", "flashfs/ftl/new.py", "nandimg/_chip.pyx"):
+        for name in ("flashfs/engine/device/ssd.pyx", "flashfs/ftl/new.py", "nandimg/_chip.pyx"):
             (tmp_path / name).write_text("2")
             found.append(code())
         assert len(set(found)) == 4

@@ -52,7 +52,7 @@ def test_the_reference_has_the_names(site: Path) -> None:
 def test_the_reference_has_what_is_compiled(site: Path) -> None:
     page = (site / "docs/python-ftl.html").read_text()
     for name in ("open_block", "closed_blocks", "live_pages"):
-        assert f'id="flashfs.engine.bridge.Chip.{name}"' in page
+        assert f'id="flashfs.parts.python.python_ftl.Chip.{name}"' in page
     assert 'id="flashfs.ftl.python.Places.place"' in page
 
 

@@ -16,7 +16,7 @@ import kept_words
 import reader
 
 from flashfs.device import Device
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from nandimg import Geometry, create
 
 PAGE = 512

@@ -14,7 +14,8 @@ import reader
 from flashfs.crash.cases import Case, parse_program
 from flashfs.crash.words import Step
 from flashfs.device import ENGINE_OOB, Device, build_ssd
-from flashfs.engine import ranges, recovery
+from flashfs.engine.device import byte_requests
+from flashfs.engine.recovery import recovery
 from flashfs.ftl import scheme
 from nandimg import Cut, FaultyNand, PowerCut, create, open_image
 
@@ -65,18 +66,18 @@ def _step(ssd: Any, mount: Any, step: Step, page: int) -> Any:
     if operation in ("p", "m"):
         for offset, size in step.spans(page):
             try:
-                ranges.remap_range(ssd, offset, step.target(page), size, operation == "m")
+                byte_requests.remap_range(ssd, offset, step.target(page), size, operation == "m")
             except OSError as error:       # one that is to be atomic is refused, or done
                 if error.errno != errno.EOPNOTSUPP:
                     raise
     elif operation == "e":
         for offset, size in step.spans(page):
             held = bytearray(size)
-            ranges.read_range(ssd, offset, held)
-            ranges.write_range(ssd, step.target(page), bytes(held))
+            byte_requests.read_range(ssd, offset, held)
+            byte_requests.write_range(ssd, step.target(page), bytes(held))
     elif operation == "w":  # the sequence number tells one version from another
         data = b"".join(struct.pack("<QQ", x, ssd.seq) * (page // 16) for x in range(lpa, lpa + n))
-        ranges.write_range(ssd, lpa * page, data)
+        byte_requests.write_range(ssd, lpa * page, data)
     elif operation == "t":
         ssd.trim_pages(lpa, n)
     elif operation == "f":

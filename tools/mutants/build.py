@@ -23,19 +23,18 @@ ROOT = HERE.parents[1]
 MOST = 1 << 16  #: numbers, over all modules
 EACH = 2048  #: numbers of one module
 #: what is drawn from, in this order: the order gives each its numbers
-MODULES = tuple(
-    f"{name}.pyx" for name in (
-        "flashfs/engine/ssd", "flashfs/engine/mover", "flashfs/engine/buffer", "flashfs/engine/cache",
-        "flashfs/engine/ranges", "flashfs/engine/metalog", "flashfs/engine/scan", "flashfs/engine/entries",
-        "flashfs/engine/trims", "flashfs/engine/recovery",
-        "flashfs/engine/translation", "flashfs/ftl/leaftl/table_pages", "flashfs/ftl/leaftl/segments",
-        "flashfs/ftl/slimftl/mapping", "flashfs/ftl/leaftl/mapping", "nandimg/_chip", "flashfs/engine/records",
-        "flashfs/engine/demand", "flashfs/engine/pending", "flashfs/engine/battery", "flashfs/engine/cmt",
-        "flashfs/engine/cached_map",
-        "flashfs/engine/paged", "flashfs/engine/agreement", "flashfs/ftl/leaftl/gmd", "flashfs/ftl/leaftl/places",
-        "flashfs/ftl/leaftl/recovery", "flashfs/ftl/leaftl/blocks", "flashfs/ftl/slimftl/placement",
-    )
-)  # fmt: skip
+NAMES = """
+    flashfs/engine/device/ssd flashfs/engine/device/mover flashfs/engine/device/buffer flashfs/engine/device/cache
+    flashfs/engine/device/byte_requests flashfs/engine/device/metalog flashfs/engine/recovery/scan
+    flashfs/engine/recovery/found_pages flashfs/engine/recovery/trim_index flashfs/engine/recovery/recovery
+    flashfs/parts/paged/part_pages flashfs/ftl/leaftl/table_pages flashfs/ftl/leaftl/segments
+    flashfs/ftl/slimftl/mapping flashfs/ftl/leaftl/mapping nandimg/_chip flashfs/engine/recovery/spill_array
+    flashfs/parts/paged/demand_map flashfs/parts/paged/pending_entries flashfs/parts/battery/battery
+    flashfs/parts/paged/cmt flashfs/parts/paged/cached_map flashfs/parts/paged/paged_map
+    flashfs/parts/defaults/map_check flashfs/ftl/leaftl/gmd flashfs/ftl/leaftl/places flashfs/ftl/leaftl/recovery
+    flashfs/ftl/leaftl/blocks flashfs/ftl/slimftl/placement
+"""
+MODULES = tuple(f"{name}.pyx" for name in NAMES.split())
 COPIED = ("flashfs", "nandimg", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",
           "CHANGELOG.md")  # fmt: skip
 DRAWERS = ("sites.py", "text.py", "schemata.py", "switch.h")  #: what mutants depend on, of this tool

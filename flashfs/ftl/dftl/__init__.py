@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.defaults import PageBitmap
-from flashfs.engine.demand import saved_bytes
-from flashfs.engine.map_battery import MapBattery, SavedBitmap, pages_of, region_bytes
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import MAP_DIES, STRIPE, spread_map, streams_for
 from flashfs.ftl.demand_paged import (
@@ -31,6 +27,10 @@ from flashfs.ftl.demand_paged import (
     slots_for,
     translation,
 )
+from flashfs.parts.battery.map_battery import MapBattery, SavedBitmap, pages_of, region_bytes
+from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.paged.cached_map import CachedMap
+from flashfs.parts.paged.demand_map import saved_bytes
 
 REGION = "dftl"  #: of the NVRAM: the battery's
 

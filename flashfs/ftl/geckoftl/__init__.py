@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.demand import saved_bytes
-from flashfs.engine.map_battery import pages_of
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
@@ -29,6 +27,8 @@ from flashfs.ftl.geckoftl import views
 from flashfs.ftl.geckoftl.mapping import GeckoMap
 from flashfs.ftl.geckoftl.runs import largest_run
 from flashfs.ftl.geckoftl.store import GeckoStore
+from flashfs.parts.battery.map_battery import pages_of
+from flashfs.parts.paged.demand_map import saved_bytes
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.geckoftl.entries cimport ERASED, KEY_BYTES, key_of, slot_of
 from flashfs.ftl.geckoftl.runs cimport HEAD_BYTES, RUNS_MOST, GeckoRuns, Run
 

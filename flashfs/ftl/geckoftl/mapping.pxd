@@ -3,7 +3,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from libcpp.unordered_set cimport unordered_set
 
-from flashfs.engine.fenced_map cimport FencedMap
+from flashfs.parts.from_pages.fenced_map cimport FencedMap
 
 cdef enum:                   # beside the CMT's own flags of a slot
     UIP = 16                 # the translation page names a page that nobody has reported yet

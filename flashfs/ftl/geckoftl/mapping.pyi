@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.cached_map import CachedMap
+from flashfs.parts.paged.cached_map import CachedMap
 
 class GeckoMap(CachedMap):
     def __init__(self, ssd: Any, *_, **__) -> None: ...

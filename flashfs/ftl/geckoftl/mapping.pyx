@@ -18,10 +18,10 @@ cached nor pending.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.cmt cimport AGED, ENTRY_BYTES
-from flashfs.engine.fenced_map cimport FencedMap
-from flashfs.engine.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
-from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
+from flashfs.parts.paged.cmt cimport AGED, ENTRY_BYTES
+from flashfs.parts.from_pages.fenced_map cimport FencedMap
+from flashfs.engine.contract.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
 
 import numpy
@@ -33,7 +33,7 @@ cdef enum:
 
 
 cdef class GeckoMap(FencedMap):
-    """As FencedMap: a crash is recovered by GeckoRec's steps (fence.pyx). ``moved_share``: as many entries of moved
+    """As FencedMap: a crash is recovered by GeckoRec's steps (rebuild.pyx). ``moved_share``: as many entries of moved
     pages may wait, in per cent of C. In the paper they are in the cache, dirty; here they take less room."""
 
     def __cinit__(self, Engine ssd not None, *_, uint32_t moved_share=0, **__):

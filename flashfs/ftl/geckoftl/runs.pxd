@@ -1,8 +1,8 @@
 # The runs of Logarithmic Gecko; see runs.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.parts cimport Engine
-from flashfs.engine.translation cimport DramDirectory, TranslationPages
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 from flashfs.ftl.geckoftl.entries cimport EntryList, Layout
 
 cdef enum:

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.translation import Directory
+from flashfs.parts.paged.part_pages import Directory
 
 class GeckoRuns:
     def __init__(self, ssd: Any, parts: int = 0, ratio: int = 2, multiway: bool = True, most: int = 0) -> None: ...

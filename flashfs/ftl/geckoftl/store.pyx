@@ -16,10 +16,10 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from libcpp.unordered_map cimport unordered_map
 
-from flashfs.engine.maps cimport assign
-from flashfs.engine.parts cimport Engine, Validity
-from flashfs.engine.pool cimport NONE, STATE_CLOSED, STATE_OPEN, STREAM_MAP, STREAM_META
-from flashfs.engine.victims cimport gained, lost_one
+from flashfs.parts.paged.cpp_map cimport assign
+from flashfs.engine.contract.parts cimport Engine, Validity
+from flashfs.engine.blocks.pool cimport NONE, STATE_CLOSED, STATE_OPEN, STREAM_MAP, STREAM_META
+from flashfs.engine.blocks.victims cimport gained, lost_one
 from flashfs.ftl.geckoftl.entries cimport KEY_BYTES, EntryList
 from flashfs.ftl.geckoftl.gecko cimport Gecko
 from flashfs.ftl.geckoftl.runs cimport UNANNOUNCED, Run
@@ -28,7 +28,7 @@ import struct
 
 import numpy
 
-from flashfs.engine.pool import STREAM_BYTES
+from flashfs.engine.blocks.pool import STREAM_BYTES
 from flashfs.errors import MapLostError
 from flashfs.ftl.geckoftl.entries import parts_for
 from flashfs.ftl.geckoftl.runs import entries_a_page, page_numbers

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flashfs.engine import block_map
-from flashfs.engine.defaults import PageBitmap
+from flashfs.engine.views import block_map
 from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import BLOCKS_A_STREAM, STRIPE, spare_for
@@ -16,6 +15,7 @@ from flashfs.ftl.hashing.tables import Hasher
 from flashfs.ftl.hpftl.mapping import HpftlMapping
 from flashfs.ftl.hpftl.placement import HpftlCleaning, HpftlPlacement
 from flashfs.ftl.hpftl.secondary import PAIR_BYTES
+from flashfs.parts.defaults.defaults import PageBitmap
 
 CAUSE_HOST = 0
 SHARE = 20  #: one LPA in so many has room in the secondary table: a tenth of the bytes of a page map (thesis, 4.1)

@@ -1,4 +1,4 @@
-from flashfs.engine.parts import Engine, Mapping
+from flashfs.engine.contract.parts import Engine, Mapping
 from flashfs.ftl.hashing.tables import Hasher, PackedTable
 from flashfs.ftl.hpftl.secondary import SecondaryTable
 

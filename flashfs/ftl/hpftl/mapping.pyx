@@ -13,9 +13,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.parts cimport Engine, Mapping
-from flashfs.engine.pool cimport NONE
+from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.engine.contract.parts cimport Engine, Mapping
+from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.hashing.tables cimport Hasher, PackedTable
 from flashfs.ftl.hpftl.secondary cimport SecondaryTable
 

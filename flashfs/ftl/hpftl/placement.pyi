@@ -1,5 +1,5 @@
-from flashfs.engine.defaults import Greedy, Streams
 from flashfs.ftl.hpftl.mapping import HpftlMapping
+from flashfs.parts.defaults.defaults import Greedy, Streams
 
 class HpftlPlacement(Streams):
     def join(self, map: HpftlMapping, cleaner: HpftlCleaning, overflow: int) -> None: ...

@@ -9,12 +9,12 @@ secondary pages need none, and reclaim has left dead pages in them.
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.defaults cimport Greedy, Streams
-from flashfs.engine.parts cimport Extent
-from flashfs.engine.pool cimport (
+from flashfs.parts.defaults.defaults cimport Greedy, Streams
+from flashfs.engine.contract.parts cimport Extent
+from flashfs.engine.blocks.pool cimport (
     CAUSE_GC, CAUSE_HOST, NONE, STATE_FREE, STATE_OPEN, STREAM_GC, STREAM_HOST,
 )
-from flashfs.engine.victims cimport LISTED
+from flashfs.engine.blocks.victims cimport LISTED
 from flashfs.ftl.hpftl.mapping cimport HpftlMapping
 
 from flashfs.errors import DeviceFullError

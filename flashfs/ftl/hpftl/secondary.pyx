@@ -6,7 +6,7 @@ mapping's to mind: the table itself grows when it has to, which happens in a rec
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.blocks.pool cimport NONE
 
 PAIR_BYTES = 8  #: u32 LPA, u32 PPA
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.fenced_log import FencedLog
-from flashfs.engine.fenced_map import FencedMap
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
@@ -33,6 +31,8 @@ from flashfs.ftl.demand_paged import (
     tree_mapping_sections,
 )
 from flashfs.ftl.ibftl import views
+from flashfs.parts.from_pages.fenced_log import FencedLog
+from flashfs.parts.from_pages.fenced_map import FencedMap
 
 LOG = Option("log", 200, "entries of the validity log (X), per cent of the pages beyond the logical ones", low=100,
              high=10_000)  # fmt: skip

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.demand import saved_bytes
-from flashfs.engine.fenced_map import FencedMap
 from flashfs.ftl import Scheme
 from flashfs.ftl.common import STRIPE
 from flashfs.ftl.demand_paged import (
@@ -26,6 +24,8 @@ from flashfs.ftl.demand_paged import (
     slots_for,
     translation,
 )
+from flashfs.parts.from_pages.fenced_map import FencedMap
+from flashfs.parts.paged.demand_map import saved_bytes
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:

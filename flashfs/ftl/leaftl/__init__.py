@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from flashfs.engine import block_map
-from flashfs.engine.defaults import Greedy, PageBitmap
+from flashfs.engine.views import block_map
 from flashfs.errors import UsageError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import MAP_DIES, spread_map, streams_for
@@ -14,6 +13,7 @@ from flashfs.ftl.leaftl.mapping import LearnedMap
 from flashfs.ftl.leaftl.places import oob_bytes
 from flashfs.ftl.leaftl.recovery import saved_bytes
 from flashfs.ftl.leaftl.table_pages import MAGIC
+from flashfs.parts.defaults.defaults import Greedy, PageBitmap
 
 NO_PAGE = 2**32 - 1  #: in a page's list: a neighbour of another run, or none
 BUFFER_BYTES = 8 << 20

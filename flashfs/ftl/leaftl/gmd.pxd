@@ -1,7 +1,7 @@
 # The directory of LeaFTL's translation pages; see gmd.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from flashfs.engine.paged cimport PageDirectory
+from flashfs.parts.paged.paged_map cimport PageDirectory
 
 cdef enum:
     REGION = 256             # groups

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.paged import PageDirectory
+from flashfs.parts.paged.paged_map import PageDirectory
 
 class Gmd(PageDirectory):
     def __init__(self, groups: int, span: int) -> None: ...

@@ -10,8 +10,8 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
 
-from flashfs.engine.paged cimport PageDirectory
-from flashfs.engine.pool cimport NONE
+from flashfs.parts.paged.paged_map cimport PageDirectory
+from flashfs.engine.blocks.pool cimport NONE
 
 import struct
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.parts import Engine, Mapping
+from flashfs.engine.contract.parts import Engine, Mapping
 from flashfs.ftl.leaftl.segments import SegmentTable
 from flashfs.ftl.leaftl.table_pages import TablePages
 

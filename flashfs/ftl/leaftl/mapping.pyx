@@ -9,9 +9,9 @@ was learned from. docs/ftl/leaftl.md says why, and what recovery (recovery.pyx) 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.parts cimport FOREIGN, Engine, Extent, Mapping, Validity
-from flashfs.engine.pool cimport NONE
-from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.contract.parts cimport FOREIGN, Engine, Extent, Mapping, Validity
+from flashfs.engine.blocks.pool cimport NONE
+from flashfs.engine.device.ssd cimport Ssd
 from flashfs.ftl.leaftl.gmd cimport REGION
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, LEVELS_MOST
 from flashfs.ftl.leaftl.places cimport PART

@@ -1,7 +1,7 @@
 # Where an LPA is, by LeaFTL's table; see places.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.paged cimport PagedMapping
+from flashfs.parts.paged.paged_map cimport PagedMapping
 from flashfs.ftl.leaftl.group cimport LEVELS_MOST
 from flashfs.ftl.leaftl.segments cimport SegmentTable
 from flashfs.ftl.leaftl.table_pages cimport TablePages

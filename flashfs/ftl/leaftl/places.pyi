@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.paged import PagedMapping
+from flashfs.parts.paged.paged_map import PagedMapping
 
 class LearnedPlaces(PagedMapping):
     def __init__(self, ssd: Any, gamma: int, *_) -> None: ...

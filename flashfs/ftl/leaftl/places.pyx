@@ -8,10 +8,10 @@ must know for certain; it asks validity first, then a list of neighbours, and re
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from flashfs.engine.paged cimport PagedMapping
-from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
-from flashfs.engine.translation cimport TranslationPages
+from flashfs.parts.paged.paged_map cimport PagedMapping
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
+from flashfs.parts.paged.part_pages cimport TranslationPages
 from flashfs.ftl.leaftl.gmd cimport Gmd
 from flashfs.ftl.leaftl.group cimport GROUP
 from flashfs.ftl.leaftl.blocks cimport ABSENT

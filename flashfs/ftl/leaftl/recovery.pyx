@@ -4,9 +4,9 @@
 newer is learned again, in the runs in which it was programmed (found.pyx). docs/ftl/leaftl.md, "Recovery"."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport NONE
+from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.leaftl.found cimport FoundPages
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP
 from flashfs.ftl.leaftl.places cimport PART, LearnedPlaces

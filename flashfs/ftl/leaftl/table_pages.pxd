@@ -1,8 +1,8 @@
 # The groups of a SegmentTable in translation pages; see table_pages.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.paged cimport PagedMapping
-from flashfs.engine.parts cimport Engine
+from flashfs.parts.paged.paged_map cimport PagedMapping
+from flashfs.engine.contract.parts cimport Engine
 from flashfs.ftl.leaftl.gmd cimport Gmd
 from flashfs.ftl.leaftl.segments cimport Pager, SegmentTable
 

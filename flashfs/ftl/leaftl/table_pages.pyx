@@ -7,15 +7,15 @@ they fit. A translation page is clean if it is in flash as it is; then its group
 together, those first that nobody looked at for long (second chance: a bit a group is set by a look-up, and cleared when
 the clock's hand comes by). Any other is here, is nowhere in flash, and goes with the next checkpoint. A change makes it
 so, and supersedes what is in flash. Between requests, changed pages are written back when they take more than half of
-the budget. What becomes of one that cannot be read is every such mapping's (flashfs.engine.paged).
+the budget. What becomes of one that cannot be read is every such mapping's (flashfs.parts.paged.paged_map).
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from flashfs.engine.paged cimport PagedMapping
-from flashfs.engine.parts cimport IN_TABLE
-from flashfs.engine.pool cimport NONE
+from flashfs.parts.paged.paged_map cimport PagedMapping
+from flashfs.engine.contract.parts cimport IN_TABLE
+from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.leaftl.gmd cimport REGION, Gmd, Region, TransPage
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, HOLE, View, fault_of, intercept_at, predict, slope_at, view
 from flashfs.ftl.leaftl.learn cimport Piece

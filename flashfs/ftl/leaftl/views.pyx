@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.leaftl.group cimport GROUP, HOLE, LEVELS_MOST, View, slope_at, view
 from flashfs.ftl.leaftl.learn cimport APPROXIMATE, stride_of
 from flashfs.ftl.leaftl.blocks cimport ABSENT

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine import block_map
-from flashfs.engine.defaults import PageBitmap
-from flashfs.engine.demand import saved_bytes
-from flashfs.engine.map_battery import pages_of
-from flashfs.engine.node_map import UNIT_TAKES, units_in
-from flashfs.engine.superblocks import SuperblockGreedy
+from flashfs.engine.views import block_map
 from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import MAP_DIES, STRIPE, spare_for, spread_map, superblocks_for
@@ -35,6 +30,11 @@ from flashfs.ftl.learnedftl.groups import Groups
 from flashfs.ftl.learnedftl.mapping import LearnedMap
 from flashfs.ftl.learnedftl.models import Models
 from flashfs.ftl.learnedftl.placement import SLOTS_MOST, GroupSuperblocks, add_streams
+from flashfs.parts.battery.map_battery import pages_of
+from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.paged.demand_map import saved_bytes
+from flashfs.parts.paged.tpftl_map import UNIT_TAKES, units_in
+from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 
 NO_PAGE = 2**32 - 1
 SLACK = 16  #: VPPNs below and above a line that are drawn

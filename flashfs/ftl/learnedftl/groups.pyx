@@ -12,7 +12,7 @@ import struct
 
 import numpy
 
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.blocks.pool cimport NONE
 
 
 cdef class Groups:

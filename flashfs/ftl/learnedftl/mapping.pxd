@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.ftl.learnedftl.groups cimport Groups
 from flashfs.ftl.learnedftl.models cimport Models
-from flashfs.engine.node_map cimport TpMap
+from flashfs.parts.paged.tpftl_map cimport TpMap
 
 
 cdef class LearnedMap(TpMap):

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.node_map import TpMap
+from flashfs.parts.paged.tpftl_map import TpMap
 
 class LearnedMap(TpMap):
     def __init__(

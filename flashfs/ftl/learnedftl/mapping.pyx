@@ -20,12 +20,12 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from libcpp.algorithm cimport sort
 
-from flashfs.engine.entry_pages cimport EntryPages
-from flashfs.engine.demand cimport DemandMapping
-from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport CAUSE_GC, NONE
-from flashfs.engine.wall cimport wall_ns
-from flashfs.engine.node_map cimport TpMap
+from flashfs.parts.paged.entry_pages cimport EntryPages
+from flashfs.parts.paged.demand_map cimport DemandMapping
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE
+from flashfs.engine.device.wall_clock cimport wall_ns
+from flashfs.parts.paged.tpftl_map cimport TpMap
 from flashfs.ftl.learnedftl.groups cimport Groups
 from flashfs.ftl.learnedftl.models cimport Models
 

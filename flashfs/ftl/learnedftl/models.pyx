@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memset
 
 import struct
 
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.blocks.pool cimport NONE
 from nandimg._vppn cimport ppa_of, vppn_of
 
 cdef extern from *:

@@ -1,7 +1,7 @@
 # LearnedFTL's placement; see placement.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.superblocks cimport SuperblockGreedy, Superblocks
+from flashfs.parts.superblocks.superblocks cimport SuperblockGreedy, Superblocks
 from flashfs.ftl.learnedftl.groups cimport Groups
 from flashfs.ftl.learnedftl.mapping cimport LearnedMap
 

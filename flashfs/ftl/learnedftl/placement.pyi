@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.superblocks import Superblocks
+from flashfs.parts.superblocks.superblocks import Superblocks
 
 class GroupSuperblocks(Superblocks):
     def join(self, map: Any, cleaner: Any, order_stream: int) -> Any: ...

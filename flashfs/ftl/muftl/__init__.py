@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.cached_map import CachedMap
-from flashfs.engine.flash_bitmap import FlashBitmap, bitmap_pages, log_entries
-from flashfs.engine.kept_frames import frames_words
-from flashfs.engine.map_battery import MapBattery, region_bytes
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
@@ -37,6 +33,10 @@ from flashfs.ftl.demand_paged import (
     tree_mapping_sections,
     tree_words,
 )
+from flashfs.parts.battery.bitmap_battery import frames_words
+from flashfs.parts.battery.map_battery import MapBattery, region_bytes
+from flashfs.parts.paged.cached_map import CachedMap
+from flashfs.parts.validity.flash_bitmap import FlashBitmap, bitmap_pages, log_entries
 
 REGION = "muftl"  #: of the NVRAM: the battery's
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from flashfs.engine import block_map
-from flashfs.engine.defaults import Greedy, PageBitmap, PageTable
+from flashfs.engine.views import block_map
 from flashfs.ftl import Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable
 
 NO_PAGE = 2**32 - 1  #: in the page table: nothing is mapped
 

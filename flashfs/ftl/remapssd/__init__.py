@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, spare_for, spread_map, streams_for, superblocks_for

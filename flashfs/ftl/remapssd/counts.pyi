@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.parts import Validity
+from flashfs.engine.contract.parts import Validity
 
 class ReferenceCounts(Validity):
     def __init__(self, ssd: Any, *_, **__) -> None: ...

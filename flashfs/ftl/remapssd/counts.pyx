@@ -9,9 +9,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from flashfs.engine.parts cimport Engine, Validity
-from flashfs.engine.pool cimport NONE
-from flashfs.engine.victims cimport gained, lost_one
+from flashfs.engine.contract.parts cimport Engine, Validity
+from flashfs.engine.blocks.pool cimport NONE
+from flashfs.engine.blocks.victims cimport gained, lost_one
 
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)

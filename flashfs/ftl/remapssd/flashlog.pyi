@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.translation import Directory, TranslationPages
+from flashfs.parts.paged.part_pages import Directory, TranslationPages
 
 class LogDirectory(Directory):
     def __init__(self, most: int) -> None: ...

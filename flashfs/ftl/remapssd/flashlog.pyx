@@ -17,9 +17,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport NONE
-from flashfs.engine.translation cimport DramDirectory, TranslationPages
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport NONE
+from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 from nandimg._nand cimport PAGE_OK
 
 import numpy

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.defaults import PageTable
+from flashfs.parts.defaults.defaults import PageTable
 
 class RemapTable(PageTable):
     def __init__(

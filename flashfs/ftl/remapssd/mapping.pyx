@@ -9,9 +9,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
-from flashfs.engine.defaults cimport PageTable
-from flashfs.engine.parts cimport FOREIGN, IN_REMAP, LIVE, Engine
-from flashfs.engine.pool cimport (
+from flashfs.parts.defaults.defaults cimport PageTable
+from flashfs.engine.contract.parts cimport FOREIGN, IN_REMAP, LIVE, Engine
+from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,
     CAUSE_MAP,
@@ -23,7 +23,7 @@ from flashfs.engine.pool cimport (
     oob_kind,
     oob_lpa,
 )
-from flashfs.engine.ssd cimport Ssd
+from flashfs.engine.device.ssd cimport Ssd
 from flashfs.ftl.remapssd.counts cimport COUNT_MOST, ReferenceCounts
 from flashfs.ftl.remapssd.prints cimport Prints
 from flashfs.ftl.remapssd.rmm cimport Claim, Rmm

@@ -1,9 +1,9 @@
 # Cleaning of Remap-SSD; see placement.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.defaults cimport Greedy
-from flashfs.engine.ssd cimport Ssd
-from flashfs.engine.superblocks cimport SuperblockGreedy
+from flashfs.parts.defaults.defaults cimport Greedy
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.parts.superblocks.superblocks cimport SuperblockGreedy
 from flashfs.ftl.remapssd.mapping cimport RemapTable
 
 

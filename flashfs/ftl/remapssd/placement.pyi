@@ -1,7 +1,7 @@
 from typing import Any
 
-from flashfs.engine.defaults import Greedy
-from flashfs.engine.superblocks import SuperblockGreedy
+from flashfs.parts.defaults.defaults import Greedy
+from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 
 class EntryRoom:
     def __init__(self, ssd: Any, mapping: Any, alone: bool = False) -> None: ...

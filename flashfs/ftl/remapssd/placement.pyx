@@ -3,11 +3,11 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.defaults cimport Greedy
-from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport CAUSE_GC, KIND_USER, NONE, STREAM_GC
-from flashfs.engine.ssd cimport Ssd
-from flashfs.engine.superblocks cimport SuperblockGreedy
+from flashfs.parts.defaults.defaults cimport Greedy
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport CAUSE_GC, KIND_USER, NONE, STREAM_GC
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.parts.superblocks.superblocks cimport SuperblockGreedy
 from flashfs.ftl.remapssd.mapping cimport RemapTable
 
 from flashfs.errors import DeviceFullError

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.pool cimport NONE
+from flashfs.engine.blocks.pool cimport NONE
 
 cdef extern from "fingerprint.h" nogil:
     void flashfs_fingerprint(const void* data, size_t n, uint64_t* out)

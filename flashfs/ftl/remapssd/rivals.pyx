@@ -8,7 +8,7 @@ entry counts against the room of a global log until that is written anew.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from flashfs.engine.pool cimport CAUSE_MAP, NONE
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, NONE
 from flashfs.ftl.remapssd.flashlog cimport FlashLog
 from flashfs.ftl.remapssd.rmm cimport Claim, Rmm
 

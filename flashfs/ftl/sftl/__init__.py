@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.demand import saved_bytes
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import MAP_DIES, STRIPE
 from flashfs.ftl.demand_paged import (
@@ -23,6 +22,7 @@ from flashfs.ftl.demand_paged import (
     translation,
 )
 from flashfs.ftl.sftl.mapping import SftlMap
+from flashfs.parts.paged.demand_map import saved_bytes
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:

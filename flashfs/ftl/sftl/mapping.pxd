@@ -1,7 +1,7 @@
 # S-FTL's mapping; see mapping.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from flashfs.engine.counted_map cimport CountedMap
+from flashfs.parts.paged.cache_map cimport CountedMap
 from flashfs.ftl.sftl.condensed cimport CondensedPages
 
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.counted_map import CountedMap
+from flashfs.parts.paged.cache_map import CountedMap
 
 class SftlMap(CountedMap):
     def __init__(self, ssd: Any, cache_bytes: int, buffer_share: int, fixed: bool = False) -> None: ...

@@ -3,18 +3,18 @@
 Locality, MSST 2011): whole translation pages are cached, condensed, and a buffer takes the dirty entries of those that
 leave.
 
-The buffer are the *pending* entries of every demand-paged mapping (flashfs.engine.pending), so trims and what a
-recovery found wait there too. Here a pending entry counts before a cached page: who changes one that is pending changes
-it there. ``cached`` says so, and lists of dirty entries leave out what is pending.
+The buffer are the *pending* entries of every demand-paged mapping (flashfs.parts.paged.pending_entries), so trims and
+what a recovery found wait there too. Here a pending entry counts before a cached page: who changes one that is pending
+changes it there. ``cached`` says so, and lists of dirty entries leave out what is pending.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.arrays cimport array_u32
-from flashfs.engine.counted_map cimport CountedMap
-from flashfs.engine.parts cimport Engine
-from flashfs.engine.pool cimport NONE
+from flashfs.parts.paged.cache_map cimport CountedMap
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.sftl.condensed cimport CondensedPages, Node
 
 import numpy

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from flashfs.engine import block_map
-from flashfs.engine.defaults import PageBitmap
+from flashfs.engine.views import block_map
 from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE
 from flashfs.ftl.slimftl.mapping import OOB_BYTES
 from flashfs.ftl.slimftl.placement import build, derive
+from flashfs.parts.defaults.defaults import PageBitmap
 
 SHARED_MOST = 255  #: pages of a virtual block that lie in others: more are not counted
 

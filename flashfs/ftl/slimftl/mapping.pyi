@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.parts import Engine, Mapping
+from flashfs.engine.contract.parts import Engine, Mapping
 from flashfs.ftl.hashing.tables import Hasher, PackedTable
 
 OOB_BYTES: int

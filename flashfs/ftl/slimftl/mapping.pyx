@@ -14,9 +14,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.agreement cimport Agreement
-from flashfs.engine.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping, Validity
-from flashfs.engine.pool cimport (
+from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.engine.contract.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping, Validity
+from flashfs.engine.blocks.pool cimport (
     CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
 )
 from flashfs.ftl.hashing.tables cimport HIDS, Hasher, PackedTable

@@ -1,7 +1,7 @@
 from typing import Any
 
 from flashfs._core import Ssd
-from flashfs.engine.parts import Cleaning, Placement
+from flashfs.engine.contract.parts import Cleaning, Placement
 from flashfs.ftl.slimftl.mapping import SlimMapping
 
 class SlimPlacement(Placement):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.engine.demand import saved_bytes
-from flashfs.engine.node_map import UNIT_TAKES, TpMap
 from flashfs.ftl import Option, Scheme
 from flashfs.ftl.common import MAP_DIES, STRIPE
 from flashfs.ftl.demand_paged import (
@@ -25,6 +23,8 @@ from flashfs.ftl.demand_paged import (
     nodes,
     translation,
 )
+from flashfs.parts.paged.demand_map import saved_bytes
+from flashfs.parts.paged.tpftl_map import UNIT_TAKES, TpMap
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:

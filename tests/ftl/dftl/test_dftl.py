@@ -14,10 +14,10 @@ from slru import SegmentedLru
 
 from flashfs.crash import Case, run_case
 from flashfs.device import Device
-from flashfs.engine import block_map
-from flashfs.engine.cmt import ENTRY_BYTES as ENTRY
-from flashfs.engine.cmt import Cmt
+from flashfs.engine.views import block_map
 from flashfs.errors import BindError
+from flashfs.parts.paged.cmt import ENTRY_BYTES as ENTRY
+from flashfs.parts.paged.cmt import Cmt
 from nandimg import PRESETS, Geometry
 
 PAGE = 512

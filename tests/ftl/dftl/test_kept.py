@@ -15,11 +15,11 @@ import pytest
 
 import nandimg
 from flashfs.device import Device
-from flashfs.engine import recovery
-from flashfs.engine.cmt import ENTRY_BYTES
-from flashfs.engine.map_battery import pages_of
-from flashfs.engine.node_tree import level_widths
+from flashfs.engine.recovery import recovery
 from flashfs.errors import UncorrectableError
+from flashfs.parts.battery.map_battery import pages_of
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.parts.paged.map_btree import level_widths
 from nandimg import Geometry
 
 PAGE = 512

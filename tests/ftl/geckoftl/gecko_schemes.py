@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from flashfs.engine.defaults import Greedy, PageBitmap, PageTable
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.geckoftl.gecko import Gecko
 from flashfs.ftl.geckoftl.store import GeckoStore
+from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable
 
 PARTS = Option("parts", 0, "entries per block; 0: one for 32 pages", high=1024, fixed=True)
 RATIO = Option("ratio", 2, "size ratio of levels", low=2, high=64)

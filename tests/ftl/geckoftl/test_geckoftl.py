@@ -13,7 +13,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.crash import Case, campaign, run_case
 from flashfs.device import Device
-from flashfs.engine.cmt import ENTRY_BYTES
+from flashfs.parts.paged.cmt import ENTRY_BYTES
 from nandimg import Geometry, create
 
 PAGE = 512

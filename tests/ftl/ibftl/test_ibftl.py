@@ -10,8 +10,8 @@ import pytest
 
 import nandimg
 from flashfs.device import Device
-from flashfs.engine import block_map
-from flashfs.engine.cmt import ENTRY_BYTES
+from flashfs.engine.views import block_map
+from flashfs.parts.paged.cmt import ENTRY_BYTES
 from nandimg import Geometry
 from nandimg._tears import spoil
 

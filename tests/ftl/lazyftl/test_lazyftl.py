@@ -11,7 +11,7 @@ import pytest
 import nandimg
 from flashfs import inspect
 from flashfs.device import Device
-from flashfs.engine.cmt import ENTRY_BYTES
+from flashfs.parts.paged.cmt import ENTRY_BYTES
 from nandimg import Geometry
 
 PAGE = 512

@@ -12,9 +12,9 @@ import pytest
 
 import nandimg
 from flashfs.device import Device
-from flashfs.engine.node_map import UNIT_TAKES
-from flashfs.engine.superblocks import Superblocks
 from flashfs.ftl import scheme
+from flashfs.parts.paged.tpftl_map import UNIT_TAKES
+from flashfs.parts.superblocks.superblocks import Superblocks
 from nandimg import Geometry
 
 PAGE = 512

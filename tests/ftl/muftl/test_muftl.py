@@ -10,8 +10,8 @@ import pytest
 
 import nandimg
 from flashfs.device import Device
-from flashfs.engine.cmt import ENTRY_BYTES
-from flashfs.engine.node_tree import level_widths
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.parts.paged.map_btree import level_widths
 from nandimg import Geometry
 from nandimg._tears import spoil
 

@@ -14,7 +14,7 @@ import pytest
 
 import nandimg
 from flashfs.device import Device
-from flashfs.engine import block_map
+from flashfs.engine.views import block_map
 from flashfs.errors import BindError
 from flashfs.ftl.sftl.mapping import least_units
 from nandimg import Geometry

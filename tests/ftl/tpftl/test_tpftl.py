@@ -12,9 +12,9 @@ from two_levels import TwoLevels
 
 import nandimg
 from flashfs.device import Device
-from flashfs.engine import block_map
-from flashfs.engine.node_map import UNIT_TAKES
+from flashfs.engine.views import block_map
 from flashfs.errors import BindError
+from flashfs.parts.paged.tpftl_map import UNIT_TAKES
 from nandimg import Geometry
 from nandimg._tears import spoil
 

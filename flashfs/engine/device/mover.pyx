@@ -1,0 +1,672 @@
+# distutils: language = c++
+"""The mover: it carries live pages to where placement puts them, whoever asked for it and why: those of a block, of a
+group of blocks, or any.
+
+A move is one transaction: every page is read and copied, then the owners of the pages hear of it, then the old pages
+die and the blocks are released. Broken off or cut at any point before that, it has changed nothing.
+
+A block is read at once. Of a group, which may be a thousand times what a buffer holds, the spare areas are read first;
+that is enough to sort by LPA. Then each page is read when its turn comes.
+
+The copies of a group say which move made them (``Oob.group``), and the last of them that it is the last: a recovery
+undoes as a whole what was not finished, or the copies of a victim that was through would fill blocks that nobody has
+emptied.
+"""
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from flashfs.engine.contract.parts cimport FOREIGN, IN_MOVE, LIVE, SUPERSEDED, Engine, Extent, Owner
+from flashfs.engine.device.wall_clock cimport wall_ns
+from flashfs.engine.blocks.pool cimport (
+    FLAG_LOST,
+    KIND_USER,
+    NONE,
+    OOB_ENGINE,
+    STREAM_GC,
+    Oob,
+    oob_kind,
+    oob_lpa,
+    oob_moved,
+    oob_order,
+    oob_pack,
+    oob_unpack,
+)
+from nandimg._nand cimport PAGE_OK
+
+cdef extern from "<algorithm>" namespace "std" nogil:
+    void sort(uint64_t* first, uint64_t* last)
+
+cdef extern from *:
+    int leading_zeros "__builtin_clzll"(unsigned long long) nogil
+
+cdef enum:
+    RUN = 32                 # pages that one program carries at most
+
+cdef uint32_t OF_USER = NONE - 1  # in place of a number of pages
+
+
+@cython.final
+cdef class Mover:
+    """Buffers for one block, and lists for as many pages as a group has: a controller has them in DRAM, and the ledger
+    counts them."""
+
+    def __cinit__(self, Engine ssd):
+        cdef uint32_t pages = ssd.nand.pages_per_block
+        self.ssd = ssd
+        self.oob_bytes = ssd.nand.oob_bytes
+        self.page_bytes = ssd.nand.page_bytes
+        self.pages_per_block = pages
+        self.room = pages
+        self.read_oobs = <uint8_t*> malloc(max(<uint64_t> pages, <uint64_t> RUN) * self.oob_bytes)
+        self.oobs = <uint8_t*> malloc(<uint64_t> RUN * self.oob_bytes)
+        self.status = <uint8_t*> malloc(max(pages, <uint32_t> RUN))
+        self.kinds = <uint8_t*> malloc(pages)
+        self.confirmed = <uint8_t*> malloc(pages)
+        self.pages = <uint32_t*> malloc(pages * 4)
+        self.lpas = <uint32_t*> malloc(pages * 4)
+        self.olds = <uint32_t*> malloc(pages * 4)
+        self.news = <uint32_t*> malloc(pages * 4)
+        self.gone = <uint32_t*> malloc(pages * 4)
+        self.left = <uint32_t*> malloc(pages * 4)
+        self.keys = <uint64_t*> malloc(pages * 8)
+        self.sorted = <uint64_t*> malloc(pages * 8)
+        self.ready = <int64_t*> malloc(max(pages, <uint32_t> RUN) * 8)
+        if not (self.read_oobs and self.oobs and self.status and self.kinds and self.confirmed and self.pages
+                and self.lpas and self.olds and self.news and self.gone and self.left and self.keys and self.sorted
+                and self.ready):
+            raise MemoryError
+        if ssd.nand.keeps_data:
+            self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
+            self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
+            if not (self.data and self.gather):
+                raise MemoryError
+
+    def __dealloc__(self):
+        free(self.read_oobs)
+        free(self.oobs)
+        free(self.status)
+        free(self.kinds)
+        free(self.confirmed)
+        free(self.pages)
+        free(self.lpas)
+        free(self.olds)
+        free(self.news)
+        free(self.gone)
+        free(self.left)
+        free(self.keys)
+        free(self.sorted)
+        free(self.victims)
+        free(self.ready)
+        free(self.data)
+        free(self.gather)
+
+    def carry(self, uint32_t pages):
+        """As Engine.carry."""
+        cdef uint64_t n = max(pages, self.room)
+        cdef uint64_t blocks = self.ssd.nand.blocks
+        free(self.kinds)
+        free(self.lpas)
+        free(self.olds)
+        free(self.news)
+        free(self.left)
+        free(self.keys)
+        free(self.sorted)
+        self.kinds = <uint8_t*> malloc(n)
+        self.lpas = <uint32_t*> malloc(n * 4)
+        self.olds = <uint32_t*> malloc(n * 4)
+        self.news = <uint32_t*> malloc(n * 4)
+        self.left = <uint32_t*> malloc(n * 4)
+        self.keys = <uint64_t*> malloc(n * 8)
+        self.sorted = <uint64_t*> malloc(n * 8)
+        if self.victims == NULL:
+            self.victims = <uint32_t*> malloc(blocks * 4)
+        if not (self.kinds and self.lpas and self.olds and self.news and self.left and self.keys and self.sorted
+                and self.victims):
+            raise MemoryError
+        self.room = n
+
+    def resume(self, uint32_t groups):
+        """So many moves of groups were made since the last checkpoint."""
+        self.groups = groups
+
+    def moved(self):
+        """{kind of page: (read, programmed)} in moves, whoever asked for them. Of user pages a group's are not in it:
+        they are what else is counted under the same causes."""
+        return {kind: (self.moved_reads[kind], self.moved_programs[kind]) for kind in range(KINDS)
+                if self.moved_reads[kind] or self.moved_programs[kind]}
+
+    def forget_counts(self):
+        memset(self.moved_reads, 0, sizeof(self.moved_reads))
+        memset(self.moved_programs, 0, sizeof(self.moved_programs))
+
+    def tables(self):
+        """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them. What a chip
+        does not keep takes no room in its ledger."""
+        pages = (self.pages_per_block + RUN) * self.page_bytes
+        held = self.pages_per_block * (47 + self.oob_bytes) + RUN * self.oob_bytes
+        if self.victims != NULL:
+            held += (self.room - self.pages_per_block) * 29 + 4 * self.ssd.nand.blocks
+        return held + (pages if self.ssd.nand.keeps_data else 0), held + (pages if self.data != NULL else 0)
+
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
+        """As Engine.relocate."""
+        cdef uint32_t n, i
+        cdef int before = self.ssd.stopped
+        cdef int64_t end = self.ssd.now_ns
+        if self.ssd.validity.in_flash:     # before any of its pages is known
+            self.ssd.validity.prepare(self.reports() * self.ssd.validity.count(block), False)
+        self.ssd.map_ns = self.ssd.now_ns
+        self.group = 0
+        self.one_by_one = False
+        self.with_data = self.ssd.nand.keeps_data
+        self.kind = self.ssd.kind_of(block)
+        if self.kind != KIND_USER:
+            stream = self.ssd.pool.stream[block]  # such pages stay among themselves
+            self.hold_data()
+        n = self.collect(block, cause)
+        if n == OF_USER:
+            with gil:  # and a recovery has read from that whose the block is
+                self.ssd.alarm(f"block {block}: its first page was meant for another block: the map names others in it")
+            self.ssd.pool.stream[block] = STREAM_GC
+            return self.relocate(block, STREAM_GC, cause)
+        if n and not self.copy_out(n, stream, cause, &end):
+            return 0
+        self.moved_metadata |= n != 0 and self.kind != KIND_USER
+        self.ssd.stopped = IN_MOVE
+        self.ssd.victims.not_candidate(block)  # first: its pages die one by one, and change lists each time
+        self.commit_move(n)
+        for i in range(self.gone_n):
+            (<Owner> self.ssd.owner_at[self.kind]).page_lost(self.gone[i])
+        self.let_left_die()
+        self.ssd.validity.released(block)
+        self.ssd.pool.release(block, end)
+        self.ssd.stopped = before
+        self.end_move()
+        return 1
+
+    cdef uint32_t reports(self) noexcept nogil:
+        """What validity may be told for each page that is moved: its two places, and what the map has to add."""
+        return 2 + self.ssd.mapping.own_reports
+
+    cdef int end_move(self) except -1 nogil:
+        """All is consistent again."""
+        self.moves += 1
+        if self.kind == KIND_USER:
+            self.ssd.map_ns = self.ssd.now_ns
+            self.ssd.mapping.moves_end()
+        return 0
+
+    # --- groups
+
+    cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil:
+        """As Engine.relocate_blocks."""
+        cdef uint32_t i, many, total = 0
+        cdef int before = self.ssd.stopped
+        cdef int64_t end = self.ssd.now_ns
+        many = self.pick_group(blocks, n, stream, cause)
+        if many == NONE or many == 0:
+            return many == 0
+        self.groups += 1
+        self.begin_group(self.groups)
+        for i in range(many):
+            total = self.gather_names(self.victims[i], self.ssd.validity.pages(self.victims[i], self.pages), total,
+                                      True, cause)
+        total = self.sort_group(total)
+        if total and not self.copy_out(total, stream, cause, &end):
+            return 0
+        self.ssd.stopped = IN_MOVE
+        for i in range(many):
+            self.ssd.victims.not_candidate(self.victims[i])
+        self.commit_move(total)
+        self.let_left_die()
+        for i in range(many):
+            self.ssd.validity.released(self.victims[i])
+            self.ssd.pool.release(self.victims[i], end)
+        self.ssd.stopped = before
+        self.end_move()
+        return 1
+
+    cdef int begin_group(self, uint32_t group) noexcept nogil:
+        """User pages of several blocks are about to be moved; ``group``: whole blocks, by that number."""
+        self.group = <int> group
+        self.left_n = 0
+        self.one_by_one = True
+        self.names_ns = self.ssd.now_ns
+        self.kind = KIND_USER
+        self.with_data = self.ssd.nand.keeps_data
+        self.ssd.map_ns = self.ssd.now_ns
+        return 0
+
+    cdef uint32_t pick_group(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except? 0xFFFFFFFE nogil:
+        """Put those of the blocks that can be moved together into ``victims``, and move the others, one by one: those
+        of another kind, and empty ones; or all of them, if not all can be. Returns how many are left to be moved, with
+        room in validity for what is to be reported of them; NONE if placement broke it off."""
+        cdef uint32_t i, many = 0
+        cdef uint64_t pages = 0
+        for i in range(n):
+            if self.fits_group(blocks[i]):
+                pages += self.ssd.validity.count(blocks[i])
+                many += 1
+        if self.groups >= GROUPS - 1:
+            self.ssd.checkpoint_due = True
+        if many < 2 or pages > self.room or self.groups >= GROUPS or self.victims == NULL:
+            for i in range(n):
+                if not self.relocate(blocks[i], stream, cause):
+                    return NONE
+            return 0
+        many = 0
+        for i in range(n):
+            if self.fits_group(blocks[i]):
+                self.victims[many] = blocks[i]
+                many += 1
+            elif not self.relocate(blocks[i], stream, cause):
+                return NONE
+        pages *= self.reports()            # before any of them is known
+        if self.ssd.validity.in_flash and self.ssd.validity.prepare(<uint32_t> pages, False) < pages:
+            for i in range(many):
+                if not self.relocate(self.victims[i], stream, cause):
+                    return NONE
+            return 0
+        return many
+
+    cdef bint fits_group(self, uint32_t block) noexcept nogil:
+        """Whether the block has something to be moved along with that of others."""
+        return self.ssd.validity.count(block) != 0 and self.ssd.kind_of(block) == KIND_USER
+
+    cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
+        """As Engine.relocate_pages."""
+        cdef uint32_t part
+        if n > self.room:
+            with gil:
+                raise ValueError(f"{n} pages to be moved at once: there is room for {self.room}")
+        while n:
+            part = n
+            if self.ssd.validity.in_flash:
+                part = max(<uint32_t> 1, min(n, self.ssd.validity.prepare(self.reports() * n, False) // self.reports()))
+            if not self.move_pages(ppas, part, stream, cause):
+                return 0
+            ppas += part
+            n -= part
+        return 1
+
+    cdef int move_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
+        """So many that validity has room for what is to be reported of them."""
+        cdef uint32_t i = 0, block, live, total = 0
+        cdef int before = self.ssd.stopped
+        cdef int64_t end = self.ssd.now_ns
+        self.begin_group(0)
+        while i < n:
+            block = ppas[i] // self.pages_per_block
+            live = 0
+            while i < n and ppas[i] // self.pages_per_block == block:
+                if self.ssd.validity.is_live(ppas[i]):
+                    self.pages[live] = ppas[i] % self.pages_per_block
+                    live += 1
+                i += 1
+            if live and self.ssd.kind_of(block) == KIND_USER:
+                total = self.gather_names(block, live, total, False, cause)
+        total = self.sort_group(total)
+        if total == 0:
+            return 1
+        if not self.copy_out(total, stream, cause, &end):
+            return 0
+        self.ssd.stopped = IN_MOVE
+        self.commit_move(total)
+        self.ssd.stopped = before
+        self.end_move()
+        return 1
+
+    cdef uint32_t gather_names(self, uint32_t block, uint32_t live, uint32_t n, bint whole,
+                               int cause) except? 0xFFFFFFFE nogil:
+        """Read the spare areas of the block's pages listed in ``pages``, and put LPA and PPA of those that are to be
+        moved behind the first ``n`` of ``keys``; returns how many there are then. What cannot be read moves as a page
+        that says so if the ``whole`` block is to be emptied, and stays where it is otherwise. What needs no move then
+        is ``left``."""
+        cdef uint32_t i = 0, run, ppa
+        cdef uint64_t order = 0
+        cdef uint8_t* at
+        while i < live:
+            run = 1
+            while i + run < live and self.pages[i + run] == self.pages[i] + run:
+                run += 1
+            self.names_ns = max(self.names_ns, self.ssd.nand.read_spare(
+                block, self.pages[i], run, self.read_oobs + i * self.oob_bytes, self.status + i, cause,
+                self.ssd.now_ns))
+            i += run
+        for i in range(live):
+            if self.status[i] != PAGE_OK:  # a page that fails once may read at the second try
+                self.names_ns = max(self.names_ns, self.ssd.nand.read_spare(
+                    block, self.pages[i], 1, self.read_oobs + i * self.oob_bytes, self.status + i, cause,
+                    self.ssd.now_ns))
+        self.confirm(block, 0, live)
+        for i in range(live):
+            ppa = block * self.pages_per_block + self.pages[i]
+            at = self.read_oobs + i * self.oob_bytes
+            if self.status[i] == PAGE_OK and self.confirmed[i] == SUPERSEDED:
+                if whole:
+                    self.left[self.left_n] = ppa
+                    self.left_n += 1
+                continue
+            if not self.is_readable(block, i, order):
+                if not whole:
+                    continue
+                if not self.poison(ppa, at, cause):
+                    self.lost_pages += 1
+                    self.left[self.left_n] = ppa
+                    self.left_n += 1
+                    continue
+            elif order == 0:
+                order = oob_order(at)
+            self.keys[n] = (<uint64_t> oob_lpa(at) << 32) | ppa
+            n += 1
+        return n
+
+    cdef uint32_t sort_group(self, uint32_t n) except? 0xFFFFFFFE nogil:
+        """Put ``keys`` in the order of LPAs, and ``lpas`` and ``olds`` with them. Of two pages that say they are of one
+        LPA the mapping is asked once more, one by one: those that are not do not go along, and die with their block if
+        that is emptied."""
+        cdef uint32_t i, lpa, ppa, kept = 0
+        cdef uint8_t answer
+        self.sort_keys(n)
+        for i in range(n):
+            lpa = <uint32_t> (self.keys[i] >> 32)
+            ppa = <uint32_t> self.keys[i]
+            if ((kept and self.lpas[kept - 1] == lpa) or (i + 1 < n and self.keys[i + 1] >> 32 == lpa)):
+                self.ssd.mapping.confirm(&lpa, &ppa, 1, &answer)
+                if answer != LIVE:
+                    if self.group:
+                        self.left[self.left_n] = ppa
+                        self.left_n += 1
+                    continue
+            self.keys[kept] = self.keys[i]
+            self.lpas[kept] = lpa
+            self.olds[kept] = ppa
+            kept += 1
+        return kept
+
+    cdef int read_again(self, uint32_t first, uint32_t n, int cause) except -1 nogil:
+        """Pages ``first`` to ``first + n - 1`` of the group, whole this time, into ``gather`` and ``read_oobs``."""
+        cdef uint32_t i = 0, k, run, block, ppa
+        cdef int64_t end
+        cdef uint8_t* at
+        cdef uint8_t* into
+        while i < n:
+            ppa = self.olds[first + i]
+            block = ppa // self.pages_per_block
+            run = 1
+            while (i + run < n and self.olds[first + i + run] == ppa + run
+                   and (ppa + run) // self.pages_per_block == block):
+                run += 1
+            into = self.gather + <uint64_t> i * self.page_bytes if self.with_data else <uint8_t*> NULL
+            end = self.ssd.nand.read(block, ppa % self.pages_per_block, run, into, self.read_oobs + i * self.oob_bytes,
+                                     self.status + i, cause, self.names_ns)
+            for k in range(i, i + run):
+                self.ready[k] = end
+            i += run
+        for i in range(n):
+            at = self.read_oobs + i * self.oob_bytes
+            ppa = self.olds[first + i]
+            into = self.gather + <uint64_t> i * self.page_bytes if self.with_data else <uint8_t*> NULL
+            if self.status[i] != PAGE_OK:
+                self.ready[i] = self.ssd.nand.read(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, into, at,
+                                                   self.status + i, cause, self.ready[i])
+            if self.status[i] == PAGE_OK and oob_lpa(at) == self.lpas[first + i] and oob_kind(at) == KIND_USER:
+                continue
+            self.lost_pages += 1
+            self.poison(ppa, at, cause)  # it has an LPA, or it would not be here
+            if into != NULL:
+                memset(into, 0, self.page_bytes)
+        return 0
+
+    # --- one block
+
+    cdef int hold_data(self) except -1 nogil:
+        """A chip that keeps no user data keeps those of translation pages."""
+        self.with_data = True
+        if self.data == NULL or self.gather == NULL:
+            if self.data == NULL:
+                self.data = <uint8_t*> malloc(<uint64_t> self.pages_per_block * self.page_bytes)
+            self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
+            if self.data == NULL or self.gather == NULL:
+                with gil:
+                    raise MemoryError
+        return 0
+
+    cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
+        """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 32 | index). Returns how
+        many there are to move: one that cannot be read moves as a page that says so. Or OF_USER: the block is not what
+        it is taken for, since the mapping names a page in it."""
+        cdef uint32_t i, k, ppa, n = 0
+        cdef uint64_t order = 0
+        cdef Oob oob
+        cdef uint8_t* at
+        cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
+        self.gone_n = self.left_n = 0
+        if live == 0:
+            return 0
+        self.ssd.nand.read_some(block, self.pages, live, self.data if self.with_data else <uint8_t*> NULL,
+                                self.read_oobs, self.status, cause, self.ssd.now_ns, self.ready)
+        self.moved_reads[self.kind] += live
+        self.confirm(block, 0, live)
+        for i in range(live):
+            at = self.read_oobs + i * self.oob_bytes
+            if (order and self.status[i] == PAGE_OK and self.confirmed[i] == LIVE and oob_order(at) == order):
+                self.keys[n] = (<uint64_t> oob_lpa(at) << 32) | i  # as nearly all are
+                n += 1
+                continue
+            ppa = block * self.pages_per_block + self.pages[i]
+            if self.is_late(block, i, cause):
+                self.left[self.left_n] = ppa
+                self.left_n += 1
+                continue
+            if not self.is_readable(block, i, order):
+                if (self.kind != KIND_USER and self.status[i] == PAGE_OK and self.kinds[i] == KIND_USER
+                        and self.lpas[i] < self.ssd.lpas and self.ssd.mapping.has(self.lpas[i], ppa)):
+                    return OF_USER
+                self.lost_pages += 1
+                if not self.poison(ppa, self.read_oobs + i * self.oob_bytes, cause):
+                    self.left[self.left_n] = ppa
+                    self.left_n += 1
+                    continue
+                if self.with_data:
+                    memset(self.data + <uint64_t> i * self.page_bytes, 0, self.page_bytes)
+            if order == 0:
+                oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
+                order = oob.order
+            self.keys[n] = (<uint64_t> oob_lpa(self.read_oobs + i * self.oob_bytes) << 32) | i
+            n += 1
+        self.sort_keys(n)
+        for i in range(n):
+            k = <uint32_t> self.keys[i]
+            self.lpas[i] = <uint32_t> (self.keys[i] >> 32)
+            self.olds[i] = block * self.pages_per_block + self.pages[k]
+            self.kinds[i] = oob_kind(self.read_oobs + k * self.oob_bytes)
+        return n
+
+    cdef int confirm(self, uint32_t block, uint32_t first, uint32_t n) except -1 nogil:
+        """Ask the mapping whether pages ``first`` to ``first + n - 1`` of the live ones are whose they say: one that
+        lies about its LPA would take that LPA's place."""
+        cdef uint32_t i
+        for i in range(first, first + n):
+            self.kinds[i] = oob_kind(self.read_oobs + i * self.oob_bytes)
+            self.lpas[i] = oob_lpa(self.read_oobs + i * self.oob_bytes)
+            self.olds[i] = block * self.pages_per_block + self.pages[i]
+        (<Owner> self.ssd.owner_at[self.kind]).confirm(self.lpas + first, self.olds + first, n, self.confirmed + first)
+        for i in range(first, first + n):
+            if self.kinds[i] != self.kind:
+                self.confirmed[i] = FOREIGN
+        return 0
+
+    cdef bint is_late(self, uint32_t block, uint32_t i, int cause) except -1 nogil:
+        """Whether page ``i`` was superseded, and its owner had not noticed: it needs no move. One that did not come
+        back whole is read a second time first."""
+        cdef uint64_t at = <uint64_t> i * self.page_bytes
+        if self.status[i] != PAGE_OK:
+            self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.with_data else <uint8_t*> NULL,
+                               self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ready[i])
+            self.confirm(block, i, 1)
+        return self.status[i] == PAGE_OK and self.confirmed[i] == SUPERSEDED
+
+    cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order) except -1 nogil:
+        """Whether live page ``i`` came back whole and belongs here. All pages of a block say when it was opened; one
+        that says otherwise was meant for another place. The first is asked for by LPA."""
+        cdef Oob oob
+        cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
+        if self.status[i] != PAGE_OK or self.confirmed[i] != LIVE:
+            return False
+        oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
+        if oob.order == order or oob.kind != KIND_USER:
+            return True
+        return oob.lpa < self.ssd.lpas and self.ssd.mapping.has(oob.lpa, ppa)
+
+    cdef bint poison(self, uint32_t ppa, uint8_t* at, int cause) except -1 nogil:
+        """The live page at ``ppa`` cannot be read; ``at`` is where its spare area was to be. What moves in its
+        place holds nothing but says whose it was: that LPA gives EIO from then on, not an older version, and
+        the block can be used again. False if it was nobody's."""
+        cdef uint8_t status = 0
+        cdef uint32_t block = ppa // self.pages_per_block
+        cdef Oob oob
+        if self.kind != KIND_USER:
+            self.ssd.checkpoint_due = True
+            self.gone[self.gone_n] = ppa  # its owner hears of it when the move is through
+            self.gone_n += 1
+            return False
+        self.ssd.nand.read_spare(block, ppa % self.pages_per_block, 1, at, &status, cause, self.ssd.now_ns)
+        oob_unpack(at, &oob)
+        if (status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas
+                or not self.ssd.mapping.has(oob.lpa, ppa)):
+            # The last checkpoint calls the page live, and no recovery can tell whose it was: it would take the move for
+            # unfinished, and undo it with all that was written behind it. The next checkpoint is due now.
+            self.ssd.checkpoint_due = True
+            memset(at, 0xFF, self.oob_bytes)
+            oob.lpa = self.ssd.mapping.owner_of(ppa)
+            if oob.lpa == NONE:
+                self.lost_pages -= self.ssd.validity.late  # it was superseded, and its block half erased since
+                self.ssd.mapping.page_lost(ppa)
+                return False
+            oob.seq = self.ssd.seq_before(oob.lpa)
+            oob.order = 0
+            oob.kind = KIND_USER
+            oob.flags = 0
+            oob.stream = 0
+        oob.flags |= FLAG_LOST
+        oob_pack(at, &oob)
+        return True
+
+    cdef int sort_keys(self, uint32_t n) noexcept nogil:
+        """By LPA, some bits of it at a time: a comparison sort of random keys mispredicts half its branches. Eight at
+        most, and no more than the number of passes asks for: a block has about as many pages as a byte has values."""
+        cdef uint32_t[257] at
+        cdef uint32_t i, digit
+        cdef int shift = 32, done = 0
+        cdef int bits = 64 - leading_zeros((self.ssd.lpas if self.kind == KIND_USER else NONE) | 1)
+        cdef int passes = (bits + 7) // 8, width = (bits + passes - 1) // passes
+        cdef uint32_t values = <uint32_t> 1 << width
+        cdef uint64_t* a = self.keys
+        cdef uint64_t* b = self.sorted
+        cdef int64_t began
+        if n < 32:
+            sort(a, a + n)
+            return 0
+        began = wall_ns()
+        while done < bits:
+            memset(at, 0, (values + 1) * sizeof(uint32_t))
+            for i in range(n):
+                at[((a[i] >> shift) & (values - 1)) + 1] += 1
+            for i in range(values):
+                at[i + 1] += at[i]
+            for i in range(n):
+                digit = (a[i] >> shift) & (values - 1)
+                b[at[digit]] = a[i]
+                at[digit] += 1
+            a, b = b, a
+            shift += width
+            done += width
+        self.keys, self.sorted = a, b
+        self.sort_ns += wall_ns() - began
+        return 0
+
+    cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil:
+        """Program the collected pages, sequence numbers unchanged; 0 if placement broke the move off. What placement
+        gives in one block is one run, though it is programmed in parts."""
+        cdef Extent ext
+        cdef uint32_t done = 0, in_run, run, ok
+        self.total = n
+        while done < n:
+            ext.choice = 0
+            self.ssd.placement.take(stream, self.lpas + done, n - done, &ext)
+            if ext.n == 0:
+                return 0
+            run = ext.n
+            in_run = 0
+            while in_run < run:
+                ext.n = min(run - in_run, <uint32_t> RUN)
+                ok = self.copy_run(done, &ext, in_run, run - in_run - ext.n, stream, cause, end)
+                done += ok
+                in_run += ok
+                self.ssd.programmed(&ext, ok)
+                if ok < ext.n:
+                    break
+                ext.page += ok
+        return 1
+
+    cdef uint32_t copy_run(self, uint32_t first, Extent* ext, uint32_t before, uint32_t behind, int stream, int cause,
+                           int64_t* end) except? 0xFFFFFFFE nogil:
+        """Program the ``ext.n`` pages from number ``first`` on, of a run with so many before and behind them; how many
+        were."""
+        cdef uint32_t i, k, ok
+        cdef int64_t start = self.ssd.now_ns, one
+        cdef uint64_t order = self.ssd.pool.order[ext.block]
+        if self.one_by_one:
+            self.read_again(first, ext.n, cause)
+        for i in range(ext.n):
+            k = i if self.one_by_one else <uint32_t> self.keys[first + i]
+            if self.kind != KIND_USER:
+                memcpy(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, self.oob_bytes)
+            oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream,
+                      <uint8_t> self.group, self.group and first + i + 1 == self.total)
+            start = max(start, self.ready[k])
+            if self.with_data and not self.one_by_one:
+                memcpy(self.gather + <uint64_t> i * self.page_bytes,
+                       self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
+        if self.ssd.mapping.scheme_oob and self.kind == KIND_USER:
+            self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext, before, behind)
+        one = self.ssd.program(ext, self.gather if self.with_data else <uint8_t*> NULL, self.oobs, cause, start, &ok)
+        end[0] = max(end[0], one)
+        self.moved_programs[self.kind] += ok
+        for i in range(ok):
+            self.news[first + i] = ext.block * self.pages_per_block + ext.page + i
+        return ok
+
+    cdef int commit_move(self, uint32_t n) except -1 nogil:
+        """Tell the owner, then let the old pages die."""
+        cdef uint32_t i = 0, run
+        while i < n:
+            run = min(n - i, self.pages_per_block)
+            (<Owner> self.ssd.owner_at[self.kind]).moved(self.lpas + i, self.olds + i, self.news + i, run)
+            i += run
+        if n and self.kind == KIND_USER and self.ssd.mapping.whole_runs:
+            self.ssd.mapping.run_ends(self.lpas, self.news, n)
+        i = 0
+        while i < n:
+            run = 1
+            while (i + run < n and self.news[i + run] == self.news[i] + run
+                   and self.news[i + run] % self.pages_per_block != 0):
+                run += 1
+            self.ssd.validity.live_run(self.news[i], run)
+            i += run
+        self.ssd.validity.dead(self.olds, n)
+        return 0
+
+    cdef int let_left_die(self) except -1 nogil:
+        """What was live and is not moved. The owner of a page that cannot be read may have reported it."""
+        cdef uint32_t i
+        for i in range(self.left_n):
+            if self.kind != KIND_USER and not self.ssd.validity.is_live(self.left[i]):
+                self.left[i] = NONE
+        self.ssd.validity.dead(self.left, self.left_n)
+        if self.kind == KIND_USER and self.left_n:
+            self.ssd.mapping.dropped(self.left, self.left_n)
+        return 0

@@ -1,0 +1,1217 @@
+# distutils: language = c++
+"""The device engine that all FTLs share: host requests in, runs of flash operations out.
+
+The order of things in a write: the page is programmed, then bound, then its old place dies. In a move: all live pages
+of the victim are copied, then the mapping hears of it, then the victim is released; it is erased only after a sync
+(the host may die) and only when it is opened again. So whatever power does, one whole version of a page is in flash.
+"""
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from flashfs.engine.device.buffer cimport WriteBuffer
+from flashfs.engine.device.cache cimport DataCache
+from flashfs.engine.device.metalog cimport MetaLog
+from flashfs.engine.device.mover cimport Mover
+from flashfs.engine.contract.parts cimport (
+    GOING,
+    IN_BIND,
+    IN_CHECKPOINT,
+    IN_REMAP,
+    IN_SYNC,
+    IN_TRIM,
+    Cleaning,
+    Engine,
+    Extent,
+    Mapping,
+    Owner,
+    Placement,
+    Validity,
+)
+from flashfs.engine.blocks.pool cimport (
+    CAUSE_GC,
+    CAUSE_HOST,
+    CAUSE_PAD,
+    CAUSE_RECOVERY,
+    CAUSE_RETIRE,
+    KIND_PAD,
+    KIND_TRANSLATION,
+    KIND_USER,
+    KIND_VALIDITY,
+    NONE,
+    OOB_ENGINE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_META,
+    STATE_OPEN,
+    STREAM_GC,
+    STREAM_HOST,
+    STREAM_META,
+    BlockPool,
+    Oob,
+    oob_pack,
+)
+from flashfs.engine.device.reader cimport Reader
+from flashfs.engine.blocks.victims cimport VictimIndex
+from flashfs.engine.device.wear cimport WearLevel
+from flashfs.engine.device.wear_scan cimport WearScan
+from nandimg._nand cimport CAUSES, Nand
+
+from errno import EOPNOTSUPP
+
+from flashfs.engine.device.cache import SLOT_BYTES
+from flashfs.engine.blocks.pool import CAUSE_NAMES, Fence
+from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
+from nandimg._nand import COUNTED
+
+MOVES = ("gc", "wear", "retire")  #: causes of moves
+
+cdef enum:
+    BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
+    TRIM_CHUNK = 4096
+    GAINLESS = 32            # blocks that are cleaned in vain until the mapping is asked what else is dead
+    REFIT_PAGES = 4096       # written between two looks at what the tables leave of the budget
+    CHECKPOINT_EVERY_MOST = 1 << 27  # pages: bounds the memory of a recovery, and its time (docs/performance.md)
+
+
+@cython.final
+cdef class Ssd(Engine):
+    """One device: a chip, four parts, a write buffer and a metadata log.
+
+    ``build(ssd)`` of the scheme returns the parts; see flashfs.ftl. Addresses are LPAs, times are virtual ns. With
+    ``wear_reads``, wear levelling finds its blocks by so many spare reads a page programmed.
+    """
+
+    def __cinit__(self, Nand nand, uint32_t lpas, scheme_oob=0, *, uint32_t buffer_pages=0, bint plp=False,
+                  bint buffer_in_order=False, bint durable=True, uint32_t wear_spread=32, uint32_t wear_reads=0,
+                  uint32_t gc_reserve=0, uint64_t checkpoint_every=0):
+        cdef uint32_t block_pages = nand.pages_per_block
+        self.nand = nand
+        self.lpas = lpas
+        self.oob_bytes = nand.oob_bytes
+        self.page_bytes = nand.page_bytes
+        self.pages_per_block = block_pages
+        if OOB_ENGINE + scheme_oob > nand.oob_bytes:
+            raise BindError(
+                f"the scheme needs {OOB_ENGINE + scheme_oob} bytes of OOB per page: this chip has {nand.oob_bytes}")
+        self.durable = durable
+        self.checkpoint_every = checkpoint_every
+        self.gc_need = 1
+        self.gc_reserve = gc_reserve or (1 if nand.blocks < 64 else 2)
+        self.pool = BlockPool(nand)
+        self.victims = VictimIndex(nand.blocks, block_pages)
+        self.buffer = WriteBuffer(nand, buffer_pages, plp, RUN if buffer_in_order else 0)
+        self.cache = DataCache(nand)
+        self.reader = Reader(self, self.buffer, self.cache)
+        self.meta = MetaLog(self)
+        self.mover = Mover(self)
+        self.wear = WearScan(self, wear_spread, wear_reads) if wear_reads else WearLevel(self, wear_spread)
+        self._allocate()
+
+    def _allocate(self):
+        cdef uint32_t pages = max(self.pages_per_block, RUN)
+        self.oobs = <uint8_t*> malloc(RUN * self.oob_bytes)
+        self.read_oobs = <uint8_t*> malloc(pages * self.oob_bytes)
+        self.olds = <uint32_t*> malloc(TRIM_CHUNK * 4)
+        self.seqs = <uint64_t*> malloc(RUN * 8)
+        self.known = <int64_t*> malloc(RUN * 8)
+        self.run_ppas = <uint32_t*> malloc(RUN * 4)
+        self.edge = <uint8_t*> malloc(self.page_bytes)
+        if not (self.oobs and self.read_oobs and self.olds and self.seqs and self.known and self.run_ppas
+                and self.edge):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.oobs)
+        free(self.read_oobs)
+        free(self.olds)
+        free(self.seqs)
+        free(self.known)
+        free(self.run_ppas)
+        free(self.edge)
+        free(self.carried)
+
+    # --- putting it together
+
+    def install(self, Mapping mapping, Validity validity, Placement placement, Cleaning cleaning):
+        """The four parts, once. BindError if the mapping cannot do with that validity store."""
+        why = mapping.refuses(validity)
+        if why is not None:
+            raise BindError(why)
+        self.mapping = mapping
+        self.own(KIND_USER, mapping)
+        self.validity = validity
+        self.placement = placement
+        self.cleaning = cleaning
+
+    def plan_meta(self, uint64_t saved_bytes):
+        """Fix what a checkpoint of ``saved_bytes`` needs, before the parts are sized by what is left."""
+        self.meta.plan(saved_bytes)
+        self.meta_floor = self.meta.checkpoint_blocks + self.meta.log_blocks_most
+        if not self.checkpoint_every:  # checkpoints then cost under half a per cent of all programs
+            self.checkpoint_every = min(CHECKPOINT_EVERY_MOST,
+                                        max(256 * self.meta.checkpoint_pages, 2 * self.pages_per_block))
+
+    def carry(self, uint32_t pages):
+        self.mover.carry(pages)
+
+    def shrink_reserve(self, uint32_t most):
+        """No more than ``most`` free blocks are kept for cleaning; returns how many are."""
+        self.gc_reserve = min(self.gc_reserve, most)
+        return self.gc_reserve
+
+    def reserve_for(self, uint32_t width):
+        """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
+        self.gc_need = max(self.gc_need, width)
+        self.gc_reserve = max(self.gc_reserve, width)
+
+    def set_budget(self, uint64_t dram):
+        """``dram`` bytes are all there is: the data cache gets what the tables leave of it, now and as they change."""
+        self.budget = dram
+        self.cache.reserve(<uint32_t> min(dram // (self.page_bytes + SLOT_BYTES), self.lpas))
+        self.fit_cache()
+
+    def fit_cache(self):
+        """Give the cache what the tables leave."""
+        if not self.budget:
+            return
+        fixed = sum(packed for name, (packed, _) in self.dram().items() if name != "data_cache")
+        self.refit_at = self.host_write + REFIT_PAGES
+        self.cache.limit(max(0, self.budget - fixed) // (self.page_bytes + SLOT_BYTES))
+
+    def forget_counts(self):
+        """Requests and what came of them are counted from now on; the chip has counters of its own."""
+        self.host_read = self.host_write = self.host_trim = self.host_remap = self.syncs = 0
+        self.refit_at = 0
+        self.reader.forget_counts()
+        self.cache.forget_counts()
+        self.mapping.forget_counts()
+        self.validity.forget_counts()
+        self.mover.forget_counts()
+
+    def format(self):
+        """A blank chip becomes an empty device: its first checkpoint says so."""
+        self.pool.format()
+        self.placement.attach()
+        self.validity.opens()
+        self.mapping.opens()
+        self.ready = True
+        self.checkpoint()
+
+    # --- what must not be gone on with
+
+    cdef int sync_image(self) except -1 nogil:
+        """The chip's sync. One that fails may have dropped what it was to write, and the next would not say so again:
+        whoever comes after finds the device stopped."""
+        cdef int before = self.stopped
+        self.stopped = IN_SYNC
+        self.nand.sync(self.durable)
+        self.stopped = before
+        self.image_syncs += 1
+        return 0
+
+    cdef int refuse(self) except -1 nogil:
+        """A request for a change, of a device that takes none any more."""
+        with gil:
+            self.fail(self.why_stopped() or "the image was opened read-only")
+            raise DeviceFailedError(self.failed)
+
+    # --- host requests
+
+    cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
+        """``n`` pages, data end to end (<uint8_t*> NULL if the chip keeps none). Returns when they are acknowledged."""
+        cdef uint32_t done = 0, part, i
+        cdef int64_t end = t_ns, one
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        if not self.nand.keeps_data:
+            data = NULL
+        while done < n:
+            part = min(n - done, <uint32_t> RUN)
+            self.chores()
+            self.dirty = True
+            if self.cache.held:
+                for i in range(part):  # what it holds is old from now on, however far the write gets
+                    self.cache.drop(lpas[done + i])
+            if self.mapping.dedups and (data != NULL or self.words != NULL):
+                one = self.write_sifted(lpas + done, part, data,
+                                        self.words + done if self.words != NULL else <const uint64_t*> NULL, t_ns)
+            elif self.buffer.slots and (part < BYPASS or self.buffer.in_nvram or self.buffer.in_order):
+                one = self.write_buffered(lpas + done, part, data, t_ns)
+            else:
+                for i in range(part):
+                    self.seq += 1
+                    self.seqs[i] = self.seq
+                one = self.write_past(lpas + done, part, data, t_ns)
+            if self.cache.slots:
+                self.cache.put_run(lpas + done, part, data)
+            end = max(end, one)
+            self.host_write += part
+            done += part
+            if data != NULL:
+                data += <uint64_t> part * self.page_bytes
+        return end
+
+    cdef int64_t write_sifted(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, const uint64_t* words,
+                              int64_t t_ns) except -1 nogil:
+        """Past the buffer: pages whose content is in flash already are not written again, those between them as runs.
+        What comes before such a page goes first: the same content may be in it, and to write it may move what was
+        found."""
+        cdef uint32_t i, first = 0, old
+        cdef int64_t end = t_ns, when = t_ns
+        cdef const uint8_t* page = NULL
+        cdef int before
+        self.mapping.sifted()              # of a request that failed something may be left
+        for i in range(n):
+            if data != NULL:
+                page = data + <uint64_t> i * self.page_bytes
+            if not self.mapping.sift(lpas[i], page, words[i] if words != NULL else 0, &when):
+                continue
+            if i > first:
+                end = max(end, self.write_between(lpas, first, i, data, when))
+            first = i
+            self.seq += 1
+            before = self.stopped
+            old = NONE
+            if self.mapping.point_at_same(lpas[i], page, self.seq, &when, &old):
+                self.stopped = IN_REMAP
+                self.validity.dead(&old, 1)
+                self.stopped = before
+                if self.buffer.held:
+                    self.buffer.drop(lpas[i])
+                end = max(end, when)
+                first = i + 1
+        if n > first:
+            end = max(end, self.write_between(lpas, first, n, data, when))
+        self.mapping.sifted()
+        return end
+
+    cdef int64_t write_between(self, const uint32_t* lpas, uint32_t first, uint32_t end, const uint8_t* data,
+                               int64_t t_ns) except -1 nogil:
+        cdef uint32_t i
+        for i in range(end - first):
+            self.seq += 1
+            self.seqs[i] = self.seq
+        return self.write_past(lpas + first, end - first,
+                               <const uint8_t*> NULL if data == NULL else data + <uint64_t> first * self.page_bytes,
+                               t_ns)
+
+    cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
+        """Past the buffer, which holds an older version of none of them then: of as many as were bound, if it fails."""
+        cdef uint32_t i
+        self.in_flight = n
+        self.appended = 0
+        try:
+            return self.append(STREAM_HOST, KIND_USER, lpas, self.seqs, n, data, CAUSE_HOST, t_ns, NULL)
+        finally:
+            self.in_flight = 0
+            if self.buffer.held:
+                for i in range(self.appended):
+                    self.buffer.drop(lpas[i])
+
+    cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
+                                int64_t t_ns) except -1 nogil:
+        """Into the buffer; a page is acknowledged when the slot's last program has ended."""
+        cdef uint32_t i, slot
+        cdef int64_t end = t_ns
+        for i in range(n):
+            if self.buffer.used == self.buffer.slots:
+                self.drain()
+            self.seq += 1
+            self.mapping.expect(lpas[i])
+            slot = self.buffer.add(lpas[i], self.seq)
+            if data != NULL and self.buffer.data != NULL:
+                memcpy(self.buffer.page(slot), data + <uint64_t> i * self.page_bytes, self.page_bytes)
+            elif self.buffer.data != NULL:
+                memset(self.buffer.page(slot), 0, self.page_bytes)
+            end = max(end, self.buffer.settle(slot, CAUSE_HOST, max(t_ns, self.buffer.ready_ns[slot])))
+        return end
+
+    cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
+        """``n`` pages into ``data`` (may be NULL). UncorrectableError names the first LPA that cannot be read. Returns
+        the virtual end of the last page."""
+        self.now_ns = t_ns
+        t_ns = self.reader.read(lpas, n, data, t_ns)
+        self.host_read += n
+        return t_ns
+
+    cdef bint is_mapped(self, uint32_t lpa) except -1 nogil:
+        """Whether the host would read anything but a hole."""
+        cdef uint32_t ppa = NONE
+        if self.buffer.held and self.buffer.find(lpa) != NONE:
+            return True
+        self.map_ns = self.now_ns
+        self.mapping.peek(&lpa, 1, &ppa)
+        return ppa != NONE
+
+    cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
+        """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
+        nothing: no record is kept of it. Returns when what the map had to read for it is there."""
+        cdef uint32_t part, i, reports = 2 + self.mapping.own_reports
+        cdef int64_t end = t_ns
+        cdef bint any_lived
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        self.host_trim += n
+        while n:
+            self.chores()
+            self.dirty = True
+            part = self.skip_holes(lpa, n)
+            lpa += part
+            n -= part
+            if n == 0:
+                break
+            part = min(n, <uint32_t> TRIM_CHUNK)
+            self.map_ns = t_ns
+            while True:
+                if self.validity.in_flash:
+                    part = self.room_for(part, reports, STREAM_META)
+                part = self.mapping.prepare_unbind(lpa, part)
+                if self.validity.room() >= reports * part:
+                    break
+            # Before anything is changed, since it may fail; and behind what may take a sequence number, since then the
+            # last record is not gone on from.
+            if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
+                self.log_trims()
+            self.stopped = IN_TRIM
+            any_lived = False
+            if self.buffer.held:
+                for i in range(part):  # what NVRAM saved outlives a crash, so its trim must be on record
+                    any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram
+            if self.cache.held:
+                for i in range(part):
+                    self.cache.drop(lpa + i)
+            any_lived |= self.mapping.unbind(lpa, part, self.olds) > 0
+            for i in range(part):
+                any_lived |= self.olds[i] != NONE
+            if any_lived:
+                if not self.meta.extends_trim(lpa, self.seq):
+                    self.seq += 1
+                self.meta.note_trim(lpa, part, self.seq)
+                self.validity.dead(self.olds, part)
+            self.stopped = GOING
+            end = max(end, self.map_ns)
+            lpa += part
+            n -= part
+        return end
+
+    cdef int64_t remap(self, uint32_t target, uint32_t source, uint32_t n, bint move, int64_t t_ns) except -1 nogil:
+        """``n`` LPAs from ``target`` on read what those from ``source`` on read before, and go on reading it whatever
+        becomes of those; holes become holes. With ``move`` the sources that are no targets hold nothing then. The
+        ranges may overlap. It is to a flush, and to a crash without one, what a write is. Where the mapping cannot
+        point an LPA at another's page, or not at this one any more, the page is read and written."""
+        cdef uint32_t done = 0, part, at, apart
+        cdef bint down = source < target and target - source < n
+        cdef int64_t end = t_ns
+        if target == source or n == 0:
+            return t_ns
+        apart = target - source if source < target else source - target
+        while done < n:
+            part = min(n - done, min(apart, <uint32_t> RUN))
+            at = n - done - part if down else done
+            end = max(end, self.remap_part(target + at, source + at, part, move, t_ns))
+            done += part
+        self.host_remap += n
+        return end
+
+    cdef int64_t remap_part(self, uint32_t target, uint32_t source, uint32_t n, bint move,
+                            int64_t t_ns) except -1 nogil:
+        """Two ranges of up to RUN pages that do not overlap: holes, and what lies between them."""
+        cdef uint32_t i = 0, k, done
+        cdef int64_t end = t_ns, one
+        while i < n:
+            self.now_ns = t_ns
+            if self.stopped:
+                self.refuse()
+            k = 0
+            while i + k < n and not self.is_mapped(source + i + k):
+                k += 1
+            if k:
+                end = max(end, self.trim(target + i, k, t_ns))
+                self.host_trim -= k
+                i += k
+                continue
+            while i + k < n and self.is_mapped(source + i + k):
+                k += 1
+            done = 0
+            if self.mapping.remaps:
+                end = max(end, self.remap_mapped(target + i, source + i, k, move, &done, t_ns))
+            if done == 0:
+                done = k if not self.mapping.remaps else 1
+                one = self.carry_over(target + i, source + i, done, t_ns)
+                if move:
+                    one = self.trim(source + i, done, self.settle(one))
+                    self.host_trim -= done
+                end = max(end, one)
+            i += done
+        return end
+
+    cdef int64_t remap_whole(self, uint32_t target, uint32_t source, uint32_t n, bint move,
+                             int64_t t_ns) except -1 nogil:
+        """As ``remap``, of ranges that do not overlap, in one piece: what a crash leaves is all of it or nothing.
+        OSError EOPNOTSUPP, with nothing changed, if that cannot be."""
+        cdef uint32_t i, done = 0
+        cdef int64_t end
+        if n > RUN:
+            with gil:
+                raise self.not_whole(f"{n} pages: {RUN} at most")
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        for i in range(n):
+            if not self.is_mapped(source + i):
+                with gil:
+                    raise self.not_whole(f"LPA {source + i} holds nothing")
+        end = self.remap_mapped(target, source, n, move, &done, t_ns)
+        if done < n:
+            with gil:
+                raise self.not_whole("a page of it has as many LPAs as can be, or NVRAM has no room for the entries")
+        self.host_remap += n
+        return end
+
+    def not_whole(self, why):
+        return OSError(EOPNOTSUPP, f"a remap that is atomic: {why}")
+
+    cdef int64_t remap_mapped(self, uint32_t target, uint32_t source, uint32_t n, bint move,
+                              uint32_t* done, int64_t t_ns) except -1 nogil:
+        """``n`` sources that are mapped; ``done``: how many of them were remapped, from the first on."""
+        cdef uint32_t i
+        self.chores()
+        self.dirty = True
+        self.drain_if_held(source, n)
+        if move and self.meta.pending_n == self.meta.pending_room:
+            self.log_trims()
+        self.map_ns = t_ns
+        done[0] = n = self.mapping.remap_room(target, source, n, move)
+        if n == 0:
+            return t_ns
+        self.stopped = IN_REMAP
+        self.seq += 1
+        self.mapping.remap_run(target, source, n, self.seq, move, self.olds)
+        for i in range(n):
+            if self.buffer.held:
+                self.buffer.drop(target + i)
+            if self.cache.held:
+                self.cache.drop(target + i)
+                if move:
+                    self.cache.drop(source + i)
+        self.validity.dead(self.olds, n)
+        if move:                           # what says so in NVRAM may go before the page that the source had is erased
+            self.moved = True
+            self.meta.note_trim(source, n, self.seq)
+            self.seq += 1                  # no trim that follows joins that record: the targets have its number too
+        self.stopped = GOING
+        return max(t_ns, self.map_ns)
+
+    cdef bint drain_if_held(self, uint32_t lpa, uint32_t n) except -1 nogil:
+        """What the buffer holds goes to flash if one of these LPAs is in it; whether it was."""
+        cdef uint32_t i
+        for i in range(n if self.buffer.held else 0):
+            if self.buffer.find(lpa + i) != NONE:
+                self.drain()
+                return True
+        return False
+
+    cdef int64_t carry_over(self, uint32_t target, uint32_t source, uint32_t n, int64_t t_ns) except -1 nogil:
+        """Read ``n`` pages, up to RUN, and write them elsewhere."""
+        cdef uint32_t i
+        cdef uint32_t[RUN] lpas
+        if self.carried == NULL and self.nand.keeps_data:
+            self.carried = <uint8_t*> malloc(RUN * self.page_bytes)
+            if self.carried == NULL:
+                with gil:
+                    raise MemoryError
+        lpas[0] = source  # the compiler does not see that n is not 0
+        for i in range(n):
+            lpas[i] = source + i
+        t_ns = self.read(lpas, n, self.carried, t_ns)
+        self.host_read -= n
+        for i in range(n):
+            lpas[i] = target + i
+        t_ns = self.write(lpas, n, self.carried, t_ns)
+        self.host_write -= n
+        return t_ns
+
+    cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil:
+        """How many of the LPAs that are to be trimmed hold nothing, as far as the mapping knows without a look at each:
+        a device of terabytes is discarded in one request."""
+        cdef uint32_t slot
+        n = self.mapping.unmapped_from(lpa, n)
+        if n and self.buffer.held:
+            for slot in range(self.buffer.used):
+                if self.buffer.lpa_of[slot] != NONE and lpa <= self.buffer.lpa_of[slot] < lpa + n:
+                    n = self.buffer.lpa_of[slot] - lpa
+        return n
+
+    cdef int flush(self, int64_t t_ns) except -1 nogil:
+        """What was acknowledged before survives every crash from now on."""
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        if not self.dirty:
+            return 0
+        self.chores()
+        if not self.buffer.in_nvram:
+            self.drain()
+            if self.placement.pads:
+                self.pad_blocks()
+        if self.checkpoint_due:
+            with gil:
+                self.checkpoint()
+        self.barrier()
+        self.dirty = False
+        return 0
+
+    cdef int64_t settle(self, int64_t t_ns) except -1 nogil:
+        """Within a request: what it did so far is durable before it goes on. Of two changes the second can become
+        durable by another way than the first: a trim is logged, or kept by a battery, while the write buffer still
+        holds the page that was to be there before."""
+        self.flush(t_ns)
+        self.dirty = True
+        return t_ns
+
+    # --- writing to flash
+
+    cdef int drain(self) except -1 nogil:
+        """Program the whole buffer, in the order of arrival or of LPAs. A slot holds its page until that is bound, and
+        is used again when all are: what fails midway leaves those that are not bound where they are."""
+        cdef uint32_t i = 0, run
+        if self.buffer.in_order:
+            self.drain_in_order()
+            i = self.buffer.used
+        while i < self.buffer.used:
+            if self.buffer.lpa_of[i] == NONE:
+                i += 1
+                continue
+            run = 1
+            while i + run < self.buffer.used and run < RUN and self.buffer.lpa_of[i + run] != NONE:
+                run += 1
+            self.appended = 0
+            try:
+                self.append(STREAM_HOST, KIND_USER, self.buffer.lpa_of + i, self.buffer.seq_of + i, run,
+                            self.buffer.page(i) if self.buffer.data != NULL else <uint8_t*> NULL, CAUSE_HOST,
+                            self.now_ns, self.buffer.ready_ns + i)
+            finally:
+                self.buffer.let_go(i, self.appended)
+            self.map_ns = self.now_ns
+            self.mapping.tend()
+            i += run
+        if self.buffer.in_nvram:
+            self.barrier()  # from here on flash alone holds what was in the slots, and the trim log what was dropped
+        self.buffer.clear()
+        return 0
+
+    cdef int drain_in_order(self) except -1 nogil:
+        """As many pages at a time as have room in one block: a run cut elsewhere is two to whoever learns it."""
+        cdef uint32_t i = 0, n = self.buffer.sort(), run, room
+        while i < n:
+            room = self.placement.run_room(STREAM_HOST)
+            run = min(n - i, <uint32_t> RUN)
+            if room and not self.mapping.whole_runs:
+                run = min(run, room)
+            self.buffer.gather(i, run)
+            self.appended = 0
+            try:
+                self.append(STREAM_HOST, KIND_USER, self.buffer.run_lpas, self.buffer.run_seqs, run,
+                            self.buffer.run_data, CAUSE_HOST, self.now_ns, self.buffer.run_ready)
+            finally:
+                self.buffer.gathered(i, self.appended)
+            self.map_ns = self.now_ns
+            self.mapping.tend()
+            i += run
+        return 0
+
+    cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
+                        const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
+        """Program ``n`` (up to RUN) pages where placement says and bind them; a failed program is tried elsewhere.
+        ``ready`` (or NULL) gets the virtual end of each page's program. If it raises, ``appended`` of them were."""
+        cdef Extent ext
+        cdef uint32_t done = 0, i, ok, ppa, at_hand = 0, run_from = 0
+        cdef uint64_t moves = self.mover.moves
+        cdef int before = self.stopped
+        cdef int64_t end = t_ns, one
+        cdef Oob oob
+        for i in range(n):
+            self.known[i] = t_ns
+        oob.kind = <uint8_t> kind
+        oob.flags = 0
+        oob.stream = <uint8_t> stream
+        while done < n:
+            self.placement.make_ready(stream)
+            if at_hand <= done:
+                self.map_ns = t_ns
+                at_hand = done + self.mapping.prepare(lpas + done, n - done, True, self.known + done)
+                if self.mapping.demand:
+                    self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
+                if self.validity.in_flash:
+                    at_hand = done + self.room_for(at_hand - done, 3 + self.mapping.own_reports, stream)
+            elif self.validity.in_flash and moves != self.mover.moves:  # what was moved meanwhile took of that room
+                at_hand = done + self.room_for(at_hand - done, 3 + self.mapping.own_reports, stream)
+            ext.choice = 0
+            self.placement.take(stream, lpas + done, at_hand - done, &ext)
+            if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
+                moves = self.mover.moves
+                run_from = done
+            oob.order = self.pool.order[ext.block]
+            for i in range(ext.n):
+                oob.seq = seqs[done + i]
+                oob.lpa = lpas[done + i]
+                oob_pack(self.oobs + i * self.oob_bytes, &oob)
+            if self.mapping.scheme_oob:
+                self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, &ext, 0, 0)
+            one = self.program(&ext, data, self.oobs, cause, t_ns, &ok)
+            self.stopped = IN_BIND
+            if ok:
+                end = max(end, one)
+                ppa = ext.block * self.pages_per_block + ext.page
+                self.map_ns = t_ns
+                self.mapping.bind(lpas + done, ok, ppa, ext.choice, self.olds)
+                if self.mapping.whole_runs:
+                    for i in range(ok):
+                        self.run_ppas[done + i] = ppa + i
+                self.validity.live_run(ppa, ok)
+                self.validity.dead(self.olds, ok)
+                one = max(one, self.map_ns)  # what ``bind`` read
+                for i in range(ok):
+                    self.known[done + i] = max(self.known[done + i], one)
+                    end = max(end, self.known[done + i])
+                if ready != NULL:
+                    memcpy(ready + done, self.known + done, ok * sizeof(int64_t))
+                if data != NULL:
+                    data += <uint64_t> ok * self.page_bytes
+                done += ok
+                self.appended = done
+            self.programmed(&ext, ok)
+            self.stopped = before
+        if self.mapping.whole_runs and done > run_from:
+            self.stopped = IN_BIND
+            self.mapping.run_ends(lpas + run_from, self.run_ppas + run_from, done - run_from)
+            self.stopped = before
+        return end
+
+    cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil:
+        """Before ``n`` pages are bound or trimmed, with so many ``reports`` a page of what lives and dies (its new
+        place, its old one, and what the mapping may have to say of its own pages): how many of them the validity store
+        has room for. To make room may be to clean, and to clean takes room: both have to hold in the end."""
+        cdef uint32_t room = self.validity.room()
+        while room < n * reports:
+            room = self.validity.prepare(n * reports, True)
+            if stream != STREAM_META:
+                self.placement.make_ready(stream)
+            if room < n * reports:
+                n = max(<uint32_t> 1, room // reports)
+            room = self.validity.room()
+        return n
+
+    cdef int spare_pending(self, int stream) except -1 nogil:
+        """A block is about to be opened: a sync, if it is time for one."""
+        # A host that dies takes every move since the last sync with it, so the blocks those moves freed are no
+        # reserve: what recovery will need, and cleaning after it, must be among the blocks that are free already.
+        cdef uint32_t floor = 0 if stream == STREAM_META else self.meta_floor
+        if stream == STREAM_HOST:
+            floor += self.gc_need
+        if self.pool.free_n <= floor and self.pool.pending_n:
+            self.sync_for(stream)
+        return 0
+
+    cdef int log_trims(self) except -1 nogil:
+        """Program the pending trims. Some may be of a move's source: what says in NVRAM where its content is now is
+        durable before, for a host that dies may keep the one and lose the other."""
+        if self.moved:
+            self.moved = False
+            self.pad_pairs()
+            self.sync_image()
+        return self.meta.log_trims()
+
+    cdef int sync_for(self, int stream) except -1 nogil:
+        """No free block for this stream: a barrier. Where the log itself needs the block, trims that wait to be logged
+        go on waiting, and with them the blocks that died since the first of them: what those hold may be newer than
+        what a trim that is lost would leave."""
+        if stream != STREAM_META:
+            return self.barrier()
+        self.pad_pairs()
+        self.sync_moves()
+        self.syncs += 1
+        self.pool.release_pending(self.pool.before_trims if self.meta.pending_n else self.pool.pending_n)
+        return 0
+
+    cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
+        cdef int64_t opened
+        self.spare_pending(stream)
+        opened = self.pool.allocate_this(block, stream, cause, self.now_ns)
+        if opened >= 0:
+            self.tell_opened(<uint32_t> opened)
+        return opened
+
+    cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
+        cdef int64_t block
+        self.spare_pending(stream)
+        block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
+        if block < 0:
+            self.sync_for(stream)
+            block = self.pool.allocate(die, stream, worn, cause, self.now_ns)
+        if block < 0:
+            with gil:
+                raise self.full("no free block is left")
+        self.tell_opened(<uint32_t> block)
+        return block
+
+    cdef int tell_opened(self, uint32_t block) except -1 nogil:
+        """Validity hears of it. If that fails, nobody has the block, and it is given back."""
+        cdef bint told = False
+        try:
+            self.validity.opened(block)
+            told = True
+        finally:
+            if not told:
+                self.pool.release(block, self.now_ns)
+        return 0
+
+    cdef int barrier(self) except -1 nogil:
+        """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose
+        trim is lost must not come back as something older than what the trim erased."""
+        if self.in_barrier:
+            with gil:
+                raise RuntimeError("a sync began while another was under way")
+        self.in_barrier = True
+        try:
+            self.log_trims()
+            self.pad_pairs()
+            self.sync_moves()
+            self.syncs += 1
+            self.pool.release_pending(self.pool.pending_n)
+        finally:
+            self.in_barrier = False
+        return 0
+
+    cdef int sync_moves(self) except -1 nogil:
+        """A sync after which blocks that were moved are erased. The chip notes in its block table up to where a block
+        was whole at a sync, and the note is durable with the next one. Where a recovery believes a page of metadata
+        only by that note, the copy of one is lost without it: so the original waits for a second sync."""
+        self.sync_image()
+        if self.mover.moved_metadata:
+            self.mover.moved_metadata = False
+            if self.mapping.fenced:
+                self.sync_image()
+        return 0
+
+    cdef int pad_pairs(self) except -1 nogil:
+        """Before a sync, where pages are paired: no page that it makes durable may be the lower one of a page still to
+        be programmed, which a power cut would spoil with it. So every group that was begun is filled."""
+        cdef uint32_t group = 2 * self.nand.paired_pages, block, over
+        if group == 0:
+            return 0
+        for block in range(self.pool.blocks):
+            over = self.pool.next_page[block] % group
+            if over and (self.pool.state[block] == STATE_OPEN or block == self.meta.block):
+                self.pad(block, group - over)
+        return 0
+
+    cdef int pad_blocks(self) except -1 nogil:
+        """Fill up the blocks that are open for the host: so a scheme has it that leaves none half filled."""
+        cdef uint32_t block
+        for block in range(self.pool.blocks):
+            if (self.pool.state[block] == STATE_OPEN and self.pool.stream[block] == STREAM_HOST
+                    and self.pool.next_page[block]):
+                self.pad(block, self.pages_per_block - self.pool.next_page[block])
+        return 0
+
+    cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil:
+        cdef Oob oob
+        cdef uint32_t _, ok
+        if not self.pool.takes_more(block, CAUSE_PAD, self.now_ns):
+            n = 0
+        oob.seq = self.seq
+        oob.order = self.pool.order[block]
+        oob.lpa = NONE
+        oob.kind = KIND_PAD
+        oob.flags = 0
+        oob.stream = self.pool.stream[block]
+        memset(self.oobs, 0xFF, self.oob_bytes)
+        oob_pack(self.oobs, &oob)
+        for _ in range(n):
+            self.nand.program(block, self.pool.next_page[block], 1, NULL, self.oobs, CAUSE_PAD, self.now_ns, &ok)
+            if not ok:
+                self.pool.retire(block)
+                break
+            self.pool.advance(block, 1)
+        if self.pool.next_page[block] == self.pages_per_block and block != self.meta.block:
+            self.placement.failed(block)
+        return 0
+
+    cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
+        cdef uint32_t slot = self.buffer.find(lpa) if self.buffer.held else NONE
+        if slot != NONE:
+            return self.buffer.seq_of[slot] - 1
+        return self.seqs[0] - 1 if self.in_flight else self.seq  # what was given since went to pages of other kinds
+
+    # --- cleaning
+
+    cdef int make_room(self) except -1 nogil:
+        cdef uint32_t tries = 0, group = 2 * self.nand.paired_pages
+        while (self.pool.free_n + self.pool.pending_n <= self.meta_floor + self.gc_reserve
+               or (group and tries and tries < 2 * group and self.cleans_on(group))):
+            self.cleaning.clean()
+            tries += 1
+            if tries % GAINLESS == 0:       # what is only kept, or not known to be dead, takes what is gained
+                self.mapping.notice()
+            if tries > 4 * self.pool.blocks + 64 + group * self.pages_per_block:
+                with gil:
+                    raise self.full("cleaning gains nothing")
+        return 0
+
+    cdef bint cleans_on(self, uint32_t group) noexcept nogil:
+        """Where pages are paired, the next sync fills the group that cleaning has begun: up to three pages a victim, if
+        each had a sync of its own, and more than it gains if little is dead. Whether another victim's pages are to go
+        there first: there is room, and one that has a dead page."""
+        cdef uint32_t block, victim
+        if self.pool.free_n <= self.meta_floor + 1:
+            return False
+        victim = self.victims.fewest()
+        if victim == NONE or self.victims.valid[victim] >= self.pages_per_block:
+            return False
+        for block in range(self.pool.blocks):
+            if (self.pool.state[block] == STATE_OPEN and self.pool.stream[block] == STREAM_GC
+                    and self.pool.next_page[block] % group):
+                return True
+        return False
+
+    cdef bint affords_more(self) except -1 nogil:
+        """A crash closes half-filled blocks. One of them is made good by its victim, or is dead; were more than one
+        taken from what the next checkpoint needs, each crash would leave less, until none can be recovered from."""
+        if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:
+            self.barrier()
+        return self.pool.free_n > self.meta_floor + 1
+
+    cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
+        return self.mover.relocate(block, stream, cause)
+
+    cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil:
+        return self.mover.relocate_blocks(blocks, n, stream, cause)
+
+    cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
+        return self.mover.relocate_pages(ppas, n, stream, cause)
+
+    # --- chores: between requests, never inside one
+
+    cdef int chores(self) except -1 nogil:
+        if self.mount_due:
+            self.leave_clean()
+        if self.pool.retiring_n:
+            self.empty_retiring()
+        self.wear.level()
+        self.map_ns = self.now_ns
+        self.mapping.tend()
+        self.validity.tend()
+        if self.budget and self.host_write >= self.refit_at:
+            with gil:
+                self.fit_cache()
+        if (self.checkpoint_due or self.since_checkpoint >= min(self.checkpoint_every, self.mapping.fence_every)
+                or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
+            with gil:
+                self.checkpoint()
+        return 0
+
+    cdef int will_change(self) except -1 nogil:
+        if self.stopped or self.frozen:
+            self.refuse()
+        if self.mount_due:
+            self.leave_clean()
+        return 0
+
+    cdef int leave_clean(self) except -1 nogil:
+        """The first change after a clean mount: the mark that says so is durable before anything else happens."""
+        with gil:
+            self.meta.mark_mounted()
+        self.pad_pairs()
+        self.sync_image()
+        self.mount_due = False  # only now: if the mark could not be made, whoever comes next must try again
+        return 0
+
+    cdef int empty_retiring(self) except -1 nogil:
+        """Move what is live out of blocks in which a program failed; the next sync marks them bad."""
+        cdef uint32_t block
+        for block in range(self.pool.blocks):
+            if self.pool.retiring[block] and self.pool.state[block] == STATE_CLOSED:
+                self.cleaning.evacuate(block, CAUSE_RETIRE)
+        return 0
+
+    def checkpoint(self, bint clean=False):
+        """Write everything that a mount needs; what came before it is dead afterwards."""
+        if self.stopped:
+            self.refuse()
+        if self.mount_due:
+            self.leave_clean()
+        self.drain()
+        if self.mapping.fenced:
+            self.mapping.fence_begins()
+        if (self.mapping.fenced or (self.validity.in_flash and not self.affords_more())
+                or self.pool.free_n + self.pool.pending_n <= self.meta.checkpoint_blocks):
+            self.room_for_checkpoint()
+        try:
+            self.mapping.checkpoint_begins()
+            self.validity.checkpoint_begins()
+            self.log_trims()
+            self.pad_pairs()
+            self.sync_image()  # a checkpoint may only name what the host's death cannot take
+            self.require_agreement()
+            fence = self.fence_now() if self.mapping.fenced else None
+            old = self.meta.write(self.sections(fence, clean), self.seq, self.mounts, clean)
+            self.sync_image()
+        except BaseException:
+            before = self.stopped
+            self.stopped = before or IN_CHECKPOINT
+            self.mapping.checkpoint_ended(False)
+            self.validity.checkpoint_ended(False)
+            self.stopped = before
+            raise
+        self.stopped = IN_CHECKPOINT
+        self.mapping.checkpoint_ended(True)
+        self.validity.checkpoint_ended(True)
+        self.meta.point_boot()
+        if clean or self.hint_may_be_clean:
+            self.sync_image()  # before the block of a clean checkpoint is erased, and cut: its mount mark may go first
+        self.hint_may_be_clean = self.mount_due = clean
+        for block in self.log_to_release(old, clean):
+            self.pool.release(block, self.now_ns)
+            self.nand.let_go(block)
+        self.pool.release_pending(self.pool.pending_n)
+        if fence is not None:
+            self.fence_at = fence
+            self.pool.erase_stale(CAUSE_GC, self.now_ns)
+        self.since_checkpoint = 0
+        self.mover.groups = 0
+        self.checkpoint_due = False
+        self.dirty = False
+        self.stopped = GOING
+
+    cdef int room_for_checkpoint(self) except -1:
+        """For what validity programs before it, for a fence, and for the checkpoint itself: a recovery and a life of
+        trims alone clean nowhere else, and the log grows. Where no page is dead, what is free has to do, for the
+        checkpoint gives back the log before it."""
+        try:
+            self.make_room()
+        except DeviceFullError:
+            pass
+
+    def fence_now(self):
+        """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""
+        return self.pool.fence(self.seq, self.validity.stamp_in_force(), self.validity.unfinished())
+
+    def sections(self, fence, clean):
+        """What a checkpoint holds: everything; or, between clean unmounts of a device that is recovered from its pages,
+        where the scan for newer ones begins, which is at the fence before this one, and which blocks have translation
+        pages: one that says otherwise was overwritten. After a clean one the scan begins here."""
+        if fence is not None and not clean:
+            before = self.fence_at or Fence()
+            return {**self.placement.save(),
+                    "tblocks": self.pool.in_use_by((<Owner> self.owner_at[KIND_TRANSLATION]).stream),
+                    "fence": Fence(before.seq, before.order, fence.stamp, before.open, fence.retiring).pack()}
+        needed = {**self.mapping.save(), **self.validity.save(), **self.placement.save(), "pool": self.pool.save(),
+                  **({"fence": fence.pack()} if fence is not None else {})}
+        return {**needed, **(self.meta.fitting(needed, self.mapping.save_clean()) if clean else {})}
+
+    def log_to_release(self, old, clean):
+        """Of the log's blocks before a checkpoint those that nobody needs any more: behind a fence the trims of the
+        time before it count still."""
+        if not self.mapping.fenced:
+            return old
+        before, self.log_before = self.log_before or [], [] if clean else list(old)
+        return before + list(old) if clean else before
+
+    def log_overgrown(self):
+        """Whether the log before the last checkpoint takes more than it may. A recovery takes up all of it again, with
+        what it wrote itself: were it only kept, each crash would add a block, until there is room for nothing else.
+        Another checkpoint begins at a fence behind it, and gives it back."""
+        return len(self.log_before or ()) > self.meta_floor
+
+    cdef int require_agreement(self) except -1:
+        """What a mount asks of a checkpoint, as far as it can be asked cheaply, before there is one: pages live only in
+        open and closed blocks, and as many as the mapping names. A device that does not agree with itself stops here,
+        and the last checkpoint counts on: no recovery could mend a newer one."""
+        cdef uint32_t block, n
+        cdef uint64_t live = 0
+        cdef int64_t named = self.mapping.pages_named()
+        why = None
+        for block in range(self.pool.blocks):
+            n = self.validity.count(block)
+            live += n
+            if (n and self.pool.state[block] != STATE_OPEN and self.pool.state[block] != STATE_CLOSED
+                    and self.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
+                why = f"block {block} has {n} live pages and is {self.pool.describe(block)['state']}"
+        if named >= 0:
+            named += self.validity.pages_named()
+        if named >= 0 and (live < <uint64_t> named if self.validity.late else live != <uint64_t> named):
+            own = self.validity.pages_named()
+            why = f"{live} pages are live, and the map names {named - own}" + (f", validity {own}" if own else "")
+        if why is not None:
+            self.fail(f"no checkpoint was written, because the device does not agree with itself: {why}")
+            raise DeviceFailedError(self.failed)
+        return 0
+
+    def unchanged_since_clean(self):
+        """Whether the device still stands on the clean checkpoint it was mounted from."""
+        return self.mount_due
+
+    # --- what recovery sets
+
+    def resume(self, uint64_t seq, uint64_t mounts, bint clean, uint64_t since_checkpoint=0):
+        """The device is ready: counters as found, and whether it stands on a clean checkpoint."""
+        self.seq = seq
+        self.mounts = mounts + 1
+        self.mount_due = clean
+        self.hint_may_be_clean = True
+        self.since_checkpoint = since_checkpoint
+        self.fence_at = self.fence_now() if clean and self.mapping.fenced else None
+        self.validity.opens()
+        self.mapping.opens()
+        self.ready = True
+
+    def restore(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page not None, bint in_memory):
+        """A page that the NVRAM saved: into flash, under its own sequence number, so that a cut meanwhile finds it in
+        either place; or, for a device that must not change, into the buffer."""
+        cdef uint32_t slot
+        if in_memory:
+            slot = self.buffer.add(lpa, seq)
+            memcpy(self.buffer.page(slot), &page[0], self.page_bytes)
+        else:
+            self.append(STREAM_HOST, KIND_USER, &lpa, &seq, 1, &page[0], CAUSE_RECOVERY, self.now_ns, NULL)
+
+    # --- the same for Python
+
+    def write_pages(self, const uint32_t[::1] lpas not None, const uint8_t[::1] data=None, int64_t t_ns=0):
+        """Write a batch of pages; returns the virtual time of the last acknowledgement."""
+        cdef uint32_t n = lpas.shape[0]
+        cdef const uint8_t* at = &data[0] if data is not None and data.shape[0] else <const uint8_t*> NULL
+        cdef int64_t end
+        if n == 0:
+            return t_ns
+        with nogil:
+            end = self.write(&lpas[0], n, at, t_ns)
+        return end
+
+    def read_pages(self, const uint32_t[::1] lpas not None, uint8_t[::1] data=None, int64_t t_ns=0):
+        """Read a batch of pages into ``data``; returns the virtual time at which the last one is there."""
+        cdef uint32_t n = lpas.shape[0]
+        cdef uint8_t* at = &data[0] if data is not None and data.shape[0] else <uint8_t*> NULL
+        cdef int64_t end
+        if n == 0:
+            return t_ns
+        with nogil:
+            end = self.read(&lpas[0], n, at, t_ns)
+        return end
+
+    def trim_pages(self, uint32_t lpa, uint32_t n, int64_t t_ns=0):
+        """Trim ``n`` pages from ``lpa`` on; returns the virtual time at which that is acknowledged."""
+        with nogil:
+            t_ns = self.trim(lpa, n, t_ns)
+        return t_ns
+
+    def remap_pages(self, uint32_t target, uint32_t source, uint32_t n, bint move=False, int64_t t_ns=0):
+        """As ``remap``; returns the virtual time at which that is acknowledged."""
+        with nogil:
+            t_ns = self.remap(target, source, n, move, t_ns)
+        return t_ns
+
+    def move_blocks(self, const uint32_t[::1] blocks not None):
+        """Clean these closed blocks together; False if placement broke that off."""
+        cdef bint done
+        self.map_ns = self.now_ns
+        with nogil:
+            self.will_change()
+            done = self.relocate_blocks(&blocks[0], blocks.shape[0], STREAM_GC, CAUSE_GC)
+        self.dirty = True
+        return done
+
+    def move_pages(self, const uint32_t[::1] ppas not None):
+        """Carry these pages, in ascending order of PPAs, to where cleaning puts its own; as ``move_blocks``."""
+        cdef bint done
+        self.map_ns = self.now_ns
+        with nogil:
+            self.will_change()
+            done = self.relocate_pages(&ppas[0], ppas.shape[0], STREAM_GC, CAUSE_GC)
+        self.dirty = True
+        return done
+
+    def clean_up(self):
+        """Clean until blocks may be opened for the host."""
+        with nogil:
+            self.make_room()
+
+    def sync_now(self, int64_t t_ns=0):
+        """Flush."""
+        with nogil:
+            self.flush(t_ns)
+
+    def idle(self, int64_t t_ns=0):
+        """The host is quiet: housekeeping that is due may run."""
+        self.now_ns = t_ns
+        if self.stopped:
+            self.refuse()
+        with nogil:
+            self.chores()
+
+    def mapped(self, uint32_t lpa):
+        """Whether the host would read anything but a hole at ``lpa``."""
+        return self.is_mapped(lpa)
+
+    def operations(self):
+        """{operation: {cause: n}} of the chip, and the totals. Reads and writes of the NVRAM are in lines."""
+        by_cause = {}
+        totals = {}
+        for op, name in enumerate(COUNTED):
+            row = {CAUSE_NAMES[c] if c < len(CAUSE_NAMES) else str(c): self.nand.count(op, c) for c in range(CAUSES)}
+            by_cause[name] = {cause: n for cause, n in row.items() if n}
+            totals[name] = sum(row.values())
+        return totals, by_cause
+
+    def purposes(self):
+        """{operation: {purpose: n}} of pages read and programmed: the host's own, moved ones among them (``user``), the
+        map's (``translation``), and those that say which pages live (``validity``), in both as cleaning moves them;
+        ``engine`` is all else: checkpoints, trims, mounts, recoveries."""
+        _, by_cause = self.operations()
+        moved = self.mover.moved()
+        out = {}
+        for at, name in enumerate(("read", "program")):
+            spent = by_cause[name]
+            metadata = {kind: counts[at] for kind, counts in moved.items() if kind != KIND_USER}
+            carried = sum(spent.get(cause, 0) for cause in MOVES) - sum(metadata.values())
+            one = {"user": spent.get("host", 0) + spent.get("pad", 0) + carried,
+                   "translation": spent.get("map", 0) + metadata.get(KIND_TRANSLATION, 0),
+                   "validity": spent.get("validity", 0) + metadata.get(KIND_VALIDITY, 0)}
+            out[name] = {**one, "engine": sum(spent.values()) - sum(one.values())}
+        return out
+
+    def dram(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
+        tables = dict(self.mapping.tables())
+        tables.update(self.validity.tables())
+        tables.update(self.victims.tables())
+        tables["blocks"] = self.pool.table_bytes()
+        tables["write_buffer"] = self.buffer.tables()
+        tables["trim_log"] = self.meta.tables()
+        tables["gc_buffer"] = self.mover.tables()
+        if self.wear.tables() is not None:
+            tables["wear"] = self.wear.tables()
+        if self.cache.room:
+            tables["data_cache"] = self.cache.tables()
+        return tables
+
+    def check(self):
+        """Every structure's own invariants, and those between pool and validity: only open and closed blocks hold
+        live pages, and none beyond what was programmed."""
+        problems = self.pool.check() + self.victims.check() + self.validity.check() + self.mapping.check()
+        problems += self.buffer.check() + self.cache.check()
+        for block in range(self.pool.blocks):
+            live = self.validity.live_in(block)
+            state = self.pool.state[block]
+            if live and state != STATE_OPEN and state != STATE_CLOSED:
+                problems.append(f"block {block}: {len(live)} live pages but {self.pool.describe(block)['state']}")
+            if live and state == STATE_OPEN and max(live) >= self.pool.next_page[block]:
+                problems.append(f"block {block}: page {max(live)} is live but not programmed yet")
+            if state == STATE_META and block not in self.meta.blocks and block not in (self.log_before or ()):
+                problems.append(f"block {block}: a metadata block that the log does not know")
+        return problems

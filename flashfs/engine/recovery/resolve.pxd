@@ -1,0 +1,115 @@
+# The second half of a recovery; see resolve.pyx.
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.recovery.found_pages cimport Entry
+from flashfs.engine.contract.parts cimport Owner
+from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.recovery.scan cimport Scanner
+
+cdef struct Move:            # a copy, and the page that it was made of
+    uint64_t seq
+    uint32_t key, old, new, group
+
+
+cdef class Settler(Scanner):
+    cdef uint64_t winners, undone, undone_groups
+    cdef Owner owner                       # whose pages are being settled
+    cdef bint of_user                      # ... the mapping's, that is
+    cdef bint restamps                     # its copies may be stamped otherwise than their originals
+    cdef Records moves                     # of the settling that is under way
+    cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
+    cdef uint8_t* recent                   # of each block: copies in it are asked what they were made of; or NULL
+    cdef bint spared                       # the mapping knows all without a scan: nothing was read
+
+    @cython.final
+    cdef int settle_validity(self) except -1
+
+    @cython.final
+    cdef int settle_kind(self, int kind) except -1
+
+    @cython.final
+    cdef resolve_all(self)
+
+    @cython.final
+    cdef bint newly(self, blocks, uint8_t mark) except -1
+
+    @cython.final
+    cdef int settle_all(self, Entry* at, uint64_t n) except -1 nogil
+
+    @cython.final
+    cdef int apply_trims(self) except -1 nogil
+
+    @cython.final
+    cdef bint is_marked(self, uint32_t ppa, uint8_t mark) noexcept nogil
+
+    @cython.final
+    cdef int kill_olds(self, uint32_t n) except -1 nogil
+
+    @cython.final
+    cdef int settle(self, const Entry* of, uint64_t n) except -1 nogil
+
+    @cython.final
+    cdef int drop_superseded(self, uint32_t block) except -1 nogil
+
+    @cython.final
+    cdef uint32_t original_of(self, const Entry* copy) except? 0xFFFFFFFE nogil
+
+    @cython.final
+    cdef bint is_of(self, uint32_t ppa, uint32_t lpa, uint64_t seq) except -1 nogil
+
+    @cython.final
+    cdef bint counts(self, uint32_t lpa, uint64_t seq, uint32_t ppa) except -1 nogil
+
+    @cython.final
+    cdef bint has_entry(self, uint32_t lpa) noexcept nogil
+
+    @cython.final
+    cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil
+
+    @cython.final
+    cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil
+
+    @cython.final
+    cdef bint belongs(self, uint32_t block, uint32_t page, uint64_t order) except -1 nogil
+
+    @cython.final
+    cdef bint is_since(self, uint32_t ppa) noexcept nogil
+
+    @cython.final
+    cdef int settle_named(self, const Entry* of, uint64_t n) except -1 nogil
+
+    @cython.final
+    cdef bint was_there(self, const Entry* copy, uint32_t base) except -1 nogil
+    cdef int tell_foreign(self, uint32_t block) except -1 nogil
+    cdef bint is_gone(self, uint32_t ppa) except -1 nogil
+
+    @cython.final
+    cdef recount(self)
+
+    @cython.final
+    cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil
+
+    @cython.final
+    cdef int shared_moved(self, const Entry* of, uint32_t before) except -1 nogil
+
+    @cython.final
+    cdef uint32_t bind_newest(self, const Entry* best, uint32_t before) except? 0xFFFFFFFE nogil
+
+    @cython.final
+    cdef int note_move(self, const Entry* best, uint32_t old) except -1 nogil
+
+    @cython.final
+    cdef int undo(self) except -1 nogil
+
+    @cython.final
+    cdef uint32_t unfinished_group(self) except? 0xFFFFFFFF nogil
+
+    @cython.final
+    cdef bint is_there(self, const Move* move) except -1 nogil
+
+    @cython.final
+    cdef int undo_one(self, const Move* move) except -1 nogil
+
+    @cython.final
+    cdef uint64_t found_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil

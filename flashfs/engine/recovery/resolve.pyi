@@ -1,0 +1,7 @@
+from typing import Any
+
+from flashfs.engine.recovery.scan import Scanner
+
+class Settler(Scanner):
+    def __init__(self, ssd: Any, repairs: bool = False) -> None: ...
+    def claims(self) -> Any: ...

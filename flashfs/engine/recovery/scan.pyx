@@ -1,0 +1,548 @@
+# distutils: language = c++
+# cython: wraparound=True
+"""The first half of a recovery: what is in flash, as far as a mount needs to know it. It only reads.
+
+What a power cut leaves is taken as it is, in silence. What no power cut can leave is an alarm: a page that was whole at
+a sync and is not any more, in a block with pages that count; a page that belongs to another block; a checkpoint that
+was complete and cannot be read. Then as much as can be read is used, and whoever mounts is told.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from flashfs.engine.recovery.found_pages cimport Entries
+from flashfs.engine.contract.parts cimport KINDS, Owner
+from flashfs.engine.blocks.pool cimport (
+    CAUSE_RECOVERY,
+    FLAG_LAST,
+    KIND_CHECKPOINT,
+    KIND_TRIM,
+    KIND_USER,
+    NONE,
+    OOB_ENGINE,
+    STATE_CLOSED,
+    STATE_FREE,
+    STATE_OPEN,
+    STREAM_META,
+    Oob,
+    oob_unpack,
+    runs_out,
+)
+from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.recovery.trim_index cimport Trims
+from nandimg._nand cimport CAUSES, OP_COUNT, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK, PAGE_TORN
+
+import time
+
+from flashfs.engine.views.cross_check import admit
+from flashfs.engine.device.metalog import LoadedCheckpoint, trim_records
+from flashfs.engine.contract.parts import ALARMS_MOST
+from flashfs.errors import CorruptError
+
+cdef enum:
+    STAMPS_MOST = 1 << 29    # bytes of them in memory
+    MISPLACED = -1           # the status of a page that was meant for another block
+
+
+cdef class Scanner:
+    """The state that the steps share, and those that read the chip."""
+
+    def __cinit__(self, Ssd ssd, bint repairs=False):
+        cdef uint32_t n = ssd.nand.blocks
+        self.ssd = ssd
+        self.repairs = repairs
+        self.figures = {"torn": 0, "pages_found": 0, "undone_moves": 0}
+        self.alarms = []
+        self.descriptors = []
+        self.trim_pages = []
+        self.meta_blocks = []
+        self.broken = []
+        self.gaps = []
+        self.marks = <uint8_t*> calloc(n, 1)
+        self.streams = <uint8_t*> calloc(n, 1)
+        self.orders = <uint64_t*> calloc(n, 8)
+        self.next_page = <uint32_t*> calloc(n, 4)
+        self.whole = <uint32_t*> calloc(n, 4)
+        self.stamp_at = <int64_t*> calloc(n if ssd.mapping.scheme_oob else 1, 8)
+        self.page = <uint8_t*> calloc(ssd.nand.page_bytes, 1)
+        if not (self.marks and self.streams and self.orders and self.next_page and self.whole and self.stamp_at
+                and self.page):
+            raise MemoryError
+        self.entries = Entries(ssd.pages_per_block)
+        self.entries.orders = self.orders
+        self.owned = [None] * KINDS
+        for kind in range(KINDS):
+            if kind != KIND_USER and ssd.owner_at[<int> kind] != NULL:
+                self.owned[kind] = Entries(ssd.pages_per_block)
+                (<Entries> self.owned[kind]).orders = self.orders
+                self.owned_at[<int> kind] = <void*> self.owned[kind]
+        self.stamps = Records(ssd.mapping.scheme_oob, STAMPS_MOST)
+        self.cut = Trims()
+
+    def __dealloc__(self):
+        free(self.marks)
+        free(self.streams)
+        free(self.orders)
+        free(self.next_page)
+        free(self.whole)
+        free(self.stamp_at)
+        free(self.page)
+
+    cdef int stand_on(self, base) except -1:
+        """The checkpoint that counts, or None."""
+        self.base = base
+        self.based = base is not None
+        self.floor = base.seq if base is not None else 0
+        self.base_order = base.order if base is not None else 0
+        self.by_steps = self.unknown = False
+        return 0
+
+    def alarm(self, text):
+        """Something that no power cut leaves behind."""
+        if len(self.alarms) < ALARMS_MOST and text not in self.alarms:
+            self.alarms.append(text)
+
+    def meter(self):
+        """(spare reads, reads, programs, virtual ns, wall s) so far. A step ends with the last of its operations: the
+        dies serve side by side what it does not wait for, such as spare areas and programs. The next begins then."""
+        self.ssd.now_ns = max(self.ssd.now_ns, self.latest_ns, self.ssd.map_ns, self.ssd.nand.quiet_at())
+        self.ssd.map_ns = self.ssd.now_ns
+        self.figures["torn"] = self.torn
+        cdef uint64_t[OP_COUNT] totals
+        cdef int op, cause
+        for op in range(OP_COUNT):
+            totals[op] = 0
+            for cause in range(CAUSES):
+                totals[op] += self.ssd.nand.count(op, cause)
+        return totals[OP_SPARE], totals[OP_READ], totals[OP_PROGRAM], self.ssd.now_ns, time.perf_counter()
+
+    # --- reading
+
+    cdef int full_read(self, uint32_t ppa, Oob* oob) except -1 nogil:
+        """The status of one page, its data in ``page``."""
+        cdef uint8_t status = 0
+        cdef uint32_t block = ppa // self.ssd.pages_per_block
+        cdef int _
+        for _ in range(2):  # a page that fails once may read at the second try
+            self.ssd.now_ns = self.ssd.nand.read(
+                block, ppa - block * self.ssd.pages_per_block, 1, self.page, self.ssd.read_oobs, &status,
+                CAUSE_RECOVERY, self.ssd.now_ns)
+            if status != PAGE_TORN:
+                break
+        oob_unpack(self.ssd.read_oobs, oob)
+        return status
+
+    cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1 nogil:
+        cdef uint8_t status = 0
+        cdef int64_t end
+        cdef int _
+        for _ in range(2):
+            end = self.ssd.nand.read_spare(
+                block, page, 1, self.ssd.read_oobs, &status, CAUSE_RECOVERY, self.ssd.now_ns)
+            self.latest_ns = max(self.latest_ns, end)
+            if status != PAGE_TORN:
+                break
+        oob_unpack(self.ssd.read_oobs, oob)
+        return status
+
+    cdef const uint8_t* stamp_of(self, uint32_t ppa) noexcept nogil:
+        """The scheme's OOB bytes of a page that was scanned."""
+        cdef uint32_t block = ppa // self.ssd.pages_per_block
+        if self.ssd.mapping.scheme_oob == 0:
+            return self.page               # nobody looks
+        return self.stamps.at + (self.stamp_at[block] + ppa % self.ssd.pages_per_block) * self.stamps.size
+
+    def read_meta(self, uint32_t ppa):
+        """The data of a whole checkpoint page, or None."""
+        cdef Oob oob
+        if ppa >= self.ssd.nand.blocks * self.ssd.pages_per_block:
+            return None
+        if self.ssd.nand.health(ppa // self.ssd.pages_per_block):
+            return None  # a bad block holds nothing that counts
+        if self.full_read(ppa, &oob) != PAGE_OK or oob.kind != KIND_CHECKPOINT:
+            return None
+        return <bytes> self.page[:self.ssd.page_bytes]
+
+    def read_meta_run(self, uint32_t ppa, uint8_t[::1] into not None):
+        """As many bytes of whole checkpoint pages from ``ppa`` on as ``into`` takes; how many it got."""
+        cdef Oob oob
+        cdef uint64_t done = 0, n = into.shape[0], part
+        cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.pages_per_block
+        with nogil:
+            while done < n:
+                part = min(n - done, <uint64_t> self.ssd.page_bytes)
+                if (ppa >= pages or self.ssd.nand.health(ppa // self.ssd.pages_per_block)
+                        or self.full_read(ppa, &oob) != PAGE_OK or oob.kind != KIND_CHECKPOINT):
+                    break
+                memcpy(&into[done], self.page, part)
+                done += part
+                ppa += 1
+        return done
+
+    def checkpoint_most(self):
+        """No checkpoint of this device takes more pages, even if bad blocks tore it into many extents."""
+        return 2 * self.ssd.meta.checkpoint_pages
+
+    # --- steps
+
+    cdef load_base(self):
+        """Mapping, validity and pool as the checkpoint says, or empty."""
+        cdef uint32_t block
+        self.is_settled = False
+        if self.base is None:
+            self.ssd.mapping.reset()
+            self.ssd.validity.reset()
+            self.ssd.placement.reset()
+            for block in range(self.ssd.pool.blocks):
+                self.ssd.pool.state[block] = STATE_FREE
+            return
+        try:
+            self.ssd.mapping.load(self.base.sections)
+            self.ssd.validity.load(self.base.sections)
+            self.ssd.placement.load(self.base.sections)
+            self.ssd.pool.load(self.base.sections["pool"])
+            admit(self.ssd, self.base.blocks(self.ssd.pages_per_block),
+                  not (self.by_steps and self.ssd.validity.by_map))
+        except (KeyError, ValueError, IndexError) as error:
+            raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}; "
+                               "`flashfs fsck --repair` goes on without it") from None
+        for block in range(self.ssd.pool.blocks):  # blocks opened since are newer than it says
+            if self.marks[block] & HEADED:
+                self.trust_base(block)
+                self.ssd.pool.order[block] = self.orders[block]
+                self.ssd.pool.stream[block] = self.streams[block]
+
+    def trust_base(self, uint32_t block):
+        """A block that was in use at the checkpoint, and says that it was opened at another time before that: its first
+        page was meant for elsewhere. It is what the checkpoint says."""
+        if (self.by_steps or self.orders[block] > self.base_order
+                or self.ssd.pool.order[block] == self.orders[block]
+                or self.ssd.pool.state[block] != STATE_OPEN and self.ssd.pool.state[block] != STATE_CLOSED):
+            return
+        self.alarm(f"block {block}: its first page was meant for another block")
+        self.orders[block] = self.ssd.pool.order[block]
+        self.streams[block] = self.ssd.pool.stream[block]
+
+    def headers(self):
+        cdef uint32_t block, n = 0
+        self.ssd.sync_image()  # what is read from here on must not be lost with the host
+        with nogil:
+            for block in range(self.ssd.nand.blocks):
+                if self.ssd.nand.health(block) == 0:
+                    n += self.take_head(block)
+        self.meta_blocks.sort()
+        return f"{n} of {self.ssd.nand.blocks} blocks hold pages"
+
+    cdef int take_head(self, uint32_t block) except -1 nogil:
+        """What a block's first page says of it; 1, or 0 if it holds none. Where that cannot be read, though the block
+        had pages at a sync, any later one does: all of them say when the block was opened and for what."""
+        cdef Oob oob
+        cdef uint32_t page = 0, durable = 0
+        cdef int status = self.spare_read(block, 0, &oob)
+        if status != PAGE_OK:
+            durable = self.ssd.nand.synced(block)
+        if durable:
+            with gil:
+                self.alarm(f"block {block}: its first page was flushed and cannot be read")
+        while status != PAGE_OK:
+            page += 1
+            if page >= durable:
+                return 0
+            status = self.spare_read(block, page, &oob)
+        if oob.stream >= self.ssd.pool.streams_n or runs_out(oob.order):
+            with gil:
+                raise CorruptError(f"block {block}: its pages say stream {oob.stream}, order {oob.order}")
+        self.marks[block] |= HEADED
+        self.streams[block] = oob.stream
+        self.orders[block] = oob.order
+        self.order = max(self.order, oob.order)
+        self.ssd.pool.order[block] = oob.order
+        if oob.stream == STREAM_META:
+            with gil:
+                self.meta_blocks.append((oob.order, block))
+        return 1
+
+    def metadata(self):
+        for order, block in self.meta_blocks:
+            self.read_log(block, order)
+        self.descriptors.sort(reverse=True)
+        return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
+
+    cdef int read_log(self, uint32_t block, uint64_t order) except -1 nogil:
+        """The spare areas of a metadata block. If most of its pages say that it is another stream's, a page of the log
+        was programmed here by mistake, over the block's first one: it is what they say."""
+        cdef Oob oob
+        cdef Oob other
+        cdef uint32_t page, agree = 0, differ = 0
+        cdef int status
+        other.order = other.stream = 0  # the compiler does not see that it is set when some differ
+        for page in range(self.ssd.pages_per_block):
+            status = self.spare_read(block, page, &oob)
+            if status == PAGE_ERASED:
+                self.log_gap(block, page)
+                break
+            if status != PAGE_OK or oob.order != order:
+                self.torn += 1
+                self.log_gap(block, page)
+                if status == PAGE_OK and oob.stream < STREAM_META and not runs_out(oob.order):
+                    other = oob
+                    differ += 1
+                continue
+            agree += 1
+            self.take_log_page(&oob, block * self.ssd.pages_per_block + page)
+        if differ > agree:
+            with gil:
+                self.alarm(f"block {block}: its first page was meant for another block, and cannot be read")
+            self.streams[block] = other.stream
+            self.orders[block] = self.ssd.pool.order[block] = other.order
+            self.order = max(self.order, other.order)
+        return 0
+
+    cdef int take_log_page(self, const Oob* oob, uint32_t ppa) except -1 nogil:
+        if runs_out(oob.seq):
+            with gil:
+                raise CorruptError(f"PPA {ppa}: kind {oob.kind} with sequence number or id {oob.seq}")
+        if oob.kind == KIND_CHECKPOINT:
+            self.newest_id = max(self.newest_id, oob.seq)
+            if oob.flags & FLAG_LAST:
+                with gil:
+                    self.descriptors.append((oob.seq, ppa))
+        elif oob.kind == KIND_TRIM:
+            with gil:
+                self.trim_pages.append((oob.seq, ppa))
+        return 0
+
+    cdef int log_gap(self, uint32_t block, uint32_t page) except -1 nogil:
+        """A page of the log that cannot be read."""
+        if page < self.ssd.nand.synced(block):
+            with gil:
+                self.gaps.append((block, page))
+        return 0
+
+    def checkpoint(self):
+        """The newest that is whole; in a repair, that also fits. An older one may stand in for one that the host's
+        death left half-written: its blocks are only reused once the newer one is durable."""
+        problems = []
+        for _, ppa in self.descriptors:
+            try:
+                self.stand_on(LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most(),
+                                               self.read_meta_run))
+                self.take_fence()
+                if self.repairs and not self.by_steps:
+                    self.load_base()
+                break
+            except CorruptError as error:
+                self.stand_on(None)
+                problems.append(str(error))
+        self.newest_id = max(self.newest_id, self.hint_id)
+        if self.base is None:
+            if self.holds_more_than_log():  # the first checkpoint is whole before anything is written
+                why = problems[0] if problems else "no descriptor is left"
+                self.alarm(f"no checkpoint is of use ({why}): all pages are read and the newest of each LPA counts, so "
+                           "trimmed pages may be back")
+            self.load_base()
+            return "none: everything is scanned"
+        self.seq = self.base.seq
+        self.order = max(self.order, self.base.order)
+        if self.base.identity < self.hint_id:  # the hint is written when the checkpoint is durable
+            self.alarm(f"checkpoint {self.hint_id} was complete and is of no use now: {self.base.identity} stands in "
+                       "for it, so pages trimmed since may be back")
+        self.missing_metadata()
+        if self.by_steps:
+            return f"fence {self.base.identity}"
+        self.load_base()  # one that is whole and does not fit is no damage: whoever wrote it meant something else
+        return f"checkpoint {self.base.identity}"
+
+    cdef int take_fence(self) except -1:
+        """If what was loaded is a fence: where the scan begins. See rebuild.pyx."""
+        return 0
+
+    def holds_more_than_log(self):
+        """Whether any block has pages that are not metadata."""
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if self.marks[block] & HEADED and self.streams[block] != STREAM_META:
+                return True
+        return False
+
+    cdef missing_metadata(self):
+        """Pages of the metadata log that were whole at a sync; blocks older than the checkpoint do not count."""
+        cdef uint32_t block
+        cdef uint64_t since = <uint64_t> -1
+        for block in self.base.blocks(self.ssd.pages_per_block):
+            if self.marks[block] & HEADED:
+                since = min(since, self.orders[block])
+        if self.by_steps:                   # trims of the time before the fence count too
+            since = min(since, self.base_order + 1)
+        for block, page in self.gaps:
+            if self.orders[block] >= since:
+                self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page of the metadata log cannot be read: "
+                           "trims that it held may be undone")
+        self.gaps = []
+
+    def trims(self):
+        cdef Oob oob
+        cdef uint32_t lpas = self.ssd.lpas
+        for seq, ppa in sorted(self.trim_pages):
+            if seq <= self.floor:
+                continue
+            if self.full_read(ppa, &oob) != PAGE_OK or oob.kind != KIND_TRIM:
+                self.torn += 1
+                if ppa % self.ssd.pages_per_block < self.ssd.nand.synced(ppa // self.ssd.pages_per_block):
+                    self.alarm(f"PPA {ppa}: a page of trims cannot be read: what it trimmed may be back")
+                continue
+            for lpa, n, at in trim_records(<bytes> self.page[:self.ssd.page_bytes]):
+                if runs_out(at):
+                    raise CorruptError(f"PPA {ppa}: a trim with sequence number {at}")
+                if at > self.floor and lpa < lpas:
+                    self.cut.add(at, lpa, min(n, lpas - lpa))
+                    self.seq = max(self.seq, at)
+        self.cut.sort()
+        return f"{self.cut.count()} records"
+
+    def scan(self):
+        """Blocks opened after the checkpoint from their first page, blocks open at it from where they stood."""
+        with nogil:
+            self.scan_all()
+        self.figures["blocks_scanned"] = self.scanned
+        self.figures["pages_found"] = n = self.entries.count() + sum(one.number() for one in self.owned if one)
+        return f"{self.scanned} blocks, {n} pages"
+
+    cdef int scan_all(self) except -1 nogil:
+        cdef uint64_t order = self.base_order
+        cdef uint32_t block
+        cdef uint8_t state
+        cdef bint headed
+        for block in range(self.ssd.nand.blocks):
+            state = self.ssd.pool.state[block]
+            headed = self.marks[block] & HEADED
+            if self.marks[block] & SCANNED:
+                continue                    # by a step before this one
+            if headed and (self.streams[block] == STREAM_META or self.orders[block] > order):
+                if state != STATE_FREE:
+                    self.marks[block] |= REOPENED
+                if self.streams[block] != STREAM_META:
+                    self.scan_block(block, 0)
+            elif (not headed and (state == STATE_OPEN or state == STATE_CLOSED)
+                    and (self.ssd.nand.health(block) or self.ssd.nand.synced(block) == 0)):
+                # erased, or its erase was begun, or marked bad, after all in it had been superseded
+                self.marks[block] |= REOPENED
+            elif state == STATE_OPEN:
+                self.scan_block(block, self.ssd.pool.next_page[block])
+        return 0
+
+    cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil:
+        """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
+        interrupted may have left its spare area in order and its data not."""
+        cdef Oob oob, oob_last
+        cdef int status
+        cdef uint32_t last = NONE, stamp_bytes = self.ssd.mapping.scheme_oob
+        cdef uint32_t per_block = self.ssd.pages_per_block, durable = self.ssd.nand.synced(block)
+        cdef uint64_t order = self.orders[block]
+        if stamp_bytes:
+            self.stamp_at[block] = <int64_t> self.stamps.n - page
+        self.marks[block] |= SCANNED
+        self.scanned += 1
+        self.whole[block] = per_block
+        while page < per_block:
+            status = self.spare_read(block, page, &oob)
+            if status == PAGE_ERASED:
+                break
+            if stamp_bytes:
+                memcpy(self.stamps.add(), self.ssd.read_oobs + OOB_ENGINE, stamp_bytes)
+            if status == PAGE_OK and order and oob.order != order:
+                with gil:
+                    self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
+                status = MISPLACED
+            self.torn_inside |= status == PAGE_OK and self.whole[block] < page
+            if status != PAGE_OK:
+                self.miss(block, page, durable)
+            elif self.take(&oob, block * per_block + page):
+                last = page
+                oob_last = oob
+            page += 1
+        if last != NONE and last == page - 1 and self.full_read(block * per_block + last, &oob) != PAGE_OK:
+            if self.collecting and last < durable:
+                self.spoilt(&oob_last, block, last)
+            else:
+                self.miss(block, last, durable)
+            if self.collecting or last >= durable:
+                self.untake(&oob_last)  # else it was whole once: its LPA gives EIO, not what it held before
+        if page < durable:
+            self.missing(block, page)
+        self.next_page[block] = page
+        self.whole[block] = min(page, self.whole[block])
+        return 0
+
+    cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil:
+        """A whole page, if it may count: one of an LPA; or a copy of a page of another kind that the checkpoint stands
+        on, for newer ones are their owner's to take up."""
+        cdef uint64_t word = oob.seq | (<uint64_t> oob.group << 48) | (<uint64_t> oob.flags << 56)
+        if oob.kind == KIND_USER:
+            if oob.lpa >= self.ssd.lpas:
+                return False
+            if runs_out(oob.seq):
+                with gil:
+                    raise CorruptError(f"PPA {ppa}: a page with sequence number {oob.seq}")
+            self.entries.add(word, oob.lpa, ppa)
+            self.newest_group = max(self.newest_group, <uint32_t> oob.group)
+            self.ended[oob.group] |= (oob.flags & FLAG_LAST) != 0
+        elif oob.kind < KINDS and self.ssd.owner_at[oob.kind] != NULL:
+            self.seq = max(self.seq, oob.seq)
+            if (not self.based or oob.seq > self.floor) and not self.collecting:
+                (<Owner> self.ssd.owner_at[oob.kind]).found(oob, ppa)
+                return False
+            if oob.lpa >= (<Owner> self.ssd.owner_at[oob.kind]).ids:
+                return False
+            (<Entries> self.owned_at[oob.kind]).add(word, oob.lpa, ppa)
+        else:
+            return False
+        self.seq = max(self.seq, oob.seq)
+        return True
+
+    cdef int untake(self, const Oob* oob) except -1 nogil:
+        """The page that was taken last does not count after all."""
+        if oob.kind == KIND_USER:
+            if oob.flags & FLAG_LAST:
+                self.ended[oob.group] = 0
+            return self.entries.drop_last()
+        return (<Entries> self.owned_at[oob.kind]).drop_last()
+
+    cdef int forget_scan(self) except -1:
+        """Nothing was scanned."""
+        cdef uint32_t block
+        self.entries.clear()
+        for entries in self.owned:
+            if entries is not None:
+                (<Entries> entries).clear()
+        self.stamps.n = 0
+        self.scanned = 0
+        self.newest_group = 0
+        memset(self.ended, 0, sizeof(self.ended))
+        for block in range(self.ssd.nand.blocks):
+            self.marks[block] &= ~(SCANNED | TORN_IN)
+        return 0
+
+    cdef int spoilt(self, const Oob* oob, uint32_t block, uint32_t page) except -1 nogil:
+        """A page of metadata of which the spare area is in order, and the data are not: it need not count any more."""
+        self.torn += 1
+        self.whole[block] = min(page, self.whole[block])
+        with gil:
+            self.broken.append((oob.kind, oob.lpa, oob.seq, block * self.ssd.pages_per_block + page))
+        return 0
+
+    cdef int miss(self, uint32_t block, uint32_t page, uint32_t durable) except -1 nogil:
+        self.torn += 1
+        self.marks[block] |= TORN_IN
+        self.whole[block] = min(page, self.whole[block])
+        if page < durable:
+            self.missing(block, page)
+        return 0
+
+    cdef int missing(self, uint32_t block, uint32_t page) except -1 nogil:
+        self.unknown |= self.collecting
+        with gil:
+            self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page that was flushed cannot be read: "
+                       "its LPA may show an older version")
+        return 0

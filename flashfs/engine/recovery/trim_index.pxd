@@ -1,0 +1,25 @@
+# The trims since the checkpoint, as a recovery asks of them; see trim_index.pyx.
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t
+
+from flashfs.engine.device.metalog cimport TrimRecord
+from flashfs.engine.recovery.spill_array cimport Records
+
+cdef struct Begun:                         # a trim of this LPA or one before it
+    uint64_t seq, end
+
+
+@cython.final
+cdef class Trims:
+    cdef Records records                   # in the order of sequence numbers, once sorted
+    cdef Records by_lpa
+    cdef uint64_t at                       # of ``by_lpa``: the next that begins behind the LPA that was asked for
+    cdef Records begun                     # a heap of Begun, the newest on top
+    cdef uint64_t count(self) noexcept nogil
+    cdef TrimRecord* record(self, uint64_t i) noexcept nogil
+    cdef int add(self, uint64_t seq, uint32_t lpa, uint32_t n) except -1 nogil
+    cdef int sort(self) except -1 nogil
+    cdef int begin(self) noexcept nogil
+    cdef uint64_t newest(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil
+    cdef Begun* top(self) noexcept nogil
+    cdef int release(self) noexcept

@@ -1,7 +1,0 @@
-from typing import Any
-
-from flashfs.engine.scan import Scanner
-
-class Settler(Scanner):
-    def __init__(self, ssd: Any, repairs: bool = False) -> None: ...
-    def claims(self) -> Any: ...

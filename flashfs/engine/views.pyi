@@ -1,4 +1,0 @@
-from flashfs.engine.ssd import Ssd
-
-class Views:
-    def __init__(self, ssd: Ssd) -> None: ...

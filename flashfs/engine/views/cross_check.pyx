@@ -1,0 +1,135 @@
+# cold
+# cython: wraparound=True
+"""The invariants between map, OOB and validity, checked page by page: what `flashfs fsck` and the tests ask."""
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
+
+from flashfs.engine.contract.parts cimport KINDS, LIVE, Owner
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.blocks.pool cimport (
+    CAUSE_RECOVERY,
+    FLAG_LOST,
+    KIND_USER,
+    NONE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_OPEN,
+    Oob,
+    oob_unpack,
+)
+from nandimg._nand cimport PAGE_OK
+
+
+def admit(Ssd ssd, log, bint known=True):
+    """A loaded checkpoint, before anything leans on it: mapping, validity and pool against each other, and against the
+    blocks ``log`` that hold the checkpoint itself. It was whole, but whoever wrote it need not have been us. Reads no
+    flash. ValueError names the first thing that cannot be. Unless it is ``known`` which pages live, the mapping is not
+    asked."""
+    cdef uint32_t block, n
+    cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
+    if pages == NULL:
+        raise MemoryError
+    try:
+        for block in range(ssd.nand.blocks):
+            n = ssd.validity.count(block)
+            if n == 0:
+                continue
+            if (ssd.pool.state[block] != STATE_OPEN and ssd.pool.state[block] != STATE_CLOSED
+                    and ssd.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
+                raise ValueError(f"block {block} holds {n} live pages and is neither open nor closed")
+            if ssd.pool.state[block] == STATE_OPEN and ssd.validity.in_flash:
+                if n > ssd.pool.next_page[block]:
+                    raise ValueError(f"block {block}: {n} pages live, and {ssd.pool.next_page[block]} are programmed")
+                continue
+            if ssd.pool.state[block] != STATE_OPEN:
+                continue
+            n = ssd.validity.pages(block, pages)
+            if n and pages[n - 1] >= ssd.pool.next_page[block]:
+                raise ValueError(f"block {block}: page {pages[n - 1]} is live and not programmed yet")
+    finally:
+        free(pages)
+    for block in log:
+        if ssd.validity.count(block) or ssd.pool.state[block] == STATE_OPEN:
+            raise ValueError(f"block {block} holds the checkpoint, and the checkpoint says it is in use")
+    if known:
+        ssd.mapping.verify(False)
+
+
+def cross_check(Ssd ssd, uint32_t most=100):
+    """Lines about what is broken (at most ``most``): every live page is whole, is a user page of an LPA that exists,
+    is older than the device's sequence number, and is where the mapping says its LPA is; and the mapping names no
+    page that is not live. Reads the spare area of every live page."""
+    cdef uint32_t block, i, n, ppa, live = 0, mapped
+    cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
+    cdef uint8_t status = 0
+    cdef Oob oob
+    # first: to ask where an LPA is, or what lives, may mend them
+    problems = ssd.mapping.problems_in_flash() + ssd.validity.problems_in_flash()
+    cdef const uint8_t[::1] named = named_bits(ssd) if ssd.validity.late else bytes(1)
+    if pages == NULL:
+        raise MemoryError
+    try:
+        for block in range(ssd.nand.blocks):
+            n = ssd.validity.pages(block, pages)
+            live += n
+            for i in range(n):
+                if len(problems) >= most:
+                    return [*problems, "more was not looked for"]
+                ppa = block * ssd.pages_per_block + pages[i]
+                ssd.nand.read_spare(block, pages[i], 1, ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
+                oob_unpack(ssd.read_oobs, &oob)
+                if status != PAGE_OK and ssd.validity.late and not named[ppa >> 3] >> (ppa & 7) & 1:
+                    continue                # superseded, as what a late store calls live may be
+                if status != PAGE_OK:
+                    problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
+                elif oob.kind != KIND_USER and oob.kind < KINDS and ssd.owner_at[oob.kind] != NULL:
+                    (<Owner> ssd.owner_at[oob.kind]).confirm(&oob.lpa, &ppa, 1, &status)
+                    if status != LIVE:
+                        problems.append(f"PPA {ppa}: live as page {oob.lpa} of kind {oob.kind}, unknown to its owner")
+                elif oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                    problems.append(f"PPA {ppa}: live but kind {oob.kind}, LPA {oob.lpa}")
+                elif oob.flags & FLAG_LOST:
+                    problems.append(f"LPA {oob.lpa}: lost; its page could not be read when it was moved")
+                elif oob.seq > ssd.seq:
+                    problems.append(f"PPA {ppa}: sequence number {oob.seq} is ahead of the device's {ssd.seq}")
+                else:
+                    found = ssd.mapping.locate(oob.lpa)
+                    if found != ppa and (not ssd.validity.late or named[ppa >> 3] >> (ppa & 7) & 1) and (
+                            not ssd.mapping.has(oob.lpa, ppa)):
+                        where = "nowhere" if found == NONE else f"at PPA {found}"
+                        problems.append(f"PPA {ppa}: live with LPA {oob.lpa}, which the mapping has {where}")
+    finally:
+        free(pages)
+    mapped = places(ssd) + len(ssd.owned_pages())
+    if live < mapped if ssd.validity.late else live != mapped:
+        problems.append(f"the mapping holds {mapped} LPAs and translation pages, validity {live} live pages")
+    return problems
+
+
+def named_bits(Ssd ssd):
+    """A bit for each page of the chip: whether an LPA is there."""
+    cdef uint32_t lpa, ppa
+    bits = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1)
+    cdef uint8_t[::1] named = bits
+    for lpa in range(ssd.lpas):
+        ppa = ssd.mapping.locate(lpa)
+        if ppa != NONE:
+            named[ppa >> 3] |= 1 << (ppa & 7)
+    return bits
+
+
+cdef uint32_t places(Ssd ssd) except? 0xFFFFFFFF:
+    """How many pages LPAs are at: as many as LPAs, unless several may share one."""
+    cdef uint32_t lpa, ppa, n = 0
+    seen = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1 if ssd.mapping.shares_pages else 1)
+    cdef uint8_t[::1] bits = seen
+    for lpa in range(ssd.lpas):
+        ppa = ssd.mapping.locate(lpa)
+        if ppa == NONE:
+            continue
+        if not ssd.mapping.shares_pages:
+            n += 1
+        elif not bits[ppa >> 3] >> (ppa & 7) & 1:
+            bits[ppa >> 3] |= 1 << (ppa & 7)
+            n += 1
+    return n

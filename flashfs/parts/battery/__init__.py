@@ -1,0 +1,1 @@
+"""What a battery keeps in NVRAM, so that a recovery need not scan."""

@@ -1,0 +1,546 @@
+"""What a battery keeps of a demand-paged mapping: what is newer than its translation pages, where those are, and which
+pages live. With it a recovery scans nothing that a checkpoint or a sync has made durable (GeckoFTL's paper, section
+5.3, on DFTL: the battery saves the dirty entries, and the PVB).
+
+The words of the region (Battery), one behind the other:
+
+    0            the newest sequence number that was given when the mapping was last changed
+    1            the sum over all user pages that the mapping names, of ``named_by``
+    2            1 + the newest sequence number before the last trim
+    3            1: a recovery stands on these words (``stand``)
+    8            of each block: when it was opened, and in bits 48 on its stream
+    then         validity: the PVB, as a checkpoint has it, or what a store in flash has in DRAM (bitmap_battery.pyx)
+    then         the GTD, two translation pages a word, the first in the low half: PPA + 1, or 0; or, of a directory
+                 in flash, its root in this form, and behind it pointers that no node has yet, at any place:
+                 (page + 1) << 32 | PPA
+    then         of each slot of the cache, if its entry is dirty: (LPA + 1) << 32 | PPA, else 0
+    then         the same of each pending entry, at any place; a slot that has the LPA too is newer
+
+Battery proves that the words are all of one moment since the last sync. That the moment is not in the middle of a
+change is what word 1 is for: mapping and validity change one after the other, and agree only when both are through.
+So whoever changes what the mapping names puts the sum to come first, then the entries; validity follows; and the sum
+over the pages that live (those of translation pages left out) is word 1 again when the last bit is put. A translation
+page that is written needs no sum: at each word of that, the entries are there, or in the page that the GTD names.
+
+What death of the host leaves may be of an earlier moment, and programs since the last sync may be lost, those too that
+the words count on. The chip's marks say up to where each block was whole at a sync: live pages beyond are looked at,
+one spare area each, and so is the block's first page. If one of them is not there, the words are not believed.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flashfs.parts.battery.battery cimport Battery
+from flashfs.parts.defaults.defaults cimport PageBitmap
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport (
+    CAUSE_MAP,
+    CAUSE_RECOVERY,
+    KIND_TRANSLATION,
+    KIND_USER,
+    KIND_VALIDITY,
+    NONE,
+    STREAM_MAP,
+    STREAM_META,
+    Oob,
+    oob_unpack,
+    runs_out,
+)
+from nandimg._nand cimport NVRAM_WORD, PAGE_ERASED, PAGE_OK
+
+import numpy
+
+from flashfs.parts.battery.battery import nvram_bytes
+
+cdef enum:
+    SEQ = 0
+    NAMES = 1
+    TRIMMED = 2
+    STANDS = 3
+    FIXED = 8                # words before those of the blocks
+    ORDER_BITS = 48
+
+cdef uint64_t UNFINISHED = <uint64_t> 1 << 63  # the stamp of a region that is being filled
+
+
+def layout(blocks, shape, slots, places):
+    """Word numbers: of the blocks' words, validity, the directory, its pointers, the slots, the places; and how many
+    words there are. ``shape``: words of validity, entries of the directory in half a word each, pointers."""
+    words, halves, pointers = shape
+    bits = FIXED + blocks
+    page_ppas = bits + words
+    first_pointer = page_ppas + -(-halves // 2)
+    first_slot = first_pointer + pointers
+    return FIXED, bits, page_ppas, first_pointer, first_slot, first_slot + slots, first_slot + slots + places
+
+
+def bitmap_shape(geometry, lpas):
+    """The shape of a PVB in DRAM, and a GTD there, of a device of so many LPAs."""
+    return geometry.blocks * -(-geometry.pages_per_block // 64), pages_of(lpas, geometry.page_bytes), 0
+
+
+def pages_of(lpas, page_bytes):
+    """Translation pages of so many LPAs."""
+    return -(-lpas // (page_bytes // 4))
+
+
+def places_for(slots, page_bytes, pages_per_block):
+    """Pending entries that there is room for: after a recovery all that were cached, else those of a few translation
+    pages and of a block that was moved."""
+    return slots + page_bytes + 2 * pages_per_block
+
+
+def region_bytes(geometry, slots, shape=None):
+    """Bytes of NVRAM for a mapping with so many slots in its cache; by default with PVB and GTD in DRAM."""
+    places = places_for(slots, geometry.page_bytes, geometry.pages_per_block)
+    return nvram_bytes(layout(geometry.blocks, shape or bitmap_shape(geometry, geometry.lpas), slots, places)[6])
+
+
+cdef class KeptValidity:
+    """What a battery asks of the validity store that it keeps. ``stream``: that of the store's own pages, or -1."""
+
+    stream = -1
+
+    cdef uint64_t sum_of_live(self) except? 0xFFFFFFFFFFFFFFFE:
+        """The sum over the live user pages."""
+        raise NotImplementedError
+
+    cdef int save_all(self) except -1:
+        """Every word of the store is put as it should be."""
+        raise NotImplementedError
+
+    cdef int hold(self) except -1:
+        """A checkpoint begins: pages that only the last one stands on die, and are kept alive in the battery until
+        the new one is durable (``let_go``)."""
+        self.held = True
+        return 0
+
+    cdef int let_go(self, list kept, bint whole) except -1:
+        """It is durable if ``whole``; superseded translation pages ``kept`` are dead then."""
+        raise NotImplementedError
+
+    def keeps_sum(self):
+        """Whether a checkpoint says the sum too, since to make it again pages would have to be read."""
+        return False
+
+    def read(self, words, streams):
+        """The PVB that the store's words stand for, an array of u64, 64 pages a word, with the store's own pages; None
+        if flash has not what they need. ``streams``: of the blocks."""
+        raise NotImplementedError
+
+    def take(self, words, bits):
+        """A recovery believes the words: the store is what they say."""
+        raise NotImplementedError
+
+
+cdef class MapBattery:
+    """The NVRAM region ``region`` of the chip, for a cache of up to ``slots`` slots. ``off``: nothing is kept there,
+    and what is there may not be believed once anything is changed; nor before, unless a recovery stood on it that was
+    cut. ``shape`` as of ``layout``. ValueError if the region is smaller."""
+
+    def __cinit__(self, Engine ssd not None, region, uint32_t slots, bint off=False, object shape=None):
+        self.ssd = ssd
+        self.region = region
+        self.slots = slots
+        self.places = places_for(slots, ssd.nand.page_bytes, ssd.nand.pages_per_block)
+        shape = shape or bitmap_shape(ssd.nand, ssd.lpas)
+        at = layout(ssd.nand.blocks, shape, self.slots, self.places)
+        self.pages = shape[1]
+        self.blocks_at, self.bits_at, self.ppas_at, first_pointer, self.slots_at, self.places_at = at[:6]
+        self.pointers = Places(first_pointer, shape[2], 0)
+        self.pending = Places(self.places_at, self.places, 0)
+        self.words = Battery(ssd.nand, region, at[6])
+        self.off = off
+        self.state = REFUSED if off else WAITING
+        self.why = "battery=0" if off else None
+        self.stale = off
+
+    @staticmethod
+    def slots_for(nand, lpas, region, shape=None):
+        """Slots that a region has room for, as it was laid out; 0 if there is no such region."""
+        found = nand.region(region)
+        if found is None:
+            return 0
+        none = nvram_bytes(layout(nand.blocks, shape or bitmap_shape(nand, lpas), 0,
+                                  places_for(0, nand.page_bytes, nand.pages_per_block))[6])
+        return max(0, found[1] - none) // 16
+
+    # --- from moment to moment
+
+    cdef int64_t put(self, uint64_t index, uint64_t value) except -1 nogil:
+        if self.words.get(index) != value:
+            self.ssd.map_ns = self.words.put(index, value, CAUSE_MAP, self.ssd.map_ns)
+        return 0
+
+    def wait(self):
+        """A load or a recovery begins."""
+        if not self.off:
+            self.state = WAITING
+            self.for_good = False
+            self.why = None
+
+    def ready(self):
+        """The mount was clean: the next change begins to be kept."""
+        if not self.off and not self.for_good:
+            self.state = READY
+
+    cdef int refuse(self, bint for_good) except -1 nogil:
+        """Nothing more is kept; ``for_good``: in this mount, for mapping and validity may not agree any more."""
+        self.for_good |= for_good
+        self.named = False
+        if self.state == KEPT or (self.state == READY and for_good):
+            self.stale = True
+            if self.state == KEPT:
+                self.disown()
+            self.state = REFUSED
+        return 0
+
+    cdef int disown(self) except -1 nogil:
+        """What is there is not to be believed: before the first change that is not kept."""
+        if self.stale:
+            self.words.disown(CAUSE_MAP)
+            self.stale = False
+        return 0
+
+    cdef int name(self, uint64_t gain) except -1 nogil:
+        """The mapping is about to name other pages: before any entry is put. ``gain`` is what the sum gains."""
+        self.put(SEQ, self.ssd.seq)
+        self.names += gain
+        return self.put(NAMES, self.names)
+
+    cdef int note_trim(self) except -1 nogil:
+        return self.put(TRIMMED, self.ssd.seq + 1)
+
+    cdef int put_page(self, uint32_t page, uint32_t ppa) except -1 nogil:
+        cdef uint64_t index = self.ppas_at + page // 2, shift = 32 * (page & 1)
+        self.put(SEQ, self.ssd.seq)
+        return self.put(index, (self.words.get(index) & ~(<uint64_t> 0xFFFFFFFF << shift))
+                        | <uint64_t> (<uint32_t> (ppa + 1)) << shift)
+
+    cdef int put_slot(self, uint32_t slot, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        return self.put(self.slots_at + slot, (<uint64_t> lpa + 1) << 32 | ppa)
+
+    cdef int clear_slot(self, uint32_t slot) except -1 nogil:
+        return self.put(self.slots_at + slot, 0)
+
+    cdef uint32_t put_place(self, uint32_t place, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """A pending entry; returns its place, which is given to it if it has none yet. If there is none left, nothing
+        more is kept until there are fewer."""
+        return self.put_in(&self.pending, place, lpa, ppa, "pending entries")
+
+    cdef int clear_place(self, uint32_t place) except -1 nogil:
+        return 0 if place == NONE else self.put(self.places_at + place, 0)
+
+    cdef uint32_t put_pointer(self, uint32_t place, uint32_t id, uint32_t ppa) except? 0xFFFFFFFE nogil:
+        """A pointer that no node of a directory in flash has yet, as ``put_place``."""
+        return self.put_in(&self.pointers, place, id, ppa, "pointers of the map's tree")
+
+    cdef int clear_pointer(self, uint32_t place) except -1 nogil:
+        return 0 if place == NONE else self.put(self.pointers.at + place, 0)
+
+    cdef uint32_t put_in(self, Places* where, uint32_t place, uint32_t key, uint32_t value,
+                         str what) except? 0xFFFFFFFE nogil:
+        cdef uint32_t tried = 0
+        if place == NONE:
+            while tried < where.n and self.words.get(where.at + where.cursor):
+                where.cursor = where.cursor + 1 if where.cursor + 1 < where.n else 0
+                tried += 1
+            if tried == where.n:
+                with gil:
+                    self.why = f"more than {where.n} {what}"
+                self.refuse(False)
+                return NONE
+            place = where.cursor
+        self.put(where.at + place, (<uint64_t> key + 1) << 32 | value)
+        return place
+
+    cdef int put_opened(self, uint32_t block) except -1 nogil:
+        """When the block was opened, and for whom: before a page of it lives."""
+        return self.put(self.blocks_at + block,
+                        self.ssd.pool.order[block] | <uint64_t> self.ssd.pool.stream[block] << ORDER_BITS)
+
+    cdef int put_validity(self, uint64_t word, uint64_t value) except -1 nogil:
+        return self.put(self.bits_at + word, value)
+
+    cdef uint64_t validity_word(self, uint64_t word) noexcept nogil:
+        return self.words.get(self.bits_at + word)
+
+    # --- all at once
+
+    def sum_is(self, uint64_t total):
+        """What the mapping names, as a checkpoint said or validity has just counted."""
+        self.names = total
+        self.named = True
+
+    @property
+    def sum(self):
+        """The sum over all user pages that the mapping names; None: it is not known."""
+        return self.names if self.state == KEPT or self.named else None
+
+    def begin(self):
+        """All that validity says is kept; entries and directory are to follow, then ``settle``. Mapping and validity
+        agree now."""
+        cdef uint64_t total = self.names if self.named else self.validity.sum_of_live()
+        self.words.begin(UNFINISHED, CAUSE_MAP, self.ssd.now_ns)
+        self.state = KEPT
+        self.why = None
+        self.stale = False
+        self.named = False
+        self.pending.cursor = self.pointers.cursor = 0
+        self.names = 0
+        self.name(total)
+        self.validity.save_all()
+
+    def settle(self, uint64_t stamp):
+        """What is kept from now on belongs to the checkpoint of that number."""
+        if self.state == KEPT:
+            self.words.restamp(stamp, CAUSE_MAP, self.ssd.now_ns)
+
+    def refuses(self):
+        """Whether nothing is kept in this mount, or no more."""
+        return self.off or self.for_good
+
+    def says(self):
+        """For people: what it is doing, and why it does not if it does not."""
+        said = ("waiting", "ready", "kept", "refused")[self.state]
+        return f"{said}: {self.why}" if self.why else said
+
+    def figures(self):
+        return {"battery_kept": int(self.state == KEPT), "battery_bytes": nvram_bytes(self.words.words)}
+
+    def decline(self, why):
+        """Nothing is kept in this mount."""
+        self.why = why
+        self.for_good = True
+        self.named = False
+        if self.state != REFUSED:
+            self.stale = True
+            self.state = REFUSED
+
+    # --- a recovery
+
+    def stands(self):
+        """Whether a recovery that believed the words has begun to change flash, and no checkpoint is durable since: it
+        may have erased pages whose trims no log has. Then the words count in each mount, with the battery or not."""
+        raw = self.ssd.nand.nvram(self.words.body_at + STANDS * NVRAM_WORD, NVRAM_WORD)
+        return raw != bytes(NVRAM_WORD)
+
+    def stand(self):
+        """A recovery believed the words, and is about to change flash. To be synced before it does."""
+        self.words.put(STANDS, 1, CAUSE_RECOVERY, self.ssd.now_ns)
+
+    def outdate(self, uint64_t stamp):
+        """A recovery that does not stand on the words, though they are those of its checkpoint, is about to change
+        flash: it gives numbers of blocks again that the words know, so a later one must not believe them. Whether there
+        was anything to disown."""
+        if stamp == 0 or self.words.stamp != stamp:
+            return False
+        self.words.disown(CAUSE_RECOVERY)
+        return True
+
+    def believed(self):
+        """The words count, and stay as they are until the recovery's checkpoint is durable."""
+        self.state = WAITING
+
+    def ends(self):
+        """The recovery's checkpoint is durable. Where the battery is off, nothing that is there counts from now on."""
+        if self.off and self.state == WAITING:
+            self.state = REFUSED
+            self.stale = True
+
+    def prove(self, uint64_t stamp, find_pages):
+        """(Why the words cannot be believed, or None; {what is kept}). Reads spare areas of pages that no sync has made
+        durable; what is kept: "seq", the newest sequence number there is; "trimmed", word 2; "halves" and "pointers" of
+        the directory, arrays, and "pages", how many pages it names, by ``find_pages`` of those two, which returns their
+        PPAs, or why there are none; "lpas" and "ppas" of what is newer than the translation pages, ascending;
+        "validity" and "bits", the store's words, and the PVB that they stand for; "spares", the pages of translation
+        pages that live and are of no id."""
+        proved, _ = self.words.proves(stamp, CAUSE_RECOVERY, self.ssd.now_ns)
+        if not proved:
+            return "it proves nothing", {}
+        geometry = self.ssd.nand
+        words = numpy.frombuffer(self.words.content(), "<u8")
+        blocks = words[self.blocks_at : self.bits_at]
+        streams = (blocks >> numpy.uint64(ORDER_BITS)).astype(numpy.uint8)
+        validity = words[self.bits_at : self.ppas_at]
+        bits = self.validity.read(validity, streams)
+        if bits is None:
+            return "a page of validity that it names is not there", {}
+        live = numpy.unpackbits(bits.view(numpy.uint8).reshape(geometry.blocks, -1), axis=1, bitorder="little")
+        if runs_out(words[SEQ]) or live[:, geometry.pages_per_block :].any():
+            return "it says what no device says of itself", {}
+        newest = self.look_beyond(words, numpy.ascontiguousarray(live))
+        if newest is None:
+            return "a page that it counts on is not there", {}
+        halves = words[self.ppas_at : self.pointers.at].view(numpy.uint32)[: self.pages] - numpy.uint32(1)
+        pointers = words[self.pointers.at : self.slots_at]
+        page_ppas = find_pages(halves, pointers)
+        if isinstance(page_ppas, str):
+            return page_ppas, {}
+        lpas, ppas = self.entries(words)
+        block, page = numpy.nonzero(live[:, : geometry.pages_per_block])
+        named = (block * geometry.pages_per_block + page).astype(numpy.uint32)
+        of_map = streams[block] == STREAM_MAP
+        of_user = streams[block] < STREAM_META
+        why = self.breach(words, page_ppas, lpas, ppas, named[of_user], named[of_map])
+        if why is not None:
+            return why, {}
+        spares = numpy.setdiff1d(named[of_map], page_ppas)
+        return None, {"seq": max(newest, int(words[SEQ])), "trimmed": int(words[TRIMMED]), "halves": halves,
+                      "pointers": pointers, "pages": len(page_ppas), "lpas": lpas, "ppas": ppas, "validity": validity,
+                      "bits": bits, "spares": spares}
+
+    def entries(self, words):
+        """(LPAs, PPAs), ascending: what is newer than the translation pages. Of two of one LPA the slot's counts."""
+        kept = numpy.append(words[self.places_at :], words[self.slots_at : self.places_at])
+        kept = kept[kept != 0]
+        lpas = ((kept >> numpy.uint64(32)) - numpy.uint64(1)).astype(numpy.uint32)
+        order = numpy.argsort(lpas, kind="stable")
+        lpas, ppas = lpas[order], kept.astype(numpy.uint32)[order]
+        last = numpy.append(numpy.diff(lpas) != 0, True) if len(lpas) else numpy.empty(0, bool)
+        return lpas[last], ppas[last]
+
+    def breach(self, words, there, lpas, ppas, of_user, of_map):
+        """None, or what in the words does not fit: they are of a moment in the middle of a change. ``there`` are the
+        translation pages that are named; ``of_user`` and ``of_map`` the pages that live."""
+        cdef const uint32_t[::1] pages = numpy.ascontiguousarray(of_user)
+        cdef Py_ssize_t i
+        cdef uint64_t total = 0
+        for i in range(pages.shape[0]):
+            total += named_by(pages[i])
+        if total != int(words[NAMES]):
+            return "it was in the middle of a change"
+        if len(numpy.unique(there)) != len(there) or not numpy.isin(there, of_map).all():
+            return "a translation page that it names does not live"
+        mapped = ppas[ppas != NONE]
+        if not numpy.isin(mapped, of_user).all() or (len(lpas) and int(lpas[len(lpas) - 1]) >= self.ssd.lpas):
+            return "an entry that it has names no live page"
+        return None
+
+    def look_beyond(self, const uint64_t[::1] words, const uint8_t[:, ::1] live):
+        """The newest sequence number of the pages that no sync has made durable; None if a live one of them is not
+        there, or is not of the block's present life. Blocks that hold nothing are not looked at. The chip hears how far
+        pages are whole: up to the last live one, for the program behind that may have been interrupted."""
+        cdef uint32_t block, page, per_block = self.ssd.nand.pages_per_block, last, whole
+        cdef uint32_t group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
+        cdef uint64_t newest = 0, order
+        cdef uint8_t status = 0, kind, stream
+        cdef int own = self.validity.stream
+        cdef uint8_t[4096] raw
+        cdef int64_t end = self.ssd.now_ns
+        cdef Oob oob
+        for block in range(self.ssd.nand.blocks):
+            order = words[self.blocks_at + block] & ((<uint64_t> 1 << ORDER_BITS) - 1)
+            stream = <uint8_t> (words[self.blocks_at + block] >> ORDER_BITS)
+            kind = KIND_TRANSLATION if stream == STREAM_MAP else KIND_VALIDITY if stream == own else KIND_USER
+            last = 0                       # behind the last live page
+            for page in range(per_block):
+                if live[block, page]:
+                    last = page + 1
+            if last and order != self.ssd.pool.order[block]:
+                return None                # the block's first page says when it was opened
+            if self.ssd.pool.order[block] == 0:
+                continue                   # blank
+            whole = self.ssd.nand.synced(block)
+            for page in range(whole, per_block):
+                end = max(end, self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_RECOVERY, self.ssd.now_ns))
+                oob_unpack(raw, &oob)
+                if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):
+                    return None
+                if status == PAGE_OK and oob.kind <= KIND_VALIDITY:
+                    if runs_out(oob.seq):
+                        return None
+                    newest = max(newest, oob.seq)
+                whole += status == PAGE_OK and page == whole and page < last
+                if (status == PAGE_ERASED and page >= last) or (status == PAGE_OK and oob.stream == STREAM_META):
+                    break
+            self.ssd.nand.vouch(block, whole - whole % group)  # a lower page waits for its upper one
+        self.ssd.now_ns = end
+        return newest
+
+
+cdef class KeptBitmap(KeptValidity):
+    """A PVB in DRAM, of which the battery has a copy."""
+
+    cdef uint64_t sum_of_live(self) except? 0xFFFFFFFFFFFFFFFE:
+        cdef uint32_t block, page, per_block = self.bitmap.pages_per_block
+        cdef uint64_t total = 0
+        for block in range(self.bitmap.ssd.nand.blocks):
+            if self.bitmap.count(block) == 0 or self.bitmap.ssd.pool.stream[block] == STREAM_MAP:
+                continue
+            for page in range(per_block):
+                if self.bitmap.bits[<uint64_t> block * self.bitmap.words_a_block + (page >> 6)] >> (page & 63) & 1:
+                    total += named_by(block * per_block + page)
+        return total
+
+    cdef int save_all(self) except -1:
+        cdef uint32_t block, w
+        for block in range(self.bitmap.ssd.nand.blocks):
+            for w in range(self.bitmap.words_a_block):
+                self.bitmap.keep(block, w)
+        return 0
+
+    cdef int let_go(self, list kept, bint whole) except -1:
+        cdef uint32_t ppa
+        self.held = False
+        for ppa in kept if whole else ():
+            self.bitmap.put_again(&ppa, 1)
+        return 0
+
+    def read(self, words, streams):
+        return words
+
+    def take(self, words, bits):
+        self.bitmap.load({"pvb": bits.tobytes()})
+
+
+cdef class SavedBitmap(PageBitmap):
+    """The PVB, and a copy of it in the words of the battery that is attached."""
+
+    def attach(self, MapBattery battery not None):
+        """Before anything lives."""
+        self.battery = battery
+        self.kept = KeptBitmap()
+        self.kept.bitmap = self
+        battery.validity = self.kept
+
+    cdef int keep(self, uint32_t block, uint32_t word) except -1 nogil:
+        """When the block was opened is there before its first bit."""
+        cdef uint64_t index = <uint64_t> block * self.words_a_block + word
+        if self.bits[index]:
+            self.battery.put_opened(block)
+        return self.battery.put_validity(index, self.bits[index])
+
+    cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
+        cdef uint32_t block = self.block_of(ppa), w
+        PageBitmap.live_run(self, ppa, n)
+        if self.battery.state == KEPT and not self.kept.held and n:
+            ppa -= block * self.pages_per_block
+            for w in range(ppa >> 6, ((ppa + n - 1) >> 6) + 1):
+                self.keep(block, w)
+        return 0
+
+    cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        PageBitmap.dead(self, ppas, n)
+        return self.put_again(ppas, n) if not self.kept.held else 0
+
+    cdef int forget(self, uint32_t block) except -1 nogil:
+        cdef uint32_t w
+        PageBitmap.forget(self, block)
+        for w in range(self.words_a_block if self.battery.state == KEPT else 0):
+            self.keep(block, w)
+        return 0
+
+    cdef int put_again(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        """What the bitmap says of these pages is kept; NONE entries are skipped."""
+        cdef uint32_t i, block, word, last_block = NONE, last_word = 0
+        if self.battery.state != KEPT:
+            return 0
+        for i in range(n):
+            if ppas[i] == NONE:
+                continue
+            block = self.block_of(ppas[i])
+            word = (ppas[i] - block * self.pages_per_block) >> 6
+            if block == last_block and word == last_word:
+                continue
+            self.keep(block, word)
+            last_block, last_word = block, word
+        return 0

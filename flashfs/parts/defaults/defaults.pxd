@@ -1,0 +1,45 @@
+# The engine's default for each of the four parts.
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.contract.parts cimport Cleaning, Extent, Mapping, Placement, Validity
+
+
+cdef class PageTable(Mapping):
+    cdef uint32_t* table
+    cdef int require_range(self) except -1
+
+
+cdef class PageBitmap(Validity):
+    cdef uint64_t* bits
+    cdef uint32_t pages_per_block, words_a_block, shift
+    cdef uint64_t n_words
+
+    @cython.final
+    cdef uint32_t bits_of(self, uint32_t block) noexcept nogil
+
+    @cython.final
+    cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
+
+    @cython.final
+    cdef int come(self, uint32_t ppa) noexcept nogil
+
+
+cdef class Streams(Placement):
+    cdef readonly uint32_t width_host, width_gc, stripe
+    cdef uint32_t[32] width                # of each stream
+    cdef uint32_t[32] turn
+    cdef uint32_t[32] left
+    cdef uint32_t* open_of                 # [streams][most]
+    cdef uint32_t most, streams_n
+    cdef int learn_streams(self) except -1
+    cdef bint takes_more(self, uint32_t block, int stream) except -1 nogil
+    cdef uint32_t stripe_of(self, int stream) noexcept nogil
+    cdef int shut(self, uint32_t* slot) noexcept nogil
+    cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil
+    cdef uint32_t* open_slot(self, int stream) noexcept nogil
+
+
+cdef class Greedy(Cleaning):
+    cdef uint64_t spared                   # a bit a stream that is never cleaned
+    cdef uint32_t oldest(self) noexcept nogil

@@ -1,0 +1,145 @@
+"""Whether mapping and validity agree: each mapped page is live, no two LPAs have one unless they share it, and nothing
+else is live. A live page that nobody maps would be carried along by cleaning, and a recovery would take it for the
+newest.
+
+A mapping enters what it names, page by page or all at once, and then asks.
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport KIND_USER, KIND_VALIDITY, NONE
+
+cdef extern from "huge.h" nogil:
+    void want_huge_pages(void* at, size_t bytes)
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void*, int) nogil
+
+cdef enum:
+    AHEAD = 12               # entries looked ahead: the bits of a large chip miss the cache at every random page
+
+
+cdef class Agreement:
+    """Of one device; empty at first. A bit a page of memory, and a block's worth of page numbers."""
+
+    def __cinit__(self, Engine ssd not None):
+        self.ssd = ssd
+        self.shares = ssd.mapping.shares_pages
+        self.pages = <uint64_t> ssd.nand.blocks * ssd.nand.pages_per_block
+        self.seen = <uint64_t*> calloc(self.pages // 64 + 1, 8)
+        self.of_block = <uint32_t*> malloc(ssd.nand.pages_per_block * sizeof(uint32_t))
+        if self.seen == NULL or self.of_block == NULL:
+            raise MemoryError
+        want_huge_pages(self.seen, self.pages // 8)
+
+    def __dealloc__(self):
+        free(self.seen)
+        free(self.of_block)
+
+    cdef int clear(self) noexcept nogil:
+        """Nothing was entered."""
+        memset(self.seen, 0, (self.pages // 64 + 1) * 8)
+        self.mapped = 0
+        return 0
+
+    cdef bint enter_all(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+        """Pages that LPAs name, NONE skipped, without a look at validity: a look for each would wait for memory each
+        time. False if two are one page, or one is none of this chip."""
+        cdef uint32_t i, ppa
+        for i in range(n):
+            if i + AHEAD < n and ppas[i + AHEAD] < self.pages:
+                prefetch(self.seen + (ppas[i + AHEAD] >> 6), 1)
+            ppa = ppas[i]
+            if ppa == NONE:
+                continue
+            if ppa >= self.pages or (self.seen[ppa >> 6] >> (ppa & 63) & 1 and not self.shares):
+                return False
+            self.mapped += not self.seen[ppa >> 6] >> (ppa & 63) & 1
+            self.seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+        return True
+
+    cdef bint is_whole(self) except -1 nogil:
+        """Whether the live pages are those that were entered."""
+        cdef uint64_t live = 0
+        return self.first_unnamed(&live) == NONE and live == self.mapped
+
+    cdef uint32_t first_unnamed(self, uint64_t* live) except? 0xFFFFFFFE nogil:
+        """The first live page that was not entered, or NONE; ``live`` grows by those up to its block. Pages of other
+        kinds than the user's are their owners'."""
+        cdef uint32_t block, i, n, ppa
+        for block in range(self.ssd.nand.blocks):
+            if self.ssd.kind_of(block) != KIND_USER:
+                continue
+            n = self.ssd.validity.pages(block, self.of_block)
+            live[0] += n
+            for i in range(n):
+                ppa = block * self.ssd.nand.pages_per_block + self.of_block[i]
+                if not self.seen[ppa >> 6] >> (ppa & 63) & 1:
+                    return ppa
+        return NONE
+
+    cdef uint32_t unnamed(self) except? 0xFFFFFFFE nogil:
+        """A live page that was not entered, or NONE."""
+        cdef uint64_t live = 0
+        return self.first_unnamed(&live)
+
+    cdef bint enter(self, uint32_t ppa) except -1 nogil:
+        """One page that an LPA names; False, and nothing is entered, if it is none of this chip, not live, or another
+        LPA's that does not share it."""
+        if ppa < self.pages and self.seen[ppa >> 6] >> (ppa & 63) & 1:
+            return self.shares
+        if ppa >= self.pages or not self.ssd.validity.is_live(ppa):
+            return False
+        self.seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+        self.mapped += 1
+        return True
+
+    cdef int require(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """As ``enter``; ValueError if it cannot be. NONE is skipped."""
+        if ppa != NONE and not self.enter(ppa):
+            with gil:
+                raise ValueError(self.fault_of(lpa, ppa))
+        return 0
+
+    cdef str fault_of(self, uint32_t lpa, uint32_t ppa):
+        """What is wrong with a page that could not be entered."""
+        if ppa >= self.pages:
+            return f"LPA {lpa} is at PPA {ppa}: the chip has {self.pages} pages"
+        return f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's"
+
+    cdef str fault_of_all(self, uint64_t others, bint some_unknown=False):
+        """None, or that more pages are live than were entered and ``others``, translation pages and LPAs whose place is
+        a guess; or fewer, if ``some_unknown`` may be mapped beside those. Validity's own pages do not count; and of a
+        store that is late, more may be live."""
+        cdef uint64_t live = 0, mapped = self.mapped + others
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if self.ssd.kind_of(block) != KIND_VALIDITY:
+                live += self.ssd.validity.count(block)
+        if live < mapped if some_unknown or self.ssd.validity.late else live != mapped:
+            what = ("pages" if self.shares else "LPAs") + (" and translation pages" if others else "")
+            return f"{live} pages are live, and {mapped} {what} are mapped"
+        return None
+
+    cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n):
+        """Of a map from DRAM, ``ppas[lpa]``, and without a look at pages that validity may have in flash: None, or that
+        two LPAs are at one page, or that a block has not as many live pages as LPAs are mapped there."""
+        cdef uint32_t lpa, ppa, block
+        mapped = [0] * self.ssd.nand.blocks
+        for lpa in range(n):
+            ppa = ppas[lpa]
+            if ppa == NONE:
+                continue
+            if ppa < self.pages and self.seen[ppa >> 6] >> (ppa & 63) & 1 and self.shares:
+                continue
+            if ppa >= self.pages or self.seen[ppa >> 6] >> (ppa & 63) & 1:
+                return self.fault_of(lpa, ppa)
+            self.seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+            mapped[ppa // self.ssd.nand.pages_per_block] += 1
+        for block in range(self.ssd.nand.blocks):
+            live = self.ssd.validity.count(block) if self.ssd.kind_of(block) == KIND_USER else 0
+            if live < mapped[block] or (live > mapped[block] and not self.ssd.validity.late):
+                return f"block {block} has {live} live pages, and {mapped[block]} LPAs are mapped there"
+        return None

@@ -1,0 +1,1 @@
+"""Recovery from pages alone: fences in place of checkpoints."""

@@ -1,0 +1,183 @@
+# distutils: language = c++
+"""A cache of entries that needs no checkpoint of itself: behind a crash it is made again from translation pages and
+from the user pages that were programmed since the fence before the last (rebuild.pyx).
+
+LazyFTL, IB-FTL and GeckoFTL recover so, each with its own steps for validity (N. Dayan et al., GeckoFTL, SIGMOD 2016,
+sections 4.3 and 5.3). What they share is here: at a fence every entry that was dirty at the fence before, and has not
+changed since, goes to its translation page.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+from flashfs.engine.arrays cimport array_u32
+from flashfs.parts.paged.cached_map cimport CachedMap
+from flashfs.parts.paged.cmt cimport AGED
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport NONE
+
+import struct
+
+import numpy
+
+
+cdef class FencedMap(CachedMap):
+    """As CachedMap; ``slots`` is C, the capacity of the cache. ``fenced``: a crash is recovered from pages, with a
+    fence each C updates at most; else from a checkpoint."""
+
+    def __cinit__(self, Engine ssd not None, *_, bint fenced=True, **__):
+        self.fenced = self.store.lasting = fenced
+        self.was = <uint32_t*> malloc(ssd.nand.page_bytes)
+        if self.was == NULL:
+            raise MemoryError
+        self.aged_lpas = self.aged_ppas = numpy.empty(0, numpy.uint32)
+        self.passed = []
+        self.resize(self.cmt.slots)
+
+    def __dealloc__(self):
+        free(self.was)
+
+    def resize(self, slots):
+        """And a fence each C updates; but not so often that it costs more than what is written between."""
+        super().resize(slots)
+        if self.fenced:
+            self.fence_every = max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block)
+
+    def opens(self):
+        """What was dirty at a fence is old in the cache too; what a scan found is in front of the next one still."""
+        cdef uint32_t slot
+        super().opens()
+        for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
+            slot = self.cmt.find(lpa)
+            if slot != NONE and self.cmt.is_dirty(slot) and self.cmt.ppa[slot] == ppa:
+                self.cmt.flags[slot] |= AGED
+
+    # --- pages
+
+    cdef int rebuild(self, uint32_t page) except -1 nogil:
+        """A recovery from pages would take an older version of it: it is written at a fence that is due now."""
+        CachedMap.rebuild(self, page)
+        if self.fenced and not self.strict:
+            with gil:
+                self.passed.append(page)
+            self.ssd.checkpoint_due = True
+        return 0
+
+    cdef int replaces(self, uint32_t page) except -1 nogil:
+        if self.mistaken:
+            memcpy(self.was, self.image, self.ssd.nand.page_bytes)
+        return 0
+
+    cdef bint same_image(self, uint32_t page) except -1 nogil:
+        """Appendix C.3.1: entries that a recovery took for dirty, and that were not. At the second fence behind it
+        they are through."""
+        if not self.mistaken or self.outdoing or memcmp(self.was, self.image, self.ssd.nand.page_bytes):
+            return False
+        self.spared_writes += 1
+        return True
+
+    cdef int tend(self) except -1 nogil:
+        """What translation pages superseded dies behind a sync."""
+        if self.fenced:
+            self.store.let_ripe_go()
+            if self.store.ripe.size() == 0 and self.store.kept.size():
+                self.store.ripen()
+        return CachedMap.tend(self)
+
+    cdef bint notice(self) except -1 nogil:
+        if not self.fenced or self.store.kept.size() + self.store.ripe.size() == 0:
+            return False
+        self.store.let_all_go()
+        return True
+
+    # --- fences
+
+    cdef int fence_begins(self) except -1:
+        """Section 4.3, *Checkpoints*. The paper's symbol in the LRU queue passes over dirty entries that are read again
+        and again: here each says itself that it is old."""
+        cdef uint32_t page
+        cdef int64_t at
+        while self.passed:
+            self.outdoing = True
+            try:
+                self.write_back(self.passed[len(self.passed) - 1])
+            finally:
+                self.outdoing = False
+            self.passed.pop()
+        for page in range(self.gtd.n):
+            if self.has_aged(page):
+                self.write_back(page)
+                self.fence_writes += 1
+        for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
+            at = self.pending.find(lpa)
+            if at >= 0 and self.pending.ppa[at] == ppa:
+                self.write_back(self.page_of(lpa))
+                self.fence_writes += 1
+        self.mistaken -= self.mistaken > 0
+        return 0
+
+    cdef int checkpoint_begins(self) except -1:
+        """Behind all cleaning: what is dirty now is in pages that were programmed before the place where the next
+        fence's scan begins."""
+        if self.fenced:
+            self.age()
+        return CachedMap.checkpoint_begins(self)
+
+    cdef bint has_aged(self, uint32_t page) noexcept nogil:
+        cdef uint32_t slot = self.cmt.first_dirty[page]
+        while slot != NONE:
+            if self.cmt.flags[slot] & AGED:
+                return True
+            slot = self.cmt.next_dirty[slot]
+        return False
+
+    cdef int age(self) except -1:
+        """What is dirty now is to be written at the next fence, unless it changes."""
+        cdef uint32_t page, slot
+        cdef uint64_t n = self.pending.n
+        for page in range(self.gtd.n):
+            slot = self.cmt.first_dirty[page]
+            while slot != NONE:
+                self.cmt.flags[slot] |= AGED
+                slot = self.cmt.next_dirty[slot]
+        self.aged_lpas = numpy.array(array_u32(self.pending.lpa, n)) if n else numpy.empty(0, numpy.uint32)
+        self.aged_ppas = numpy.array(array_u32(self.pending.ppa, n)) if n else numpy.empty(0, numpy.uint32)
+        return 0
+
+    # --- what a recovery makes of pages
+
+    def distrust(self):
+        self.age()
+
+    def base_from_pages(self, versions):
+        """Step 2: the directory. What is newer the scan finds. How much is mapped a late store does not let be known,
+        and another is told by the mapping (``counted``)."""
+        ids, _, ppas = versions
+        self.ssd.map_ns = self.ssd.now_ns
+        sections = self.gtd.from_versions(ids, ppas)
+        self.ssd.now_ns = max(self.ssd.now_ns, self.ssd.map_ns)
+        return {**sections, "newer": b"", "mapped": struct.pack("<q", -1 if self.ssd.validity.late else 0)}
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        """What was found may be in its translation page already."""
+        if self.fenced:
+            self.mistaken = 2
+        return CachedMap.recovered(self, lpa, ppa, scheme_oob)
+
+    def counted(self, n):
+        self.found.into(self.pending)
+        self.saved_n = n
+
+    def load(self, sections):
+        cdef uint32_t first = self.gtd.first_id
+        super().load(sections)
+        self.age()
+        self.passed = [page - first for page in numpy.frombuffer(sections.get("passed", b""), "<u4").tolist()
+                       if first <= page < first + self.gtd.n]
+
+    def figures(self):
+        return {**super().figures(), "fence_writes": self.fence_writes, "spared_writes": self.spared_writes}
+
+    def forget_counts(self):
+        self.fence_writes = self.spared_writes = 0
+        super().forget_counts()

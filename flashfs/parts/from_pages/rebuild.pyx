@@ -1,0 +1,400 @@
+# cold
+# distutils: language = c++
+"""Recovery from the pages themselves: what a mapping and a validity store in flash have when there is no checkpoint of
+them (GeckoRec, N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4.3 and Appendix C).
+
+Between clean unmounts such a scheme writes *fences*: checkpoints that say where the scan for newer pages begins, and
+nothing that grows with the device. At a fence every entry that was newer than its translation page at the fence before,
+and has not changed since, is written to that page; every report of validity is programmed; and blocks that cleaning
+emptied are erased. So behind a crash
+
+- the newest whole version of each translation page counts, whenever it was programmed;
+- an entry that is newer than its page was written since the fence before the last one: that is where the scan of user
+  pages begins, and the log of trims is kept as long;
+- a page of metadata that no sync made durable is passed over: what its writing knew the scan finds, and the death of
+  the host may have taken pages that it names;
+- what validity was told and had not programmed is about pages that the scan finds; or about pages that a translation
+  page named before it was written last. Its versions are compared for those.
+
+Where an LPA of a page that was found lay before nobody asks. Its entry is marked instead, and what its translation page
+names is looked at when that is written (Appendix C.3). So moves that were not finished cannot be told by what they left
+behind, as the engine does it elsewhere: only those in the blocks that cleaning opened last are looked up.
+
+A translation page that was durable and cannot be read may have been the newest version: whenever flash is damaged, all
+translation pages are held against validity in the end, and what does not fit is asked for page by page. Without the
+part of validity that was in force all user pages are read, as if there were no checkpoint.
+
+That is for a validity store in flash which the mapping need not be asked for. One that goes ``by_map`` is told by it,
+when all entries are known: every translation page is read, and what they and the newer entries name lives. LazyFTL's
+bitmap in DRAM is made again so; and IB-FTL's log, which is read whole, is held against that, for of the reports that
+waited nothing is left. Nothing else says which pages live then: so damage to translation pages has all pages read, and
+behind any other each page that is named is asked whose it is.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc
+
+from flashfs.engine.recovery.found_pages cimport Entries, Entry, entry_flags, entry_seq
+from flashfs.engine.contract.parts cimport Owner
+from flashfs.engine.blocks.pool cimport (
+    FLAG_LAST,
+    FLAG_MOVED,
+    KIND_TRANSLATION,
+    KIND_USER,
+    KIND_VALIDITY,
+    NONE,
+    STREAM_META,
+    Oob,
+    runs_out,
+)
+from flashfs.engine.recovery.scan cimport HEADED, REOPENED
+from flashfs.engine.recovery.resolve cimport Settler
+from nandimg._nand cimport PAGE_ERASED, PAGE_OK
+
+import struct
+
+import numpy
+
+from flashfs.engine.blocks.pool import SAVED_BYTES, STATES, unpack_fence
+from flashfs.errors import CorruptError, MapLostError
+
+
+cdef class Rebuilder(Settler):
+    """The steps that make the sections of a checkpoint that never was."""
+
+    cdef int take_fence(self) except -1:
+        if not self.ssd.mapping.fenced or "fence" not in self.base.sections:
+            return 0
+        try:
+            self.fence = unpack_fence(bytes(self.base.sections["fence"]), self.ssd.pool,
+                                      bytes(self.base.sections.get("tblocks", b"")))
+        except (ValueError, struct.error) as error:
+            raise CorruptError(f"checkpoint {self.base.identity}: {error}") from None
+        self.floor = self.fence.seq
+        self.base_order = self.fence.order
+        self.by_steps = True
+        return 0
+
+    def steps_by_pages(self):
+        """[(whose, name, about, what does it)]: behind the step ``checkpoint``."""
+        if not self.ssd.mapping.fenced:
+            return []
+        return [
+            ("mapping", "translation", "read the spare areas of translation blocks", self.read_translation),
+            ("validity", "log" if self.ssd.validity.by_map else "runs",
+             "read the spare areas of validity blocks, and what is in force", self.read_validity),
+            ("validity", "counts", "count the pages of each block that may live", self.count_live),
+        ]
+
+    def step_by_entries(self):
+        """As ``steps_by_pages``, behind the step ``resolve``."""
+        if self.ssd.validity.by_map:
+            return ("validity", "named", "read all translation pages: what they and newer entries name lives",
+                    self.name_all)
+        return "validity", "reports", "find what was reported to validity last", self.reports
+
+    def read_translation(self):
+        """The newest version of each translation page (GeckoRec, step 2)."""
+        if not self.by_steps:
+            return "not needed"
+        self.check_heads()
+        self.unknown = False
+        self.read_kind(KIND_TRANSLATION)
+        self.versions, _, passed = self.versions_of(KIND_TRANSLATION)
+        self.passed = numpy.unique(passed).tolist()
+        if (self.judge_broken() > 0 or self.unknown) and self.ssd.validity.by_map:
+            return self.read_all("a translation page that was flushed cannot be read")
+        return f"{len(self.versions[0])} versions, {len(numpy.unique(self.versions[0]))} pages" + (
+            f", {len(passed)} not durable" if len(passed) else "")
+
+    def read_validity(self):
+        """What of validity is in flash (steps 3): up to when reports were programmed."""
+        if not self.by_steps:
+            return "not needed"
+        if self.ssd.owner_at[KIND_VALIDITY] == NULL:
+            return "it is in DRAM"
+        self.unknown = False
+        self.read_kind(KIND_VALIDITY)
+        versions, last, passed = self.versions_of(KIND_VALIDITY)
+        if self.unknown and not self.ssd.validity.by_map:
+            return self.read_all("a page of metadata cannot be read")
+        try:
+            sections, stamp, note = self.ssd.validity.base_from_pages(versions, last)
+            if stamp < self.fence.stamp:
+                raise MapLostError(f"what validity had in force at number {self.fence.stamp} is not there")
+        except (MapLostError, ValueError) as error:
+            return self.read_all(error)
+        self.since = max(stamp, <uint64_t> self.base.seq)
+        self.base.sections.update({**sections, "outdo": bytes([len(passed) > 0])})
+        return note + (f", {len(passed)} pages not durable" if len(passed) else "")
+
+    def count_live(self):
+        """The counts of live pages (step 5); then all that a checkpoint would have said is there, and loaded."""
+        if not self.by_steps:
+            return "not needed"
+        base = self.base.sections
+        ends = self.ends()
+        try:
+            base.update(self.ssd.validity.counts_from_pages(base, ends))
+            base.update({**self.ssd.mapping.base_from_pages(self.versions),
+                         **{name: base[name] for name in ("newer", "uip") if name in base}})
+            base["passed"] = numpy.array(self.passed, "<u4").tobytes()
+            base["kept"] = b"" if self.ssd.validity.by_map else self.needed_versions().tobytes()
+            base["pool"] = self.pool_as_of_fence()
+            self.load_base()
+        except (MapLostError, ValueError, CorruptError) as error:
+            return self.read_all(error)
+        self.mark_recent()
+        return f"{int((ends > 0).sum())} blocks of user pages"
+
+    def reports(self):
+        """What validity was told and had not programmed (step 4), now that all entries are known."""
+        if not self.by_steps:
+            return "not needed"
+        return self.ssd.mapping.find_reports(self.versions, self.since, self.is_reopened)
+
+    def name_all(self):
+        """What lives is what the mapping names, now that all entries are known."""
+        if not self.by_steps:
+            return "not needed"
+        try:
+            return self.take_names()
+        except MapLostError as error:
+            note = self.read_all(error)
+        self.scan()
+        return f"{note}; {self.resolve_all()}"
+
+    def take_names(self):
+        words = (self.ssd.pages_per_block + 63) // 64
+        bits = numpy.zeros(self.ssd.nand.blocks * words, numpy.uint64)
+        before = self.ssd.mapping.store.reads
+        self.ssd.mapping.counted(0)
+        n = self.name_lpas(bits, words)
+        self.ssd.mapping.counted(n)
+        for ppa in self.ssd.mapping.translation_pages():
+            block, page = divmod(ppa, self.ssd.pages_per_block)
+            bits[block * words + page // 64] |= numpy.uint64(1 << page % 64)
+        pages = self.ssd.mapping.store.reads - before
+        return f"{pages} pages, {n} LPAs" + self.ssd.validity.take_named(bits)
+
+    cdef uint64_t name_lpas(self, uint64_t[::1] bits, uint32_t words) except? 0xFFFFFFFFFFFFFFFF:
+        """A bit for each page that an LPA is at; how many there are. An LPA at another's page, as only damage leaves
+        it, is at none."""
+        cdef uint32_t lpa, ppa = NONE, page
+        cdef uint64_t at, n = 0, pages = <uint64_t> self.ssd.nand.blocks * self.ssd.pages_per_block
+        cdef bint hurt = self.torn_inside or len(self.alarms) > 0
+        for lpa in range(self.ssd.lpas):
+            self.ssd.mapping.peek(&lpa, 1, &ppa)
+            if ppa == NONE:
+                continue
+            page = ppa % self.ssd.pages_per_block
+            at = <uint64_t> (ppa // self.ssd.pages_per_block) * words + page // 64
+            if ppa >= pages or bits[at] >> (page & 63) & 1 or hurt and self.is_of_another(ppa, lpa):
+                self.alarm("the recovered mapping does not fit the pages: LPAs that name none of them are holes now")
+                self.ssd.mapping.unbind(lpa, 1, self.ssd.olds)
+                continue
+            bits[at] |= <uint64_t> 1 << (page & 63)
+            n += 1
+        return n
+
+    cdef bint is_of_another(self, uint32_t ppa, uint32_t lpa) except -1:
+        """Whether a page says that it is not that LPA's. One that says nothing gives EIO."""
+        cdef Oob oob
+        cdef int status
+        if self.ssd.nand.health(ppa // self.ssd.pages_per_block):
+            return False
+        status = self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block, &oob)
+        return status == PAGE_ERASED or status == PAGE_OK and (oob.kind != KIND_USER or oob.lpa != lpa)
+
+    cdef bint is_collected(self, uint32_t block) noexcept nogil:
+        """Whether it has pages of metadata of which some may not count: nobody is to call them durable."""
+        return self.by_steps and self.marks[block] & HEADED and (
+            self.streams[block] == (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
+            or self.ssd.owner_at[KIND_VALIDITY] != NULL
+            and self.streams[block] == (<Owner> self.ssd.owner_at[KIND_VALIDITY]).stream)
+
+    def is_reopened(self, uint32_t block):
+        """Whether the scan knows all of a block."""
+        return bool(self.marks[block] & REOPENED)
+
+    def read_all(self, why):
+        """There is nothing to start from."""
+        self.alarm(f"{why}: all pages are read and the newest of each LPA counts, so trimmed pages may be back")
+        self.stand_on(None)
+        self.forget_scan()
+        self.load_base()
+        return f"given up: {why}"
+
+    # --- pages of metadata
+
+    cdef int check_heads(self) except -1:
+        """No two blocks were opened at once: if the first pages of two say so, one of them was programmed over another
+        block's; so was that of a block which had translation pages at the fence, if it says that it was opened before
+        it for something else. Which block it is its later pages say."""
+        cdef uint32_t block
+        first = {}
+        for block in self.fence.translation:
+            if (self.marks[block] & HEADED and self.orders[block] <= self.base.order
+                    and self.streams[block] != (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
+                    and not self.ask_later_pages(block)):
+                self.missing(block, 0)
+        for block in range(self.ssd.nand.blocks):
+            if self.marks[block] & HEADED:
+                first.setdefault(self.orders[block], []).append(block)
+        for blocks in first.values():
+            for block in blocks if len(blocks) > 1 else ():
+                self.ask_later_pages(block)
+        return 0
+
+    cdef bint ask_later_pages(self, uint32_t block) except -1:
+        """If the first page of a block was meant for another, the block is what its later ones say. Whether one does.
+        """
+        cdef uint32_t page
+        cdef Oob oob
+        for page in range(1, self.ssd.pages_per_block):
+            if (self.spare_read(block, page, &oob) == PAGE_OK and oob.order != self.orders[block]
+                    and oob.stream < self.ssd.pool.streams_n and not runs_out(oob.order)):
+                self.alarm(f"block {block}: its first page was meant for another block")
+                self.orders[block] = self.ssd.pool.order[block] = oob.order
+                self.streams[block] = oob.stream
+                self.order = max(self.order, oob.order)
+                return True
+        return False
+
+    cdef int read_kind(self, int kind) except -1:
+        """Take up all whole pages of a kind, from the blocks of its stream."""
+        cdef uint32_t block
+        cdef int stream = (<Owner> self.ssd.owner_at[kind]).stream
+        self.collecting = True
+        try:
+            with nogil:
+                for block in range(self.ssd.nand.blocks):
+                    if self.marks[block] & HEADED and self.streams[block] == stream:
+                        self.scan_block(block, 0)
+        finally:
+            self.collecting = False
+        return 0
+
+    cdef int judge_broken(self) except -1:
+        """A translation page that was durable and is spoilt is missing if there is no newer version of it, and no copy:
+        a block that was erased since may have its old spare areas when the host died. How many are."""
+        cdef int n = 0
+        ids, seqs, _ = self.versions
+        for kind, number, seq, ppa in self.broken:
+            if kind == KIND_TRANSLATION and not ((ids == number) & (seqs >= seq)).any():
+                self.missing(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block)
+                n += 1
+        return n
+
+    cdef versions_of(self, int kind):
+        """((numbers, sequence numbers, PPAs), whether each may be the last of something, numbers of those that are not
+        durable and do not count): of copies the newest. What is older than the checkpoint is durable, and so is what
+        its block's mark says."""
+        cdef Entries entries = self.owned[kind]
+        cdef Entry* at
+        cdef uint64_t i, n = entries.count(), k = 0, newest = self.base.seq
+        cdef uint32_t per_block = self.ssd.pages_per_block, place = NONE
+        cdef bint proven = False
+        cdef list passed = []
+        cdef uint32_t[::1] ids, ppas
+        cdef uint64_t[::1] seqs
+        cdef unsigned char[::1] lasts
+        id, ppa = numpy.empty(n, numpy.uint32), numpy.empty(n, numpy.uint32)
+        seq, last = numpy.empty(n, numpy.uint64), numpy.empty(n, numpy.uint8)
+        ids, ppas, seqs, lasts = id, ppa, seq, last
+        if n:
+            entries.sort((<Owner> self.ssd.owner_at[kind]).ids)
+        for i in range(n):
+            at = entries.entry(i)
+            if entry_seq(at) <= newest or at.ppa % per_block < self.ssd.nand.synced(at.ppa // per_block):
+                proven = True
+                place = at.ppa              # a copy that is not durable would not count once the original is erased
+            if i + 1 < n and at[1].key == at.key and entry_seq(at + 1) == entry_seq(at):
+                continue
+            if not proven:
+                passed.append(at.key)
+                continue
+            proven = False
+            ids[k] = at.key
+            ppas[k] = place
+            seqs[k] = entry_seq(at)
+            lasts[k] = entry_flags(at) & (FLAG_LAST | FLAG_MOVED) != 0
+            k += 1
+        entries.clear()
+        return (id[:k], seq[:k], ppa[:k]), last[:k], passed
+
+    def needed_versions(self):
+        """PPAs of versions that are not the newest of their page, and say what was reported since validity programmed
+        its reports last: those since, and the one before them."""
+        ids, seqs, ppas = self.versions
+        if len(ids) == 0:
+            return ppas
+        behind = numpy.append(numpy.diff(ids) == 0, False)  # another version of the page follows
+        follows = numpy.append(seqs[1:] > self.since, False)
+        return ppas[behind & follows]
+
+    # --- blocks
+
+    def is_unreadable(self, uint32_t block):
+        """It had pages at a sync, and no spare area of it says anything now: pages may be where entries say, for all
+        that can be known."""
+        return (not self.marks[block] & HEADED and self.ssd.nand.synced(block) > 0
+                and self.ssd.nand.health(block) == 0)
+
+    def ends(self):
+        """Of each block of user pages that were programmed before the scan's beginning, how many it has of those."""
+        cdef uint32_t block
+        cdef set others = self.other_streams()
+        ends = numpy.zeros(self.ssd.nand.blocks, numpy.uint32)
+        for block in range(self.ssd.nand.blocks):
+            if (self.marks[block] & HEADED and self.orders[block] <= self.base_order
+                    and self.streams[block] not in others):
+                ends[block] = self.fence.open.get(block, self.ssd.pages_per_block)
+            elif self.is_unreadable(block):
+                ends[block] = self.ssd.nand.synced(block)
+        return ends
+
+    cdef set other_streams(self):
+        """Those of metadata."""
+        return {STREAM_META, *((<Owner> self.ssd.owner_at[kind]).stream for kind in (KIND_TRANSLATION, KIND_VALIDITY)
+                               if self.ssd.owner_at[<int> kind] != NULL)}
+
+    def pool_as_of_fence(self):
+        """The section ``pool``: what was open when the scan's beginning was fixed is; what was opened since, and has
+        other pages than the fence knew, is closed."""
+        cdef uint32_t block
+        cdef set others = self.other_streams()
+        out = bytearray()
+        for block in range(self.ssd.nand.blocks):
+            state, next_page = "free", 0
+            if self.marks[block] & HEADED and self.streams[block] != STREAM_META:
+                state, next_page = "closed", self.ssd.pages_per_block
+                if self.streams[block] in others:
+                    next_page = self.next_page[block]
+                elif self.orders[block] <= self.base_order and block in self.fence.open:
+                    state, next_page = "open", self.fence.open[block]
+            elif self.is_unreadable(block):  # what was programmed behind the last sync may be whole
+                next_page = self.ssd.nand.synced(block)
+                state = "open" if next_page < self.ssd.pages_per_block else "closed"
+            retiring = 128 if block in self.fence.retiring else 0
+            order = self.orders[block] if self.marks[block] & HEADED else 0
+            stream = self.streams[block] if self.marks[block] & HEADED else 0
+            out += struct.pack("<BBH", STATES[state] | retiring, stream, next_page) + order.to_bytes(6, "little")
+        assert len(out) == SAVED_BYTES * self.ssd.nand.blocks
+        return bytes(out) + self.ssd.pool.saved_names()
+
+    cdef int mark_recent(self) except -1:
+        """The blocks whose copies are asked where they were made of: those opened last, more than one move can fill."""
+        cdef uint32_t block
+        cdef set others = self.other_streams()
+        newest = {}
+        for block in range(self.ssd.nand.blocks):
+            if self.marks[block] & HEADED and self.streams[block] not in others:
+                newest.setdefault(self.streams[block], []).append((self.orders[block], block))
+        if self.recent == NULL:
+            self.recent = <uint8_t*> calloc(self.ssd.nand.blocks, 1)
+        if self.recent == NULL:
+            raise MemoryError
+        for found in newest.values():
+            for _, block in sorted(found, reverse=True)[:2 * self.ssd.nand.dies + 2]:
+                self.recent[block] = 1
+        return 0

@@ -1,0 +1,1 @@
+"""Maps whose entries lie in translation pages in flash, with a cache of them in DRAM."""

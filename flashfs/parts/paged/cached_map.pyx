@@ -1,0 +1,311 @@
+# distutils: language = c++
+"""A cache of entries over translation pages in flash: DFTL's mapping (A. Gupta et al., DFTL, ASPLOS 2009), and that of
+the schemes which take it as it is.
+
+What that paper brings is the cached mapping table (CMT) with its eviction. The pages, their directory, cleaning's
+updates, trims and recovery are those of every demand-paged mapping (flashfs.parts.paged.demand_map).
+
+*Dirty bound.* LazyFTL and IB-FTL hold a share of the cache dirty at most, so that a recovery has no more to find (N.
+Dayan et al., GeckoFTL, SIGMOD 2016, 5.3). Before a run is bound, the translation page whose dirty entry is the oldest
+is written, until the run's entries may be dirty too. What cleaning changes, and would be one too many, is pending
+instead; so is what a recovery found: it is cached as it is, clean, and goes to its page with the pending entries.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from flashfs.parts.paged.cmt cimport ENTRY_BYTES, Cmt
+from flashfs.parts.paged.cache_map cimport CountedMap
+from flashfs.parts.battery.map_battery cimport named_by
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport NONE
+
+from collections import Counter
+
+import numpy
+
+from flashfs.errors import DeviceFullError
+
+SLOTS_LEAST = 8  #: entries: fewer leave no room for two segments
+BATCH_MOST = 256
+
+
+cdef class CachedMap(CountedMap):
+    """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit; ``fixed``: that is
+    how many it has, whatever DRAM there is. ``dirty_share`` per cent of them may be dirty, one at least."""
+
+    def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share, bint fixed=False, *,
+                  uint32_t dirty_share=100, **_):
+        self.protected_share = protected_share
+        self.fixed = fixed
+        self.dirty_share = dirty_share
+        self.bounded = dirty_share < 100
+        self.resize(slots)
+
+    def resize(self, slots):
+        """A new, empty CMT. No page of a batch may push another of it out: each takes a place in the probationary
+        segment and pushes one that was protected back into it, and both must fit there."""
+        slots = max(SLOTS_LEAST, min(slots, self.ssd.lpas))
+        self.cmt = Cmt(slots, self.protected_share, self.gtd.n, self.per_page, self.bounded)
+        self.batch = max(1, min(BATCH_MOST, (slots - self.cmt.protected_most - 1) // 2))
+        self.dirty_most = max(1, slots * self.dirty_share // 100) if self.bounded else slots
+        self.dirty_batch = min(self.batch, (self.dirty_most + 1) // 2) if self.bounded else self.batch
+        if self.bounded:
+            self.pending_most = min(2 * self.per_page, self.dirty_most)
+
+    # --- what the host asks: everything that reads, writes and cleans happens here
+
+    cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
+                          int64_t* ready) except? 0xFFFFFFFF nogil:
+        """The entries of the first LPAs are cached. A miss waits for the write-back of the dirty entry that it pushes
+        out, then for its own translation page; misses do not wait for each other."""
+        cdef uint32_t i, slot, ppa
+        cdef uint64_t reads
+        cdef int64_t start = ready[0]
+        cdef bint dirty = False
+        n = min(n, self.dirty_batch if writing else self.batch)
+        for i in range(n):
+            self.lookups += 1
+            slot = self.cmt.find(lpas[i])
+            if slot != NONE:
+                self.hits += 1
+                self.cmt.touch(slot)
+                continue
+            self.ssd.map_ns = ready[i]
+            if writing:
+                self.make_slot()
+            elif self.cmt.used == self.cmt.slots and not self.could_make_slot():
+                self.look(self.page_of(lpas[i]))
+                ready[i] = self.ssd.map_ns
+                continue
+            reads = self.store.reads
+            ppa = self.entry(lpas[i], &dirty)
+            self.loads += self.store.reads != reads
+            self.cmt.insert(lpas[i], ppa, dirty and not self.bounded)
+            ready[i] = self.ssd.map_ns
+        if self.bounded and writing:
+            self.ssd.map_ns = start
+            self.make_clean(lpas, n)
+            for i in range(n):
+                ready[i] = max(ready[i], self.ssd.map_ns)
+        return n
+
+    cdef int make_clean(self, const uint32_t* lpas, uint32_t n) except -1 nogil:
+        """These entries, which are cached, may be dirty without one too many being so; the map's clock goes on to
+        when. Writing may clean, which changes what is dirty."""
+        cdef uint32_t i, more
+        while True:
+            more = 0
+            for i in range(n):
+                more += not self.cmt.is_dirty(self.cmt.find(lpas[i]))
+            if self.cmt.dirty_n + more <= self.dirty_most:
+                return 0
+            self.write_back(self.cmt.first_page)
+            self.bound_writes += 1
+
+    cdef bint could_make_slot(self) except -1 nogil:
+        """As ``make_slot``, for a read. If the image takes no more, or is not to be changed, the read goes past the
+        cache: what can be read must not fail for what cannot be written."""
+        if not self.cmt.is_dirty(self.cmt.victim()):
+            self.make_slot()
+            return True
+        if not self.could_write():
+            return False
+        with gil:
+            try:
+                self.make_slot()
+            except (OSError, DeviceFullError):
+                return False
+        return True
+
+    cdef int make_slot(self) except -1 nogil:
+        """A free slot of the CMT; the map's clock goes on to when there is one. A dirty entry takes all dirty ones of
+        its translation page with it to flash (batch update, 3.4 of the paper); they stay, clean."""
+        cdef uint32_t slot
+        while self.cmt.used == self.cmt.slots:
+            slot = self.cmt.victim()
+            if self.cmt.is_dirty(slot):
+                self.evict_dirty(self.page_of(self.cmt.lpa[slot]))
+                continue
+            self.cmt.remove(slot)
+            self.evictions += 1
+        return 0
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i, slot
+        for i in range(n):
+            slot = self.cmt.find(lpas[i])
+            if slot != NONE:
+                ppas[i] = self.cmt.ppa[slot]
+            else:
+                self.peek(lpas + i, 1, ppas + i)
+        return 0
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
+        cdef uint32_t i, slot
+        self.changes()
+        for i in range(n):
+            slot = self.cmt.find(lpas[i])
+            olds[i] = self.cmt.ppa[slot]
+            self.cmt.put(slot, ppa + i)
+            self.mapped_n += olds[i] == NONE
+        if self.keeps():
+            self.save_bound(lpas, n, ppa, olds)
+        return self.drop_strays(lpas, 0, n, olds) if self.strays else 0
+
+    cdef int save_bound(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, const uint32_t* olds) except -1 nogil:
+        """For the battery: the sum of all that is named, then the entries."""
+        cdef uint32_t i, slot
+        cdef uint64_t gain = 0
+        for i in range(n):
+            gain += named_by(ppa + i) - (named_by(olds[i]) if olds[i] != NONE else 0)
+        self.saved.name(gain)
+        for i in range(n):
+            slot = self.cmt.find(lpas[i])
+            self.saved.put_slot(slot, lpas[i], self.cmt.ppa[slot])
+        return 0
+
+    cdef int put(self, uint32_t slot, uint32_t ppa) except -1 nogil:
+        """What the entry says from now on, in the battery too."""
+        self.cmt.put(slot, ppa)
+        return self.saved.put_slot(slot, self.cmt.lpa[slot], ppa) if self.keeps() else 0
+
+    # --- what the base asks of the cache
+
+    cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
+        cdef uint32_t slot = self.cmt.find(lpa)
+        if slot == NONE:
+            return False
+        ppa[0] = self.cmt.ppa[slot]
+        return True
+
+    cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """At the bound, less what a run that is prepared may need of it, the entry says so and stays clean: False, as
+        if it were not cached, so that it is pending too."""
+        cdef uint32_t slot = self.cmt.find(lpa)
+        if slot == NONE:
+            return False
+        if (self.bounded and not self.cmt.is_dirty(slot)
+                and self.cmt.dirty_n + self.dirty_batch >= self.dirty_most):
+            self.cmt.ppa[slot] = ppa
+            return False
+        self.put(slot, ppa)
+        return True
+
+    cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil:
+        cdef uint32_t slot = self.cmt.first_dirty[self.page_of(first)], found = 0
+        while slot != NONE:
+            if self.cmt.lpa[slot] - first < n:
+                found += 1
+                if image != NULL:
+                    image[self.cmt.lpa[slot] - first] = self.cmt.ppa[slot]
+            slot = self.cmt.next_dirty[slot]
+        return found
+
+    cdef int cleaned(self, uint32_t page) except -1 nogil:
+        self.clear_slots(page)
+        return self.cmt.clean_page(page)
+
+    cdef int uncache(self, uint32_t page) except -1 nogil:
+        self.clear_slots(page)
+        return self.cmt.forget_page(page)
+
+    cdef int clear_slots(self, uint32_t page) except -1 nogil:
+        """The battery has the dirty entries of that page no more."""
+        cdef uint32_t slot = self.cmt.first_dirty[page] if self.keeps() else NONE
+        while slot != NONE:
+            self.saved.clear_slot(slot)
+            slot = self.cmt.next_dirty[slot]
+        return 0
+
+    cdef int uncache_all(self) noexcept nogil:
+        return self.cmt.clear()
+
+    def opens(self):
+        super().opens()
+        self.take_back()
+
+    cdef int take_back(self) except -1:
+        """What was dirty in the cache before a mount is there again: beside an empty cache it would take room that
+        nobody has given it. But not behind damage, where entries go to their pages before anybody believes them."""
+        cdef uint64_t i, n = self.cmt.slots - self.cmt.used
+        cdef uint32_t least = self.dirty_batch if self.bounded else 0
+        if self.bounded:
+            n = min(n, self.dirty_most - min(self.dirty_most, self.cmt.dirty_n + least))
+        n = min(n, self.pending.n) if self.pending.moved_n == 0 and not self.strays else 0
+        for i in range(n):
+            self.taken_back(self.cmt.insert(self.pending.lpa[i], self.pending.ppa[i], True))
+        self.pending.erase(0, n)
+        return self.pending.shrink(self.pending_room)
+
+    cdef int taken_back(self, uint32_t slot) except -1 nogil:
+        return 0
+
+    def save_cache(self):
+        cdef uint32_t slot, page
+        if self.cmt.slots <= self.saved.slots:
+            for page in range(self.gtd.n):
+                slot = self.cmt.first_dirty[page]
+                while slot != NONE:
+                    self.saved.put_slot(slot, self.cmt.lpa[slot], self.cmt.ppa[slot])
+                    slot = self.cmt.next_dirty[slot]
+        return self.cmt.slots
+
+    def dirty_entries(self):
+        cdef uint32_t slot, n = 0
+        cdef uint32_t[::1] lpas, ppas
+        lpa = numpy.empty(self.cmt.dirty_n, numpy.uint32)
+        ppa = numpy.empty(self.cmt.dirty_n, numpy.uint32)
+        lpas, ppas = lpa, ppa
+        for segment in range(2):
+            slot = self.cmt.oldest[segment]
+            while slot != NONE:
+                if self.cmt.is_dirty(slot):
+                    lpas[n] = self.cmt.lpa[slot]
+                    ppas[n] = self.cmt.ppa[slot]
+                    n += 1
+                slot = self.cmt.newer[slot]
+        return lpa, ppa
+
+    # --- the rest of the interface
+
+    def limit_tables(self, uint64_t share):
+        """What the other structures leave, but a part in 32 for those that grow with the work, is for the CMT, up to an
+        entry for each LPA, and to what the battery has room for: who gave it more DRAM did not ask to go without.
+        Unless somebody said how large it is to be."""
+        room = self.room_for_cache(share, self.cmt.sizes()[0], SLOTS_LEAST * ENTRY_BYTES)
+        if not self.fixed and self.cmt.used == 0:
+            room = self.slots_in(room)
+            self.resize(min(room, self.saved.slots) if self.will_keep() else room)
+
+    def slots_in(self, room):
+        """How many slots so many bytes are."""
+        return room // ENTRY_BYTES
+
+    def tables(self):
+        return {"cmt": self.cmt.sizes(), **super().tables()}
+
+    def figures(self):
+        return {
+            "entries": self.cmt.slots,
+            "cached": self.cmt.used,
+            "protected": self.cmt.protected_n,
+            "dirty": self.cmt.dirty_n,
+            **({"dirty_most": self.dirty_most, "bound_writes": self.bound_writes} if self.bounded else {}),
+            **super().figures(),
+        }
+
+    def cached_of_pages(self):
+        return Counter(entry["lpa"] // self.per_page for entry in self.cmt.entries())
+
+    def cache_facts(self):
+        return {"cached": self.cmt.used, "dirty": self.cmt.dirty_n, "dirty_most": self.dirty_most}
+
+    def forget_counts(self):
+        self.bound_writes = 0
+        super().forget_counts()
+
+    def check(self):
+        problems = super().check() + self.cmt.check()
+        if self.cmt.dirty_n > self.dirty_most:
+            problems.append(f"CMT: {self.cmt.dirty_n} dirty entries, {self.dirty_most} may be")
+        return problems

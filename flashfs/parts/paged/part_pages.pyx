@@ -1,0 +1,420 @@
+# distutils: language = c++
+"""Translation pages: parts of a mapping in flash, in blocks of their own that cleaning cares for like any others.
+
+What a page holds is its owner's business; here is what every owner needs. A page has an id, which its OOB says in
+place of an LPA, and is at one place at a time. The checkpoint says where each id is, and a recovery starts from
+there: what was programmed since counts for nothing (the mapping is made again from the user pages that are newer), and
+what was superseded since still counts. So a page that the last checkpoint stands on lives until the next one is
+durable, and cleaning moves it meanwhile; one that is newer dies as soon as it is superseded.
+
+A recovery may also start from the pages themselves (rebuild.pyx): the newest version of each counts then, and what was
+superseded is needed until that which takes its place is durable. Such pages are ``lasting``: their owner says when
+what takes the place of all that were superseded so far has been programmed (``ripen``), and behind the next sync they
+die.
+"""
+from cython.operator cimport dereference as deref
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+from libcpp.unordered_set cimport unordered_set
+
+from flashfs.engine.contract.parts cimport FOREIGN, IN_TABLE, LIVE, Engine, Extent, Owner
+from flashfs.engine.blocks.pool cimport (
+    CAUSE_MAP,
+    KIND_TRANSLATION,
+    KIND_USER,
+    KIND_VALIDITY,
+    NONE,
+    STREAM_MAP,
+    Oob,
+    oob_kind,
+    oob_lpa,
+    oob_pack,
+    oob_unpack,
+)
+from nandimg._nand cimport PAGE_OK
+
+
+cdef class Directory:
+    """Where each page is. One that is in DRAM answers ``ppa_of`` and takes ``set_ppa``; one that is in flash itself
+    may have to read, and fail, and has ``find`` and ``move_to`` instead."""
+
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
+        """NONE if there is no such page."""
+        return NONE
+
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
+        """Page ``id`` is at ``ppa``; a number that is no page's changes nothing."""
+        return 0
+
+    cdef uint32_t find(self, uint32_t id) except? 0xFFFFFFFE nogil:
+        """As ``ppa_of``, for a number of a page that there can be."""
+        return self.ppa_of(id)
+
+    cdef int move_to(self, uint32_t id, uint32_t ppa) except -1 nogil:
+        """As ``set_ppa``."""
+        return self.set_ppa(id, ppa)
+
+    cdef int lost(self, uint32_t ppa) except -1 nogil:
+        """The page there cannot be read, and is about to be erased: if it is the newest, it is made again."""
+        return 0
+
+
+cdef class DramDirectory(Directory):
+    """In DRAM, 4 bytes a page, by number."""
+
+    cdef int hold(self, uint32_t n) except -1:
+        """Room for ``n`` pages, none of which is anywhere."""
+        self.page_ppas = <uint32_t*> malloc(n * 4)
+        if self.page_ppas == NULL:
+            raise MemoryError
+        memset(self.page_ppas, 0xFF, n * 4)
+        self.n = n
+        return 0
+
+    def __dealloc__(self):
+        free(self.page_ppas)
+
+    cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
+        return self.page_ppas[id] if id < self.n else NONE
+
+    cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
+        if id < self.n:
+            self.page_ppas[id] = ppa
+        return 0
+
+    cdef uint32_t drop(self, uint32_t ppa) noexcept nogil:
+        """The page there is nowhere from now on; its number, or NONE if there was none."""
+        cdef uint32_t id
+        for id in range(self.n):
+            if self.page_ppas[id] == ppa:
+                self.page_ppas[id] = NONE
+                return id
+        return NONE
+
+
+cdef class TranslationPages(Owner):
+    """The translation pages of one mapping, ``ids`` of them at most; or, of another ``kind``, pages that another part
+    keeps in flash by the same rules, in blocks of a stream of its own, counted under ``cause``."""
+
+    def __cinit__(self, Engine ssd not None, Directory directory not None, uint32_t ids, *,
+                  int kind=KIND_TRANSLATION, int stream=STREAM_MAP, int cause=CAUSE_MAP):
+        self.ssd = ssd
+        self.directory = directory
+        self.ids = ids
+        self.kind = kind
+        self.stream = stream
+        self.cause = cause
+        self.reports = kind != KIND_VALIDITY
+        self.oob = <uint8_t*> malloc(ssd.nand.oob_bytes)
+        if self.oob == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.oob)
+
+    cdef int ensure(self, uint32_t pages) except -1 nogil:
+        """Before ``pages`` are programmed together: clean now, not between them. Cleaning may change the mapping."""
+        cdef uint32_t room
+        self.let_ripe_go()
+        self.make_way()
+        room = self.ssd.placement.run_room(self.stream)
+        if room < pages or room == self.ssd.nand.pages_per_block:
+            self.ssd.make_room()
+        return 0
+
+    cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil:
+        """A new version of a page; returns its PPA. The caller supersedes the old one. The map's clock goes on to the
+        program's end."""
+        cdef Extent ext
+        cdef Oob oob
+        cdef uint32_t ppa, done = 0
+        cdef int64_t end
+        cdef int before = self.ssd.stopped
+        if self.reports and self.ssd.validity.in_flash:
+            self.ssd.validity.prepare(2, False)  # the new page, and the one that it supersedes
+        self.ssd.seq += 1
+        oob.seq = self.ssd.seq
+        oob.lpa = id
+        oob.kind = <uint8_t> self.kind
+        oob.flags = self.flags
+        oob.stream = <uint8_t> self.stream
+        while True:
+            ext.choice = 0
+            self.ssd.placement.take(self.stream, &id, 1, &ext)
+            oob.order = self.ssd.pool.order[ext.block]
+            memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
+            oob_pack(self.oob, &oob)
+            ext.n = 1
+            end = self.ssd.program(&ext, data, self.oob, self.cause, self.ssd.map_ns, &done)
+            if done:
+                break
+            self.ssd.programmed(&ext, 0)
+        ppa = ext.block * self.ssd.nand.pages_per_block + ext.page
+        self.ssd.stopped = IN_TABLE
+        self.ssd.validity.live_run(ppa, 1)
+        self.ssd.programmed(&ext, 1)
+        self.fresh.insert(ppa)
+        self.ssd.stopped = before
+        self.ssd.map_ns = end
+        self.programs += 1
+        return ppa
+
+    cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil:
+        """``n`` pages from ``id`` on, their data end to end; ``ppas`` gets where they are. If that fails midway, none
+        of them counts."""
+        cdef uint32_t done = 0, i
+        try:
+            while done < n:
+                ppas[done] = self.program(id + done, data + <uint64_t> done * self.ssd.nand.page_bytes)
+                done += 1
+        finally:
+            if done < n:
+                for i in range(done):
+                    self.supersede(ppas[i])
+        return 0
+
+    cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil:
+        """The data of page ``id`` at its PPA; the map's clock goes on to where they are there. False if they cannot
+        be read, or are not that page's."""
+        cdef uint8_t status = 0
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        cdef int _
+        for _ in range(2):  # a page that fails once may read at the second try
+            self.ssd.map_ns = self.ssd.nand.read(block, ppa - block * self.ssd.nand.pages_per_block, 1, into, self.oob,
+                                                 &status, self.cause, self.ssd.map_ns)
+            self.reads += 1
+            if status == PAGE_OK:
+                break
+        if status == PAGE_OK and oob_kind(self.oob) == self.kind and oob_lpa(self.oob) == id:
+            return True
+        self.unreadable += 1
+        return False
+
+    cdef int supersede(self, uint32_t ppa) except -1 nogil:
+        """That version is not the page's newest any more."""
+        if self.fresh.erase(ppa) and not self.lasting:
+            self.ssd.validity.dead(&ppa, 1)
+            return 0
+        self.kept.insert(ppa)
+        return 0
+
+    cdef int ripen(self) except -1 nogil:
+        """Of pages that are ``lasting``: all that were superseded so far die behind the next sync."""
+        self.let_ripe_go()
+        pour(self.kept, self.ripe)
+        self.ripe_at = self.ssd.image_syncs
+        return 0
+
+    cdef int let_ripe_go(self) except -1 nogil:
+        """There was a sync. A late store knows whose they are without being told, so room is made for no report."""
+        cdef uint32_t ppa
+        if self.ripe.size() == 0 or self.ssd.image_syncs == self.ripe_at:
+            return 0
+        while self.ripe.size():             # one by one: to make room for a report may fail
+            ppa = deref(self.ripe.begin())
+            if self.ssd.validity.by_map and self.ssd.validity.in_flash:
+                self.ssd.validity.prepare(1, False)
+            self.ssd.validity.dead(&ppa, 1)
+            self.ripe.erase(ppa)
+        return 0
+
+    cdef int make_way(self) except -1 nogil:
+        """Before the data of a page are put together, for this may read others: there is room for each page twice."""
+        if self.waiting() >= self.ids and self.lasting and not self.ssd.validity.late:
+            self.let_all_go()
+        return 0
+
+    cdef int let_all_go(self) except -1 nogil:
+        """Of ``lasting`` pages under a validity store that goes by the map: a sync makes durable what took the place
+        of those that were superseded, and they die."""
+        self.ripen()
+        self.ssd.barrier()
+        return self.let_ripe_go()
+
+    cdef uint64_t waiting(self) noexcept nogil:
+        """Superseded pages that live."""
+        return self.kept.size() + self.ripe.size()
+
+    cdef bint keeps(self, uint32_t ppa) noexcept nogil:
+        """Whether a superseded page lives on there."""
+        return self.kept.count(ppa) != 0 or self.ripe.count(ppa) != 0
+
+    cdef bint holds(self, uint32_t id, uint32_t ppa) except -1 nogil:
+        """Whether a live version of page ``id`` may be at ``ppa``."""
+        return id < self.ids and (self.keeps(ppa) or self.directory.find(id) == ppa)
+
+    cdef int confirm(self, const uint32_t* ids, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            answers[i] = LIVE if self.holds(ids[i], ppas[i]) else FOREIGN
+        return 0
+
+    cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        """A superseded page's move is nobody else's business."""
+        cdef uint32_t i
+        for i in range(n):
+            if self.kept.erase(olds[i]):
+                self.kept.insert(news[i])
+                continue
+            if self.ripe.erase(olds[i]):
+                self.ripe.insert(news[i])
+                continue
+            if self.fresh.erase(olds[i]):
+                self.fresh.insert(news[i])
+            self.directory.move_to(ids[i], news[i])
+        return 0
+
+    cdef int page_lost(self, uint32_t ppa) except -1 nogil:
+        """The directory's owner makes it again, and supersedes it: only then is it forgotten."""
+        self.directory.lost(ppa)
+        self.fresh.erase(ppa)
+        self.kept.erase(ppa)
+        self.ripe.erase(ppa)
+        return 0
+
+    cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil:
+        return self.directory.find(id) if id < self.ids else NONE
+
+    cdef int recovered(self, uint32_t id, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        return self.directory.move_to(id, ppa) if id < self.ids else 0
+
+    def live_ppas(self):
+        cdef uint32_t id
+        ppas = [self.directory.find(id) for id in range(self.ids)]
+        return [ppa for ppa in ppas if ppa != NONE] + self.kept_ppas()
+
+    def kept_ppas(self):
+        """Where superseded pages live."""
+        return [ppa for ppa in self.kept] + [ppa for ppa in self.ripe]
+
+    def keep_all(self, ppas):
+        """A recovery found superseded pages that the last checkpoint stands on."""
+        cdef uint32_t ppa
+        for ppa in ppas:
+            self.kept.insert(ppa)
+
+    cdef uint64_t known(self) noexcept nogil:
+        """Pages that are kept account of: programmed or superseded since the last checkpoint."""
+        return self.fresh.size() + self.kept.size() + self.ripe.size()
+
+    cdef int reset(self) except -1:
+        """A load or a recovery begins."""
+        self.fresh.clear()
+        self.kept.clear()
+        self.ripe.clear()
+        return 0
+
+    cdef int checkpoint_begins(self) except -1:
+        """What the next checkpoint says of validity is that superseded pages are dead. Room for that is made page by
+        page; no page moves meanwhile, so the set is gone through in one order here and below."""
+        cdef uint32_t ppa
+        self.let_go_n = 0
+        if self.lasting and self.ssd.validity.late:
+            return 0
+        pour(self.ripe, self.kept)
+        for ppa in self.kept:
+            if self.reports and self.ssd.validity.in_flash:
+                self.ssd.validity.prepare(1, False)
+            self.ssd.validity.dead(&ppa, 1)
+            self.let_go_n += 1
+        return 0
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        """It is durable; or it is not, and the last one still stands on them."""
+        cdef uint32_t ppa
+        if self.lasting and self.ssd.validity.late:
+            if whole:
+                self.fresh.clear()
+                self.ripen()
+                self.ripe_at -= 1           # what takes their place is durable, with the checkpoint
+                self.let_ripe_go()
+            return 0
+        if not whole:
+            for ppa in self.kept:
+                if self.let_go_n == 0:
+                    break
+                if self.reports and self.ssd.validity.in_flash:
+                    self.ssd.validity.prepare(1, False)
+                self.ssd.validity.live_run(ppa, 1)
+                self.let_go_n -= 1
+            return 0
+        self.let_go_n = 0
+        return self.reset()
+
+    def forget_counts(self):
+        self.programs = self.reads = self.unreadable = 0
+
+    def tables(self):
+        """(as a controller packs it, as allocated): 4 bytes for each page programmed or superseded since the last
+        checkpoint; the sets here take about 40."""
+        n = self.known()
+        return 4 * n, 40 * n
+
+
+cdef int pour(unordered_set[uint32_t]& some, unordered_set[uint32_t]& into) except -1 nogil:
+    """All of one set into the other; what memory does not suffice for stays."""
+    cdef uint32_t ppa
+    while some.size():
+        ppa = deref(some.begin())
+        into.insert(ppa)
+        some.erase(ppa)
+    return 0
+
+
+cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil:
+    """Where the newest live page of each of ``n`` LPAs from ``first`` on is, by the spare areas of all live pages; and
+    one that is nobody's: it does not say whose it is, or another live page names the same LPA, so that one of the two
+    lies where a third LPA's page should be. A late store calls superseded pages live, so there two of a name say
+    nothing. ``seen`` is zeros, ``nobody`` NONE."""
+    cdef uint32_t block, page, ppa
+    cdef uint8_t status = 0
+    cdef uint8_t[4096] raw
+    cdef Oob oob
+    cdef uint8_t* named = <uint8_t*> calloc(ssd.lpas // 8 + 1, 1)
+    if named == NULL:
+        with gil:
+            raise MemoryError
+    try:
+        for block in range(ssd.nand.blocks):
+            if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_USER:
+                continue
+            for page in range(ssd.nand.pages_per_block):
+                ppa = block * ssd.nand.pages_per_block + page
+                if not ssd.validity.is_live(ppa):
+                    continue
+                ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
+                oob_unpack(raw, &oob)
+                if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                    nobody[0] = ppa
+                    continue
+                if oob.lpa - first < n and seen[oob.lpa - first].next_seq <= oob.seq:
+                    seen[oob.lpa - first].next_seq = oob.seq + 1
+                    seen[oob.lpa - first].ppa = ppa
+                if named[oob.lpa >> 3] & (1 << (oob.lpa & 7)) and not ssd.validity.late:
+                    nobody[0] = ppa
+                named[oob.lpa >> 3] |= <uint8_t> (1 << (oob.lpa & 7))
+    finally:
+        free(named)
+    return 0
+
+
+cdef list newest_pages(Engine ssd, list ranges):
+    """PPAs of the newest whole page of each LPA in ``ranges``, [(first, LPAs)], by the spare areas of all pages in
+    blocks of user pages: whether they live is not asked."""
+    cdef uint32_t block, page
+    cdef uint8_t status = 0
+    cdef uint8_t[4096] raw
+    cdef Oob oob
+    newest = {}
+    for block in range(ssd.nand.blocks):
+        if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_USER:
+            continue
+        for page in range(ssd.nand.pages_per_block):
+            ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
+            oob_unpack(raw, &oob)
+            if status == PAGE_OK and oob.kind == KIND_USER and any(
+                    first <= oob.lpa < first + n for first, n in ranges):
+                found = (oob.seq, block * ssd.nand.pages_per_block + page)
+                newest[oob.lpa] = max(newest.get(oob.lpa, found), found)
+    return [ppa for _, ppa in newest.values()]

@@ -1,0 +1,23 @@
+# TPFTL's mapping; see tpftl_map.pyx.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from flashfs.parts.paged.cache_map cimport CountedMap
+from flashfs.parts.paged.two_level_cache cimport TpNodes
+
+
+cdef class TpMap(CountedMap):
+    cdef readonly TpNodes cmt
+    cdef readonly uint64_t prefetched      # entries that came before anybody asked for them
+    cdef bint request_level, selective_level
+    cdef uint64_t* marked                  # a bit for each entry of a page that is cached
+    cdef uint32_t giving                   # the translation page whose entries leave for prefetched ones
+    cdef bint bring(self, const uint32_t* lpas, uint32_t i, uint32_t n, bint writing,
+                    int64_t* ready) except -1 nogil
+    cdef int make_room(self, uint32_t page) except -1 nogil
+    cdef int make_room_to_read(self, uint32_t page) except -2 nogil
+    cdef int prefetch(self, const uint32_t* lpas, uint32_t i, uint32_t n, int64_t* ready) except -1 nogil
+    cdef bint prefetch_one(self, uint32_t page, uint32_t offset, bint there) except -1 nogil
+    cdef bint room_for_prefetch(self, uint32_t page) except -1 nogil
+    cdef int mark_known(self, uint32_t page) noexcept nogil
+    cdef bint is_marked(self, uint32_t offset) noexcept nogil
+    cdef int take_back(self) except -1

@@ -1,0 +1,1 @@
+"""An FTL that is a class in Python, held against what the engine knows."""

@@ -1,0 +1,1 @@
+"""Blocks of all dies taken together, and cleaning that leaves metadata alone."""

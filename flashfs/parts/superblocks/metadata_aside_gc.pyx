@@ -1,0 +1,41 @@
+"""Cleaning that leaves blocks of metadata alone until nothing in them lives: GeckoFTL's policy (N. Dayan et al.,
+GeckoFTL, SIGMOD 2016, section 4.2), with the way out that a device needs.
+
+Metadata are superseded so soon that to move them is in vain. But one page that nobody writes again holds its block for
+ever, and with it all the dead pages there; enough of those, and the host's pages have no room. So when more blocks wait
+than a share of the over-provisioning, the one with the fewest live pages is cleaned after all, and counted apart.
+Retirement and wear levelling move metadata always.
+"""
+from libc.stdint cimport uint32_t
+
+from flashfs.parts.defaults.defaults cimport Greedy
+from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE, STREAM_GC
+
+
+cdef class MetadataAside(Greedy):
+    """As Greedy; blocks of the streams ``spares`` wait, up to ``share`` per cent of the over-provisioned blocks and
+    those that their pages need, ``needed``."""
+
+    def __cinit__(self, Engine ssd, uint32_t share, uint32_t needed, *, spares=()):
+        cdef uint32_t data = (ssd.lpas + ssd.nand.pages_per_block - 1) // ssd.nand.pages_per_block
+        extra = max(0, <int> ssd.nand.blocks - <int> data - <int> needed)
+        self.held_most = needed + max(1, extra * share // 100)
+
+    cdef bint holds_too_much(self) noexcept nogil:
+        return self.ssd.victims.waiting_n > self.held_most
+
+    cdef int clean(self) except -1 nogil:
+        cdef uint32_t victim
+        if self.holds_too_much():
+            victim = self.ssd.victims.fewest_waiting()
+            if victim != NONE and self.ssd.victims.valid[victim] < self.ssd.nand.pages_per_block:
+                self.escapes += 1
+                self.escaped_pages += self.ssd.victims.valid[victim]
+                self.ssd.relocate(victim, STREAM_GC, CAUSE_GC)
+                return 0
+        victim = self.ssd.victims.fewest()
+        if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
+            if self.ssd.mapping.notice():
+                return 0
+        return Greedy.clean(self)

@@ -1,0 +1,53 @@
+# A validity store in flash pages; see flash_validity.pyx.
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.contract.parts cimport Validity
+from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
+
+
+cdef class FlashValidity(Validity)
+
+
+cdef class ValidityDirectory(DramDirectory):
+    cdef FlashValidity store
+    cdef uint8_t* missing                  # of each page, whether it has to be made again
+    cdef readonly uint32_t missing_n
+
+
+cdef class ValidityPages(TranslationPages):
+    pass
+
+
+cdef class FlashValidity(Validity):
+    cdef readonly TranslationPages pages_in_flash
+    cdef readonly ValidityDirectory directory
+    cdef uint32_t pages_per_block, words_a_block, page_bytes
+    cdef uint32_t looked_of, looked_ppa   # the page that was read for a query last; NONE: none
+    cdef uint64_t* log                     # reports that wait: PPA << 1 | lives, by PPA
+    cdef readonly uint32_t log_n, log_room, log_spare
+    cdef bint recovering                   # between a load and ``opens``
+    cdef uint64_t* bits                    # the whole bitmap, in a recovery and until what it found is in flash; NULL
+    cdef uint8_t* touched                  # ... of each part, whether flash has to be told
+    cdef uint32_t touched_n
+    cdef uint8_t* forgotten                # ... of each block, whether the checkpoint's word counts no more
+    cdef bint filled
+    cdef int set_up(self, uint32_t ids, uint32_t log_room, uint32_t touched_n) except -1
+    # what a store answers
+    cdef bint put(self, uint32_t ppa, bint lives) except -1 nogil
+    cdef int touch(self, uint32_t block) noexcept nogil
+    cdef int fill(self) except -1 nogil
+    # what it asks
+    cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
+    cdef uint64_t bit_of(self, uint32_t ppa) noexcept nogil
+    cdef bint is_own(self, uint32_t block) noexcept nogil
+    cdef uint32_t log_from(self, uint64_t key) noexcept nogil
+    cdef int note(self, uint32_t ppa, bint lives) except -1 nogil
+    cdef int noted(self, uint32_t at, bint fresh) except -1 nogil
+    cdef int replaced(self, uint32_t id, uint32_t old, uint32_t ppa) except -1 nogil
+    cdef int page_moves(self) except -1 nogil
+    cdef int page_moved(self, uint32_t id, uint32_t ppa) except -1 nogil
+    cdef bint put_bit(self, uint32_t ppa, bint lives) except -1 nogil
+    cdef int program(self, uint32_t id, const uint8_t* data) except -1 nogil
+    cdef int own_bitmap(self, uint32_t block, uint64_t* words) except -1 nogil
+    cdef int begin_bits(self) except -1 nogil
+    cdef int end_bits(self) noexcept nogil
