@@ -47,6 +47,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/recovery/recovery.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/resolve.pyx": (EVERYTHING,),
     "flashfs/engine/device/metalog.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/admit.pyx": (EVERYTHING,),
     "flashfs/engine/views/cross_check.pyx": (EVERYTHING,),
     "flashfs/engine/device/buffer.pyx": ("survivors", "_sum"),
     "flashfs/engine/device/mover.pyx": ("relocate", "collect", "is_readable", "poison"),

@@ -18,7 +18,7 @@ from flashfs.crash.programs import from_checkpoints, presets_for
 from flashfs.device import Device
 from flashfs.engine.device.metalog import MAGIC_INDEX
 from flashfs.engine.blocks.pool import SAVED_BYTES
-from flashfs.engine.views.cross_check import admit
+from flashfs.engine.recovery.admit import admit
 from nandimg import PRESETS, Geometry
 
 FREE, OPEN, CLOSED, META_STREAM = 0, 2, 3, 3

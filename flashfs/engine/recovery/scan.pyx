@@ -35,7 +35,7 @@ from nandimg._nand cimport CAUSES, OP_COUNT, OP_PROGRAM, OP_READ, OP_SPARE, PAGE
 
 import time
 
-from flashfs.engine.views.cross_check import admit
+from flashfs.engine.recovery.admit import admit
 from flashfs.engine.device.metalog import LoadedCheckpoint, trim_records
 from flashfs.engine.contract.parts import ALARMS_MOST
 from flashfs.errors import CorruptError
