@@ -1,12 +1,12 @@
 """The door to the engine: what schemes, servers and tools get of it; _core.pxd is the same for what is compiled.
 flashfs.engine has the rooms behind it."""
 
+from flashfs.engine.blocks.pool import BlockPool
 from flashfs.engine.contract.parts import Cleaning, Engine, Mapping, Owner, Placement, Validity
 from flashfs.engine.device.buffer import WriteBuffer
 from flashfs.engine.device.cache import DataCache
 from flashfs.engine.device.metalog import MetaLog
 from flashfs.engine.device.mover import Mover
-from flashfs.engine.blocks.pool import BlockPool
 from flashfs.engine.device.reader import Reader
 from flashfs.engine.device.ssd import Ssd
 from flashfs.engine.device.wear import WearLevel

@@ -13,11 +13,11 @@ import numpy as np
 import nandimg
 from flashfs import room
 from flashfs._core import Ssd
+from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.engine.device import byte_requests
 from flashfs.engine.device.buffer import nvram_bytes, nvram_slots
 from flashfs.engine.device.lifetime_counters import Life
 from flashfs.engine.device.metalog import life_of, newest_slot
-from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.engine.recovery import recovery
 from flashfs.engine.views import block_map
 from flashfs.engine.views.cross_check import cross_check

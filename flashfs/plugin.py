@@ -1,9 +1,9 @@
 """What the author of an FTL in Python may import: docs/python-ftl.md says what each is for. Nothing has to be."""
 
-from flashfs.parts.python.python_ftl import Chip
 from flashfs.errors import DeviceFullError, FtlError
 from flashfs.ftl import Option
 from flashfs.ftl.python import Cleans, Ftl, Guesses, Places, Saves, Stamps, Validates
+from flashfs.parts.python.python_ftl import Chip
 
 __all__ = [
     "Chip",

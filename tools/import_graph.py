@@ -5,7 +5,7 @@
     python tools/import_graph.py --circles   # files that need each other, one circle a line; exit code 1 if any
 
 An arrow goes from who imports to what is imported; a dotted one if that happens only inside functions. Folders in a
-folder count as it; those of schemes are one, ftl/NAME. Modules of flashfs itself (device.py ...)
+folder count as it, but for the rooms of engine and parts; those of schemes are one, ftl/NAME. Modules of flashfs itself (device.py ...)
 are the folder `flashfs`; what everybody may need (errors.py ...) is left out.
 """
 
@@ -74,9 +74,9 @@ def found(base: str | None, names: list[str], late: bool, known: set[str]) -> It
 
 
 def folder_of(module: str, packages: set[str]) -> str:
-    """The folder that a module lies in: nandimg, flashfs, flashfs/engine, flashfs/ftl/leaftl ..."""
+    """The folder that a module lies in: nandimg, flashfs, flashfs/engine/device, flashfs/ftl/leaftl ..."""
     parts = module.split(".") if module in packages else module.split(".")[:-1]
-    return "/".join(parts[: 3 if parts[:2] == ["flashfs", "ftl"] else 2])
+    return "/".join(parts[: 3 if parts[1:2] and parts[1] in ("ftl", "engine", "parts") else 2])
 
 
 def read(root: Path) -> tuple[dict[str, set[Need]], set[str]]:

@@ -12,14 +12,14 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
-from flashfs.parts.python.python_ftl import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
-from flashfs.parts.python.python_map import build
 from flashfs.engine.views import block_map
 from flashfs.errors import MISTAKES, BindError, RoomError, UsageError
 from flashfs.ftl import SEARCHED, Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
 from flashfs.ftl.given import CLASSES, NAME_BYTES
 from flashfs.parts.defaults.defaults import Greedy, PageBitmap, Streams
+from flashfs.parts.python.python_ftl import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
+from flashfs.parts.python.python_map import build
 
 ORDER_BYTES = 8  #: the bridge's own, ahead of what an FTL saves
 VERIFY = Option("verify", 1, "hold every answer of the FTL against what flash says: a spare read per overwrite", high=1)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
-from flashfs.engine.device import metalog
 from flashfs.engine.blocks.pool import KIND_NAMES
+from flashfs.engine.device import metalog
 from flashfs.errors import CorruptError
 from flashfs.inspect._view import (
     ERASED,

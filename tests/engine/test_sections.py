@@ -16,8 +16,8 @@ import nandimg
 from flashfs import inspect
 from flashfs.crash.programs import from_checkpoints, presets_for
 from flashfs.device import Device
-from flashfs.engine.device.metalog import MAGIC_INDEX
 from flashfs.engine.blocks.pool import SAVED_BYTES
+from flashfs.engine.device.metalog import MAGIC_INDEX
 from flashfs.engine.recovery.admit import admit
 from nandimg import PRESETS, Geometry
 

@@ -31,7 +31,7 @@ DURABLE: dict[str, str] = {
     "flashfs/parts/paged/demand_map.pyx": ALL,
     "flashfs/parts/paged/entry_pages.pyx": ALL,
     "flashfs/parts/battery/map_battery.pyx": ALL,
-    "flashfs/parts/battery/bitmap_battery.pyx": ALL,
+    "flashfs/parts/validity/bitmap_battery.pyx": ALL,
     "flashfs/parts/paged/newer_section.pyx": ALL,
     "flashfs/parts/paged/pending_entries.pyx": ALL,
     "flashfs/parts/paged/cached_map.pyx": ALL,

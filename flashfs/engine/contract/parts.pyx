@@ -306,6 +306,10 @@ cdef class Recovered(Owner):
         last trim). Pages that it does not name count for nothing then, and trims are not applied again."""
         return None
 
+    def recovery_worker(self):
+        """The class of what does the steps of a recovery, derived from flashfs.engine.recovery.recovery.Worker, if the
+        mapping is rebuilt in another way than from a checkpoint; else None."""
+
     def recovery_commits(self):
         """A recovery is about to change flash for the first time. Returns whether something was stored in NVRAM that
         must be durable before."""

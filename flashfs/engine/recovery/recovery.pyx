@@ -15,7 +15,6 @@ blocks is undone as a whole: its copies say which move made them, and the last o
 The pages found lie in one array in the order of LPAs (flashfs.engine.recovery.found_pages), and everything else that
 grows with them in others like it: no object of Python stands for a page.
 """
-cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -38,7 +37,7 @@ from flashfs.engine.blocks.pool cimport (
     Oob,
     runs_out,
 )
-from flashfs.parts.from_pages.rebuild cimport Rebuilder
+from flashfs.engine.recovery.resolve cimport Settler
 from flashfs.engine.recovery.scan cimport HEADED, IN_LOG, SCANNED, TORN_IN, Scanner
 from flashfs.engine.device.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
@@ -109,7 +108,7 @@ class Recovery:
     )
 
     def __init__(self, ssd, readonly=False, repairs=False):
-        self.work = Worker(ssd, repairs)
+        self.work = (ssd.mapping.recovery_worker() or Worker)(ssd, repairs)
         self.parts = {"mapping": ssd.mapping, "validity": ssd.validity, "placement": ssd.placement}
         self.readonly = readonly
         self.report = Report()
@@ -158,16 +157,24 @@ class Recovery:
         return self.report
 
 
-@cython.final
-cdef class Worker(Rebuilder):
+cdef class Worker(Settler):
     """The steps in their order: what is read, who wins, and what that makes of the device."""
-    cdef readonly bint clean
-    cdef object doubted                    # what a step of a part found that cannot be
-    cdef list back                         # (seq, LPA, page) that the NVRAM saved
-    cdef object slots                      # (LPA, seq, page) of the NVRAM's slots, once they are read
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
         self.back = []
+
+    def steps_by_pages(self):
+        """[(whose, name, about, what does it)]: after the step ``checkpoint``, for a mapping that is rebuilt from its
+        pages."""
+        return []
+
+    def step_by_entries(self):
+        """As ``steps_by_pages``, one step after ``resolve``."""
+        raise NotImplementedError
+
+    cdef bint is_collected(self, uint32_t block) noexcept nogil:
+        """Whether it has pages of metadata of which some may not count: no caller may mark them durable."""
+        return False
 
     def names_sharers(self):
         return self.ssd.mapping.names_sharers

@@ -33,9 +33,9 @@ from flashfs.ftl.demand_paged import (
     tree_mapping_sections,
     tree_words,
 )
-from flashfs.parts.battery.bitmap_battery import frames_words
 from flashfs.parts.battery.map_battery import MapBattery, region_bytes
 from flashfs.parts.paged.cached_map import CachedMap
+from flashfs.parts.validity.bitmap_battery import frames_words
 from flashfs.parts.validity.flash_bitmap import FlashBitmap, bitmap_pages, log_entries
 
 REGION = "muftl"  #: of the NVRAM: the battery's

@@ -20,6 +20,8 @@ import struct
 
 import numpy
 
+from flashfs.parts.from_pages.rebuild import Rebuilder
+
 
 cdef class FencedMap(CachedMap):
     """As CachedMap; ``slots`` is C, the capacity of the cache. ``fenced``: a crash is recovered from pages, with a
@@ -51,6 +53,9 @@ cdef class FencedMap(CachedMap):
             slot = self.cmt.find(lpa)
             if slot != NONE and self.cmt.is_dirty(slot) and self.cmt.ppa[slot] == ppa:
                 self.cmt.flags[slot] |= AGED
+
+    def recovery_worker(self):
+        return Rebuilder if self.fenced else None
 
     # --- pages
 

@@ -1,15 +1,13 @@
 # Recovery from pages of metadata; see rebuild.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.recovery.resolve cimport Settler
+from flashfs.engine.recovery.recovery cimport Worker
 
 
-cdef class Rebuilder(Settler):
-    cdef object fence                      # what the checkpoint says of where the scan begins
+cdef class Rebuilder(Worker):
     cdef object versions                   # (numbers, sequence numbers, PPAs) of translation pages
     cdef list passed                       # ... of which a version that is not durable was passed over
     cdef uint64_t since                    # reports of validity up to that sequence number are programmed
-    cdef bint is_collected(self, uint32_t block) noexcept nogil
     cdef int check_heads(self) except -1
     cdef bint ask_later_pages(self, uint32_t block) except -1
     cdef int read_kind(self, int kind) except -1

@@ -1,8 +1,8 @@
 from typing import Any
 
-from flashfs.engine.recovery.resolve import Settler
+from flashfs.engine.recovery.recovery import Worker
 
-class Rebuilder(Settler):
+class Rebuilder(Worker):
     def steps_by_pages(self) -> Any: ...
     def read_translation(self) -> Any: ...
     def read_validity(self) -> Any: ...

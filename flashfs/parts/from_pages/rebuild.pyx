@@ -47,7 +47,7 @@ from flashfs.engine.blocks.pool cimport (
     runs_out,
 )
 from flashfs.engine.recovery.scan cimport HEADED, REOPENED
-from flashfs.engine.recovery.resolve cimport Settler
+from flashfs.engine.recovery.recovery cimport Worker
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 import struct
@@ -58,11 +58,11 @@ from flashfs.engine.blocks.pool import SAVED_BYTES, STATES, unpack_fence
 from flashfs.errors import CorruptError, MapLostError
 
 
-cdef class Rebuilder(Settler):
+cdef class Rebuilder(Worker):
     """The steps that make the sections of a checkpoint that never was."""
 
     cdef int take_fence(self) except -1:
-        if not self.ssd.mapping.fenced or "fence" not in self.base.sections:
+        if "fence" not in self.base.sections:
             return 0
         try:
             self.fence = unpack_fence(bytes(self.base.sections["fence"]), self.ssd.pool,
@@ -76,8 +76,6 @@ cdef class Rebuilder(Settler):
 
     def steps_by_pages(self):
         """[(whose, name, about, what does it)]: behind the step ``checkpoint``."""
-        if not self.ssd.mapping.fenced:
-            return []
         return [
             ("mapping", "translation", "read the spare areas of translation blocks", self.read_translation),
             ("validity", "log" if self.ssd.validity.by_map else "runs",
@@ -206,7 +204,6 @@ cdef class Rebuilder(Settler):
         return status == PAGE_ERASED or status == PAGE_OK and (oob.kind != KIND_USER or oob.lpa != lpa)
 
     cdef bint is_collected(self, uint32_t block) noexcept nogil:
-        """Whether it has pages of metadata of which some may not count: nobody is to call them durable."""
         return self.by_steps and self.marks[block] & HEADED and (
             self.streams[block] == (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
             or self.ssd.owner_at[KIND_VALIDITY] != NULL

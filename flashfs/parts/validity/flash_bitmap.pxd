@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.validity.flash_validity cimport FlashValidity
-from flashfs.parts.battery.bitmap_battery cimport KeptFrames
+from flashfs.parts.validity.bitmap_battery cimport KeptFrames
 
 
 cdef struct Frame:                         # of the cache

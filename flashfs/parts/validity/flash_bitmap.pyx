@@ -22,7 +22,7 @@ from libc.string cimport memcpy, memmove, memset
 from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.validity.flash_validity cimport FlashValidity
-from flashfs.parts.battery.bitmap_battery cimport KeptFrames
+from flashfs.parts.validity.bitmap_battery cimport KeptFrames
 from flashfs.parts.battery.map_battery cimport MapBattery, named_by
 from flashfs.engine.contract.parts cimport Engine
 from flashfs.engine.blocks.pool cimport KIND_VALIDITY, NONE, STREAM_META

@@ -1,0 +1,26 @@
+# Recovery as a table of named steps; see recovery.pyx.
+from libc.stdint cimport uint32_t, uint64_t
+
+from flashfs.engine.recovery.resolve cimport Settler
+
+
+cdef class Worker(Settler):
+    cdef readonly bint clean
+    cdef object fence                      # what the checkpoint says of where the scan begins, if it is by_steps
+    cdef object doubted                    # what a step of a part found that cannot be
+    cdef list back                         # (seq, LPA, page) that the NVRAM saved
+    cdef object slots                      # (LPA, seq, page) of the NVRAM's slots, once they are read
+    cdef bint is_collected(self, uint32_t block) noexcept nogil
+    cdef take_clean(self)
+    cdef misfit(self, bint whole)
+    cdef bint untouched_since(self, uint32_t ppa) except -1
+    cdef take_pool(self, uint64_t order)
+    cdef bint doubts_slots(self, uint64_t trimmed) except -1
+    cdef int free_more(self) except -1
+    cdef mark_in_log(self, uint32_t block)
+    cdef int tell_blocks(self, bint reopens) except -1 nogil
+    cdef mend(self, why)
+    cdef int keep_owned(self) except -1
+    cdef ask_pages(self)
+    cdef bint hint_late(self) except -1
+    cdef clean_if_full(self)
