@@ -5,8 +5,8 @@
     python tools/import_graph.py --circles   # files that need each other, one circle a line; exit code 1 if any
 
 An arrow goes from who imports to what is imported; a dotted one if that happens only inside functions. Folders in a
-folder count as it, but for the rooms of engine and parts; those of schemes are one, ftl/NAME. Modules of flashfs itself (device.py ...)
-are the folder `flashfs`; what everybody may need (errors.py ...) is left out.
+folder count as it, but for the rooms of engine and parts; those of schemes are one, ftl/NAME. Modules of flashfs
+itself (device.py ...) are the folder `flashfs`; what everybody may need (errors.py ...) is left out.
 """
 
 from __future__ import annotations

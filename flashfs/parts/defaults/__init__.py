@@ -1,1 +1,1 @@
-"""A page map in DRAM, a bitmap of what lives, streams over the dies, greedy cleaning: what a scheme does not replace."""
+"""A page map in DRAM, a bitmap of what lives, streams over the dies, greedy cleaning: for what a scheme leaves."""
