@@ -22,8 +22,8 @@ CAMPAIGN_COMMITS ?= 500
 FOUND ?= found.jsonl
 ASAN_INPUTS ?= 20000
 MUTANTS_STATE ?= mutants.jsonl
-CRASH = $(BIN)/flashfs crash --state $(CAMPAIGN_STATE) --survived $(CAMPAIGN_SURVIVED) --found $(FOUND)
-KILLS = $(BIN)/flashfs crash --kill --survived $(CAMPAIGN_SURVIVED) --found $(FOUND)
+CRASH = $(BIN)/flashfs crash run --state $(CAMPAIGN_STATE) --survived $(CAMPAIGN_SURVIVED) --found $(FOUND)
+KILLS = $(BIN)/flashfs crash kill --survived $(CAMPAIGN_SURVIVED) --found $(FOUND)
 BUILD = $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 # an editable installation has no such files
 MANUAL = mkdir -p $(VENV)/share/man/man1 && ln -sf "$(CURDIR)"/man/*.1 $(VENV)/share/man/man1/
@@ -119,7 +119,7 @@ lint: setup-dev
 ## fresh: half a minute of power cuts with a new seed. What they find is printed, and kept in FOUND; it is no failure of
 ## what was just changed, so the exit code is 0
 fresh: setup-dev
-	$(BIN)/flashfs crash --tier sweep,wide,random,host,faults --seconds 30 --found $(FOUND) || \
+	$(BIN)/flashfs crash run --tier sweep,wide,random,host,faults --seconds 30 --found $(FOUND) || \
 		echo "fresh: cuts that lost something, kept in $(FOUND): make each a test (tests/README.md), and mend it"
 
 ## campaign: many more power cuts than `make test` has time for, then kills of the daemon under file systems (needs root).
@@ -130,8 +130,8 @@ campaign: setup-dev
 	$(CRASH) --tier sweep --cuts $(CAMPAIGN_CUTS)
 	$(CRASH) --tier random,host,faults --cuts $$(($(CAMPAIGN_CUTS) / 20))
 	$(CRASH) --tier wide --cuts $$(($(CAMPAIGN_CUTS) / 5))  # it makes a tenth
-	$(CRASH) --every --length 3
-	$(CRASH) --every --length 2 --depth 2
+	$(CRASH) --tier every --length 3
+	$(CRASH) --tier every --length 2 --depth 2
 	rm -f $(CAMPAIGN_STATE)
 	$(KILLS) --fs ext4,xfs,btrfs --writer files,fio --rounds $(CAMPAIGN_ROUNDS)
 	$(KILLS) --fs ext4 --writer sqlite --rounds $(CAMPAIGN_COMMITS)

@@ -7,7 +7,7 @@
 With --forget it forgets one line, the fsync of the message before the rename. No test of the program notices: only
 power that goes. `check` is what is run after a cut:
 
-    flashfs crash --workload 'python examples/spool.py deliver {} --forget' --check 'python examples/spool.py check {}'
+    flashfs crash workload 'python examples/spool.py deliver {} --forget' --check 'python examples/spool.py check {}'
 
 docs/crash-workload.md explains it.
 """
@@ -27,7 +27,7 @@ def content(number: int) -> bytes:
 
 
 def mark(word: str) -> None:
-    """Set a mark, if this runs under `flashfs crash --workload`."""
+    """Set a mark, if this runs under `flashfs crash workload`."""
     file = os.environ.get("FLASHFS_MARK_FILE")
     if file:
         Path(file).write_text(word)

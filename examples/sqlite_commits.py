@@ -7,8 +7,8 @@
 `insert` commits one transaction after another to a database in WAL mode, and sets a mark for each that SQLite says is
 committed. `check` is what is run after a cut: the database must be sound, and have every commit that was acknowledged.
 
-    flashfs crash --setup 'python examples/sqlite_commits.py create {}' \\
-        --workload 'python examples/sqlite_commits.py insert {}' --check 'python examples/sqlite_commits.py check {}'
+    flashfs crash workload 'python examples/sqlite_commits.py insert {}' \\
+        --setup 'python examples/sqlite_commits.py create {}' --check 'python examples/sqlite_commits.py check {}'
 
 With --synchronous NORMAL, SQLite does not promise that, and it shows. docs/crash-workload.md explains it.
 """
@@ -34,7 +34,7 @@ def connect(folder: Path, synchronous: str = "FULL") -> sqlite3.Connection:
 
 
 def mark(word: str) -> None:
-    """Set a mark, if this runs under `flashfs crash --workload`."""
+    """Set a mark, if this runs under `flashfs crash workload`."""
     file = os.environ.get("FLASHFS_MARK_FILE")
     if file:
         Path(file).write_text(word)

@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "tools" / "results" / "crash_workload.json"
 SPOOL, SQLITE = "python examples/spool.py", "python examples/sqlite_commits.py"
 RUNS = {
-    "spool, an fsync forgotten": ["--workload", f"{SPOOL} deliver {{}} --forget", "--check", f"{SPOOL} check {{}}"],
-    "spool": ["--workload", f"{SPOOL} deliver {{}}", "--check", f"{SPOOL} check {{}}"],
+    "spool, an fsync forgotten": [f"{SPOOL} deliver {{}} --forget", "--check", f"{SPOOL} check {{}}"],
+    "spool": [f"{SPOOL} deliver {{}}", "--check", f"{SPOOL} check {{}}"],
     "SQLite, WAL": [
-        "--setup", f"{SQLITE} create {{}}", "--workload", f"{SQLITE} insert {{}}", "--check", f"{SQLITE} check {{}}",
+        "--setup", f"{SQLITE} create {{}}", f"{SQLITE} insert {{}}", "--check", f"{SQLITE} check {{}}",
     ],
 }  # fmt: skip
 
@@ -38,7 +38,7 @@ def main() -> int:
     for name, words in RUNS.items():
         with tempfile.TemporaryDirectory() as where:  # a recording that is kept for failures goes with it
             done = subprocess.run(
-                [Path(sys.executable).parent / "flashfs", "crash", *words, "--cuts", str(given.cuts), "--seed",
+                [Path(sys.executable).parent / "flashfs", "crash", "workload", *words, "--cuts", str(given.cuts), "--seed",
                  str(given.seed), "--recording", str(Path(where) / "rec"), "--json"],
                 cwd=ROOT, capture_output=True, text=True, check=False,
             )  # fmt: skip

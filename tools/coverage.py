@@ -69,7 +69,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 #: campaigns, scaled down: what follows `flashfs crash`
 CAMPAIGNS = (
     ("--tier", "sweep,random,host,faults", "--seed", "1", "--cuts"),
-    ("--every", "--length", "1", "--depth", "2"),
+    ("--tier", "every", "--length", "1", "--depth", "2"),
 )
 CUTS = 500  #: of each tier and FTL
 TESTS = ("tests/engine", "tests/ftl", "tests/crash", "tests/spec", "tests/nandimg", "tests/fuzz/test_images.py")

@@ -113,7 +113,7 @@ def campaigns() -> list[Result]:
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_campaign_that_found_something(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed and names are whole, and the line that is to be copied is one line."""
-    from flashfs.cli.crash import tell
+    from flashfs.cli.crash_common import tell
 
     out = Terminal()
     result = campaigns()[which]

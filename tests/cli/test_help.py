@@ -85,7 +85,10 @@ PARSED = {
     "up": "tests/site/test_tutorials.py types it, of README",
     "down": "tests/site/test_tutorials.py types it, of README",
     "nbd": "it needs nbdkit, and a client",
-    "crash": "half a minute, and one needs root",
+    "crash": "half a minute",
+    "crash run": "half a minute",
+    "crash kill": "it needs root",
+    "crash workload": "it needs root",
     "crash shrink": "no case that fails is at hand",
     "reproduce": "tests/site/test_tutorials.py types it",
 }

@@ -11,7 +11,7 @@ import pytest
 from schemes import FEW, KINDS
 
 from flashfs import cli
-from flashfs.cli.crash import unmet
+from flashfs.cli.crash_common import unmet
 from flashfs.crash import Case, Judge, campaign, kill, run_case, tiers
 from flashfs.crash.bench import Bench, Outcome, Wrong
 from flashfs.crash.campaign import Result

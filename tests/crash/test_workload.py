@@ -263,7 +263,7 @@ def test_what_was_found_before_an_error_is_reported_and_kept(
     monkeypatch.setattr(own, "record", record)
     monkeypatch.setattr(own, "look", lambda *_: None)
     monkeypatch.setattr(own, "judge", judge)
-    code = cli.run(["crash", "--workload", "true", "--check", "true", "--at", "flush:1,mark:2", "--json"])
+    code = cli.run(["crash", "workload", "true", "--check", "true", "--at", "flush:1,mark:2", "--json"])
     said = capsys.readouterr()
     assert (code, said.err) == ((1, "flashfs: no room\n") if error.args else (130, "flashfs: interrupted\n"))
     (result,) = json.loads(said.out)
@@ -295,34 +295,51 @@ def test_places(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--check", "true"], "--check: belongs to --workload"),
-        (["--size", "64M"], "--size: belongs to --workload"),
-        (["--workload", "true"], "add --check COMMAND"),
-        (["--workload", "true", "--check", "true", "--kill"], "they go without --tier"),
-        (["--workload", "true", "--check", "true", "--fs", "vfat"], "use --mkfs COMMAND for others"),
-        (["--workload", "true", "--check", "true", "--at", "sometimes"], "flush:N, mark:N"),
+        (["--check", "true"], "name a COMMAND to run, or the --recording of one"),
+        (["true"], "add --check COMMAND"),
+        (["true", "--check", "true", "--tier", "sweep"], "--tier"),
+        (["true", "--check", "true", "--fs", "vfat"], "use --mkfs COMMAND for others"),
+        (["true", "--check", "true", "--at", "sometimes"], "flush:N, mark:N"),
         (["--recording", "nowhere", "--check", "true"], "no recording"),
         (["--recording", "nowhere", "--check", "true", "--size", "64M"], "--size: the recording has it already"),
     ],
 )
 def test_usage(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
-    assert cli.run(["crash", *words]) == 2
+    assert cli.run(["crash", "workload", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        ([], ["run"]),
+        (["--ftl", "leaftl"], ["run", "--ftl", "leaftl"]),
+        (["--every", "--length", "2"], ["run", "--tier", "every", "--length", "2"]),
+        (["--ftl", "dftl", "--kill", "--rounds", "2"], ["kill", "--ftl", "dftl", "--rounds", "2"]),
+        (["--workload", "true", "--check", "true"], ["workload", "--workload", "true", "--check", "true"]),
+        (["--check", "true", "--recording=a"], ["workload", "--check", "true", "--recording=a"]),
+        (["replay", "ftl=dftl"], ["replay", "ftl=dftl"]),
+        (["--help"], ["--help"]),
+    ],
+)
+def test_options_without_a_command(words: list[str], whole: list[str]) -> None:
+    assert cli.crash.whole(words) == whole
 
 
 def test_a_recording_does_not_choose_what_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Folder(tmp_path)
     folder.save(Settings(ftl="somebodys.module:Ftl"), "true", (0, 0))
-    assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true"]) == 1
+    assert cli.run(["crash", "workload", "--recording", str(tmp_path), "--check", "true"]) == 1
     assert "somebodys.module:Ftl, which is not registered" in capsys.readouterr().err
-    assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true", "--ftl", "dftl"]) == 2
+    assert cli.run(["crash", "workload", "--recording", str(tmp_path), "--check", "true", "--ftl", "dftl"]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["recording.json"]
 
 
 def test_the_page_names_each_option() -> None:
     page = (ROOT / "docs" / "crash-workload.md").read_text()
-    own = get_command(cli.crash.app).params
-    names = [one.opts[0] for one in own if getattr(one, "rich_help_panel", None) == cli.crash.OWN]
-    assert len(names) == 13
+    own: Any = get_command(cli.crash.app)
+    params = own.commands["workload"].params
+    names = [one.opts[0] for one in params if one.param_type_name == "option" and not one.hidden]
+    assert len(names) == 17
     for name in (*names, "examples/spool.py", "examples/sqlite_commits.py"):
         assert name in page, name

@@ -180,7 +180,7 @@ def test_an_order_that_nobody_promised(need_ext4: None, tmp_path: Path, capsys: 
 def test_failures_without_a_cut_leave_nothing(
     need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], work: str, check: str, said: str
 ) -> None:
-    code = cli.run(["crash", "--workload", work, "--check", check, "--at", "marks" if work == check else "end"])
+    code = cli.run(["crash", "workload", work, "--check", check, "--at", "marks" if work == check else "end"])
     said_then = capsys.readouterr()
     assert code == (2 if work == check else 1)
     assert said in said_then.err and (said or "--check ended with 1" in said_then.out)
@@ -205,7 +205,7 @@ def test_a_run_that_could_not_fail_is_an_error(
     if "wrote" in said:  # what is written late does not reach the device before the workload's end
         work += "; dd if=/dev/zero of={}/two bs=4k count=1 oflag=direct conv=notrunc status=none"
     words = ["--recording", str(tmp_path / "kept"), "--check"]
-    assert cli.run(["crash", "--workload", work, *words, check]) == code
+    assert cli.run(["crash", "workload", work, *words, check]) == code
     assert said in capsys.readouterr().err
     assert cli.run(["crash", *words, check]) == code
     assert said in capsys.readouterr().err
@@ -242,7 +242,7 @@ def test_a_signal_leaves_nothing_but_what_was_found(need_ext4: None, tmp_path: P
     place, wait = tmp_path / "there", f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/there; sleep 1000"
     check = f"case $FLASHFS_CUT in none) ;; flush:1) exit 1 ;; *) {wait} ;; esac"
     work = "echo 1 > {}/one; sync" if number == signal.SIGTERM else wait
-    words = ["crash", "--workload", work, "--check", check, "--at", "flush:1,end"]
+    words = ["crash", "workload", work, "--check", check, "--at", "flush:1,end"]
     process = subprocess.Popen(
         [sys.executable, "-c", "from flashfs.cli import main; main()", *words],
         env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -279,7 +279,7 @@ def test_a_folder_is_kept_if_it_is_named_and_holds_nothing_that_is_not_whole(
     need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--check", "true", "--at", "end", "--recording", str(tmp_path / "kept")]
-    assert cli.run(["crash", "--workload", "exit 3", *words]) == 1
+    assert cli.run(["crash", "workload", "exit 3", *words]) == 1
     assert capsys.readouterr().err == "flashfs: --workload ended with 3\n"
     assert list((tmp_path / "kept").iterdir()) == []
     assert crash(capsys, "--workload", "echo 1 > {}/one", *words)[0] == 0
@@ -292,7 +292,7 @@ def test_a_folder_with_something_in_it_is_left_alone(
     need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "marks").write_text("mine")
-    assert cli.run(["crash", "--workload", "true", "--check", "true", "--recording", str(tmp_path)]) == 2
+    assert cli.run(["crash", "workload", "true", "--check", "true", "--recording", str(tmp_path)]) == 2
     assert "not empty" in capsys.readouterr().err
     assert (tmp_path / "marks").read_text() == "mine"
 
@@ -304,6 +304,6 @@ def test_one_run_at_a_time_works_in_a_folder(
     folder, _ = recorded(tmp_path, Settings())
     folder.state.write_text("another's")
     with folder.held():
-        assert cli.run(["crash", "--recording", str(tmp_path), "--check", "true"]) == 1
+        assert cli.run(["crash", "workload", "--recording", str(tmp_path), "--check", "true"]) == 1
     assert "another run works with it" in capsys.readouterr().err
     assert folder.state.read_text() == "another's"

@@ -228,7 +228,7 @@ def test_fio_verifies_a_loop_device_over_it(one: Stand, need_loop: None) -> None
 
 def test_kills_under_a_file_system(rings: None, need_loop: None) -> None:
     """The rounds of `flashfs crash --kill`, whose mounts come over io_uring here."""
-    command = [sys.executable, "-m", "flashfs.cli", "crash", "--kill", "--fs", "ext4", "--rounds", "3", "--json",
+    command = [sys.executable, "-m", "flashfs.cli", "crash", "kill", "--fs", "ext4", "--rounds", "3", "--json",
                "--ftl", "pagemap"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

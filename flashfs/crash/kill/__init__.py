@@ -137,10 +137,10 @@ def check_machine(fs: str, writer: str = "files") -> None:
         raise UsageError(f"--writer {writer}: there is {', '.join(WRITERS)}")
     if fs not in (FILE_SYSTEMS if not WRITERS[writer].bare else (NONE.name,)):
         raise UsageError(f"--fs {fs}: the kill tier knows {', '.join(FILE_SYSTEMS)}")
-    loop.need_root("crash --kill")
+    loop.need_root("crash kill")
     for device in ("/dev/fuse", "/dev/loop-control"):
         if not os.access(device, os.R_OK | os.W_OK):
-            raise FlashfsError(f"crash --kill needs {device}, which this machine does not let us open")
+            raise FlashfsError(f"crash kill needs {device}, which this machine does not let us open")
     system = system_of(fs)
     if writer == "sqlite-remap":
         needs()
@@ -148,7 +148,7 @@ def check_machine(fs: str, writer: str = "files") -> None:
     needed += [(command[0], system.package) for command in (system.make, system.check) if command]
     for program, package in needed:
         if shutil.which(program, path=mounts.environment()["PATH"]) is None:
-            raise FlashfsError(f"crash --kill needs {program}: install {package}")
+            raise FlashfsError(f"crash kill needs {program}: install {package}")
 
 
 def warm_up(ftl: str) -> None:
@@ -181,7 +181,7 @@ def run(
     def failed(error: Exception) -> None:
         where = "" if WRITERS[writer].bare else f" --fs {fs}"
         chosen = "".join(f" --opt {name}={value}" for name, value in (options or {}).items())
-        replay = f"flashfs crash --kill{where} --writer {writer} --ftl {ftl} --seed {seed} --rounds {rounds}{chosen}"
+        replay = f"flashfs crash kill{where} --writer {writer} --ftl {ftl} --seed {seed} --rounds {rounds}{chosen}"
         why = f"round {bench.rounds}: {daemon.one_line(error)[0]} (the image as it was found: {bench.crashed})"
         result.failures.append(KillFailure(why, replay))
 

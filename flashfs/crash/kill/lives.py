@@ -31,7 +31,7 @@ def adopting() -> Iterator[None]:
     before = ctypes.c_int()
     libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise FlashfsError(f"crash --kill cannot adopt daemons: {os.strerror(ctypes.get_errno())}")
+        raise FlashfsError(f"crash kill cannot adopt daemons: {os.strerror(ctypes.get_errno())}")
     try:
         yield
     finally:

@@ -26,7 +26,7 @@ PACES = ("park", "slow", "run")
 def needs() -> None:
     """Raise unless there is a VFS to work with."""
     if find_spec("apsw") is None:
-        raise FlashfsError("crash --kill --writer sqlite-remap needs apsw: pip install apsw")
+        raise FlashfsError("crash kill --writer sqlite-remap needs apsw: pip install apsw")
     folder()
 
 
@@ -36,7 +36,7 @@ def folder() -> Path:
     for place in places:
         if (place / f"{EXAMPLE}.py").exists():
             return place
-    raise FlashfsError(f"crash --kill --writer sqlite-remap needs {EXAMPLE}.py in {places[0]} or {places[1]}")
+    raise FlashfsError(f"crash kill --writer sqlite-remap needs {EXAMPLE}.py in {places[0]} or {places[1]}")
 
 
 def example() -> Any:

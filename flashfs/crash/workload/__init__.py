@@ -187,7 +187,8 @@ def cut(
             named = ["--ftl", settings.ftl] if settings.ftl and ":" in settings.ftl else []
             checks = [word for name, command in (("--check", job.check), ("--fsck", job.fsck)) if command is not None
                       for word in (name, command)]  # fmt: skip
-            words = ["flashfs", "crash", "--recording", str(folder.path), *named, *checks, "--at", str(place)]
+            where = ["--recording", str(folder.path), *named, *checks, "--at", str(place)]
+            words = ["flashfs", "crash", "workload", *where]
             loss = WorkloadFailure(str(place), marks[-1] if marks else "", why, output, shlex.join(words))
             result.failed += 1
             if len(result.failures) < KEPT:

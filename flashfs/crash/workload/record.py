@@ -27,7 +27,7 @@ def record(
     with stand.attached(folder, settings, tape=folder.tape) as device, stand.files(device, folder, settings) as root:
         begin = tape_bytes(folder)
         marks = {"FLASHFS_MARK_FILE": str(folder.device / "mark")}
-        commands.must_do("--workload", commands.run(workload, root, {**places(root, device), **marks}))
+        commands.must_do("the workload", commands.run(workload, root, {**places(root, device), **marks}))
         span = (begin, tape_bytes(folder))
         failed = stand.tape_failed(folder)
         if failed:

@@ -87,7 +87,7 @@ class Folder:
         try:
             self.path.mkdir(exist_ok=True, mode=0o700)
             if any(self.path.iterdir()):
-                raise UsageError(f"--recording {self.path}: not empty; without --workload its recording is used again")
+                raise UsageError(f"--recording {self.path}: not empty; without a COMMAND its recording is used again")
         except (FileNotFoundError, FileExistsError, NotADirectoryError):
             raise UsageError(f"--recording {self.path}: use a folder that is empty or can be made") from None
         self.path.chmod(0o711)  # a workload may change its user
@@ -131,7 +131,7 @@ class Folder:
                 raise FlashfsError(f"--recording {self.path}: of another version; record it again")
             return Settings(**about), span
         except (OSError, ValueError, KeyError, TypeError):
-            raise UsageError(f"--recording {self.path}: no recording; --workload COMMAND makes one there") from None
+            raise UsageError(f"--recording {self.path}: no recording; a COMMAND makes one there") from None
 
 
 def default_size(fs: str, mkfs: str | None = None) -> str:
@@ -139,16 +139,16 @@ def default_size(fs: str, mkfs: str | None = None) -> str:
     if mkfs is not None:
         return OWN_SIZE
     if fs not in FILE_SYSTEMS:
-        raise UsageError(f"--fs {fs}: crash --workload knows {', '.join(FILE_SYSTEMS)}; use --mkfs COMMAND for others")
+        raise UsageError(f"--fs {fs}: crash workload knows {', '.join(FILE_SYSTEMS)}; use --mkfs COMMAND for others")
     return FILE_SYSTEMS[fs][0]
 
 
 def check_machine(settings: Settings) -> None:
     """Raise unless this machine has all that the mode needs; the error names what is missing."""
     default_size(settings.fs, settings.mkfs)
-    loop.need_root("crash --workload")
+    loop.need_root("crash workload")
     if settings.mkfs is None:
         file_systems.check_can_make(settings.fs)
     for program, package in (("fusermount3", "fuse3"), ("losetup", "mount"), ("cp", "coreutils")):
         if shutil.which(program, path=mounts.environment()["PATH"]) is None:
-            raise FlashfsError(f"crash --workload needs {program}: install {package}")
+            raise FlashfsError(f"crash workload needs {program}: install {package}")
