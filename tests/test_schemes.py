@@ -11,16 +11,18 @@ import schemes
 from flashfs.device import Device
 from nandimg import PRESETS
 
+ROOMS = ("flashfs.engine", "flashfs.parts")
+
 
 def engine_classes(name: str) -> set[str]:
-    """The engine's classes that a device of this scheme is made of: its parts, what they are derived from, and what
-    they hold."""
+    """The classes of engine and shelf that a device of this scheme is made of: its parts, what they are derived from,
+    and what they hold."""
     ssd = Device.memory(PRESETS["small-64m"].geometry, name).ssd
     parts = [ssd.mapping, ssd.validity, ssd.placement, ssd.cleaning]
     held = [one for one in gc.get_referents(*parts) if is_ours(one)]
     held += [one for one in gc.get_referents(*held) if is_ours(one)]
     bases = {base for one in (*parts, *held) for base in type(one).__mro__}
-    return {f"{base.__module__}.{base.__name__}" for base in bases if base.__module__.startswith("flashfs.engine")}
+    return {f"{base.__module__}.{base.__name__}" for base in bases if base.__module__.startswith(ROOMS)}
 
 
 def is_ours(thing: Any) -> bool:

@@ -38,8 +38,9 @@ def main() -> int:
     for name, words in RUNS.items():
         with tempfile.TemporaryDirectory() as where:  # a recording that is kept for failures goes with it
             done = subprocess.run(
-                [Path(sys.executable).parent / "flashfs", "crash", "workload", *words, "--cuts", str(given.cuts), "--seed",
-                 str(given.seed), "--recording", str(Path(where) / "rec"), "--json"],
+                [Path(sys.executable).parent / "flashfs", "crash", "workload", *words,
+                 "--cuts", str(given.cuts), "--seed", str(given.seed), "--recording", str(Path(where) / "rec"),
+                 "--json"],
                 cwd=ROOT, capture_output=True, text=True, check=False,
             )  # fmt: skip
         if done.returncode not in (0, 1):

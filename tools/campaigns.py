@@ -24,8 +24,8 @@ PAGE = ROOT / "docs" / "campaigns.md"
 HEAD = """# Campaigns
 
 Made by `tools/campaigns.py` from [survived.jsonl](../tools/results/survived.jsonl), to which `make campaign` and
-`flashfs crash run --survived` add a line for each FTL and tier that lost nothing. [crash.md](crash.md) says what the tiers
-are. A cell is: cuts (of kills: kills), and in parentheses with how many seeds.
+`flashfs crash run --survived` add a line for each FTL and tier that lost nothing. [crash.md](crash.md) says what the
+tiers are. A cell is: cuts (of kills: kills), and in parentheses with how many seeds.
 
 """
 

@@ -72,7 +72,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "fault": ("flashfs fault mnt", "flashfs fault mnt fail=10 flip=20:9", "flashfs fault mnt none"),
     "new-ftl": ("flashfs new-ftl mine --python    # then: flashfs check mine:Mine",),
     "check": ("flashfs check --list", "flashfs check slimftl --only names,rules"),
-    "crash": ("flashfs crash --ftl slimftl --seconds 30", "flashfs crash run --help"),
+    "crash": ("flashfs crash --ftl slimftl --seconds 30", "flashfs crash kill --ftl slimftl --rounds 3"),
     "crash run": (
         "flashfs crash run --ftl slimftl --tier sweep --cuts 1000",
         "flashfs crash run --ftl slimftl,dftl --seconds 30",
@@ -80,7 +80,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "crash kill": ("flashfs crash kill --ftl slimftl --fs ext4,xfs --rounds 3",),
     "crash workload": (
         "flashfs crash workload 'echo 1 > {}/a; sync' --check 'test -s {}/a'",
-        "flashfs crash workload 'echo 1 > {}/a; sync' --check 'test -s {}/a' --recording rec",
+        "flashfs crash workload 'cp big {}; sync' --check 'cmp big {}/big' --cuts 9",
     ),
     "crash replay": ("flashfs crash replay 'ftl=slimftl cut=5:prefix program=\"w3 w4 f t3 w3+4\"'",),
     "crash shrink": ("flashfs crash shrink 'ftl=slimftl cut=5:prefix program=\"w3 w4 f\"'",),

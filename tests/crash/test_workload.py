@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorded import FLUSH, MIB, PAGE, READ, TRIM, WRITE, page, recorded

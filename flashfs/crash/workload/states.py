@@ -77,8 +77,8 @@ class Tape:
         if self.flushes or self.marked:
             return
         what = "wrote, but flushed nothing and set no mark" if self.end > self.begin else "did nothing to the device"
-        raise FlashfsError(f"the workload {what} before it ended, so there is nothing to cut: let it sync or set a mark, "
-                           "or use --at end or --at operations")  # fmt: skip
+        raise FlashfsError(f"the workload {what} before it ended, so there is nothing to cut: let it sync or set a "
+                           "mark, or use --at end or --at operations")  # fmt: skip
 
     @property
     def marks(self) -> list[str]:
