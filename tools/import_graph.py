@@ -1,12 +1,13 @@
 """Who needs whom, by folder: a mermaid graph from imports and cimports.
 
-    python tools/import_graph.py             # of the tree as it is
+    python tools/import_graph.py             # of the tree as it is, engine and parts as one folder each
+    python tools/import_graph.py --rooms     # of the rooms of engine and parts
     python tools/import_graph.py --at v0.1   # of a commit
     python tools/import_graph.py --circles   # files that need each other, one circle a line; exit code 1 if any
 
-An arrow goes from who imports to what is imported; a dotted one if that happens only inside functions. Folders in a
-folder count as it, but for the rooms of engine and parts; those of schemes are one, ftl/NAME. Modules of flashfs
-itself (device.py ...) are the folder `flashfs`; what everybody may need (errors.py ...) is left out.
+An arrow goes from who imports to what is imported; a dotted one if that happens only inside functions. An
+arrow that follows from others is left out. Folders in a folder count as it; those of schemes are one, ftl/NAME.
+Modules of flashfs itself (device.py ...) are the folder `flashfs`; what everybody may need (errors.py ...) is left out.
 """
 
 from __future__ import annotations
@@ -101,18 +102,45 @@ def arrows(modules: dict[str, set[Need]], packages: set[str]) -> dict[tuple[str,
     return {pair: all(files.values()) for pair, files in users.items()}
 
 
-def mermaid(modules: dict[str, set[Need]], packages: set[str]) -> str:
+def mermaid(modules: dict[str, set[Need]], packages: set[str], rooms: bool) -> str:
+    """The drawing: of the rooms, or of all folders with engine and parts as one each. Without the arrows that follow
+    from others."""
     found: dict[tuple[str, str], bool] = {}
     for pair, late in arrows(modules, packages).items():
-        one, two = ("flashfs/ftl/NAME" if name.startswith("flashfs/ftl/") else name for name in pair)
-        found[one, two] = found.get((one, two), True) and late
-    names = sorted({name for pair in found for name in pair})
+        one, two = (drawn(name, rooms) for name in pair)
+        if one and two and one != two:
+            found[one, two] = found.get((one, two), True) and late
+    kept = {pair: late for pair, late in found.items() if not follows(pair, found)}
+    names = sorted({name for pair in kept for name in pair})
     ids = {name: f"n{i}" for i, name in enumerate(names)}
     lines = ["```mermaid", "graph TD"]
-    lines += [f'    {ids[name]}["{name.removeprefix("flashfs/")}"]' for name in names]
-    for (one, two), late in sorted(found.items()):
+    lines += [f'    {ids[name]}["{name}"]' for name in names]
+    for (one, two), late in sorted(kept.items()):
         lines.append(f"    {ids[one]} {'-.->' if late else '-->'} {ids[two]}")
     return "\n".join([*lines, "```"])
+
+
+def drawn(folder: str, rooms: bool) -> str:
+    """What a folder is called in the drawing; "" if it is not in it."""
+    name = "ftl/NAME" if folder.startswith("flashfs/ftl/") else folder.removeprefix("flashfs/")
+    top = name.split("/")[0]
+    if top in ("engine", "parts"):
+        return name if rooms else top
+    return name if not rooms or top in ("ftl", "nandimg") else ""
+
+
+def follows(pair: tuple[str, str], found: dict[tuple[str, str], bool]) -> bool:
+    """Whether another way leads from the one to the other, by arrows that are no needs of functions alone."""
+    begin, end = pair
+    seen, to_do = {begin}, [two for one, two in found if one == begin and two != end and not found[one, two]]
+    while to_do:
+        name = to_do.pop()
+        if name == end:
+            return True
+        if name not in seen:
+            seen.add(name)
+            to_do += [two for one, two in found if one == name and not found[one, two]]
+    return False
 
 
 def circles(modules: dict[str, set[Need]], packages: set[str]) -> list[list[str]]:
@@ -147,6 +175,7 @@ def circles(modules: dict[str, set[Need]], packages: set[str]) -> list[list[str]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--at", help="a commit instead of the tree")
+    parser.add_argument("--rooms", action="store_true", help="the rooms of engine and parts")
     parser.add_argument("--circles", action="store_true", help="list circles of files instead")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="flashfs-graph-") as folder:
@@ -158,7 +187,7 @@ def main() -> int:
             root = Path(folder)
         modules, packages = read(root)
     if not given.circles:
-        print(mermaid(modules, packages))
+        print(mermaid(modules, packages, given.rooms))
         return 0
     found = circles(modules, packages)
     for group in found:

@@ -105,7 +105,9 @@ def command(
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="The same seed makes the same cuts. Default: a new one.")
     ] = None,
-    before: Annotated[str | None, typer.Option("--workload", hidden=True)] = None,
+    before: Annotated[
+        str | None, typer.Option("--workload", hidden=True, help="COMMAND, as it was given before it was an argument.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Cut the power of a program of your own.

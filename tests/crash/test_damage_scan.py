@@ -1,7 +1,7 @@
 """What power cannot have done: images damaged between two lives, and what a mount makes of them.
 
-Three things hold (docs/design.md): as much as can be read is used, an LPA whose page cannot be read gives EIO and no
-older version, and whoever mounts is told. Damage is done to the image's bytes, where SPEC.md says they lie; `wreck`
+Three things hold (docs/design/chip.md): as much as can be read is used, an LPA whose page cannot be read gives EIO and
+no older version, and the mount reports it. Damage is done to the image's bytes, where SPEC.md says they lie; `wreck`
 takes a page's spare area with it, `rot` only its data.
 """
 
