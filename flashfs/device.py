@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import nandimg
-from flashfs import room
 from flashfs._core import Ssd
 from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.engine.device import byte_requests
@@ -23,10 +22,11 @@ from flashfs.engine.views import block_map
 from flashfs.engine.views.cross_check import cross_check
 from flashfs.errors import BindError, CorruptError, RoomError, UntrustedError, UsageError
 from flashfs.ftl import Scheme, is_registered, scheme
+from flashfs.ftl.class_names import name_of
 from flashfs.ftl.common import FEW_BLOCKS, require_pairs
-from flashfs.ftl.given import name_of
-from flashfs.plain import shown
-from flashfs.shape import DEFAULT_FTL
+from flashfs.sizing import op as sizing_op
+from flashfs.sizing.defaults import DEFAULT_FTL
+from flashfs.text import shown
 from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER
 
@@ -196,7 +196,7 @@ class Device:
         except RoomError as error:
             if scheme(name).interpreted:  # a class of other people's: it is not asked again and again
                 raise
-            op = room.enough(
+            op = sizing_op.enough(
                 image.header.geometry, lambda one: not isinstance(refusal(name, one, given, **settings), RoomError)
             )
             if op is None:

@@ -22,8 +22,8 @@ from flashfs.engine.device.lifetime_counters import AT, Life
 from flashfs.engine.device.metalog import newest_slot, sealed
 from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import scheme
-from flashfs.plain import shown, shown_down
-from flashfs.room import TRIED_PAGES
+from flashfs.sizing.op import TRIED_PAGES
+from flashfs.text import shown, shown_down
 from nandimg.image import is_at
 
 CHUNK = 1 << 20  #: bytes that are copied at once

@@ -24,7 +24,7 @@ from nandimg._nand cimport (
     TEAR_WHOLE,
     Nand,
 )
-from nandimg._tears cimport fail_program, spoil_page, tear_erase, tear_program
+from nandimg._torn cimport fail_program, spoil_page, tear_erase, tear_program
 
 from dataclasses import dataclass
 

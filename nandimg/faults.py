@@ -15,7 +15,7 @@ import errno
 from dataclasses import dataclass
 
 from nandimg._chip import Chip
-from nandimg._menu import BitErrors, Failures, HostErrors, Misdirection, Silence, WearOut
+from nandimg._fault_filters import BitErrors, Failures, HostErrors, Misdirection, Silence, WearOut
 from nandimg._nand import Nand
 
 KINDS = ("fail", "silent", "misdirect", "flip", "wear", "eio", "enospc")

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flashfs.waiting import readable
+from flashfs.poll import readable
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 TIMEOUT_S = 60.0

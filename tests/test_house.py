@@ -31,8 +31,9 @@ FLOORS = {
     "parts/superblocks": "parts/defaults ENGINE",
     "parts/python": "parts/defaults ENGINE",
     "ftl": "PARTS ENGINE",
-    "flashfs": "api ftl PARTS ENGINE replay",  # api, replay: when somebody asks for what is in them
-    "api": "fuse replay flashfs ftl nandimg",
+    "sizing": "nandimg",
+    "flashfs": "sizing api ftl PARTS ENGINE replay",  # api, replay: when somebody asks for what is in them
+    "api": "fuse replay flashfs sizing ftl nandimg",
     "formulas": "",
     "replay": "formulas flashfs ftl PARTS ENGINE",
     "comparison": "replay flashfs ftl PARTS ENGINE",

@@ -26,8 +26,8 @@ from slru import SegmentedLru  # type: ignore[import-not-found]  # noqa: E402
 
 from flashfs.device import Device  # noqa: E402
 from flashfs.parts.paged.cmt import ENTRY_BYTES  # noqa: E402
-from flashfs.replay.source import READ, WRITE, Source  # noqa: E402
-from flashfs.replay.sources import device_for, open_source  # noqa: E402
+from flashfs.replay.open_source import device_for, open_source  # noqa: E402
+from flashfs.replay.request_source import READ, WRITE, Source  # noqa: E402
 from flashfs.replay.workloads import is_workload  # noqa: E402
 from nandimg import Geometry  # noqa: E402
 

@@ -31,9 +31,9 @@ from closed_forms import entries_a_program, lru_hit_ratio, zipf_weights  # type:
 
 from flashfs.device import Device  # noqa: E402
 from flashfs.parts.paged.cmt import ENTRY_BYTES  # noqa: E402
+from flashfs.replay.open_source import open_source  # noqa: E402
 from flashfs.replay.plots import Figure, Panel, Series, draw  # noqa: E402
-from flashfs.replay.source import WRITE  # noqa: E402
-from flashfs.replay.sources import open_source  # noqa: E402
+from flashfs.replay.request_source import WRITE  # noqa: E402
 from nandimg import Geometry, memory_image  # noqa: E402
 
 SHARES = (128, 64, 32, 16, 8, 4, 2, 1)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashfs.device import Device
-from flashfs.replay.ground import common
+from flashfs.replay.equal_settings import common
 from nandimg.geometry import Geometry
 
 Run = NDArray[np.uint32]

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashfs.device import Device
-from flashfs.replay.source import TRIM, WRITE
-from flashfs.replay.sources import open_source
+from flashfs.replay.open_source import open_source
+from flashfs.replay.request_source import TRIM, WRITE
 from flashfs.replay.traces import Options
 from nandimg import Geometry
 

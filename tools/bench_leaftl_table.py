@@ -22,7 +22,7 @@ import bench_common
 import numpy as np
 from numpy.typing import NDArray
 
-from flashfs.ftl.leaftl.fit import fit
+from flashfs.ftl.leaftl.regression_py import fit
 from flashfs.ftl.leaftl.segments import SegmentTable
 
 GAMMAS = (0, 1, 4, 16)

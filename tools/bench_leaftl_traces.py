@@ -22,10 +22,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 import bench_common
 import numpy as np
 
-from flashfs.replay.ground import common
+from flashfs.replay.equal_settings import common
+from flashfs.replay.open_source import open_source
 from flashfs.replay.play import Setup, run
-from flashfs.replay.source import TRIM, WRITE, Source
-from flashfs.replay.sources import open_source
+from flashfs.replay.request_source import TRIM, WRITE, Source
 from flashfs.replay.traces import Options
 from nandimg import Geometry
 

@@ -33,9 +33,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 import bench_common
 
 from flashfs.errors import FlashfsError
+from flashfs.replay.open_source import open_source
 from flashfs.replay.play import Setup, named, run
-from flashfs.replay.source import READ, WRITE
-from flashfs.replay.sources import open_source
+from flashfs.replay.request_source import READ, WRITE
 from flashfs.replay.traces import Options
 from nandimg import Geometry
 

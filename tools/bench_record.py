@@ -30,9 +30,9 @@ import bench_mount
 import mount_peers
 
 from flashfs.replay._record import OPERATIONS
-from flashfs.replay.recorded import Header, summary
-from flashfs.replay.recording import Recording
-from flashfs.replay.sources import open_source
+from flashfs.replay.open_source import open_source
+from flashfs.replay.trace_reader import Header, summary
+from flashfs.replay.trace_writer import Recording
 
 READ, WRITE = OPERATIONS.index("read"), OPERATIONS.index("write")
 TRIES = 9

@@ -37,7 +37,7 @@ from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from flashfs.replay._player import Player
 from flashfs.replay.play import Setup, run
-from flashfs.replay.source import WRITE
+from flashfs.replay.request_source import WRITE
 from flashfs.replay.traces import Options
 from nandimg import PRESETS, Geometry
 

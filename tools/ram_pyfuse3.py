@@ -23,7 +23,7 @@ import pyfuse3
 import trio
 
 from flashfs.fuse import mounts
-from flashfs.fuse.turns import Turns, open_sessions
+from flashfs.fuse.pyfuse3_poll import Turns, open_sessions
 
 ROOT, DISK = pyfuse3.ROOT_INODE, 2
 TASKS_MAX = 8

@@ -9,7 +9,7 @@ from typing import Any
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import UsageError
-from flashfs.replay import points
+from flashfs.replay import grid
 
 
 def create(
@@ -34,7 +34,7 @@ def create(
     """
     path = Path(path)
     shape = {name: value for name, value in locals().items() if name not in ("path", "backend", "force")}
-    nandimg.create(path, points.device(points.read(shape)), backend=backend, force=force)
+    nandimg.create(path, grid.device(grid.read(shape)), backend=backend, force=force)
     return path
 
 
@@ -66,7 +66,7 @@ def open(
 
 def budget(dram: str | int | None) -> int | None:
     """Bytes of DRAM."""
-    value = points.read({"dram": dram}).get("dram")
+    value = grid.read({"dram": dram}).get("dram")
     if value is not None and not isinstance(value, int):
         raise UsageError(f"dram = {dram!r:.60}: use a size, as 64M")
     return value

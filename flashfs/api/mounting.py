@@ -16,7 +16,7 @@ from typing import Any
 
 from flashfs.api.chips import budget
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.ftl import SEARCHED, given
+from flashfs.ftl import SEARCHED, class_names
 from flashfs.fuse import daemon, mounts
 
 
@@ -116,7 +116,7 @@ def mount(
     try:
         request = daemon.Request(
             image=_real(image), mountpoint=mounts.absolute(where),
-            ftl=None if ftl is None else given.name_of(ftl, stored=True), trust=trust,
+            ftl=None if ftl is None else class_names.name_of(ftl, stored=True), trust=trust,
             options={name: str(value) for name, value in (opt or {}).items()}, dram=budget(dram), sync=sync, plp=plp,
             server=server, realtime=realtime, allow_other=allow_other, log=None if log is None else _real(log),
             faults=tuple(fault), record=None if record is None else _real(record),
@@ -138,8 +138,8 @@ def _launched(request: daemon.Request) -> daemon.Mounted:
     does), might never come to itself."""
     names = [] if request.ftl is None else [request.ftl]
     done = subprocess.run(
-        [sys.executable, "-m", "flashfs.fuse.launcher"], input=pickle.dumps((request, SEARCHED, given.packed(names))),
-        capture_output=True, check=False,
+        [sys.executable, "-m", "flashfs.fuse.launcher"],
+        input=pickle.dumps((request, SEARCHED, class_names.packed(names))), capture_output=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)},
     )  # fmt: skip
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import UsageError
-from flashfs.replay import points
+from flashfs.replay import grid
 
 if TYPE_CHECKING:
     import polars
@@ -132,16 +132,16 @@ def read_trace(
     Keywords are the flags of `flashfs trace info`. Lines that cannot be read are a warning. TraceError for a file that
     cannot be read at all.
     """
-    from flashfs.replay.sources import open_source
+    from flashfs.replay.open_source import open_source
     from flashfs.replay.traces import named_by
     from flashfs.replay.workloads import is_workload
-    from flashfs.shape import DEVICE_BYTES
+    from flashfs.sizing.defaults import DEVICE_BYTES
 
     asked = {"shift": shift, "fit": fit, "pack": pack, "speedup": speedup, "loops": loops, "first": first,
              "unit": unit, "event": event, "sort": sort}  # fmt: skip
-    read = points.read({"size": size, "page_size": page_size})
-    given = points.read(asked)
-    options = None if is_workload(str(source)) and not given else points.trace_options(given)
+    read = grid.read({"size": size, "page_size": page_size})
+    given = grid.read(asked)
+    options = None if is_workload(str(source)) and not given else grid.trace_options(given)
     if options is not None and options.utilisation is not None:
         raise UsageError(f"speedup = {speedup!r}: only a replay finds that factor; name one")
     found = open_source(
@@ -158,7 +158,7 @@ def _requests(source: Any) -> polars.DataFrame:
     import numpy as np
     import polars as pl
 
-    from flashfs.replay.source import MOVED, OPERATIONS, REMAP, Batch
+    from flashfs.replay.request_source import MOVED, OPERATIONS, REMAP, Batch
 
     batch = Batch.join([Batch.empty(), *source.batches()])
     table = pl.DataFrame({

@@ -14,8 +14,8 @@ from flashfs.crash.programs import LARGE
 from flashfs.device import Front
 from flashfs.errors import FlashfsError
 from nandimg import Chip, Cut, FaultyNand, Nand, PowerCut
+from nandimg._fault_filters import Failures
 from nandimg._faults import BASIC_SHAPES
-from nandimg._menu import Failures
 
 # --- durability
 

@@ -16,7 +16,7 @@ from flashfs.check import host_side, maps, power, remaps, upkeep
 from flashfs.check.setting import SCALES, Broken, Counts, Setting, Skipped
 from flashfs.errors import MISTAKES, UsageError
 from flashfs.ftl import scheme
-from flashfs.plain import meant
+from flashfs.text import meant
 
 __all__ = ["CHECKS", "SCALES", "Broken", "Check", "Outcome", "Setting", "Skipped", "run"]
 

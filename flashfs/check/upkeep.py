@@ -15,7 +15,7 @@ from flashfs.check.setting import ROOMY, Broken, Counts, Setting, Skipped, need,
 from flashfs.device import Device
 from flashfs.engine.blocks.pool import CAUSE_NAMES
 from nandimg import Geometry
-from nandimg._menu import Failures
+from nandimg._fault_filters import Failures
 
 # --- gc
 

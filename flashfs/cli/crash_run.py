@@ -14,7 +14,7 @@ import typer
 from flashfs.cli import complete, options
 from flashfs.cli.crash_common import Found, Ftls, Seed, Survived, bar, check_files, drawn, named, note, report
 from flashfs.errors import UsageError
-from flashfs.plain import meant
+from flashfs.text import meant
 
 if TYPE_CHECKING:
     from flashfs.crash.campaign import Result, State

@@ -37,15 +37,16 @@ def command(
     The tables of the chip get their disk blocks now, its pages when they are written. The first mount binds the image
     to an FTL.
     """
-    from flashfs import chips, room
+    from flashfs import fit
+    from flashfs.sizing import op as sizing_op
     from nandimg import image as images
 
     geometry = shape.geometry_of(
         preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
     )
-    lacking = chips.lacking(geometry)
+    lacking = fit.lacking(geometry)
     header = images.create(image, geometry, backend=backend, force=force)
-    mounts = chips.first_mount_bytes(header)
+    mounts = fit.first_mount_bytes(header)
     least, most = min(mounts.values()), max(mounts.values())
     if as_json:
         made = {"image": str(image), "uuid": str(header.uuid), "geometry": geometry.as_dict()}
@@ -62,10 +63,10 @@ def command(
         low, high = units.shown(least), units.shown(most)
         span = f"{low} more" if low == high else f"{low} to {high} more, by FTL"
         show.line(f"its first mount allocates {span}")
-    if op is None and preset is None and room.is_grown(geometry):
-        show.line(f"over-provisioning is {geometry.op:.1%}: some FTLs have no room on it with {room.OP:.0%}")
+    if op is None and preset is None and sizing_op.is_grown(geometry):
+        show.line(f"over-provisioning is {geometry.op:.1%}: some FTLs have no room on it with {sizing_op.OP:.0%}")
     if lacking:
-        wanted = None if preset is not None else chips.enough_for_all(geometry)
+        wanted = None if preset is not None else fit.enough_for_all(geometry)
         more = f"; --op {wanted:g} has room for all" if wanted is not None else ""
         show.line(f"cannot be used with {', '.join(lacking)}{more}")
     disk = shutil.disk_usage(image.absolute().parent)

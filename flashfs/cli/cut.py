@@ -11,7 +11,7 @@ from flashfs.cli import options, show
 from flashfs.errors import UsageError
 
 if TYPE_CHECKING:
-    from flashfs.fuse.controlling import Control
+    from flashfs.fuse.control_commands import Control
 
 
 def command(
@@ -34,13 +34,13 @@ def command(
     The power goes now, between two flash operations; with --at, at a later operation, if the mount, or `flashfs nbd` of
     an IMAGE, was started with --fault (use `--fault later`). What was not flushed is lost. The next mount recovers.
     """
-    from flashfs.fuse import controlling
+    from flashfs.fuse import control_commands
 
     if at is not None and at < 1:
         raise UsageError(f"--at {at}: use an operation's number, from 1 up")
     if shape is not None and at is None:
         raise UsageError(f"--shape {shape}: without --at no operation is under way")
-    control = controlling.Control(place)
+    control = control_commands.Control(place)
     image, words = control.image(), [f"cut={at}:{shape or 'before'}"]
     if at is None:
         control.cut()

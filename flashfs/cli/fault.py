@@ -27,9 +27,9 @@ def command(
     it lands on another page. flip=N:B: its page reads with B wrong bits. wear=E: blocks bear about E erases. eio=N,
     enospc=N: the host's disk fails. cut=N[:SHAPE]: the power goes.
     """
-    from flashfs.fuse import controlling
+    from flashfs.fuse import control_commands
 
-    control = controlling.Control(place)
+    control = control_commands.Control(place)
     found = control.fault(words) if words else control.state()
     if as_json:
         show.result({name: found[name] for name in ("faults", "operations")}, as_json=True)

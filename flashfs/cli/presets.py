@@ -8,7 +8,7 @@ import typer
 
 from flashfs.cli import complete, options, show, units
 from flashfs.errors import UsageError
-from flashfs.plain import meant
+from flashfs.text import meant
 
 if TYPE_CHECKING:
     from nandimg import Preset

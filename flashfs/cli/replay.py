@@ -12,8 +12,8 @@ import typer
 
 from flashfs.cli import complete, options, shape, show, trace, units
 from flashfs.errors import UsageError
-from flashfs.plain import meant, printable
-from flashfs.shape import DEFAULT_FTL
+from flashfs.sizing.defaults import DEFAULT_FTL
+from flashfs.text import meant, printable
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
@@ -232,7 +232,7 @@ def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | Non
     looked at before the first is played, which may take hours."""
     from dataclasses import replace
 
-    from flashfs.replay.sources import device_for
+    from flashfs.replay.open_source import device_for
     from flashfs.replay.workloads import is_workload
 
     made = [is_workload(source) and not Path(source).exists() for source in sources]
@@ -251,7 +251,7 @@ def each(setup: Setup, sources: list[str], chip: Callable[[str], Geometry] | Non
 def look_at(setup: Setup) -> None:
     """Open all that is to be played. UsageError, TraceError or OSError for what cannot be."""
     from flashfs.replay import phases
-    from flashfs.replay.sources import open_source
+    from flashfs.replay.open_source import open_source
     from nandimg import inspect
 
     geometry = setup.geometry if setup.image is None else inspect(setup.image).geometry

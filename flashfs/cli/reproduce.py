@@ -13,7 +13,7 @@ import typer
 from flashfs.cli import complete, options, show
 from flashfs.cli.sweep import bars, listener
 from flashfs.errors import UsageError
-from flashfs.plain import meant
+from flashfs.text import meant
 
 if TYPE_CHECKING:
     from flashfs.reproduce.figure import Figure

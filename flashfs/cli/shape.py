@@ -8,7 +8,7 @@ import typer
 
 from flashfs.cli import complete, units
 from flashfs.errors import UsageError
-from flashfs.plain import meant
+from flashfs.text import meant
 
 if TYPE_CHECKING:
     from nandimg import Geometry
@@ -38,7 +38,7 @@ Op = Annotated[
 
 def geometry_of(preset: str | None, size: str | None, page_size: str | None, **shape: Any) -> Geometry:
     """The chip that the flags describe; in ``shape``, what was not given is None."""
-    from flashfs.chips import sized
+    from flashfs.fit import sized
     from nandimg.presets import PRESETS
 
     given = {name: value for name, value in shape.items() if value is not None}

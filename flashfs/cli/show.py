@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from flashfs.plain import printable
+from flashfs.text import printable
 
 PICTURE_COLUMNS = 120  # a picture in a pipe has no width of its own
 PIPE_COLUMNS = 1000  # a table in a pipe is not folded: programs that read it look for whole lines

@@ -93,8 +93,8 @@ def bars() -> Progress:
 
 def listener(progress: Progress, setups: list[Setup]) -> Listener:
     """Moves the bars."""
-    from flashfs.plain import printable
     from flashfs.replay import sweep
+    from flashfs.text import printable
 
     names = {id(setup): printable(name) for setup, name in zip(setups, sweep.names(setups), strict=True)}
     tasks: dict[int, Any] = {}

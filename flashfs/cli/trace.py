@@ -8,7 +8,7 @@ import typer
 
 from flashfs.cli import complete, examples, help, options, show, units
 from flashfs.errors import UsageError
-from flashfs.plain import meant
+from flashfs.text import meant
 
 if TYPE_CHECKING:
     from flashfs.replay.traces import Options
@@ -120,7 +120,7 @@ def trace_options(
 
 def _speed(text: str) -> dict[str, Any]:
     """Of traces.Options, what --speedup says."""
-    from flashfs.replay.points import speedup
+    from flashfs.replay.grid import speedup
 
     try:
         return speedup(text)
@@ -175,7 +175,7 @@ def info(
 
     Requests, footprint, overwrites, sizes, times, alignment, duplicates, what could not be read, and a picture.
     """
-    from flashfs.replay.sources import open_source
+    from flashfs.replay.open_source import open_source
     from flashfs.replay.survey import survey
     from flashfs.replay.traces import named_by
 

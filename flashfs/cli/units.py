@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 
 from flashfs.errors import UsageError
-from flashfs.plain import shown
+from flashfs.text import shown
 
 __all__ = ["offset", "pairs", "shown", "size"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from flashfs.comparison.kept import Row
 from flashfs.comparison.works import Work
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.replay import ground
+from flashfs.replay import equal_settings
 from flashfs.replay.play import Setup, named
 
 STATE = "fill"  #: blank devices say little: hardly anything is cleaned
@@ -38,7 +38,7 @@ def setup(work: Work, ftl: str, options: Mapping[str, str], rows: Sequence[Row])
     if "," in ftl:
         raise UsageError(f"{ftl}: name one FTL; the others are there")
     [one] = named(replace(work.setup, precondition=STATE, options=dict(options)), ftl)
-    return ground.on(one, level)
+    return equal_settings.on(one, level)
 
 
 def changed(mine: Sequence[Row], rows: Sequence[Row], ftl: str) -> list[str]:

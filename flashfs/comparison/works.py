@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from flashfs.replay.open_source import open_source
 from flashfs.replay.play import Setup
-from flashfs.replay.source import TRIM, WRITE
-from flashfs.replay.sources import open_source
+from flashfs.replay.request_source import TRIM, WRITE
 from flashfs.replay.traces import Options
-from flashfs.shape import side_by_side
+from flashfs.sizing.defaults import side_by_side
 from nandimg import Geometry
 
 PAGE = 4096

@@ -6,7 +6,7 @@ the set of versions that it may hold.
 """
 
 from flashfs.crash.cases import Case, Failure
-from flashfs.crash.judge import Judge
+from flashfs.crash.oracle import Judge
 from flashfs.crash.run import run_case
 
 __all__ = ["Case", "Failure", "Judge", "run_case"]

@@ -17,8 +17,8 @@ from typing import Any
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.cases import Case, Failure
 from flashfs.crash.events import Met, never_without_damage
-from flashfs.crash.judge import Judge
-from flashfs.crash.words import Step, parse_program
+from flashfs.crash.grammar import Step, parse_program
+from flashfs.crash.oracle import Judge
 from flashfs.device import ENGINE_OOB, build_ssd, check_dram
 from flashfs.engine.device import byte_requests
 from flashfs.engine.recovery import recovery

@@ -1,6 +1,6 @@
 """One case: a chip, a scheme, a program of host requests, cuts; and the line that says all this.
 
-A program is a text such as ``w3 w4 f t3 w3+4 i r w5``; its words are in flashfs/crash/words.py.
+A program is a text such as ``w3 w4 f t3 w3+4 i r w5``; its words are in flashfs/crash/grammar.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from flashfs.chips import sized
-from flashfs.crash.words import SPOILS, parse_program
+from flashfs.crash.grammar import SPOILS, parse_program
 from flashfs.errors import UsageError
+from flashfs.fit import sized
 from flashfs.ftl import Scheme, scheme
-from flashfs.shape import DEFAULT_FTL
+from flashfs.sizing.defaults import DEFAULT_FTL
 from nandimg import PRESETS, Cut, Fault, Geometry, GeometryError
 
 __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]

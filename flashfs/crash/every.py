@@ -21,9 +21,9 @@ from flashfs.crash.bench import Bench
 from flashfs.crash.cases import Case
 from flashfs.crash.events import counts_of
 from flashfs.crash.forks import Forks, Tally
+from flashfs.crash.grammar import Step, parse_program
 from flashfs.crash.programs import presets_for, random_setting
 from flashfs.crash.run import run_case
-from flashfs.crash.words import Step, parse_program
 from flashfs.ftl import scheme
 
 EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")

@@ -10,7 +10,7 @@ from typing import Any
 
 from flashfs.crash.bench import Bench
 from flashfs.crash.cases import Case, Later, geometry_named
-from flashfs.crash.words import SECTOR
+from flashfs.crash.grammar import SECTOR
 from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import ENGINE_OPTIONS, SCHEMES, Option, scheme
 from nandimg import Geometry, GeometryError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flashfs.crash.bench import Bench, Outcome, Tell
 from flashfs.crash.cases import Case
+from flashfs.crash.fault_bench import HurtBench
 from flashfs.crash.host import HostBench
-from flashfs.crash.hurt import HurtBench
 
 
 def run_case(case: Case, tell: Tell | None = None) -> Outcome:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from flashfs.crash.cases import Case
+from flashfs.crash.grammar import Step, parse_program
 from flashfs.crash.run import run_case
-from flashfs.crash.words import Step, parse_program
 from flashfs.errors import FlashfsError
 
 #: hears of each smaller case that still fails

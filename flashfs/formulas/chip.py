@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from flashfs.errors import UsageError
-from flashfs.plain import shown
+from flashfs.text import shown
 
 ADDRESS_BYTES = 4  #: of a physical address, a block's number, a key
 COUNT_BYTES = 2  #: of a block's live pages

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from flashfs.errors import UsageError
 from flashfs.formulas.chip import Chip, ceil
-from flashfs.plain import meant
+from flashfs.text import meant
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 from flashfs.errors import MISTAKES, UsageError
 from flashfs.parts.defaults.defaults import PageBitmap
-from flashfs.plain import meant
+from flashfs.text import meant
 from nandimg import Feature
 
 GROUP = "flashfs.ftl"  #: of entry points

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import trio  # the commands that serve nothing do not wait for it
 
     from flashfs.device import Device
-    from flashfs.fuse.tape import Tape
     from flashfs.fuse.tree import About
-    from flashfs.replay.recording import Recording
+    from flashfs.fuse.write_log import Tape
+    from flashfs.replay.trace_writer import Recording
 
 __all__ = ["SERVERS", "Server", "make_server"]
 

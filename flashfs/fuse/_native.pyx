@@ -63,7 +63,7 @@ import threading
 from functools import partial
 
 from flashfs.errors import FlashfsError
-from flashfs.fuse.answers import errno_of
+from flashfs.fuse.errno_of import errno_of
 from flashfs.fuse.tree import DISK as TREE_DISK
 from flashfs.fuse.tree import ROOT as TREE_ROOT
 

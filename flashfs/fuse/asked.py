@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import UsageError
-from flashfs.fuse import homes, mounts
+from flashfs.fuse import mounts, up_registry
 
 if TYPE_CHECKING:
     from flashfs.fuse.daemon import Request
@@ -71,6 +71,6 @@ def _is_same(request: Request, mount: mounts.Mount) -> bool:
     if str(request.image) == mount.source:
         return True
     try:
-        return homes.file_of(request.image) == homes.file_of(Path(mount.source))
+        return up_registry.file_of(request.image) == up_registry.file_of(Path(mount.source))
     except OSError:
         return False

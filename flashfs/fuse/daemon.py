@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import asked, asking, cuts, host_disk, make_server, mounts, users
 from flashfs.fuse.users import one_line
-from flashfs.waiting import readable
+from flashfs.poll import readable
 
 if TYPE_CHECKING:
     import trio
 
     from flashfs.device import Device
-    from flashfs.fuse.tape import Tape
     from flashfs.fuse.tree import About
-    from flashfs.replay.recording import Recording
+    from flashfs.fuse.write_log import Tape
+    from flashfs.replay.trace_writer import Recording
 
 log = logging.getLogger(__name__)
 
@@ -150,13 +150,13 @@ def _check(request: Request) -> None:
 
         fault_words.parse(request.faults)  # a word that does not fit is the caller's error, not the daemon's
     if request.record is not None:
-        from flashfs.replay import recording
+        from flashfs.replay import trace_writer
 
-        recording.check(request.record)
+        trace_writer.check(request.record)
     if request.tape is not None:
-        from flashfs.fuse import tape
+        from flashfs.fuse import write_log
 
-        tape.check(request.tape)
+        write_log.check(request.tape)
     if request.log is not None and not request.log.parent.is_dir():
         raise UsageError(f"--log {request.log}: there is no directory {request.log.parent}")
 
@@ -301,7 +301,7 @@ def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | N
     """The recording that was asked for, closed at the end. A mount that fails leaves no empty trace in the way of the
     next."""
     if request.tape is not None:
-        from flashfs.fuse.tape import Tape
+        from flashfs.fuse.write_log import Tape
 
         with closing(Tape(request.tape, device.size)) as tape:
             yield tape
@@ -309,9 +309,9 @@ def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | N
     if request.record is None:
         yield None
         return
-    from flashfs.replay import recording
+    from flashfs.replay import trace_writer
 
-    recorder = recording.open_recording(request.record, device)
+    recorder = trace_writer.open_recording(request.record, device)
     try:
         yield recorder
     except BaseException:

@@ -13,7 +13,7 @@ from pathlib import Path
 from flashfs import fs_end
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import mounts
-from flashfs.plain import shown
+from flashfs.text import shown
 
 DEFAULT = "ext4"
 SECTOR_BYTES = 4096  # the loop device's logical sector: each request is whole pages

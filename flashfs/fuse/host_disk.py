@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flashfs.errors import FlashfsError
-from flashfs.fuse import answers
-from flashfs.plain import shown
+from flashfs.fuse import errno_of as errnos
+from flashfs.text import shown
 from nandimg.errors import NoRoomError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -39,7 +39,7 @@ class HostDisk:
 
     def errno_of(self, operation: str, offset: int, error: BaseException) -> int:
         """The errno that the host sees for what ended a request; noted if it is the host's, and in the log in words."""
-        return answers.errno_of(operation, offset, error, self.line() if self.note(error) else None)
+        return errnos.errno_of(operation, offset, error, self.line() if self.note(error) else None)
 
     def line(self) -> str | None:
         """What is wrong, or was since the mount; None if nothing."""

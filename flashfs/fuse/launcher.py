@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flashfs import ftl
-from flashfs.ftl import given
+from flashfs.ftl import class_names
 from flashfs.fuse import daemon
 from flashfs.fuse.users import one_line
 
@@ -22,7 +22,7 @@ def main() -> None:
     request, ftl.SEARCHED[:], classes = pickle.load(sys.stdin.buffer)
     try:
         with _nothing_said():
-            given.unpack(classes)
+            class_names.unpack(classes)
         said: dict[str, Any] = {"mounted": vars(daemon.mount(request))}
     except BaseException as error:
         line, code = one_line(error)

@@ -9,7 +9,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.errors import UsageError
 from flashfs.fuse import mounts, nbd_servers
-from flashfs.fuse.controlling import Control
+from flashfs.fuse.control_commands import Control
 from flashfs.fuse.places import Progress
 from flashfs.inspect import views
 from nandimg.errors import ImageError

@@ -1,7 +1,7 @@
 """A file system on an image in one step, and back: flashfs mount, loop device, mkfs if blank, mount.
 
-The flashfs mount itself lives in a directory of its own, which flashfs.fuse.homes gives out: by device and inode, so
-that two files are never confused, whatever they hold. What is there is asked of the system each time, so that both
+The flashfs mount itself lives in a directory of its own, which flashfs.fuse.up_registry gives out: by device and inode,
+so that two files are never confused, whatever they hold. What is there is asked of the system each time, so that both
 commands can be repeated after any failure.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import asked, daemon, file_systems, homes, mounts, users
+from flashfs.fuse import asked, daemon, file_systems, mounts, up_registry, users
 from nandimg import image
 
 
@@ -53,11 +53,11 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
     if not header.ftl:  # it would be bound before mkfs is missed
         file_systems.check_can_make(fs or file_systems.DEFAULT)
     target = request.mountpoint
-    with homes.turn(request.image), ExitStack() as undo:
-        home, is_new = homes.claim(request.image, header.uuid)
+    with up_registry.turn(request.image), ExitStack() as undo:
+        home, is_new = up_registry.claim(request.image, header.uuid)
         did = mounts.clear_corpse(home.path)
         if is_new or did:
-            undo.callback(homes.remove, home.path)
+            undo.callback(up_registry.remove, home.path)
         is_up = mounts.at(home.path) is not None
         if is_up:
             refuse_others(home, request, given or {})
@@ -75,7 +75,8 @@ def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] 
         if not is_up:
             mounted = daemon.mount(replace(request, mountpoint=home.path))
             undo.callback(daemon.unmount, home.path)
-            home = replace(home, file=homes.file_of(request.image), options=_options(request, mounted), mountpoints=())
+            file = up_registry.file_of(request.image)
+            home = replace(home, file=file, options=_options(request, mounted), mountpoints=())
         with _because(home.path):
             loop, is_new = attach(home.path / "disk")
             if is_new:
@@ -92,7 +93,7 @@ def _options(request: daemon.Request, mounted: daemon.Mounted) -> dict[str, Any]
     return {**asked.of(request), "ftl": mounted.ftl, "server": mounted.server}
 
 
-def refuse_others(home: homes.Home, request: daemon.Request, given: Mapping[str, Any]) -> None:
+def refuse_others(home: up_registry.Home, request: daemon.Request, given: Mapping[str, Any]) -> None:
     """UsageError if one of the options ``given`` is not what the mount in use was made with."""
     word = asked.differing(home.options, request, given)
     if word is not None:
@@ -134,17 +135,17 @@ def down(place: Path) -> daemon.Unmounted:
     file system, and the image stays up at its others; or all of it: the image, or its flashfs mount's directory."""
     need_root("down")
     path, whole = home_of(place)
-    known = homes.read(path)
-    with homes.turn(known.image if known else path):
+    known = up_registry.read(path)
+    with up_registry.turn(known.image if known else path):
         return _down(path, None if whole else place)
 
 
 def _down(path: Path, mountpoint: Path | None) -> daemon.Unmounted:
-    home = homes.read(path)
+    home = up_registry.read(path)
     image = home.image if home else path
     if mounts.is_corpse(path):
         did = mounts.clear_corpse(path)
-        homes.remove(path)
+        up_registry.remove(path)
         return daemon.unmounted_dead(did, image)
     did, warnings = [], []
     # One whose mount was taken away lazily is on "/disk"; any other that is at this place now is not ours.
@@ -167,7 +168,7 @@ def _down(path: Path, mountpoint: Path | None) -> daemon.Unmounted:
     if mounts.at(path) is not None:
         done = daemon.unmount(path)
         did, warnings = did + done.did, done.warnings
-    homes.remove(path)
+    up_registry.remove(path)
     return daemon.Unmounted(did, warnings)
 
 
@@ -185,10 +186,10 @@ def home_of(place: Path) -> tuple[Path, bool]:
     itself, or its image. UsageError if it is none of these."""
     for loop in loops_under(place):
         home = backing_of(loop).parent
-        if home.parent == homes.RUN:
+        if home.parent == up_registry.RUN:
             return home, False
     mount = mounts.at(place)
-    for known in homes.all_homes():
+    for known in up_registry.all_homes():
         if place == known.path or (mount is None and _is_image(place, known)):
             return known.path, True
         if place in known.mountpoints:
@@ -197,9 +198,9 @@ def home_of(place: Path) -> tuple[Path, bool]:
     raise UsageError(f"nothing that `flashfs up` made is at {place}: {mounts.instead(place, mount)}{hint}")
 
 
-def _is_image(place: Path, home: homes.Home) -> bool:
+def _is_image(place: Path, home: up_registry.Home) -> bool:
     try:
-        return mounts.around(place) is None and place.is_file() and homes.file_of(place) == home.file
+        return mounts.around(place) is None and place.is_file() and up_registry.file_of(place) == home.file
     except OSError:
         return False
 

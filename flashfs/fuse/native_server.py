@@ -17,8 +17,8 @@ from flashfs.fuse.tree import About, Tree
 
 if TYPE_CHECKING:
     from flashfs.device import Device
-    from flashfs.fuse.tape import Tape
-    from flashfs.replay.recording import Recording
+    from flashfs.fuse.write_log import Tape
+    from flashfs.replay.trace_writer import Recording
 
 WAKE_S = 0.01  # between two signals to a thread that was asked to end
 

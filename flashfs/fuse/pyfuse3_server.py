@@ -3,7 +3,7 @@
 The handlers of `disk` take about a microsecond above what the device takes, by three decisions: none of them awaits
 unless a flush is under way; `disk` is opened for direct I/O, so that no attribute is asked for again after each write
 and every request of the host is a request of the device; and requests are taken from the kernel as
-``flashfs.fuse.turns`` says, which is where most of the time was.
+``flashfs.fuse.pyfuse3_poll`` says, which is where most of the time was.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import trio
 from pyfuse3 import FileHandleT, FileInfo, FileNameT, FlagT, FUSEError, InodeT, ReaddirToken, RequestContext
 
 from flashfs.fuse import mounts
-from flashfs.fuse.answers import errno_of
+from flashfs.fuse.errno_of import errno_of
+from flashfs.fuse.pyfuse3_poll import Turns, open_sessions
 from flashfs.fuse.tree import DISK, ROOT, About, Attr, Tree
-from flashfs.fuse.turns import Turns, open_sessions
 from flashfs.replay._record import OPERATIONS
 
 if TYPE_CHECKING:
     from flashfs.device import Device
-    from flashfs.fuse.tape import Tape
-    from flashfs.replay.recording import Recording
+    from flashfs.fuse.write_log import Tape
+    from flashfs.replay.trace_writer import Recording
 
 # Each task of pyfuse3 keeps a buffer of 1 MiB. One works while nothing blocks; the others answer for the texts while a
 # flush is under way and the writes behind it wait.

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flashfs.fuse import asking, homes, mounts, users
+from flashfs.fuse import asking, mounts, up_registry, users
 
 ANSWER_S = 2.0  #: a daemon has so long to say who it is
 SLACK_S = 1.0  #: and what else is asked of the system, so much longer
@@ -64,7 +64,7 @@ def _look(mount: mounts.Mount) -> Mounted:
     loops = mounts.loops_of(path / "disk")
     uppers = [upper for loop in loops for upper in mounts.table() if upper.source == str(loop)]
     state, config = _asked(path, mount.source)
-    home = homes.read(path) if path.parent == homes.RUN else None
+    home = up_registry.read(path) if path.parent == up_registry.RUN else None
     return Mounted(
         image=str(home.image) if home else mount.source,
         ftl=config.get("ftl"),

@@ -27,8 +27,8 @@ from flashfs.fuse.host_disk import HostDisk
 
 if TYPE_CHECKING:
     from flashfs.device import Device
-    from flashfs.fuse.tape import Tape
-    from flashfs.replay.recording import Recording
+    from flashfs.fuse.write_log import Tape
+    from flashfs.replay.trace_writer import Recording
 
 ROOT = 1  # what FUSE calls the root of every mount
 DISK = 2

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.inspect._report import report
-from flashfs.plain import printable, shown
+from flashfs.text import printable, shown
 
 HERE = Path(__file__).parent
 CHART = {"width": 440, "height": 170, "left": 44, "bottom": 34, "top": 8}  #: of a histogram, in its own units

@@ -9,7 +9,7 @@ from typing import Any
 from flashfs import inspect
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES, is_registered, scheme
-from flashfs.plain import meant
+from flashfs.text import meant
 
 DIGITS = 19  #: more than any number of a page has
 # What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.

@@ -14,8 +14,8 @@ from flashfs.engine.device.byte_requests cimport read_bytes, remap_bytes, trim_b
 from nandimg._nand cimport CAUSES, OP_ERASE, OP_PROGRAM
 
 from flashfs.errors import UncorrectableError, UsageError
-from flashfs.replay.source import MOVED as MOVED_FLAG
-from flashfs.replay.source import OPERATIONS
+from flashfs.replay.request_source import MOVED as MOVED_FLAG
+from flashfs.replay.request_source import OPERATIONS
 
 cdef extern from *:
     """
@@ -23,7 +23,7 @@ cdef extern from *:
     """
     int top_bit(uint64_t x) nogil
 
-cdef enum:                   # as in flashfs.replay.source
+cdef enum:                   # as in flashfs.replay.request_source
     READ = 0
     WRITE = 1
     TRIM = 2
@@ -168,7 +168,7 @@ cdef class Player:
         return dict(zip(OPERATIONS, every, strict=True))
 
     def take(self, batch):
-        """``play`` a flashfs.replay.source.Batch."""
+        """``play`` a flashfs.replay.request_source.Batch."""
         return self.play(batch.time_ns, batch.op, batch.offset, batch.length, *(batch.hashes or (None, None)),
                          source=batch.source)
 
@@ -176,7 +176,7 @@ cdef class Player:
              const uint64_t[::1] offset not None, const uint64_t[::1] length not None,
              const int64_t[::1] grain_start=None, const uint64_t[::1] grain=None,
              const uint64_t[::1] source=None):
-        """These requests, after those before; columns as in flashfs.replay.source.Batch. Returns how many."""
+        """These requests, after those before; columns as in flashfs.replay.request_source.Batch. Returns how many."""
         cdef Py_ssize_t n = op.shape[0], i = 0
         cdef const int64_t* starts = <const int64_t*> NULL
         cdef const uint64_t* grains = <const uint64_t*> NULL

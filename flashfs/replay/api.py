@@ -71,14 +71,14 @@ def replay(
     Raises UsageError for what will not do, FlashfsError for the first replay that fails.
     """
     named = {name: value for name, value in locals().items() if name not in ("jobs", "out") and value is not None}
-    from flashfs.replay import points, results, sweep
+    from flashfs.replay import grid, results, sweep
     from flashfs.replay.play import mostly_lost
     from flashfs.replay.workers import Here, Processes
 
     if out is not None:
         results.check_name(Path(out))
     told: list[str] = []
-    setups = points.expand(named, tell=told.append)
+    setups = grid.expand(named, tell=told.append)
     for line in told:
         warnings.warn(line, stacklevel=3)  # the caller of the package
     workers: Workers = Here() if jobs == 1 else Processes(jobs)
@@ -103,12 +103,12 @@ def sweep(
 ) -> polars.DataFrame:  # fmt: skip
     """Replay every combination of what ``spec``, a TOML file or a table like it, lists; what was replayed before is
     only read. Returns all rows; of a replay that failed, ``error`` says why. The arguments are those of the command."""
-    from flashfs.replay import points, results, sweep
+    from flashfs.replay import grid, results, sweep
     from flashfs.replay.workers import Cluster, Processes
 
     told: list[str] = []
     if isinstance(spec, Mapping):
-        setups = points.expand(spec, tell=told.append)
+        setups = grid.expand(spec, tell=told.append)
         if out is None:
             raise UsageError("out: use a folder for the results")
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from flashfs.replay.source import Int64s, UInt64s
+from flashfs.replay.request_source import Int64s, UInt64s
 
 CHUNK_BITS = 8
 CHUNK = 1 << CHUNK_BITS  #: pages that are kept together

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.device import Device
+from flashfs.replay.open_source import open_source
 from flashfs.replay.precondition import Precondition, Progress, play
-from flashfs.replay.source import Source, TraceError
-from flashfs.replay.sources import open_source
+from flashfs.replay.request_source import Source, TraceError
 from flashfs.replay.traces import Options
 from flashfs.replay.workloads import is_workload
 

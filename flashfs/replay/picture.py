@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, Batch, Int64s
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE, Batch, Int64s
 
 COLUMNS, ROWS = 256, 128
 KINDS = (READ, WRITE, TRIM)

@@ -25,15 +25,15 @@ import nandimg
 from flashfs.device import Device
 from flashfs.engine.views import block_map
 from flashfs.errors import UsageError
-from flashfs.ftl import given, scheme
-from flashfs.plain import meant
-from flashfs.replay import ground, phases
+from flashfs.ftl import class_names, scheme
+from flashfs.replay import equal_settings, phases
 from flashfs.replay._player import Histogram, Player
+from flashfs.replay.open_source import open_source
 from flashfs.replay.precondition import Precondition
-from flashfs.replay.source import Batch, Source
-from flashfs.replay.sources import open_source
+from flashfs.replay.request_source import Batch, Source
 from flashfs.replay.traces import Options
-from flashfs.shape import DEFAULT_FTL
+from flashfs.sizing.defaults import DEFAULT_FTL
+from flashfs.text import meant
 from nandimg import Geometry
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "p9999": 0.9999}
@@ -57,8 +57,8 @@ class Setup:
 
     ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
     FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
-    ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.ground); who has it otherwise is complained
-    of. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder
+    ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.equal_settings); a warning names who has it
+    otherwise. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder
     in which images so made are kept, to be used again. ``warm`` are phases behind the mount that follows, not counted
     either: what caches hold in DRAM is of them.
     """
@@ -272,8 +272,8 @@ def _kept(setup: Setup, wanted: Precondition, progress: Progress | None) -> Path
         "backend": setup.backend, "precondition": wanted.canonical(), "plp": setup.plp, "dram": setup.dram,
         "before": phases.said(before),
     }  # fmt: skip
-    if setup.ftl in given.CLASSES:  # another class of that name makes another image
-        said["code"] = hashlib.sha256(given.code(setup.ftl)).hexdigest()
+    if setup.ftl in class_names.CLASSES:  # another class of that name makes another image
+        said["code"] = hashlib.sha256(class_names.code(setup.ftl)).hexdigest()
     name = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
     path = setup.prepared / f"{setup.ftl}-{name}.nand"
     if path.exists() and path.with_suffix(".json").exists():
@@ -358,7 +358,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "scheme": stats["scheme"],
         "purpose": stats["purpose"],
         "waf": stats["waf"],
-        "ground": ground.stood_on(device, setup.dram),
+        "ground": equal_settings.stood_on(device, setup.dram),
         "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),
         "dram": stats["dram"],
         "heap": stats["heap"],
@@ -389,7 +389,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
             "adjusted": source.adjusted.rows(),
             "skipped": dict(source.skipped),
         },
-        "complaints": [*source.complaints(), *ground.differences(setup)],
+        "complaints": [*source.complaints(), *equal_settings.differences(setup)],
     }
 
 
@@ -493,4 +493,4 @@ def named(setup: Setup, ftls: str) -> list[Setup]:
         mine = {key: value for key, value in shared.items() if key in known[name]}
         setups.append(replace(setup, ftl=name, options={**mine, **own[name]}))
         scheme(name).resolve(setups[-1].options)
-    return ground.level(setups, shared)
+    return equal_settings.level(setups, shared)

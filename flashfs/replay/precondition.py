@@ -19,7 +19,7 @@ from typing import Any
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.replay._player import Player
-from flashfs.replay.source import Source
+from flashfs.replay.request_source import Source
 from flashfs.replay.workloads import PATTERNS, Workload
 from flashfs.replay.workloads._grammar import Parameter, Unreadable, number, seed, size, word
 

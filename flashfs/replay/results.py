@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.plain import encodable
+from flashfs.text import encodable
 
 if TYPE_CHECKING:
     import polars

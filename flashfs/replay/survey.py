@@ -8,7 +8,7 @@ import numpy as np
 
 from flashfs.replay.footprint import Distinct, PageSets
 from flashfs.replay.picture import Picture
-from flashfs.replay.source import FLUSH, GRAIN, MOVED, OPERATIONS, READ, REMAP, TRIM, WRITE, Batch, Source
+from flashfs.replay.request_source import FLUSH, GRAIN, MOVED, OPERATIONS, READ, REMAP, TRIM, WRITE, Batch, Source
 from flashfs.replay.traces import Trace
 
 SECTOR = 512

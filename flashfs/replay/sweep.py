@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.plain import shown
-from flashfs.replay import points, results
+from flashfs.replay import grid, results
 from flashfs.replay.results import saved_row
 from flashfs.replay.workers import Outcome, Workers
+from flashfs.text import shown
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
 
 
-def load(path: Path, tell: points.Tell = lambda line: None) -> list[Setup]:
+def load(path: Path, tell: grid.Tell = lambda line: None) -> list[Setup]:
     """The points of a TOML file; ``tell`` hears what was decided because the file does not say it. UsageError, in one
     line, names the file and the key that will not do."""
     try:
@@ -34,7 +34,7 @@ def load(path: Path, tell: points.Tell = lambda line: None) -> list[Setup]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: no TOML: {str(error).splitlines()[0]}") from None
     try:
-        return points.expand(given, folder=path.parent, tell=tell)
+        return grid.expand(given, folder=path.parent, tell=tell)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -89,7 +89,7 @@ class Place:
         return found
 
     def save(self, key: str, setup: Setup, outcome: Outcome) -> None:
-        saved: dict[str, Any] = {"key": key, "code": points.code(), "point": points.plain(setup)}
+        saved: dict[str, Any] = {"key": key, "code": grid.code(), "point": grid.plain(setup)}
         saved |= {"error": outcome.error} if outcome.error is not None else {"result": outcome.result}
         with results.replacing(self.file(key)) as draft:
             draft.write_text(json.dumps(saved))
@@ -126,7 +126,7 @@ def run(setups: list[Setup], out: Path, workers: Workers, listener: Listener | N
     """
     listener = listener or Listener()
     place = Place.at(out)
-    keyed = dict(zip(points.keys(setups), setups, strict=True))
+    keyed = dict(zip(grid.keys(setups), setups, strict=True))
     with place.open():
         left = {key: setup for key, setup in keyed.items() if "result" not in (place.saved(key) or {})}
         report = Report(len(keyed), len(keyed) - len(left))
@@ -167,7 +167,7 @@ def _join(keyed: Mapping[str, Setup], place: Place, report: Report) -> None:
 
 def names(setups: Iterable[Setup]) -> list[str]:
     """Points for people: the FTL, the source, and whatever else is not the same for all."""
-    flat = [results.row(points.uneven(setup)) for setup in setups]
+    flat = [results.row(grid.uneven(setup)) for setup in setups]
     names = dict.fromkeys(column for one in flat for column in one if column not in ("ftl", "source"))
     columns = [column for column in names if len({str(one.get(column)) for one in flat}) > 1]
     return [

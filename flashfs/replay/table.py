@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flashfs.errors import UsageError
-from flashfs.plain import meant, shown
+from flashfs.text import meant, shown
 
 Result = dict[str, Any]
 Figure = Callable[[Result], float | int | None]

@@ -57,9 +57,9 @@ def attempt(
     module, _, name = player.partition(":")
     try:
         if classes:
-            from flashfs.ftl import given
+            from flashfs.ftl import class_names
 
-            given.unpack(classes)
+            class_names.unpack(classes)
         found = getattr(import_module(module), name)(setup, progress)
         return "result", json.dumps(found)
     except Exception as error:  # whatever it is, the next point is not to pay for it; the sweep ends with exit code 1
@@ -68,9 +68,9 @@ def attempt(
 
 def classes_of(tasks: Iterable[Task]) -> dict[str, bytes]:
     """The classes that stand for FTLs of these points, for other processes."""
-    from flashfs.ftl import given
+    from flashfs.ftl import class_names
 
-    return given.packed({getattr(setup, "ftl", "") for _, setup in tasks})
+    return class_names.packed({getattr(setup, "ftl", "") for _, setup in tasks})
 
 
 def outcome(key: str, said: tuple[str, str]) -> Outcome:
@@ -244,7 +244,7 @@ def _knock(address: str) -> None:
 
 def _same_program(client: Any, address: str) -> None:
     """FlashfsError if there is nobody to work, or a worker whose results would not be ours."""
-    from flashfs.replay.points import code
+    from flashfs.replay.grid import code
 
     found = client.run(code, on_error="return")
     if not found:

@@ -17,7 +17,7 @@ from typing import Any
 
 from flashfs.errors import UsageError
 from flashfs.formulas import Chip
-from flashfs.replay.points import AXES, OPTIONS
+from flashfs.replay.grid import AXES, OPTIONS
 from flashfs.replay.workers import PLAYER
 from flashfs.reproduce.expression import Expression
 
@@ -33,7 +33,7 @@ RULES = ("within", "at_least", "at_most", "meet", "rising", "falling", "flat", "
 NUMBERED = RULES[:3]  #: hold a number of ours against the paper's
 JOINT = ("order", "meet")  #: of several series
 #: by what a figure is of: what takes a point of a sweep and gives its result (flashfs.replay.workers.PLAYER)
-MEASURED = {"replays": PLAYER, "recoveries": "flashfs.replay.recovered:run"}
+MEASURED = {"replays": PLAYER, "recoveries": "flashfs.replay.recovery_runs:run"}
 FORMULAS = "formulas"  #: nothing is measured
 RECORDS = "records"  #: what a tool has measured is read
 #: what a point may say, by what it is made of

@@ -17,7 +17,7 @@ import flashfs
 from flashfs import formulas
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.formulas import recovery
-from flashfs.replay import points, results, sweep
+from flashfs.replay import grid, results, sweep
 from flashfs.reproduce import picture, records, verdict
 from flashfs.reproduce.figure import FORMULAS, MEASURED, RECORDS, Figure, Point, Table, merged
 from flashfs.reproduce.records import Recorded
@@ -114,7 +114,7 @@ def waits(ftl: str) -> str:
 
 
 def cells(
-    figure: Figure, scale: str, ftls: Sequence[str] | None, traces: Path | None, tell: points.Tell
+    figure: Figure, scale: str, ftls: Sequence[str] | None, traces: Path | None, tell: grid.Tell
 ) -> tuple[list[Cell], dict[str, str]]:
     """(all points that can be replayed, why those of other series cannot). UsageError names the figure."""
     _check_ftls(figure, ftls)
@@ -171,12 +171,12 @@ def _sources(x: Point, traces: Path | None) -> Table | None:
     return {"source": str(found[0])} if found else None
 
 
-def _setup(figure: Figure, scale: str, series: Point, x: Point, source: Table, tell: points.Tell) -> Setup:
+def _setup(figure: Figure, scale: str, series: Point, x: Point, source: Table, tell: grid.Tell) -> Setup:
     table = merged(
         figure.all, figure.scales[scale], series.sweep, series.scales[scale], x.sweep, x.scales[scale], source
     )
-    table[points.OPTIONS] = _options(figure, table)
-    made = points.expand(table, folder=figure.file.parent, tell=tell)
+    table[grid.OPTIONS] = _options(figure, table)
+    made = grid.expand(table, folder=figure.file.parent, tell=tell)
     if len(made) != 1:
         raise UsageError(f"{len(made)} points: use one; lists are for [[series]] and [[at]]")
     return made[0]
@@ -189,7 +189,7 @@ def _options(figure: Figure, table: Table) -> Table:
     ftl = str(table["ftl"])
     known = {name: {one.name for one in scheme(name).all_options()} for name in figure.ftls if not waits(name)}
     out: Table = {}
-    for name, value in table.get(points.OPTIONS, {}).items():
+    for name, value in table.get(grid.OPTIONS, {}).items():
         if isinstance(value, Mapping):
             if name not in figure.ftls:
                 raise UsageError(f"opt.{name}: use {', '.join(figure.ftls)}")
@@ -204,7 +204,7 @@ def _options(figure: Figure, table: Table) -> Table:
 
 def make(
     figure: Figure, scale: str, out: Path, workers: Workers, *, ftls: Sequence[str] | None = None,
-    traces: Path | None = None, listen: Listen | None = None, tell: points.Tell = lambda line: None,
+    traces: Path | None = None, listen: Listen | None = None, tell: grid.Tell = lambda line: None,
 ) -> Made:  # fmt: skip
     """Replay what has no result yet, and write table, picture and results into the folder ``out``. ``listen`` makes of
     the points somebody who hears how the sweep goes."""
@@ -263,7 +263,7 @@ def _measured(
     found = {row["key"]: row for row in report.rows if row.get("error") is None}
     if of == "recoveries":
         found = {key: {**row, **beside_formulas(row)} for key, row in found.items()}
-    rows = {at: found[key] for at, key in enumerate(points.keys(setups)) if key in found}
+    rows = {at: found[key] for at, key in enumerate(grid.keys(setups)) if key in found}
     return rows, [f"{name}: {error}" for name, error in report.failed]
 
 

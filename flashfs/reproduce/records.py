@@ -14,7 +14,7 @@ from typing import Any
 
 import flashfs
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.replay import points
+from flashfs.replay import grid
 from flashfs.reproduce.figure import Figure, Point, Table, merged
 
 FOLDER = Path(flashfs.__file__).parents[1] / "tools" / "results"  #: of a tree of sources
@@ -36,7 +36,7 @@ class Recorded:
 
 
 def of(
-    figure: Figure, scale: str, ftls: Sequence[str] | None, tell: points.Tell
+    figure: Figure, scale: str, ftls: Sequence[str] | None, tell: grid.Tell
 ) -> tuple[list[Recorded], list[str]]:
     """(all points that were measured, a line for each file that says where). UsageError names the figure."""
     out: list[Recorded] = []

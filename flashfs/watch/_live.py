@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 
 from flashfs.fuse.places import Place
-from flashfs.waiting import readable
+from flashfs.poll import readable
 from flashfs.watch._figures import figures
 from flashfs.watch._look import Look, look
 from flashfs.watch._picture import HISTORY, Picture

@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from flashfs.plain import printable, shown
+from flashfs.text import printable, shown
 from flashfs.watch._blocks import BlockMap
 from flashfs.watch._figures import DATA_STATES, REQUESTS
 from flashfs.watch._look import Look

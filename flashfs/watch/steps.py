@@ -24,7 +24,7 @@ from flashfs.errors import UsageError
 from flashfs.inspect import Spare
 from flashfs.replay._player import Player
 from flashfs.replay.play import Progress, Setup, ready
-from flashfs.replay.source import OPERATIONS, Batch, Source
+from flashfs.replay.request_source import OPERATIONS, Batch, Source
 
 PAGES_MOST = 8192  #: of the chip
 REQUESTS_MOST = 2000

@@ -26,10 +26,10 @@ from flashfs.cli import create as create_command
 from flashfs.cli import mount as mount_command
 from flashfs.cli import run
 from flashfs.errors import BindError, UntrustedError
-from flashfs.ftl import given
+from flashfs.ftl import class_names
 from flashfs.fuse import mounts
+from flashfs.poll import readable
 from flashfs.replay import plots
-from flashfs.waiting import readable
 
 ROOT = Path(__file__).parents[2]
 WORK = "uniform:ops=2k,write=0.5"
@@ -43,14 +43,14 @@ def in_this_notebook(source: str, name: str, monkeypatch: pytest.MonkeyPatch) ->
     """A class as a notebook has it: of ``__main__``, and in no file."""
     space: dict[str, Any] = {"__name__": "__main__"}
     exec(source, space)
-    monkeypatch.setitem(given.CLASSES, "of this test", object)  # so that what the test gives is forgotten behind it
+    monkeypatch.setitem(class_names.CLASSES, "of this test", object)  # what the test gives is forgotten after it
     return space[name]  # type: ignore[no-any-return]
 
 
 @pytest.fixture(autouse=True)
 def nothing_stays_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given, "CLASSES", given.CLASSES.copy())
-    monkeypatch.setattr("flashfs.ftl.python.CLASSES", given.CLASSES)
+    monkeypatch.setattr(class_names, "CLASSES", class_names.CLASSES.copy())
+    monkeypatch.setattr("flashfs.ftl.python.CLASSES", class_names.CLASSES)
 
 
 def figures(table: pl.DataFrame) -> pl.DataFrame:
@@ -188,7 +188,7 @@ def test_the_newest_of_a_name_is_meant(tmp_path: Path, monkeypatch: pytest.Monke
     found = []
     for size in (100, 200):
         mine = in_this_notebook(table.replace("SIZE", str(size)), "Plain", monkeypatch)
-        monkeypatch.setattr(given, "code", lambda name, size=size: bytes([size]))  # it has no source that can be found
+        monkeypatch.setattr(class_names, "code", lambda name, size=size: bytes([size]))  # its source cannot be found
         asked: dict[str, Any] = {"source": "uniform:ops=100", "preset": "small-64m", "ftl": mine}
         found.append(flashfs.replay(**asked)["dram.table"][0])
         found.append(flashfs.sweep(asked, tmp_path / "sweep", jobs=1)["dram.table"][0])
@@ -200,7 +200,7 @@ def test_the_newest_of_a_name_is_meant(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_class_that_can_be_imported() -> None:
     name = f"{Plain.__module__}:Plain"
     assert flashfs.Device.memory(nandimg.PRESETS["small-64m"].geometry, Plain, backend="meta").ftl == name
-    assert given.code(name) == Path(__file__).with_name("notebook_ftl.py").read_bytes()
+    assert class_names.code(name) == Path(__file__).with_name("notebook_ftl.py").read_bytes()
     assert flashfs.replay("uniform:ops=100", ftl=Plain, preset="small-64m", jobs=2)["ftl"].to_list() == [name]
 
 

@@ -13,7 +13,7 @@ from flashfs import cli
 from flashfs.comparison import beside, chart, kept, works
 from flashfs.errors import FlashfsError
 from flashfs.ftl import SCHEMES
-from flashfs.replay import ground
+from flashfs.replay import equal_settings
 from flashfs.replay.play import Setup, named
 
 ROOT = Path(__file__).parents[2]
@@ -181,4 +181,4 @@ def test_the_ground_is_that_of_all(rows: list[kept.Row]) -> None:
 def test_its_own_nvram_is_no_option_of_the_ground() -> None:
     """remapssd has an option of that name."""
     wanted: dict[str, Any] = {"buffer": 64, "stripe": 4, "nvram": 0}
-    assert ground.on(Setup("uniform", "remapssd"), wanted).options == {"buffer": 64, "stripe": 4}
+    assert equal_settings.on(Setup("uniform", "remapssd"), wanted).options == {"buffer": 64, "stripe": 4}

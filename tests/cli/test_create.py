@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashfs import chips, cli
+from flashfs import cli, fit
 from flashfs.device import Device, refusal
 from flashfs.errors import BindError
 from flashfs.ftl import SCHEMES
@@ -47,7 +47,7 @@ def test_other_shapes(capsys: pytest.CaptureFixture[str], tmp_path: Path, shape:
     code, out, _ = run(capsys, "create", tmp_path / "chip", "--size", "8M", *shape, "--json")
     made = json.loads(out)
     assert (code, made["refused_by"]) == (0, {})
-    assert chips.refusals(inspect(tmp_path / "chip").geometry) == {}
+    assert fit.refusals(inspect(tmp_path / "chip").geometry) == {}
 
 
 def test_the_op_that_a_refusal_names_would_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_the_first_mount_allocates(capsys: pytest.CaptureFixture[str], tmp_
 def test_growing_finds_the_smallest() -> None:
     base = Geometry.sized(8 * MIB, pages_per_block=64, dies=2)
     for name in ("pagemap", "muftl"):
-        op = chips.enough_for(name, base)
+        op = fit.enough_for(name, base)
         assert op is not None
         assert refusal(name, Geometry.sized(8 * MIB, op=op, pages_per_block=64, dies=2)) is None
         assert refusal(name, Geometry.sized(8 * MIB, op=op - 0.0625, pages_per_block=64, dies=2)) is not None

@@ -21,7 +21,7 @@ from flashfs.device import Device
 from flashfs.errors import UntrustedError, UsageError
 from flashfs.ftl import SEARCHED, search_here
 from flashfs.fuse import mounts
-from flashfs.replay import points
+from flashfs.replay import grid
 from nandimg import Geometry, create
 
 EVIL = """
@@ -222,7 +222,7 @@ def test_in_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Device.open(path)
     assert inspect.recovery(path)["note"]
     with pytest.raises(UsageError, match="evil:Evil"):
-        points.expand({"source": WORKLOAD, "image": str(path)})
+        grid.expand({"source": WORKLOAD, "image": str(path)})
     assert not (folder / "marker").exists()
     with Device.open(path, trust=True) as device:
         assert device.read(4096, 5) == b"xxxxx"

@@ -7,7 +7,7 @@ from pathlib import Path
 from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.crash.workload.states import Replay, Tape
 from flashfs.device import Device
-from flashfs.fuse import tape
+from flashfs.fuse import write_log
 from flashfs.replay._record import OPERATIONS
 from nandimg import Geometry, image
 
@@ -28,7 +28,7 @@ def recorded(path: Path, settings: Settings) -> tuple[Folder, Replay]:
     image.create(folder.base, Geometry.sized(MIB, pages_per_block=16, op=1.0, nvram_bytes=nvram))
     with Device.open(folder.base, ftl=settings.ftl, options=settings.options, plp=settings.plp) as device:
         device.write(0, page(100))
-    made = tape.Tape(folder.tape, MIB)
+    made = write_log.Tape(folder.tape, MIB)
     made.record(WRITE, PAGE, PAGE, page(1))
     begin = folder.tape.stat().st_size
     made.record(WRITE, 2 * PAGE, PAGE, page(2))

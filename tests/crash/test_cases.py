@@ -12,8 +12,8 @@ from schemes import KINDS
 from flashfs import cli
 from flashfs.crash import Case, run_case
 from flashfs.crash.cases import Failure, Later, parse_program
+from flashfs.crash.grammar import Step
 from flashfs.crash.programs import presets_for
-from flashfs.crash.words import Step
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, Cut

@@ -10,7 +10,7 @@ from schemes import EACH, FEW, kinds_of
 
 from flashfs.crash import Case, campaign, run_case
 from flashfs.crash.cases import SPOILS
-from flashfs.crash.hurt import HurtBench, HurtJudge
+from flashfs.crash.fault_bench import HurtBench, HurtJudge
 from flashfs.crash.programs import fitting
 from flashfs.crash.tiers import FAULT_KINDS, hurt
 from flashfs.engine.recovery import recovery

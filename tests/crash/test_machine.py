@@ -22,8 +22,8 @@ from schemes import KINDS
 from flashfs.crash import Case
 from flashfs.crash.bench import Bench, Wrong
 from flashfs.crash.cases import Failure
+from flashfs.crash.grammar import parse_program
 from flashfs.crash.programs import CROWDED, TINY, fits, presets_for
-from flashfs.crash.words import parse_program
 from flashfs.ftl import SCHEMES, scheme
 from nandimg import Cut
 from nandimg._faults import SHAPES

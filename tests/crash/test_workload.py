@@ -16,12 +16,12 @@ from typer.main import get_command
 
 from flashfs import cli
 from flashfs.crash import workload as own
-from flashfs.crash.workload import stand
+from flashfs.crash.workload import mounted_image
 from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.crash.workload.states import Place, Replay, Tape, choose, parts
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import tape
+from flashfs.fuse import write_log
 from nandimg import Geometry, image
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_tape_has_what_changes_the_device_in_order(tmp_path: Path) -> None:
-    made = tape.Tape(tmp_path / "tape", MIB)
+    made = write_log.Tape(tmp_path / "tape", MIB)
     made.record(WRITE, PAGE, 5, b"hello")
     made.record(READ, 0, PAGE)
     made.mark(b"one\ntwo\n")
@@ -41,7 +41,7 @@ def test_a_tape_has_what_changes_the_device_in_order(tmp_path: Path) -> None:
     made.record(FLUSH, 0, 0)
     figures = made.figures()
     made.close()
-    found = list(tape.read(made.path))
+    found = list(write_log.read(made.path))
     assert [(one.operation, one.offset, one.length, one.source, bytes(one.data)) for one in found] == [
         ("write", PAGE, 5, 0, b"hello"),
         ("mark", 0, 3, 0, b"one"),
@@ -54,15 +54,15 @@ def test_a_tape_has_what_changes_the_device_in_order(tmp_path: Path) -> None:
     assert figures == {"requests": 7, "dropped": 0, "bytes": made.path.stat().st_size, "failed": None}
     whole = made.path.read_bytes()
     made.path.write_bytes(whole[:-1])  # its last record is not whole
-    assert [one.at for one in tape.read(made.path)] == [one.at for one in found[:-1]]
+    assert [one.at for one in write_log.read(made.path)] == [one.at for one in found[:-1]]
     made.path.write_bytes(b"\xff" * 100)
     with pytest.raises(FlashfsError, match="none of a tape's"):
-        list(tape.read(made.path))
+        list(write_log.read(made.path))
 
 
 @pytest.mark.parametrize("word", [b"", b"\n", b"a\n\nb", b"x" * 5000])
 def test_what_is_no_mark_is_refused(tmp_path: Path, word: bytes) -> None:
-    made = tape.Tape(tmp_path / "tape", MIB)
+    made = write_log.Tape(tmp_path / "tape", MIB)
     with pytest.raises(OSError) as caught:
         made.mark(word)
     assert caught.value.errno == errno.EINVAL
@@ -71,7 +71,7 @@ def test_what_is_no_mark_is_refused(tmp_path: Path, word: bytes) -> None:
 
 
 def test_a_tape_that_cannot_be_written_says_so() -> None:
-    full = tape.TapeWriter(MIB, os.open("/dev/full", os.O_WRONLY))
+    full = write_log.TapeWriter(MIB, os.open("/dev/full", os.O_WRONLY))
     assert not full.record(WRITE, 0, 5, b"hello")
     assert not full.record(FLUSH, 0, 0)
     assert (full.error_number, full.noted, full.lost, full.written) == (errno.ENOSPC, 2, 2, 0)
@@ -164,7 +164,7 @@ def test_subsets_lose_any_part_of_what_was_not_flushed(tmp_path: Path) -> None:
 
 def test_a_request_is_lost_by_pages() -> None:
     data = memoryview(bytes(range(200)))
-    record = tape.Taped(0, "write", 90, 200, 0, data)
+    record = write_log.Taped(0, "write", 90, 200, 0, data)
     found = [(part.offset, part.length, bytes(part.data)) for part in parts(record, 100)]
     assert [(offset, length) for offset, length, _ in found] == [(90, 10), (100, 100), (200, 90)]
     assert b"".join(part for _, _, part in found) == bytes(data)
@@ -176,14 +176,14 @@ def test_a_request_is_lost_by_pages() -> None:
         assert list(parts(replace(record, operation=operation), 100)) == [replace(record, operation=operation)]
 
 
-def replay_of(path: Path, *requests: Callable[[tape.Tape], object]) -> tuple[Folder, Replay]:
+def replay_of(path: Path, *requests: Callable[[write_log.Tape], object]) -> tuple[Folder, Replay]:
     """A workload of these; on `slimftl`, which remaps, and whose first pages are 100 to 104."""
     folder, settings = Folder(path), Settings(ftl="slimftl")
     image.create(folder.base, Geometry.sized(MIB, pages_per_block=16, op=1.0))
     with Device.open(folder.base, ftl="slimftl") as device:
         for n in range(5):
             device.write(n * PAGE, page(100 + n))
-    made = tape.Tape(folder.tape, MIB)
+    made = write_log.Tape(folder.tape, MIB)
     for request in requests:
         request(made)
     made.close()
@@ -204,7 +204,7 @@ def test_a_trim_is_lost_by_pages(tmp_path: Path) -> None:
 def test_a_copy_that_is_kept_has_what_it_copied(tmp_path: Path, how: str) -> None:
     """Page 1 is written, and copied to page 3: which is old, or is what was written, and never the old page 1."""
 
-    def take(made: tape.Tape) -> None:
+    def take(made: write_log.Tape) -> None:
         if how == "copy":
             made.record_copy(PAGE, 3 * PAGE, PAGE)
         else:
@@ -242,7 +242,7 @@ def test_a_small_image_is_copied_with_its_holes(tmp_path: Path, size: int) -> No
             file.seek(at)
             file.write(page(9))
     target.write_bytes(b"what was there before")
-    stand.copy(source, target)
+    mounted_image.copy(source, target)
     assert target.read_bytes() == source.read_bytes()
     assert target.stat().st_blocks <= source.stat().st_blocks
 

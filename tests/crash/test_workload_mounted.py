@@ -21,7 +21,7 @@ from recorded import MIB, page, recorded
 from flashfs import cli
 from flashfs.crash.workload.settings import Settings
 from flashfs.errors import FlashfsError
-from flashfs.fuse import SERVERS, daemon, file_systems, loop, mounts, tape
+from flashfs.fuse import SERVERS, daemon, file_systems, loop, mounts, write_log
 from nandimg import Geometry, image
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def test_a_mount_with_a_tape_takes_marks(need_fuse: None, tmp_path: Path, server
         assert json.loads((at / "stats.json").read_text())["record"]["failed"] is None
     finally:
         daemon.unmount(at)
-    found = [(one.operation, bytes(one.data)) for one in tape.read(taped)]
+    found = [(one.operation, bytes(one.data)) for one in write_log.read(taped)]
     assert found[:5] == [("write", page(7)), ("mark", b"one"), ("mark", b"two"), ("flush", b""), ("mark", b"three")]
 
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import nandimg
 from flashfs.parts.battery.battery import Battery, nvram_bytes
 from nandimg import PRESETS, Cut, FaultyNand, Nand, PowerCut, memory_image
-from nandimg._menu import NvramLoss
+from nandimg._fault_filters import NvramLoss
 
 WORDS = 1700  # four pages of 4 KiB, with the head
 NAME = "cache"

@@ -17,7 +17,7 @@ from schemes import bounded
 
 import nandimg
 from flashfs.crash import campaign
-from flashfs.crash.judge import Judge
+from flashfs.crash.oracle import Judge
 from flashfs.device import Device
 from flashfs.errors import BindError, DeviceFailedError, FtlError, UsageError
 from flashfs.ftl import scheme

@@ -17,7 +17,7 @@ from flashfs.device import Device, Front
 from flashfs.errors import CorruptError, UncorrectableError
 from nandimg import Geometry
 from nandimg._chip import checksum, page_checksum
-from nandimg._menu import BitErrors, HostErrors
+from nandimg._fault_filters import BitErrors, HostErrors
 
 PAGE = 512
 GROUPS = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=1, channels=1, oob_bytes=160, lpas=3900)

@@ -22,7 +22,7 @@ from flashfs.device import Device
 from flashfs.errors import DeviceFailedError
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry
-from nandimg._menu import HostCalls
+from nandimg._fault_filters import HostCalls
 
 PAGE = 512
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=8, blocks=120, dies=2, oob_bytes=64, lpas=640, nvram_bytes=16 * 528)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nandimg
-from flashfs import chips
+from flashfs import fit
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry
@@ -28,7 +28,7 @@ def test_the_log_of_trims_leaves_room_on_the_smallest_chip(tmp_path: Path, ftl: 
     """The chip of `flashfs create --size 1M`. Behind a fence the log of the time before it counts still, and a recovery
     takes up all of the log that it finds."""
     path, rnd = tmp_path / "chip", random.Random(seed)
-    geometry = chips.sized(1 << 20, {})
+    geometry = fit.sized(1 << 20, {})
     nandimg.create(path, geometry)
     size, most = geometry.page_bytes, 0
     for life in range(16):

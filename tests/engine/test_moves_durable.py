@@ -9,7 +9,7 @@ import pytest
 from schemes import EACH
 
 import nandimg
-from flashfs.crash.judge import Judge
+from flashfs.crash.oracle import Judge
 from flashfs.device import Device
 from nandimg import Geometry
 

@@ -31,7 +31,7 @@ from flashfs.parts.paged.cmt import ENTRY_BYTES
 from flashfs.parts.paged.demand_map import saved_bytes
 from flashfs.parts.validity.flash_bitmap import FlashBitmap
 from nandimg import PRESETS, Geometry
-from nandimg._tears import spoil
+from nandimg._torn import spoil
 
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
 #: power is cut on chips like the smallest, with room for pages of the map and of the bitmap beside the host's

@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from flashfs import room
 from flashfs.device import Device
 from flashfs.errors import BindError, DeviceFullError, FlashfsError, RoomError
+from flashfs.sizing import op as sizing_op
 from nandimg import PRESETS, FaultyNand, Geometry, memory_image
 
 PAGE = 512
@@ -89,12 +89,12 @@ def test_a_refusal_comes_soon() -> None:
         tried.append(one.pages)
         return False
 
-    assert room.grown(chip, fits) is None
-    assert max(tried) <= room.LARGER_PAGES
+    assert sizing_op.grown(chip, fits) is None
+    assert max(tried) <= sizing_op.LARGER_PAGES
     assert len(tried) < 20
     large = Geometry.sized(1 << 32, page_bytes=4096)
-    assert room.grown(large, fits) is None
-    assert max(tried) <= room.LARGER * large.pages
+    assert sizing_op.grown(large, fits) is None
+    assert max(tried) <= sizing_op.LARGER * large.pages
     with pytest.raises(RoomError):
         Device.memory(chip, "geckoftl", {"parts": "50", "entries": "3"})
-    assert room.grown(chip, lambda one: one.pages >= 2 * chip.pages).pages < 2 * chip.pages + 16  # type: ignore[union-attr]
+    assert sizing_op.grown(chip, lambda one: one.pages >= 2 * chip.pages).pages < 2 * chip.pages + 16  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ from flashfs.device import Device
 from flashfs.errors import UncorrectableError
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry
-from nandimg._tears import spoil
+from nandimg._torn import spoil
 from nandimg.faults import Misdirection
 
 PAGE, LPAS, FILLED = 512, 1200, 900

@@ -16,7 +16,7 @@ from flashfs.check.suite import CHECKS as ALL_CHECKS
 from flashfs.check.suite import Check
 from flashfs.check.suite import judge as judge_check
 from flashfs.crash import campaign, kill
-from flashfs.crash.judge import Judge
+from flashfs.crash.oracle import Judge
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
 from flashfs.ftl import scheme

@@ -18,7 +18,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.ftl import SCHEMES
 from flashfs.fuse import mounts
-from flashfs.waiting import readable
+from flashfs.poll import readable
 from nandimg import PRESETS
 
 ROOT = Path(__file__).parents[2]

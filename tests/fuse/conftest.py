@@ -17,8 +17,8 @@ import pytest
 from stand import Stand
 
 from flashfs import cli
-from flashfs.fuse import SERVERS, homes, mounts
-from flashfs.waiting import readable
+from flashfs.fuse import SERVERS, mounts, up_registry
+from flashfs.poll import readable
 from nandimg import image
 
 HERE = Path(__file__).parent
@@ -97,10 +97,10 @@ def chip(tmp_path: Path) -> Iterator[Path]:
     """An image of 64 MiB; at the end, what `up` made of it is gone too."""
     path = tmp_path / "chip.nand"
     flashfs("create", path, "--preset", "small-64m")
-    home = homes.RUN / str(image.inspect(path).uuid)
+    home = up_registry.RUN / str(image.inspect(path).uuid)
     yield path
     take_away(home)
-    homes.remove(home)
+    up_registry.remove(home)
 
 
 @pytest.fixture

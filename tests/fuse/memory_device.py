@@ -12,7 +12,7 @@ from typing import Any
 import nandimg
 from flashfs.device import Device
 from nandimg import FaultyNand, Geometry
-from nandimg._menu import HostErrors
+from nandimg._fault_filters import HostErrors
 
 
 class Buggy:

@@ -16,7 +16,7 @@ from typing import Any
 
 from flashfs.crash.kill.filesystems import FILE_SYSTEMS, FileSystem, chip
 from flashfs.fuse import daemon, file_systems, loop, mounts
-from flashfs.waiting import readable
+from flashfs.poll import readable
 from nandimg import image
 
 PAGE = 4096

@@ -19,7 +19,7 @@ from flashfs import inspect
 from flashfs.device import Device
 from flashfs.engine.device.metalog import newest_slot, sealed
 from flashfs.fuse import health, mounts, places
-from flashfs.fuse.controlling import Control, RefusedError
+from flashfs.fuse.control_commands import Control, RefusedError
 from nandimg import create, image
 from nandimg.presets import PRESETS
 

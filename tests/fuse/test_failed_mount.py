@@ -12,7 +12,7 @@ from conftest import flashfs
 from namespaces import apart
 
 from flashfs.device import Device
-from flashfs.fuse import SERVERS, homes
+from flashfs.fuse import SERVERS, up_registry
 from nandimg import PRESETS, create, inspect, open_image
 
 pytestmark = pytest.mark.mount
@@ -63,8 +63,8 @@ def test_up_where_fuse_fails(need_loop: None, blank: Path, tmp_path: Path) -> No
     flashfs_where(tmp_path, BROKEN_FUSE, "up", blank, mountpoint)
     assert digest(blank) == was
     assert not mountpoint.exists()
-    assert not any(home.image == blank for home in homes.all_homes())
-    assert not (homes.RUN / str(inspect(blank).uuid)).exists()
+    assert not any(home.image == blank for home in up_registry.all_homes())
+    assert not (up_registry.RUN / str(inspect(blank).uuid)).exists()
 
 
 def test_a_bound_image_keeps_what_it_has(need_fuse: None, blank: Path, tmp_path: Path) -> None:

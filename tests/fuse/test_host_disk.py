@@ -19,7 +19,7 @@ from flashfs import cli
 from flashfs.crash.kill.filesystems import chip as geometry
 from flashfs.device import Device
 from flashfs.errors import DeviceFailedError, FlashfsError
-from flashfs.fuse import SERVERS, homes, host_disk, mounts
+from flashfs.fuse import SERVERS, host_disk, mounts, up_registry
 from flashfs.fuse.host_disk import HostDisk
 from nandimg import create, inspect
 
@@ -42,10 +42,10 @@ def small(need_fuse: None, tmp_path: Path) -> Iterator[Small]:
         return folder / "chip.nand"
 
     yield make
-    for home in homes.all_homes():
+    for home in up_registry.all_homes():
         if folder in home.image.parents:
             take_away(home.path)
-            homes.remove(home.path)
+            up_registry.remove(home.path)
     if mounts.at(folder) is not None:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
@@ -104,13 +104,13 @@ def test_up_says_so(small: Small, need_loop: None, tmp_path: Path) -> None:
     said = flashfs("up", chip, tmp_path / "files", code=1).stderr
     assert f"the host's disk is full below {chip}" in said
     assert not (tmp_path / "files").exists()
-    assert not (homes.RUN / str(inspect(chip).uuid)).exists()
+    assert not (up_registry.RUN / str(inspect(chip).uuid)).exists()
 
 
 def test_up_of_what_is_up_says_so(small: Small, need_loop: None, tmp_path: Path) -> None:
     chip, target = small(8), tmp_path / "files"
     assert "the host's disk" not in flashfs("up", chip, target).stderr
-    home = homes.RUN / str(inspect(chip).uuid)
+    home = up_registry.RUN / str(inspect(chip).uuid)
     fd = os.open(home / "disk", os.O_RDWR)
 
     def fill() -> None:

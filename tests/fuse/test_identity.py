@@ -14,7 +14,7 @@ import pytest
 from conftest import TIMEOUT_S, flashfs, take_away
 
 from flashfs.errors import UsageError
-from flashfs.fuse import daemon, homes, loop, mounts
+from flashfs.fuse import daemon, loop, mounts, up_registry
 from nandimg import PRESETS, clone, image
 
 pytestmark = pytest.mark.mount
@@ -37,11 +37,11 @@ def target(need_loop: None, tmp_path: Path) -> Iterator[Targets]:
             subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
             subprocess.run(["losetup", "-d", str(device)], check=False, capture_output=True)
             take_away(home)
-            homes.remove(home)
-    for known in homes.all_homes():
+            up_registry.remove(home)
+    for known in up_registry.all_homes():
         if tmp_path in known.image.parents:
             take_away(known.path)
-            homes.remove(known.path)
+            up_registry.remove(known.path)
 
 
 def up(chip: Path, where: Path, *more: str) -> str:
@@ -68,7 +68,7 @@ def test_a_copy_by_cp_is_another_disk(chip: Path, target: Targets) -> None:
     flashfs("down", a)
     assert (b / "file").read_text() == "the copy's"
     flashfs("down", b)
-    assert not any(chip.parent in home.image.parents for home in homes.all_homes())
+    assert not any(chip.parent in home.image.parents for home in up_registry.all_homes())
 
 
 @pytest.mark.parametrize("fs", ["xfs", "btrfs"])
@@ -115,7 +115,7 @@ def test_which_options_an_image_that_is_up_takes(tmp_path: Path) -> None:
     path, log = tmp_path / "a.img", tmp_path / "log"
     request = daemon.Request(path, tmp_path / "mnt", dram=1 << 20, log=log, faults=("cut=1",))
     mounted = daemon.Mounted(1, "pagemap", 0, "native", "read", True, "", [], [], [], [])
-    home = homes.Home(tmp_path, path, (1, 2), loop._options(request, mounted), (request.mountpoint,))
+    home = up_registry.Home(tmp_path, path, (1, 2), loop._options(request, mounted), (request.mountpoint,))
     asked = {"dram": "1M", "log": log, "sync": "flush", "server": "auto", "fs": "ext4", "verbose": True}
     loop.refuse_others(home, request, asked)
     for other, word, value in (
@@ -197,7 +197,7 @@ def test_two_at_once(chip: Path, target: Targets, tmp_path: Path) -> None:
             assert mounts.at(path) is not None
             flashfs("down", path)
         assert mounts.at(path) is None
-    assert not [known for known in homes.all_homes() if tmp_path in known.image.parents]
+    assert not [known for known in up_registry.all_homes() if tmp_path in known.image.parents]
 
 
 def test_down_leaves_what_somebody_else_mounted_there(chip: Path, target: Targets, tmp_path: Path) -> None:

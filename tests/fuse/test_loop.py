@@ -16,7 +16,7 @@ from conftest import flashfs, kill, pid_of, take_away
 from schemes import rotated
 
 from flashfs.errors import FlashfsError
-from flashfs.fuse import daemon, file_systems, homes, loop, mounts
+from flashfs.fuse import daemon, file_systems, loop, mounts, up_registry
 from nandimg import image
 
 pytestmark = pytest.mark.mount
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.mount
 @pytest.fixture
 def home(chip: Path, need_loop: None) -> Path:
     """Where the flashfs mount under the file system lives."""
-    return homes.RUN / str(image.inspect(chip).uuid)
+    return up_registry.RUN / str(image.inspect(chip).uuid)
 
 
 @pytest.fixture
@@ -40,13 +40,13 @@ def target(home: Path, tmp_path: Path) -> Iterator[Path]:
     for device in devices:
         subprocess.run(["losetup", "-d", str(device)], check=False, capture_output=True)
     take_away(home)
-    homes.remove(home)
+    up_registry.remove(home)
 
 
 def gone(home: Path, target: Path) -> bool:
     """Nothing of `up` is left."""
     left = [mounts.at(home), mounts.at(target), *mounts.loops_of(home / "disk")]
-    return not any(left) and not home.exists() and not homes.record_of(home).exists()
+    return not any(left) and not home.exists() and not up_registry.record_of(home).exists()
 
 
 @pytest.mark.parametrize("ftl", rotated(1, 3))
@@ -165,7 +165,7 @@ def test_the_umask_opens_nothing(chip: Path, tmp_path: Path, monkeypatch: pytest
         modes.extend(stat.S_IMODE(path.stat().st_mode) for path in (request.mountpoint.parent, request.mountpoint))
         raise FlashfsError("far enough")
 
-    monkeypatch.setattr(homes, "RUN", tmp_path / "run")
+    monkeypatch.setattr(up_registry, "RUN", tmp_path / "run")
     monkeypatch.setattr(loop, "need_root", lambda command: None)
     monkeypatch.setattr(file_systems, "check_can_make", lambda fs: None)
     monkeypatch.setattr(daemon, "mount", mount)
@@ -176,4 +176,4 @@ def test_the_umask_opens_nothing(chip: Path, tmp_path: Path, monkeypatch: pytest
     finally:
         os.umask(before)
     assert modes == [0o755, 0o700]
-    assert not homes.RUN.exists()
+    assert not up_registry.RUN.exists()

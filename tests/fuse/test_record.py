@@ -20,7 +20,7 @@ from conftest import TIMEOUT_S, flashfs, kill
 
 from flashfs.fuse import SERVERS, commands, mounts
 from flashfs.replay._record import OPERATIONS, xxh3_64
-from flashfs.replay.recorded import read, summary
+from flashfs.replay.trace_reader import read, summary
 from nandimg import image
 
 pytestmark = pytest.mark.mount

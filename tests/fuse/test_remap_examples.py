@@ -19,7 +19,7 @@ from stand import MIB, PAGE, Stand, same
 from flashfs import inspect
 from flashfs.ftl import SCHEMES, scheme
 from flashfs.fuse import mounts
-from flashfs.waiting import readable
+from flashfs.poll import readable
 
 pytestmark = pytest.mark.mount
 FTLS = ["pagemap", *(name for name in SCHEMES if scheme(name).remaps)]

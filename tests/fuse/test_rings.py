@@ -20,7 +20,7 @@ from stand import MIB, PAGE, Stand
 
 from flashfs.fuse import _native, commands
 from flashfs.fuse._native import KNOWS_RINGS
-from flashfs.waiting import readable
+from flashfs.poll import readable
 
 pytestmark = pytest.mark.rings
 PARAMETER = Path("/sys/module/fuse/parameters/enable_uring")

@@ -15,7 +15,7 @@ import pytest
 from conftest import flashfs
 from stand import PAGE, Stand, same
 
-from flashfs.fuse import SERVERS, homes, mounts
+from flashfs.fuse import SERVERS, mounts, up_registry
 from flashfs.fuse.file_systems import BY_HAND
 
 SECTOR = 512
@@ -76,7 +76,7 @@ def test_a_file_system_made_on_disk(mountpoint: Path, need_loop: None, tmp_path:
     assert "does not fit a loop device with sectors of 4096" in said
     assert f"`{BY_HAND[fs]}`" in said
     assert not target.exists()
-    assert not any(home.image == chip for home in homes.all_homes())
+    assert not any(home.image == chip for home in up_registry.all_homes())
     make(BY_HAND[fs])
     assert f"{target}: {fs} on" in flashfs("up", chip, target).stdout
     flashfs("down", target)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import flashfs, kill, pid_of
 
-from flashfs.fuse import homes, loop, mounts, nbd_servers, status, users
+from flashfs.fuse import loop, mounts, nbd_servers, status, up_registry, users
 from nandimg import image
 
 
@@ -50,7 +50,7 @@ def test_a_mount_and_its_corpse(chip: Path, mountpoint: Path) -> None:
 
 @pytest.mark.mount
 def test_an_image_that_is_up_twice(chip: Path, need_loop: None, tmp_path: Path) -> None:
-    home, places = homes.RUN / str(image.inspect(chip).uuid), [tmp_path / "a", tmp_path / "b"]
+    home, places = up_registry.RUN / str(image.inspect(chip).uuid), [tmp_path / "a", tmp_path / "b"]
     try:
         for place in places:
             flashfs("up", chip, place)

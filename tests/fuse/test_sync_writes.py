@@ -17,7 +17,7 @@ from stand import KEEP, PUNCH, Stand, fallocate
 
 from flashfs.fuse import SERVERS
 from flashfs.replay._record import OPERATIONS
-from flashfs.replay.recorded import read as read_trace
+from flashfs.replay.trace_reader import read as read_trace
 from nandimg import PRESETS, create
 
 pytestmark = pytest.mark.mount

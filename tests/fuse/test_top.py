@@ -23,7 +23,7 @@ from conftest import TIMEOUT_S, flashfs, kill
 from schemes import rotated
 
 from flashfs.fuse import SERVERS, mounts
-from flashfs.waiting import readable
+from flashfs.poll import readable
 
 pytestmark = pytest.mark.mount
 TOP = [sys.executable, "-m", "flashfs.cli", "top"]

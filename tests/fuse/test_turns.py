@@ -7,7 +7,7 @@ import os
 import trio
 import trio.testing
 
-from flashfs.fuse.turns import Turns
+from flashfs.fuse.pyfuse3_poll import Turns
 
 
 def test_a_task_that_ends_at_the_descriptor_leaves_it_to_another() -> None:

@@ -18,7 +18,7 @@ from namespaces import apart
 from flashfs.errors import FlashfsError
 from flashfs.fuse import daemon as unmounting
 from flashfs.fuse import mounts, users
-from flashfs.waiting import readable
+from flashfs.poll import readable
 from nandimg import Geometry, image, open_image
 
 pytestmark = pytest.mark.mount

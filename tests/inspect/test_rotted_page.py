@@ -13,7 +13,7 @@ from flashfs.cli import run
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from nandimg import PRESETS
-from nandimg._tears import spoil
+from nandimg._torn import spoil
 
 PAGED = [name for name in SCHEMES if Device.memory(PRESETS["tiny-112"].geometry, name).ssd.mapping.demand]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nandimg import PRESETS, Cut, Fault, FaultyNand, Geometry, GeometryError, NandError, PowerCut, dress, memory_image
-from nandimg._menu import BitErrors, Failures, HostErrors, Misdirection, Silence, WearOut
+from nandimg._fault_filters import BitErrors, Failures, HostErrors, Misdirection, Silence, WearOut
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=8, blocks=8, oob_bytes=64, lpas=16, nvram_bytes=256)
 PAIRED = Geometry(page_bytes=512, pages_per_block=8, blocks=8, oob_bytes=64, lpas=16, paired_pages=2)

@@ -27,7 +27,7 @@ from nandimg import (
     memory_image,
     open_image,
 )
-from nandimg._menu import NvramLoss
+from nandimg._fault_filters import NvramLoss
 
 GEOMETRY = replace(PRESETS["tiny-8"].geometry, nvram_bytes=1000)
 BACKENDS = ("file", "meta")

@@ -28,7 +28,7 @@ from flashfs.fuse import nbd_servers, places
 from flashfs.fuse.asking import DeadError
 from flashfs.fuse.nbd_request import Request
 from flashfs.nbd import server
-from flashfs.waiting import readable
+from flashfs.poll import readable
 from nandimg import Geometry, image
 
 MIB = 1 << 20

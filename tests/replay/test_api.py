@@ -17,7 +17,7 @@ import flashfs.replay
 from flashfs import cli
 from flashfs.cli.replay import command
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.replay import api, points, results
+from flashfs.replay import api, grid, results
 
 MEASURED = ("wall_s", "pages_per_s")
 SOURCES = ["uniform:ops=2k,write=0.5", str(DATA / "msr.csv")]
@@ -72,7 +72,7 @@ def test_keywords_are_the_flags() -> None:
     of_function = set(inspect.signature(api.replay).parameters)
     assert of_command - of_function == {"baseline", "full", "as_json", "trust", "steps", "force"}
     assert of_function - of_command == {"seed", "jobs"}
-    assert of_function - {"jobs", "out"} == {*points.AXES, points.OPTIONS}
+    assert of_function - {"jobs", "out"} == {*grid.AXES, grid.OPTIONS}
 
 
 def test_rows_are_put_behind_others(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from trace_files import DATA, PACKERS, REQUESTS, in_ns, rows, whole
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.replay.source import TRIM, TraceError
-from flashfs.replay.sources import open_source
+from flashfs.replay.open_source import open_source
+from flashfs.replay.request_source import TRIM, TraceError
 from flashfs.replay.traces import Options, Trace, _content
 
 GOOD = "128166372000000000,host,0,Write,4096,4096,1\n"

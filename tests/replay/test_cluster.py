@@ -18,7 +18,7 @@ from test_sweeps import GRID, alive, lines, wait_until
 import flashfs
 from flashfs import cli
 from flashfs.errors import FlashfsError
-from flashfs.replay import points, results, sweep
+from flashfs.replay import grid, results, sweep
 from flashfs.replay.workers import Cluster, Processes
 
 ROOT = Path(flashfs.__file__).parents[1]
@@ -86,7 +86,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_the_same_results_as_here(tmp_path: Path, cluster: str) -> None:
     """Of the real engine, but for the time that it took."""
-    setups = points.expand({**GRID, "dram": ["4M"]})
+    setups = grid.expand({**GRID, "dram": ["4M"]})
     there = sweep.run(setups, tmp_path / "there", Cluster(cluster))
     here = sweep.run(setups, tmp_path / "here", Processes(2))
     assert there.failed == []
@@ -97,7 +97,7 @@ def test_the_same_results_as_here(tmp_path: Path, cluster: str) -> None:
 
 @pytest.mark.slow
 def test_each_point_once_on_both_workers(tmp_path: Path, cluster: str, calls: Path) -> None:
-    setups = points.expand(GRID)
+    setups = grid.expand(GRID)
     report = sweep.run(setups, tmp_path / "out", Cluster(cluster, "made_up:play_slowly"))
     assert sorted(lines(calls)) == sorted(f"{s.ftl} {s.source} {s.dram}" for s in setups)
     assert [row["config.dram"] for row in report.rows] == [s.dram for s in setups]
@@ -107,7 +107,7 @@ def test_each_point_once_on_both_workers(tmp_path: Path, cluster: str, calls: Pa
 
 @pytest.mark.slow
 def test_a_point_that_fails_stops_no_other(tmp_path: Path, cluster: str) -> None:
-    setups = points.expand({**GRID, "dram": ["1k", "3k", "4M"]})
+    setups = grid.expand({**GRID, "dram": ["1k", "3k", "4M"]})
     report = sweep.run(setups, tmp_path / "out", Cluster(cluster, "made_up:play"))
     assert len(report.failed) == 8
     assert {error.partition(":")[0] for _, error in report.failed} == {"--dram 1024", "internal error"}
@@ -125,7 +125,7 @@ def test_the_command(tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture
 
 @pytest.mark.slow
 def test_a_worker_that_dies_loses_nothing(tmp_path: Path, calls: Path) -> None:
-    setups = points.expand(GRID)
+    setups = grid.expand(GRID)
     with scheduler(tmp_path) as (address, _), worker(tmp_path, "a", address) as one, worker(tmp_path, "b", address):
         wait_until("both workers are there", lambda: registered(tmp_path) == 2)
 
@@ -141,7 +141,7 @@ def test_a_worker_that_dies_loses_nothing(tmp_path: Path, calls: Path) -> None:
 
 @pytest.mark.slow
 def test_a_scheduler_that_dies_is_told_and_nothing_is_lost(tmp_path: Path, calls: Path) -> None:
-    setups = points.expand(GRID)
+    setups = grid.expand(GRID)
     done = 0
     with scheduler(tmp_path) as (address, process), worker(tmp_path, "a", address):
         wait_until("the worker is there", lambda: registered(tmp_path) == 1)
@@ -161,7 +161,7 @@ def test_a_scheduler_that_dies_is_told_and_nothing_is_lost(tmp_path: Path, calls
 
 
 def test_nobody_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setups = points.expand({"source": "uniform:ops=10", "preset": "small-64m"})
+    setups = grid.expand({"source": "uniform:ops=10", "preset": "small-64m"})
     monkeypatch.setattr("flashfs.replay.workers.CONNECT_S", 1)
     with pytest.raises(FlashfsError, match=r"--scheduler tcp://127\.0\.0\.1:9: no scheduler answers") as caught:
         sweep.run(setups, tmp_path / "out", Cluster("tcp://127.0.0.1:9"))
@@ -177,7 +177,7 @@ def test_a_worker_with_another_flashfs_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "site"
     other.mkdir()
     (other / "sitecustomize.py").write_text("import flashfs\nflashfs.__version__ = '9.9'\n")
-    setups = points.expand({"source": "uniform:ops=10", "preset": "small-64m"})
+    setups = grid.expand({"source": "uniform:ops=10", "preset": "small-64m"})
     path = os.pathsep.join([str(other), str(ROOT)])
     with scheduler(tmp_path) as (address, _), worker(tmp_path, "a", address, PYTHONPATH=path):
         wait_until("the worker is there", lambda: registered(tmp_path) == 1)

@@ -16,7 +16,7 @@ import pytest
 from flashfs.device import Device
 from flashfs.engine.views import block_map
 from flashfs.replay._player import Player
-from flashfs.replay.source import READ, WRITE
+from flashfs.replay.request_source import READ, WRITE
 from nandimg import Geometry
 
 PAGE = 4096

@@ -9,7 +9,7 @@ import pytest
 from trace_files import DATA, MS, REQUESTS, in_ns, rows, whole
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import READ, TRIM, WRITE
+from flashfs.replay.request_source import READ, TRIM, WRITE
 from flashfs.replay.traces import Options, Trace
 
 MIB = 1 << 20

@@ -9,7 +9,7 @@ from foreign_files import FOLDER, LAYOUTS, content, requests
 from trace_files import rows, whole
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import TraceError
+from flashfs.replay.request_source import TraceError
 from flashfs.replay.traces import Options, Trace, named_by
 
 MS, US = 1_000_000, 1000

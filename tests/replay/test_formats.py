@@ -13,11 +13,11 @@ import pytest
 from trace_files import DATA, FILES, PACKERS, REQUESTS, in_ns, rows, shared, whole
 
 from flashfs.errors import UsageError
-from flashfs.replay import recorded
+from flashfs.replay import trace_reader
 from flashfs.replay._record import xxh3_64
-from flashfs.replay.recording import Recording
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, TraceError
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE, TraceError
 from flashfs.replay.survey import survey
+from flashfs.replay.trace_writer import Recording
 from flashfs.replay.traces import FORMATS, Options, Trace, _content, format_named
 
 
@@ -159,14 +159,14 @@ def test_stages_of_a_blktrace() -> None:
 
 def recording(path: Path) -> Recording:
     """Of a device of 1 GiB, to a new file."""
-    header = recorded.Header(1, 1 << 30, 4096, 4096, 1_700_000_000_000_000_000, UUID(int=5), "pagemap")
+    header = trace_reader.Header(1, 1 << 30, 4096, 4096, 1_700_000_000_000_000_000, UUID(int=5), "pagemap")
     return Recording(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), path, header)
 
 
 def test_our_own_recorder(tmp_path: Path) -> None:
     """A zeroing is a trim, a copy is a read and a write, and an empty request is told."""
     path = tmp_path / "trace"
-    op = {name: number for number, name in enumerate(recorded.OPERATIONS)}
+    op = {name: number for number, name in enumerate(trace_reader.OPERATIONS)}
     one, two = b"1" * 4096, b"2" * 4096
     recorder = recording(path)
     try:

@@ -11,7 +11,7 @@ from flashfs import cli
 from flashfs.device import Device, default_buffer
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES
-from flashfs.replay import ground, points, sweep
+from flashfs.replay import equal_settings, grid, sweep
 from flashfs.replay.play import Setup, named, run
 from nandimg import Geometry
 
@@ -41,7 +41,7 @@ def test_all_schemes_stand_on_the_same() -> None:
 @pytest.mark.parametrize("mib", [128, 192, 256, 512, 1024, 2048])
 def test_the_reserve_is_the_same_on_any_size(mib: int) -> None:
     """Unless the chip is too small for that: then it is not asked for."""
-    geometry = points.device({"size": mib << 20})
+    geometry = grid.device({"size": mib << 20})
     setups = named(Setup(WORK, geometry=geometry), ",".join(ftl for ftl in SCHEMES if not SCHEMES[ftl].by_superblock))
     reserves = {Device.memory(geometry, one.ftl, one.options, backend="meta").ssd.gc_reserve for one in setups}
     assert all("gc_reserve" in one.options for one in setups) == (mib > 192)
@@ -50,7 +50,7 @@ def test_the_reserve_is_the_same_on_any_size(mib: int) -> None:
 
 @pytest.mark.parametrize("mib", [1024, 2048])
 def test_who_cleans_superblocks_gives_its_reserve_to_all(mib: int) -> None:
-    geometry = points.device({"size": mib << 20})
+    geometry = grid.device({"size": mib << 20})
     setups = named(Setup(WORK, geometry=geometry), "pagemap,learnedftl")
     reserves = {Device.memory(geometry, one.ftl, one.options, backend="meta").ssd.gc_reserve for one in setups}
     assert reserves == {geometry.dies}
@@ -116,7 +116,7 @@ def test_a_sweep_stands_on_the_same() -> None:
         "source": WORK, "ftl": ["pagemap", "leaftl"], "preset": "demo-1g",
         "opt": {"wear_spread": [32, 64], "pagemap": {"buffer": [64, 128]}},
     }  # fmt: skip
-    setups = points.expand(given, tell=told.append)
+    setups = grid.expand(given, tell=told.append)
     assert [(s.ftl, s.options["buffer"], s.options["wear_spread"]) for s in setups] == [
         ("pagemap", 64, 32), ("pagemap", 128, 32), ("pagemap", 64, 64), ("pagemap", 128, 64),
         ("leaftl", 2048, 32), ("leaftl", 2048, 64),
@@ -130,7 +130,7 @@ def test_a_sweep_stands_on_the_same() -> None:
 
 def test_the_keys_of_a_sweep_are_those_of_its_ground() -> None:
     """One more FTL that changes nothing for the others is no reason to replay them; one that does, is."""
-    keys = [points.keys(points.expand({"source": WORK, "ftl": ftls, "preset": "demo-1g"}))[:2]
+    keys = [grid.keys(grid.expand({"source": WORK, "ftl": ftls, "preset": "demo-1g"}))[:2]
             for ftls in (["pagemap", "slimftl"], ["pagemap", "slimftl", "dftl"], ["pagemap", "slimftl", "leaftl"])]
     assert keys[0] == keys[1]
     assert not set(keys[0]) & set(keys[2])
@@ -154,5 +154,5 @@ def test_the_command_says_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_common_is_what_the_module_says() -> None:
     alike = {"wear_spread": 375, "gc_reserve": 4}
-    assert ground.common(["pagemap", "slimftl"], GEOMETRY) == {"buffer": 64, "stripe": 4, **alike}
-    assert ground.common(["pagemap", "slimftl", "leaftl"], GEOMETRY)["stripe"] == BLOCK
+    assert equal_settings.common(["pagemap", "slimftl"], GEOMETRY) == {"buffer": 64, "stripe": 4, **alike}
+    assert equal_settings.common(["pagemap", "slimftl", "leaftl"], GEOMETRY)["stripe"] == BLOCK

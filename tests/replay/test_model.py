@@ -10,7 +10,7 @@ import pytest
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.replay._player import Histogram, Player
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE
 from nandimg import Geometry
 
 READ_US, PROGRAM_US, TRANSFER_US = 50, 500, 5

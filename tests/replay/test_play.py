@@ -18,7 +18,7 @@ from flashfs.ftl import SCHEMES
 from flashfs.replay import play, precondition
 from flashfs.replay.play import SAMPLES, Setup, named, run
 from flashfs.replay.precondition import Precondition
-from flashfs.replay.source import TraceError
+from flashfs.replay.request_source import TraceError
 from nandimg import Geometry
 
 GEOMETRY = Geometry.sized(32 << 20, op=0.25, pages_per_block=32, channels=2, dies=4)
@@ -293,7 +293,7 @@ def test_both_backends_count_the_same(ftl: str) -> None:
 def test_equal_hashes_are_equal_contents() -> None:
     """On a chip that keeps data, what a workload calls duplicates are: grains with one hash, bytes that agree."""
     from flashfs.replay._player import Player
-    from flashfs.replay.sources import open_source
+    from flashfs.replay.open_source import open_source
 
     device = Device.memory(GEOMETRY, "pagemap", {}, backend="file")
     source = open_source("uniform:ops=400,write=1,dup=0.5,seed=2", device.size)
@@ -330,7 +330,7 @@ def test_an_option_goes_to_those_that_know_it() -> None:
 def test_a_recorded_trace_gives_the_hosts_counts(tmp_path: Path) -> None:
     """What a device was asked while it was recorded, it is asked again: the same host pages, on any FTL."""
     from flashfs.replay._record import OPERATIONS
-    from flashfs.replay.recording import open_recording
+    from flashfs.replay.trace_writer import open_recording
 
     read, write, trim, flush = (OPERATIONS.index(name) for name in ("read", "write", "trim", "flush"))
     device = Device.memory(GEOMETRY, "pagemap", {}, backend="file")

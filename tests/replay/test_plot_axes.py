@@ -15,7 +15,7 @@ from flashfs import cli
 from flashfs.errors import UsageError
 from flashfs.formulas.cleaning import greedy
 from flashfs.ftl import SCHEMES
-from flashfs.replay import api, points, results
+from flashfs.replay import api, grid, results
 from flashfs.replay.plots import Figure, Panel, Series, _figures, _rows, figure
 from nandimg import Geometry
 from nandimg.presets import PRESETS
@@ -107,7 +107,7 @@ def test_every_key_of_a_sweep_is_an_axis() -> None:
     trace = Path(__file__).parent / "data" / "msr.csv"
     made = api.replay(str(trace), preset="small-64m", ftl=["pagemap", "slimftl"], first=3, opt={"buffer": 0})
     rows = _rows.chosen(made.to_dicts(), {})
-    columns = {key: _rows.resolve(rows, key, "--x") for key in points.AXES if key != "prepared"}
+    columns = {key: _rows.resolve(rows, key, "--x") for key in grid.AXES if key != "prepared"}
     assert rows[0][columns["preset"]] == "small-64m"
     assert rows[0][columns["size"]] == 64 * MIB
     assert rows[0][columns["oob"]] == PRESETS["small-64m"].geometry.oob_bytes

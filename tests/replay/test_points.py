@@ -14,7 +14,7 @@ import nandimg
 from flashfs.cli.shape import geometry_of
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.replay import points
+from flashfs.replay import grid
 from flashfs.replay.results import saved_row
 from nandimg.presets import PRESETS
 
@@ -22,7 +22,7 @@ SMALL = {"source": "uniform:ops=10", "preset": "small-64m"}
 
 
 def test_every_combination() -> None:
-    setups = points.expand(
+    setups = grid.expand(
         {
             "ftl": ["pagemap", "slimftl"], "source": ["uniform:ops=10", "zipf:ops=10"], "dram": ["4M", 1 << 23, "none"],
             "size": "32M", "opt": {"buffer": 8, "slimftl": {"shift": [0, 4]}},
@@ -34,11 +34,11 @@ def test_every_combination() -> None:
         ("uniform:ops=10", 4 << 20, "slimftl", 4), ("uniform:ops=10", 8 << 20, "pagemap", None),
     ]  # fmt: skip
     assert all(s.options["buffer"] == 8 and s.geometry.logical_bytes == 32 << 20 for s in setups)
-    assert len(set(points.keys(setups))) == len(setups)
+    assert len(set(grid.keys(setups))) == len(setups)
 
 
 def test_flags_are_read_as_the_commands_read_them() -> None:
-    [setup] = points.expand(
+    [setup] = grid.expand(
         {
             "source": "msr.csv", "size": "64M", "page-size": "8k", "pages_per_block": 64, "channels": 2, "dies": 4,
             "op": 0.25, "oob": 64, "qd": "16", "shift": "-3584", "fit": "pack", "pack": "4k", "loops": 2, "first": "1k",
@@ -55,29 +55,29 @@ def test_flags_are_read_as_the_commands_read_them() -> None:
 
 
 def test_a_chip_of_few_words_is_that_of_the_other_commands() -> None:
-    [setup] = points.expand({"source": "uniform:ops=10", "size": "64M", "op": 0.2})
+    [setup] = grid.expand({"source": "uniform:ops=10", "size": "64M", "op": 0.2})
     assert setup.geometry == geometry_of(None, "64M", None, op="0.2")
-    [setup] = points.expand({"source": "uniform:ops=10"})
+    [setup] = grid.expand({"source": "uniform:ops=10"})
     assert setup.geometry == geometry_of(None, None, None)
 
 
 def test_a_trace_gets_a_device_that_is_large_enough() -> None:
     """As from `flashfs replay`, and it is told once, however many points are on it."""
     told: list[str] = []
-    setups = points.expand({"source": [str(DATA / "msr.csv"), "uniform:ops=9"], "dram": ["8M", "9M"]}, tell=told.append)
+    setups = grid.expand({"source": [str(DATA / "msr.csv"), "uniform:ops=9"], "dram": ["8M", "9M"]}, tell=told.append)
     assert [setup.geometry.logical_bytes for setup in setups] == [1 << 30] * 4
     assert [line.partition(": ")[2] for line in told] == [
         "on a device of 1 GiB, which has all its addresses; --size would choose"
     ]
     for more in ({"size": "64M"}, {"fit": "wrap"}):
-        points.expand({"source": str(DATA / "msr.csv"), **more}, tell=told.append)
+        grid.expand({"source": str(DATA / "msr.csv"), **more}, tell=told.append)
     assert len(told) == 1
 
 
 def test_flags_of_the_geometry_leave_the_size_alone(tmp_path: Path) -> None:
     path = tmp_path / "far.csv"
     path.write_text("".join(f"{i},host,0,Write,{(i % 2) * (5 << 30) + i * 4096},4096,1\n" for i in range(100)))
-    [plain], [shaped] = (points.expand({"source": str(path), **more}) for more in ({}, {"dies": 4, "page_size": "8k"}))
+    [plain], [shaped] = (grid.expand({"source": str(path), **more}) for more in ({}, {"dies": 4, "page_size": "8k"}))
     assert plain.geometry.logical_bytes == shaped.geometry.logical_bytes == 8 << 30
     assert (shaped.geometry.dies, shaped.geometry.page_bytes) == (4, 8192)
 
@@ -85,31 +85,31 @@ def test_flags_of_the_geometry_leave_the_size_alone(tmp_path: Path) -> None:
 def test_phases_and_columns_are_keys_like_others(tmp_path: Path) -> None:
     """One phase, several of them, or several values of which each is one or several."""
     def of(value: object) -> list[tuple[str, ...]]:
-        return [setup.before for setup in points.expand({**SMALL, "before": value})]
+        return [setup.before for setup in grid.expand({**SMALL, "before": value})]
 
     assert of("uniform:ops=5") == [("uniform:ops=5",)]
     assert of(["uniform:ops=5", "none"]) == [("uniform:ops=5",), ()]
     assert of([["uniform:ops=5", "zipf:ops=6"], "zipf:ops=6"]) == [("uniform:ops=5", "zipf:ops=6"), ("zipf:ops=6",)]
     (tmp_path / "a.csv").write_text((DATA / "msr.csv").read_text())
-    [setup] = points.expand({**SMALL, "before": "a.csv"}, folder=tmp_path)
+    [setup] = grid.expand({**SMALL, "before": "a.csv"}, folder=tmp_path)
     assert setup.before == (str(tmp_path / "a.csv"),)
     (tmp_path / "b.csv").write_text((DATA / "msr.csv").read_text())
-    [other] = points.expand({**SMALL, "before": "b.csv"}, folder=tmp_path)
-    assert points.keys([setup]) == points.keys([other]) != points.keys(points.expand(SMALL))  # content, not name
+    [other] = grid.expand({**SMALL, "before": "b.csv"}, folder=tmp_path)
+    assert grid.keys([setup]) == grid.keys([other]) != grid.keys(grid.expand(SMALL))  # content, not name
     (tmp_path / "t.txt").write_text("0;8;1;W\n" * 20)
-    [setup] = points.expand({"source": "t.txt", "columns": "time:ms,offset:512,length:4k,op"}, folder=tmp_path)
+    [setup] = grid.expand({"source": "t.txt", "columns": "time:ms,offset:512,length:4k,op"}, folder=tmp_path)
     assert setup.format == "columns:time:ms,offset:512,length:4096,op"
 
 
 def test_an_option_goes_to_those_that_know_it() -> None:
-    setups = points.expand({**SMALL, "ftl": ["pagemap", "slimftl"], "opt": {"shift": [1, 2], "buffer": 8}})
+    setups = grid.expand({**SMALL, "ftl": ["pagemap", "slimftl"], "opt": {"shift": [1, 2], "buffer": 8}})
     assert [(s.ftl, s.options["buffer"], s.options.get("shift")) for s in setups] == [
         ("pagemap", 8, None), ("slimftl", 8, 1), ("slimftl", 8, 2),
     ]  # fmt: skip
 
 
 def test_seeds_are_the_workloads() -> None:
-    setups = points.expand({"source": ["uniform", "zipf:ops=9", str(DATA / "msr.csv")], "seed": [1, 2], "size": "16M"})
+    setups = grid.expand({"source": ["uniform", "zipf:ops=9", str(DATA / "msr.csv")], "seed": [1, 2], "size": "16M"})
     assert [setup.source for setup in setups] == [
         "uniform:seed=1", "uniform:seed=2", "zipf:ops=9,seed=1", "zipf:ops=9,seed=2", str(DATA / "msr.csv"),
     ]  # fmt: skip
@@ -120,20 +120,20 @@ def test_an_image_is_a_whole_chip(tmp_path: Path) -> None:
     nandimg.create(path, PRESETS["tiny-16"].geometry)
     Device.open(path, ftl="slimftl").close()
     given = {"source": "uniform:ops=10", "image": str(path)}
-    [setup] = points.expand(given)
+    [setup] = grid.expand(given)
     assert (setup.ftl, setup.image, setup.geometry) == ("slimftl", path, PRESETS["tiny-16"].geometry)
-    before = points.keys([setup])
+    before = grid.keys([setup])
     with Device.open(path) as device:
         device.write(0, bytes(512))
-    assert points.keys([setup]) != before
+    assert grid.keys([setup]) != before
     for name, value in (("ftl", "pagemap"), ("size", "1G"), ("backend", "file")):
         with pytest.raises(UsageError, match=f"{name}: an image "):
-            points.expand({**given, name: value})
+            grid.expand({**given, name: value})
 
 
 def test_options_of_traces_are_not_for_workloads() -> None:
     sources = [str(DATA / "msr.csv"), "uniform:ops=10"]
-    setups = points.expand({"source": sources, "fit": ["clip", "wrap"], "size": "64M"})
+    setups = grid.expand({"source": sources, "fit": ["clip", "wrap"], "size": "64M"})
     assert [(Path(s.source).name, s.trace.fit if s.trace else None) for s in setups] == [
         ("msr.csv", "clip"), ("msr.csv", "wrap"), ("uniform:ops=10", None),
     ]  # fmt: skip
@@ -181,7 +181,7 @@ def test_options_of_traces_are_not_for_workloads() -> None:
 )  # fmt: skip
 def test_what_will_not_do_is_told_in_one_line(given: dict[str, object], said: str) -> None:
     with pytest.raises(FlashfsError) as caught:
-        points.expand(given)
+        grid.expand(given)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
@@ -189,11 +189,11 @@ def test_what_will_not_do_is_told_in_one_line(given: dict[str, object], said: st
 
 def test_a_geometry_that_cannot_be_is_told() -> None:
     with pytest.raises(Exception, match="page_bytes is 3000: use a power of two"):
-        points.expand({"source": "uniform:ops=10", "page_size": 3000})
+        grid.expand({"source": "uniform:ops=10", "page_size": 3000})
 
 
 def key(**given: object) -> str:
-    [one] = points.keys(points.expand({**SMALL, **given}))
+    [one] = grid.keys(grid.expand({**SMALL, **given}))
     return one
 
 
@@ -238,14 +238,14 @@ def test_the_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "flashfs/__init__.py").touch()
     (tmp_path / "nandimg/_chip.pyx").touch()
-    monkeypatch.setattr(points.flashfs, "__file__", str(tmp_path / "flashfs/__init__.py"))
+    monkeypatch.setattr(grid.flashfs, "__file__", str(tmp_path / "flashfs/__init__.py"))
 
     def code() -> str:
-        points.code.cache_clear()
-        return points.code()
+        grid.code.cache_clear()
+        return grid.code()
 
     try:
-        assert code() == points.flashfs.__version__  # an installed one
+        assert code() == grid.flashfs.__version__  # an installed one
         (tmp_path / "flashfs/engine/device/ssd.pyx").touch()
         found = [code()]
         for name in ("flashfs/cli/plot.py", "flashfs/replay/plots/_draw.py"):
@@ -256,12 +256,12 @@ def test_the_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest
             found.append(code())
         assert len(set(found)) == 4
     finally:
-        points.code.cache_clear()
+        grid.code.cache_clear()
 
 
 def test_a_failed_point_is_a_row_too() -> None:
-    [setup] = points.expand({**SMALL, "dram": "4M"})
-    saved = {"key": "k", "code": "c", "point": points.plain(setup), "error": "too small"}
+    [setup] = grid.expand({**SMALL, "dram": "4M"})
+    saved = {"key": "k", "code": "c", "point": grid.plain(setup), "error": "too small"}
     row = saved_row(saved)
     assert (row["ftl"], row["source"], row["error"], row["key"]) == ("pagemap", "uniform:ops=10", "too small", "k")
     assert row["config.dram"] == 4 << 20
@@ -270,14 +270,14 @@ def test_a_failed_point_is_a_row_too() -> None:
 
 def test_sorting_is_a_key() -> None:
     given = {"source": str(DATA / "msr.csv"), "size": "64M", "sort": [False, True]}
-    assert [setup.trace is not None and setup.trace.sort for setup in points.expand(given)] == [False, True]
+    assert [setup.trace is not None and setup.trace.sort for setup in grid.expand(given)] == [False, True]
     with pytest.raises(UsageError, match="sort = 1: use true or false"):
-        points.expand({**given, "sort": 1})
+        grid.expand({**given, "sort": 1})
 
 
 def test_a_message_names_no_trace_of_ours(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(FlashfsError, match="empty: empty"):
-        points.expand({"source": "empty"}, folder=tmp_path)
+        grid.expand({"source": "empty"}, folder=tmp_path)
     with pytest.raises(UsageError, match="no such file"):
-        points.expand({"source": "gone"}, folder=tmp_path)
+        grid.expand({"source": "gone"}, folder=tmp_path)

@@ -13,7 +13,7 @@ from trace_files import whole
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.replay.play import Setup, run
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, Batch
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE, Batch
 from flashfs.replay.workloads import Workload
 from flashfs.replay.workloads._lsm import Lsm, evenly
 from flashfs.replay.workloads._patterns import Span

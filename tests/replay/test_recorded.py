@@ -21,16 +21,16 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-import trace_reader
+import trace_reader as reader
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashfs.errors import UsageError
-from flashfs.replay import recorded, recording
+from flashfs.replay import trace_reader, trace_writer
 from flashfs.replay._record import CHUNK_BYTES, CHUNK_RECORDS, CHUNK_WORDS, OPERATIONS, Recorder, xxh3_64
-from flashfs.replay.recorded import ChunkHeader, Header, TraceError, read, summary
-from flashfs.replay.recording import Recording, check
+from flashfs.replay.trace_reader import ChunkHeader, Header, TraceError, read, summary
+from flashfs.replay.trace_writer import Recording, check
 from nandimg import checksum
 
 READ, WRITE, TRIM, ZERO, FLUSH, COPY, REMAP, MOVE = range(len(OPERATIONS))
@@ -50,7 +50,7 @@ def opened(path: Path, **keywords: Any) -> Iterator[Recording]:
     try:
         yield recording
     finally:
-        recording.close()
+        trace_writer.close()
 
 
 def requests(path: Path) -> list[Request]:
@@ -105,7 +105,7 @@ def test_what_is_noted_is_read(tmp_path_factory: pytest.TempPathFactory, given: 
     list(trace)
     assert (trace.ending, trace.records, trace.dropped) == (None, len(expected), 0)
     assert trace.header == HEADER
-    said, others, dropped = trace_reader.read(path)  # what the documentation says is what is there
+    said, others, dropped = reader.read(path)  # what the documentation says is what is there
     assert [row[1:] for row in others] == expected
     assert [row[0] for row in others] == [int(time) for batch in trace for time in batch.time_ns]
     assert (said["size"], said["ftl"], said["uuid"], dropped) == (SIZE, "pagemap", HEADER.uuid.hex, 0)
@@ -216,7 +216,7 @@ def test_it_is_in_the_file_within_a_second(tmp_path: Path) -> None:
             time.sleep(0.02)
         assert requests(tmp_path / "t") == [(READ, 0, PAGE, [])]
         assert "ends after 1 requests" in str(summary(tmp_path / "t")["ending"])
-    assert recording.PERIOD_S < 1
+    assert trace_writer.PERIOD_S < 1
 
 
 def test_a_long_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,11 +372,11 @@ def test_a_trace_of_version_1(tmp_path: Path) -> None:
 
 def header(**changes: Any) -> bytes:
     """A file's header with right checksum."""
-    fields = list(recorded.FILE_HEADER.unpack_from(HEADER.packed()))
+    fields = list(trace_reader.FILE_HEADER.unpack_from(HEADER.packed()))
     names = ("magic", "version", "header_bytes", "size", "page_bytes", "grain", "wall_ns", "uuid", "ftl", "zero")
     for name, value in changes.items():
         fields[names.index(name)] = value
-    raw = recorded.FILE_HEADER.pack(*fields)
+    raw = trace_reader.FILE_HEADER.pack(*fields)
     return raw + struct.pack("<I", checksum(raw))
 
 

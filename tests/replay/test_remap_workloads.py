@@ -8,7 +8,7 @@ from trace_files import whole
 
 from flashfs.errors import UsageError
 from flashfs.replay.play import Setup, run
-from flashfs.replay.source import FLUSH, MOVED, READ, REMAP, TRIM, WRITE, Batch
+from flashfs.replay.request_source import FLUSH, MOVED, READ, REMAP, TRIM, WRITE, Batch
 from flashfs.replay.workloads import Workload
 from nandimg.presets import PRESETS
 

@@ -13,18 +13,18 @@ from trace_files import whole
 
 from flashfs.device import Device
 from flashfs.errors import UsageError
-from flashfs.replay import recorded
+from flashfs.replay import trace_reader
 from flashfs.replay._player import Player
 from flashfs.replay.play import Setup, run
-from flashfs.replay.recording import Recording
-from flashfs.replay.source import MOVED, READ, REMAP, TRIM, WRITE, Batch, rebatch
+from flashfs.replay.request_source import MOVED, READ, REMAP, TRIM, WRITE, Batch, rebatch
 from flashfs.replay.survey import Survey
+from flashfs.replay.trace_writer import Recording
 from flashfs.replay.traces import Options, Trace
 from nandimg.presets import PRESETS
 
 PAGE = 4096
 MIB = 1 << 20
-OP = {name: number for number, name in enumerate(recorded.OPERATIONS)}
+OP = {name: number for number, name in enumerate(trace_reader.OPERATIONS)}
 
 
 def batch(*requests: tuple[int, int, int, int]) -> Batch:
@@ -38,7 +38,7 @@ def batch(*requests: tuple[int, int, int, int]) -> Batch:
 
 def trace(path: Path) -> Path:
     """A recording of a device of 64 MiB: pages that are written, remapped, moved, copied."""
-    header = recorded.Header(recorded.VERSION, 64 * MIB, PAGE, PAGE, 0, UUID(int=5), "pagemap")
+    header = trace_reader.Header(trace_reader.VERSION, 64 * MIB, PAGE, PAGE, 0, UUID(int=5), "pagemap")
     recorder = Recording(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), path, header)
     try:
         assert recorder.record(OP["write"], 0, 4 * PAGE, bytes(range(4)) * PAGE)

@@ -11,7 +11,7 @@ from trace_files import rows, whole
 
 from flashfs.replay import phases
 from flashfs.replay.play import Setup, run
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, TraceError
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE, TraceError
 from flashfs.replay.traces import Options, Trace
 from flashfs.replay.traces._text import FLUSH_AFTER, FLUSH_BEFORE, with_flushes
 from nandimg import Geometry

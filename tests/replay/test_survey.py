@@ -14,7 +14,7 @@ from flashfs import cli
 from flashfs.replay import footprint
 from flashfs.replay.footprint import Distinct, PageSets
 from flashfs.replay.picture import COLUMNS, ROWS, Grid, Picture, shades
-from flashfs.replay.source import READ, TRIM, WRITE, Batch
+from flashfs.replay.request_source import READ, TRIM, WRITE, Batch
 from flashfs.replay.survey import Spread, survey
 from flashfs.replay.traces import Options, Trace
 from flashfs.replay.workloads import WORKLOADS, Workload

@@ -18,7 +18,7 @@ import pytest
 import flashfs
 from flashfs import cli
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.replay import points, results, sweep
+from flashfs.replay import grid, results, sweep
 from flashfs.replay.play import Setup
 from flashfs.replay.workers import Here, Processes, Workers
 
@@ -47,15 +47,15 @@ def workers(kind: str, player: str = "made_up:play") -> Workers:
 
 @pytest.mark.parametrize("kind", ["here", "processes"])
 def test_each_point_once_and_in_order(tmp_path: Path, calls: Path, kind: str) -> None:
-    setups = points.expand(GRID)
+    setups = grid.expand(GRID)
     report = sweep.run(setups, tmp_path / "out", workers(kind))
     assert (report.total, report.before, report.failed) == (12, 0, [])
     assert Counter(lines(calls)) == Counter(f"{s.ftl} {s.source} {s.dram}" for s in setups)
     table = results.read([tmp_path / "out" / "results.parquet"])
     wanted = [(s.ftl, s.source, s.dram) for s in setups]
     assert table.select("ftl", "source", "config.dram").rows() == wanted
-    assert table["key"].to_list() == points.keys(setups)
-    saved = json.loads((tmp_path / "out" / "points" / f"{points.keys(setups)[0]}.json").read_text())
+    assert table["key"].to_list() == grid.keys(setups)
+    saved = json.loads((tmp_path / "out" / "points" / f"{grid.keys(setups)[0]}.json").read_text())
     assert saved["result"] == made_up.result(
         "pagemap", "uniform:ops=100", dram=4 << 20, options=setups[0].options
     )
@@ -67,12 +67,12 @@ def test_each_point_once_and_in_order(tmp_path: Path, calls: Path, kind: str) ->
 
 
 def test_a_sweep_that_grew_replays_what_is_new(tmp_path: Path, calls: Path) -> None:
-    sweep.run(points.expand(GRID), tmp_path / "out", Here("made_up:play"))
-    wider = points.expand({**GRID, "dram": [*DRAM, "32M"]})
+    sweep.run(grid.expand(GRID), tmp_path / "out", Here("made_up:play"))
+    wider = grid.expand({**GRID, "dram": [*DRAM, "32M"]})
     report = sweep.run(wider, tmp_path / "out", Here("made_up:play"))
     assert (report.total, report.before, len(report.rows)) == (16, 12, 16)
     assert len(lines(calls)) == 16
-    narrower = sweep.run(points.expand({**GRID, "ftl": "pagemap"}), tmp_path / "out", Here("made_up:play"))
+    narrower = sweep.run(grid.expand({**GRID, "ftl": "pagemap"}), tmp_path / "out", Here("made_up:play"))
     assert {row["ftl"] for row in narrower.rows} == {"pagemap"}
     assert len(results.read([tmp_path / "out"])) == 6
 
@@ -83,7 +83,7 @@ def test_a_sweep_that_grew_replays_what_is_new(tmp_path: Path, calls: Path) -> N
     [("1k", "--dram 1024: pagemap needs more"), ("3k", "internal error: TypeError: Object of type set is not JSON")],
 )
 def test_a_point_that_fails_stops_no_other(tmp_path: Path, calls: Path, kind: str, dram: str, said: str) -> None:
-    setups = points.expand({**FAILS, "dram": [dram, "4M"]})
+    setups = grid.expand({**FAILS, "dram": [dram, "4M"]})
     report = sweep.run(setups, tmp_path / "out", workers(kind))
     assert [row["config.dram"] for row in report.rows] == [setup.dram for setup in setups]
     assert [row["error"] is None for row in report.rows] == [False, False, True, True]
@@ -100,7 +100,7 @@ def test_a_point_that_fails_stops_no_other(tmp_path: Path, calls: Path, kind: st
 
 
 def test_a_process_that_dies_takes_its_point_only(tmp_path: Path, calls: Path) -> None:
-    setups = points.expand({**FAILS, "dram": ["2k", "4M", "8M", "16M"]})
+    setups = grid.expand({**FAILS, "dram": ["2k", "4M", "8M", "16M"]})
     report = sweep.run(setups, tmp_path / "out", Processes(2, "made_up:play"))
     assert len(lines(calls)) == 8
     assert {error for _, error in report.failed} == {"its process ended before it did: signal 9 (out of memory?)"}
@@ -121,21 +121,21 @@ def test_progress_is_heard(tmp_path: Path) -> None:
         def end(self, setup: Setup, error: str | None) -> None:
             heard.append(("end", setup.ftl, error))
 
-    setups = points.expand({"source": "uniform:ops=10", "size": "64M"})
+    setups = grid.expand({"source": "uniform:ops=10", "size": "64M"})
     sweep.run(setups, tmp_path / "out", Processes(1, "made_up:play"), Listener())
     assert heard == [("begin", 1, 0), ("pagemap", 500, 1000), ("end", "pagemap", None)]
 
 
 def test_a_second_sweep_in_one_place_is_refused(tmp_path: Path) -> None:
     place = sweep.Place.at(tmp_path / "out")
-    setups = points.expand({"source": "uniform:ops=10", "size": "64M"})
+    setups = grid.expand({"source": "uniform:ops=10", "size": "64M"})
     with place.open(), pytest.raises(FlashfsError, match="another sweep is at work there"):
         sweep.run(setups, tmp_path / "out", Here("made_up:play"))
     sweep.run(setups, tmp_path / "out", Here("made_up:play"))
 
 
 def test_somebody_elses_file_is_not_replaced(tmp_path: Path) -> None:
-    setups = points.expand({"source": "uniform:ops=10", "size": "64M"})
+    setups = grid.expand({"source": "uniform:ops=10", "size": "64M"})
     mine = tmp_path / "r.parquet"
     results.write(mine, [results.row(made_up.result())])
     before = mine.read_bytes()
@@ -148,14 +148,14 @@ def test_somebody_elses_file_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_file_as_the_place(tmp_path: Path) -> None:
-    setups = points.expand({"source": "uniform:ops=10", "size": "64M"})
+    setups = grid.expand({"source": "uniform:ops=10", "size": "64M"})
     sweep.run(setups, tmp_path / "r.csv", Here("made_up:play"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.csv.points"]
     assert results.read([tmp_path / "r.csv"])["waf"].to_list() == [2.0]
 
 
 def test_a_result_that_was_tampered_with_is_told(tmp_path: Path) -> None:
-    setups = points.expand({"source": "uniform:ops=10", "size": "64M"})
+    setups = grid.expand({"source": "uniform:ops=10", "size": "64M"})
     sweep.run(setups, tmp_path / "out", Here("made_up:play"))
     [file] = (tmp_path / "out" / "points").iterdir()
     for content in ("{", "[]", '{"key": "another", "result": {}}', f'{{"key": "{file.stem}"}}'):
@@ -276,7 +276,7 @@ def test_a_worker_does_not_outlive_a_sweep_in_the_middle_of_a_point(tmp_path: Pa
 
 
 def test_what_a_killed_sweep_had_not_finished_to_write_is_cleared_away(tmp_path: Path) -> None:
-    setups = points.expand({"source": "uniform:ops=10", "size": "64M"})
+    setups = grid.expand({"source": "uniform:ops=10", "size": "64M"})
     sweep.run(setups, tmp_path / "out", Here("made_up:play"))
     draft = tmp_path / "out" / "points" / ".0123.json.99.draft"
     draft.write_text("{")

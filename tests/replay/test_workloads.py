@@ -17,8 +17,8 @@ from trace_files import rows, whole
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.replay import workloads
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, TraceError
-from flashfs.replay.sources import open_source
+from flashfs.replay.open_source import open_source
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE, TraceError
 from flashfs.replay.traces import Options, Trace
 from flashfs.replay.workloads import PATTERNS, Workload
 from flashfs.replay.workloads._random import Alias, Shuffle, Stream, Zipf, ln

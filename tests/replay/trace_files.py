@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE, Batch, Source
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE, Batch, Source
 
 DATA = Path(__file__).parent / "data"
 MS = 1_000_000

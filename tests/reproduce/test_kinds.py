@@ -10,7 +10,7 @@ from figures import written
 
 from flashfs import formulas
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.replay import recovered, sweep
+from flashfs.replay import recovery_runs, sweep
 from flashfs.replay.workers import Here, Processes
 from flashfs.reproduce import make, records, verdict
 
@@ -138,7 +138,7 @@ def test_a_figure_of_recoveries(tmp_path: Path) -> None:
     every = [json.loads(one.read_text())["result"] for one in points.iterdir()]
     (result,) = [one for one in every if one["ftl"] == "geckoftl"]
     cuts = result["requests_by_cut"]
-    assert len(cuts) == recovered.CUTS and cuts == sorted(set(cuts)) and cuts[0] > 0 and cuts[-1] <= 4000
+    assert len(cuts) == recovery_runs.CUTS and cuts == sorted(set(cuts)) and cuts[0] > 0 and cuts[-1] <= 4000
     assert result["input"]["requests"] == cuts[-1]  # what lies behind the last one is not played
     for step in result["recovered"].values():
         assert all(len(took) == len(cuts) for took in step.values())

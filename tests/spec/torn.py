@@ -12,7 +12,7 @@ from typing import Any
 import reader
 
 from flashfs.crash.cases import Case, parse_program
-from flashfs.crash.words import Step
+from flashfs.crash.grammar import Step
 from flashfs.device import ENGINE_OOB, Device, build_ssd
 from flashfs.engine.device import byte_requests
 from flashfs.engine.recovery import recovery

@@ -46,7 +46,7 @@ DURABLE: dict[str, str] = {
     "flashfs/ftl/slimftl/mapping.pyx": """set_entry owner_of let_go bind moved confirm unbind stamp recovered
         blocks_with_pages recovery_conflicts recovery_reopens recovery_ends point_vbt reset load""",
     "flashfs/ftl/leaftl/mapping.pyx": "bind insert_unsorted moved confirm unbind stamp lpas_of page_gone tend",
-    "flashfs/ftl/leaftl/places.pyx": "owner_of claimed places settle only_live listed read_list",
+    "flashfs/ftl/leaftl/lookup.pyx": "owner_of claimed places settle only_live listed read_list",
     "flashfs/ftl/leaftl/recovery.pyx": "recovered relearn recovery_ends reset save load misfit",
     "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced vouch find_next judge_spare
         write_data program take_page take_again erase erases_after sync retire nvram_store nvram_pair nvram_load

@@ -24,10 +24,10 @@ from typing import Any, ClassVar
 
 from flashfs.crash.campaign import Result
 from flashfs.crash.kill.bench import Bench
+from flashfs.crash.kill.daemon import Lost, Moments, adopting
 from flashfs.crash.kill.files import Files
 from flashfs.crash.kill.filesystems import FILE_SYSTEMS, NONE, FileSystem
 from flashfs.crash.kill.fio import Fio
-from flashfs.crash.kill.lives import Lost, Moments, adopting
 from flashfs.crash.kill.remapped import SqliteRemap, needs
 from flashfs.crash.kill.sqlite import Sqlite, SqliteWal
 from flashfs.crash.kill.workload import Workload

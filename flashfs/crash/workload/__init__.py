@@ -18,15 +18,15 @@ from typing import Any, ClassVar
 
 from flashfs.crash.campaign import KEPT, Result
 from flashfs.crash.kill import warm_up
-from flashfs.crash.kill.lives import adopting
-from flashfs.crash.workload import commands, interrupts, stand
+from flashfs.crash.kill.daemon import adopting
+from flashfs.crash.workload import commands, interrupts, mounted_image
 from flashfs.crash.workload.commands import must_do
 from flashfs.crash.workload.record import UNCUT, places, record, variables
 from flashfs.crash.workload.settings import Folder, Settings, check_machine, default_size
 from flashfs.crash.workload.states import DEFAULT_PLACES, PLACES, Place, Replay, Tape, choose
 from flashfs.device import check_trust
 from flashfs.errors import UsageError
-from flashfs.shape import DEFAULT_FTL
+from flashfs.sizing.defaults import DEFAULT_FTL
 from nandimg import Geometry, image
 
 __all__ = [
@@ -136,7 +136,7 @@ def run(
             finally:
                 with interrupts.held():
                     if not ended:
-                        stand.clear(folder)
+                        mounted_image.clear(folder)
                     result.recording = put_away(job, folder, result)
                     result.seconds = time.perf_counter() - started
                     if not ended and result.failed:
@@ -181,7 +181,7 @@ def cut(
     for place in places:
         marks = replay.make(place)
         if len(places) == 1:
-            stand.copy(folder.state, folder.crashed)
+            mounted_image.copy(folder.state, folder.crashed)
         why, output = judge(job, folder, settings, place, marks)
         if why is not None:
             named = ["--ftl", settings.ftl] if settings.ftl and ":" in settings.ftl else []
@@ -210,7 +210,7 @@ def judge(
 
     try:
         look(job, folder, settings, str(place), marks, note)
-    except stand.Unusable as error:
+    except mounted_image.Unusable as error:
         return str(error), []
     return said[0] if said else (None, [])
 
@@ -222,8 +222,8 @@ def look(
     """Mount the state and run the user's checks: ``check`` on its files, then, when they are unmounted and the journal
     is empty, ``fsck`` on the device. ``tell`` hears how each ended."""
     before = "" if cut != UNCUT else ", before any cut,"
-    with stand.attached(folder, settings) as device:
-        with stand.files(device, folder, settings) as root:
+    with mounted_image.attached(folder, settings) as device:
+        with mounted_image.files(device, folder, settings) as root:
             known = {**places(root, device), **variables(folder, cut, marks)}
             if job.check is not None:
                 tell(f"--check{before}", commands.run(job.check, root, known))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flashfs.crash.workload import commands, stand
+from flashfs.crash.workload import commands, mounted_image
 from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.errors import FlashfsError
 from nandimg import Geometry, image
@@ -18,18 +18,21 @@ def record(
     """Make the recording: a file system on a new device, what ``setup`` puts there, unmounted cleanly; and the tape of
     the workload after that. FlashfsError if a command fails."""
     image.create(folder.state, geometry)
-    with stand.attached(folder, settings) as device:
-        stand.make(device, settings)
+    with mounted_image.attached(folder, settings) as device:
+        mounted_image.make(device, settings)
         if setup is not None:
-            with stand.files(device, folder, settings) as root:
+            with mounted_image.files(device, folder, settings) as root:
                 commands.must_do("--setup", commands.run(setup, root, places(root, device)))
-    stand.copy(folder.state, folder.base)
-    with stand.attached(folder, settings, tape=folder.tape) as device, stand.files(device, folder, settings) as root:
+    mounted_image.copy(folder.state, folder.base)
+    with (
+        mounted_image.attached(folder, settings, tape=folder.tape) as device,
+        mounted_image.files(device, folder, settings) as root,
+    ):
         begin = tape_bytes(folder)
         marks = {"FLASHFS_MARK_FILE": str(folder.device / "mark")}
         commands.must_do("the workload", commands.run(workload, root, {**places(root, device), **marks}))
         span = (begin, tape_bytes(folder))
-        failed = stand.tape_failed(folder)
+        failed = mounted_image.tape_failed(folder)
         if failed:
             raise FlashfsError(f"{folder.tape}: the tape cannot be written: {failed}")
     folder.save(settings, workload, span)

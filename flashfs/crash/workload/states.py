@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from flashfs.crash.workload import stand
+from flashfs.crash.workload import mounted_image
 from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import tape
+from flashfs.fuse import write_log
 from nandimg import Cut, FaultyNand, PowerCut
 from nandimg._faults import SHAPES
 
@@ -66,7 +66,7 @@ class Tape:
     """A recording's requests, and where the workload's are among them."""
 
     def __init__(self, folder: Folder, span: tuple[int, int]) -> None:
-        self.records = list(tape.read(folder.tape))
+        self.records = list(write_log.read(folder.tape))
         self.begin, self.end = (bisect.bisect_left(self.records, at, key=lambda record: record.at) for at in span)
         inside = range(self.begin, self.end)
         self.flushes = [i for i in inside if self.records[i].operation == "flush"]
@@ -160,7 +160,7 @@ class Replay:
         return self.tape.marks
 
     def _open(self, cut: Cut | None) -> Device:
-        stand.copy(self.folder.base, self.folder.state)
+        mounted_image.copy(self.folder.base, self.folder.state)
         settings = self.settings
         return Device.open(
             self.folder.state, ftl=settings.ftl, options=settings.options, dram=settings.dram, plp=settings.plp,
@@ -192,7 +192,7 @@ class Replay:
         device.flush()
 
 
-def parts(record: tape.Taped, page_bytes: int) -> Iterator[tape.Taped]:
+def parts(record: write_log.Taped, page_bytes: int) -> Iterator[write_log.Taped]:
     """A write or a trim as ones of one page each, for a page is kept or lost as a whole; anything else as it is."""
     if record.operation not in BY_PAGES:
         yield record
@@ -204,7 +204,7 @@ def parts(record: tape.Taped, page_bytes: int) -> Iterator[tape.Taped]:
         at += length
 
 
-def ask(device: Device, record: tape.Taped) -> None:
+def ask(device: Device, record: write_log.Taped) -> None:
     """One request again."""
     if record.operation == "write":
         device.write(record.offset, record.data)

@@ -9,8 +9,8 @@ from flashfs.engine.views import block_map
 from flashfs.errors import UsageError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import MAP_DIES, spread_map, streams_for
+from flashfs.ftl.leaftl.lookup import oob_bytes
 from flashfs.ftl.leaftl.mapping import LearnedMap
-from flashfs.ftl.leaftl.places import oob_bytes
 from flashfs.ftl.leaftl.recovery import saved_bytes
 from flashfs.ftl.leaftl.table_pages import MAGIC
 from flashfs.parts.defaults.defaults import Greedy, PageBitmap

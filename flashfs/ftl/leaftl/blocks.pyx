@@ -15,7 +15,7 @@ from flashfs.ftl.leaftl.group cimport (
     BLOCK_MOST, CROWDED, GROUP, HEAD, HOLE, LEVELS_MOST, SEGMENT_BYTES, SEGMENTS_MOST, Bits, Scratch, Segment, View,
     block_bytes, compact, compact_plain, crb_bytes, fault_of, members_of, pack_block, unpack_block, view,
 )
-from flashfs.ftl.leaftl.learn cimport APPROXIMATE, half_value
+from flashfs.ftl.leaftl.regression cimport APPROXIMATE, half_value
 from flashfs.ftl.leaftl.slabs cimport Slabs, block_at
 
 

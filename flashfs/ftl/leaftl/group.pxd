@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from flashfs.ftl.leaftl.learn cimport predict, stride_of
+from flashfs.ftl.leaftl.regression cimport predict, stride_of
 
 cdef enum:
     GROUP = 256                  # LPAs

@@ -21,7 +21,7 @@ and packed again.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from flashfs.ftl.leaftl.learn cimport APPROXIMATE, SLOPE_BITS, STRIDE_MOST, half_floor, stride_of
+from flashfs.ftl.leaftl.regression cimport APPROXIMATE, SLOPE_BITS, STRIDE_MOST, half_floor, stride_of
 
 cdef extern from * nogil:
     int first_bit "__builtin_ctzll" (uint64_t x)

@@ -2,7 +2,7 @@
 """LeaFTL: the map as line segments that were learned from it (ASPLOS'23). What the paper replaces is the mapping; how
 pages come to lie so that a few lines describe them (a sorted buffer, a block at a time) is the engine's to offer.
 
-The table answers from segments (segments.pyx); places.pyx says how sure that is. A page names in its OOB only
+The table answers from segments (segments.pyx); lookup.pyx says how sure that is. A page names in its OOB only
 neighbours of its own *run*, those that were programmed with it, and a segment predicts only pages of the run that it
 was learned from. docs/ftl/leaftl.md says why, and what recovery (recovery.pyx) makes of it.
 """
@@ -14,7 +14,7 @@ from flashfs.engine.blocks.pool cimport NONE
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.ftl.leaftl.gmd cimport REGION
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, LEVELS_MOST
-from flashfs.ftl.leaftl.places cimport PART
+from flashfs.ftl.leaftl.lookup cimport PART
 from flashfs.ftl.leaftl.recovery cimport LearnedRecovery
 from flashfs.ftl.leaftl.segments cimport expect
 from flashfs.ftl.leaftl.blocks cimport ABSENT

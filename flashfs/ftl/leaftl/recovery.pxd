@@ -1,8 +1,8 @@
 # LeaFTL's checkpoint and recovery; see recovery.pyx.
 from libc.stdint cimport uint32_t
 
-from flashfs.ftl.leaftl.found cimport FoundPages
-from flashfs.ftl.leaftl.places cimport LearnedPlaces
+from flashfs.ftl.leaftl.recovered_runs cimport FoundPages
+from flashfs.ftl.leaftl.lookup cimport LearnedPlaces
 
 
 cdef class LearnedRecovery(LearnedPlaces):

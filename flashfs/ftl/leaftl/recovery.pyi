@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.ftl.leaftl.places import LearnedPlaces
+from flashfs.ftl.leaftl.lookup import LearnedPlaces
 
 class LearnedRecovery(LearnedPlaces):
     def __init__(self, ssd: Any, gamma: int, *_) -> None: ...

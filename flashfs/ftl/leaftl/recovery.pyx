@@ -7,9 +7,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from flashfs.parts.defaults.map_check cimport Agreement
 from flashfs.engine.contract.parts cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
-from flashfs.ftl.leaftl.found cimport FoundPages
+from flashfs.ftl.leaftl.recovered_runs cimport FoundPages
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP
-from flashfs.ftl.leaftl.places cimport PART, LearnedPlaces
+from flashfs.ftl.leaftl.lookup cimport PART, LearnedPlaces
 from flashfs.ftl.leaftl.blocks cimport ABSENT
 
 from flashfs.ftl.leaftl.table_pages import IN_FLASH

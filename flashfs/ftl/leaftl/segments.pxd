@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.ftl.leaftl.blocks cimport GroupBlocks
 from flashfs.ftl.leaftl.group cimport GROUP, Segment, View
-from flashfs.ftl.leaftl.learn cimport Piece, Rules
+from flashfs.ftl.leaftl.regression cimport Piece, Rules
 from flashfs.ftl.leaftl.slabs cimport block_at
 
 cdef extern from * nogil:

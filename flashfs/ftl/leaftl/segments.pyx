@@ -15,8 +15,8 @@ from flashfs.ftl.leaftl.group cimport (
     without, write_head,
 )
 from flashfs.ftl.leaftl.blocks cimport ABSENT, GroupBlocks
-from flashfs.ftl.leaftl.fit cimport check_run, make_rules
-from flashfs.ftl.leaftl.learn cimport APPROXIMATE, Piece, learn
+from flashfs.ftl.leaftl.regression_py cimport check_run, make_rules
+from flashfs.ftl.leaftl.regression cimport APPROXIMATE, Piece, learn
 from flashfs.ftl.leaftl.slabs cimport block_at
 
 cdef enum:

@@ -18,7 +18,7 @@ from flashfs.engine.contract.parts cimport IN_TABLE
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.leaftl.gmd cimport REGION, Gmd, Region, TransPage
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, HOLE, View, fault_of, intercept_at, predict, slope_at, view
-from flashfs.ftl.leaftl.learn cimport Piece
+from flashfs.ftl.leaftl.regression cimport Piece
 from flashfs.ftl.leaftl.blocks cimport ABSENT
 from flashfs.ftl.leaftl.segments cimport Pager, SegmentTable
 

@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.leaftl.group cimport GROUP, HOLE, LEVELS_MOST, View, slope_at, view
-from flashfs.ftl.leaftl.learn cimport APPROXIMATE, stride_of
+from flashfs.ftl.leaftl.regression cimport APPROXIMATE, stride_of
 from flashfs.ftl.leaftl.blocks cimport ABSENT
 from flashfs.ftl.leaftl.segments cimport SegmentTable
 

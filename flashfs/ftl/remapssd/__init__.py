@@ -11,10 +11,10 @@ from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, spare_for, spread_map, streams_for, superblocks_for
 from flashfs.ftl.remapssd.counts import ReferenceCounts
+from flashfs.ftl.remapssd.fingerprints import Prints
 from flashfs.ftl.remapssd.flashlog import LOGGED
 from flashfs.ftl.remapssd.mapping import RemapTable
 from flashfs.ftl.remapssd.placement import EntryRoom, RemapGreedy, RemapSuperblocks
-from flashfs.ftl.remapssd.prints import Prints
 from flashfs.ftl.remapssd.rivals import GlobalLog, GlobalLogInFlash, IdealRmm
 from flashfs.ftl.remapssd.rmm import REGION, Rmm
 

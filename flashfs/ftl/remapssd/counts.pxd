@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.contract.parts cimport Validity
-from flashfs.ftl.remapssd.prints cimport Prints
+from flashfs.ftl.remapssd.fingerprints cimport Prints
 
 cdef enum:
     COUNT_MOST = 15          # references that four bits can count

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.defaults.defaults cimport PageTable
 from flashfs.ftl.remapssd.counts cimport ReferenceCounts
-from flashfs.ftl.remapssd.prints cimport Prints
+from flashfs.ftl.remapssd.fingerprints cimport Prints
 from flashfs.ftl.remapssd.rmm cimport Rmm
 
 

@@ -25,7 +25,7 @@ from flashfs.engine.blocks.pool cimport (
 )
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.ftl.remapssd.counts cimport COUNT_MOST, ReferenceCounts
-from flashfs.ftl.remapssd.prints cimport Prints
+from flashfs.ftl.remapssd.fingerprints cimport Prints
 from flashfs.ftl.remapssd.rmm cimport Claim, Rmm
 from nandimg._nand cimport PAGE_OK
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from flashfs.errors import UsageError
 from flashfs.formulas.cleaning import greedy
-from flashfs.plain import meant
 from flashfs.replay.plots import _rows
 from flashfs.replay.plots._rows import DRAM, OP, Row
 from flashfs.replay.plots._shapes import Figure, Panel, Series
 from flashfs.replay.plots._view import MOST_CURVES, Value, View, axis_name, columns, labelled, metric, number
 from flashfs.replay.results import COUNTS
+from flashfs.text import meant
 
 if TYPE_CHECKING:
     import polars

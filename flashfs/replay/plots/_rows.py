@@ -10,10 +10,10 @@ from pathlib import PurePath
 from typing import Any
 
 from flashfs.errors import UsageError
-from flashfs.plain import meant, shown
-from flashfs.replay import points
+from flashfs.replay import grid
 from flashfs.replay.workloads import is_workload
 from flashfs.replay.workloads._grammar import size
+from flashfs.text import meant, shown
 from nandimg import Geometry, NandimgError
 from nandimg.presets import PRESETS
 
@@ -39,8 +39,8 @@ PREFIXES = ("", "config.", OPTION, CHIP, TRACE)
 NVRAM = CHIP + "nvram_bytes"  #: a scheme adds what it asks for
 #: keys of a sweep that are called otherwise in a result
 CALLED = {
-    **{name: CHIP + column for name, column in points.GEOMETRY_FIELDS.items()},
-    **{name: TRACE + column for name, column in points.TRACE_FIELDS.items()},
+    **{name: CHIP + column for name, column in grid.GEOMETRY_FIELDS.items()},
+    **{name: TRACE + column for name, column in grid.TRACE_FIELDS.items()},
     "columns": "config.format",
 }  # fmt: skip
 UNSAID = "prepared"  #: a key that changes no result
@@ -119,7 +119,7 @@ def resolve(rows: Sequence[Row], name: str, flag: str) -> str:
             return column
     differ = [called(column) for column in ("ftl", "source") if count(rows, [column]) > 1]
     differ += [called(column) for column in varied(rows)]
-    keys = [one for one in points.AXES if one != UNSAID]
+    keys = [one for one in grid.AXES if one != UNSAID]
     near = meant(name, [*keys, *differ, *(called(column) for column in dimensions(rows))])
     there = f"they differ in {', '.join(dict.fromkeys(differ))}" if differ else f"keys are {', '.join(keys)}"
     raise UsageError(f"{flag} {name}{near}: these results have nothing of that name; {there}")

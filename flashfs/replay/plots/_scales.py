@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flashfs.plain import UNITS
 from flashfs.replay.plots._shapes import Panel
+from flashfs.text import UNITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import TraceError, shorten
+from flashfs.replay.request_source import TraceError, shorten
 from flashfs.replay.traces import columns, header
 from flashfs.replay.traces._content import text_of
 from flashfs.replay.traces._evidence import CERTAIN, Reading, certainty

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from flashfs.replay.source import TraceError
+from flashfs.replay.request_source import TraceError
 
 PIECE_BYTES = 1 << 18  #: of the file at a time
 HEAD_BYTES = 1 << 16  #: of content, the sample by which formats are told

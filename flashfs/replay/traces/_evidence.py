@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flashfs.replay.source import Int64s
+from flashfs.replay.request_source import Int64s
 
 if TYPE_CHECKING:
     from flashfs.replay.traces._format import Format

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flashfs.replay.footprint import expand, merged
-from flashfs.replay.source import FLUSH, GRAIN, REMAP, TRIM, Int64s, TraceError
+from flashfs.replay.request_source import FLUSH, GRAIN, REMAP, TRIM, Int64s, TraceError
 from flashfs.replay.traces._format import Lot
 
 MODES = ("clip", "wrap", "scale", "pack")

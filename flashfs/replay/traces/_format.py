@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from flashfs.replay.source import FLUSH, REMAP, TRIM, Hashes, Int64s, Tally, UInt8s, UInt64s, starts
+from flashfs.replay.request_source import FLUSH, REMAP, TRIM, Hashes, Int64s, Tally, UInt8s, UInt64s, starts
 from flashfs.replay.traces._content import Content
 from flashfs.replay.traces._evidence import Reading
 

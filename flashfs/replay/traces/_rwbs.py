@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice
 from flashfs.replay.traces._text import FLUSH_AFTER, FLUSH_BEFORE, ticks
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from flashfs.replay.source import FLUSH, READ, TRIM, WRITE
+from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE
 from flashfs.replay.traces import _evidence, _format
 from flashfs.replay.traces._content import HEAD_BYTES, Content, text_of
 from flashfs.replay.traces._evidence import Reading

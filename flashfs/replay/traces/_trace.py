@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import (
+from flashfs.replay.request_source import (
     BATCH,
     FLUSH,
     GRAIN,
@@ -24,7 +24,7 @@ from flashfs.replay.source import (
     rebatch,
     starts,
 )
-from flashfs.replay.source import grains as grains_of
+from flashfs.replay.request_source import grains as grains_of
 from flashfs.replay.traces import _fit, _other_files
 from flashfs.replay.traces._content import HEAD_BYTES, Content, check_file
 from flashfs.replay.traces._fit import MODES, Extent, Fit

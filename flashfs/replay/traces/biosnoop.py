@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from flashfs.replay.source import FLUSH
+from flashfs.replay.request_source import FLUSH
 from flashfs.replay.traces import _rwbs
 from flashfs.replay.traces._format import NOT_A_REQUEST, Choice
 from flashfs.replay.traces._text import INT, NANO, TEXT, PatternFormat, ticks

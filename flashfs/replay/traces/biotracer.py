@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from flashfs.replay.source import READ, WRITE
+from flashfs.replay.request_source import READ, WRITE
 from flashfs.replay.traces._format import Choice
 from flashfs.replay.traces._text import INT, NANO, TextFormat, ticks
 

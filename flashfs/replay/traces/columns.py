@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from flashfs.replay.source import READ, WRITE
+from flashfs.replay.request_source import READ, WRITE
 from flashfs.replay.traces._evidence import HARD, SOFT, SURE_LINES, UNITS, WEAK, Reading, Sample, share, weigh
 from flashfs.replay.traces._format import UNKNOWN_OP, Choice
 from flashfs.replay.traces._text import INT, MICRO, TextFormat, sample_lines, ticks

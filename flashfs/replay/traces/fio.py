@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from flashfs.replay.source import FLUSH, TraceError
+from flashfs.replay.request_source import FLUSH, TraceError
 from flashfs.replay.traces._content import HEAD_BYTES, Content, text_of
 from flashfs.replay.traces._format import NOT_A_REQUEST, Choice, Lot, Telling
 from flashfs.replay.traces._text import INT, TEXT, TextFormat, letters

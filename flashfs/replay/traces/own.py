@@ -1,4 +1,4 @@
-"""What `flashfs mount --record` wrote. flashfs.replay.recorded reads the file; here its requests become ours."""
+"""What `flashfs mount --record` wrote. flashfs.replay.trace_reader reads the file; here its requests become ours."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from flashfs.replay import recorded
-from flashfs.replay.source import FLUSH, OPERATIONS, READ, REMAP, TRIM, WRITE, Hashes, TraceError, starts
+from flashfs.replay import trace_reader
+from flashfs.replay.request_source import FLUSH, OPERATIONS, READ, REMAP, TRIM, WRITE, Hashes, TraceError, starts
 from flashfs.replay.traces._content import Content
 from flashfs.replay.traces._format import CUT_STREAM, Choice, Format, Lot, Telling, sound
 
 OPS = {"read": READ, "write": WRITE, "trim": TRIM, "zero": TRIM, "flush": FLUSH, "copy": WRITE, "remap": REMAP,
        "move": REMAP}
-OP = np.array([OPS[name] for name in recorded.OPERATIONS], np.uint8)
+OP = np.array([OPS[name] for name in trace_reader.OPERATIONS], np.uint8)
 DROPPED = "dropped when the recorder was too slow"
 
 
@@ -26,13 +26,13 @@ class Recorded(Format):
     aliases = ("recorded",)
 
     def likeness(self, head: bytes) -> float:
-        return float(head.startswith(recorded.MAGIC))
+        return float(head.startswith(trace_reader.MAGIC))
 
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
         content.head(1)  # says how it is packed
         if content.packing != "plain":
             raise TraceError(f"{content.path}: a recorded trace is packed by itself: unpack the {content.packing}")
-        trace = recorded.read(content.path)
+        trace = trace_reader.read(content.path)
         line = 1
         for batch in trace:
             lot = copies_apart(batch, line)
@@ -49,13 +49,13 @@ class Recorded(Format):
             telling.rejected.add(CUT_STREAM, line, trace.ending)
 
     def made_for(self, path: Path) -> tuple[int, int]:
-        header = recorded.read(path).header
+        header = trace_reader.read(path).header
         return header.size, header.page_bytes
 
 
-def copies_apart(batch: recorded.Batch, line: int) -> Lot:
+def copies_apart(batch: trace_reader.Batch, line: int) -> Lot:
     """A batch as the recorder has it, each copy as a read of its source and a write."""
-    copies = batch.op == recorded.COPY
+    copies = batch.op == trace_reader.COPY
     row = np.repeat(np.arange(len(batch)), np.where(copies, 2, 1))
     op, offset = OP[batch.op][row], batch.offset[row].astype(np.int64)
     words = np.diff(batch.hash_first)
@@ -64,12 +64,12 @@ def copies_apart(batch: recorded.Batch, line: int) -> Lot:
         reads = np.flatnonzero(copies) + np.arange(int(copies.sum()))
         op[reads] = READ
         offset[reads] = batch.hashes[batch.hash_first[:-1][copies]].astype(np.int64)
-    remaps = batch.op >= recorded.REMAP
+    remaps = batch.op >= trace_reader.REMAP
     source = moved = None
     if remaps.any():
         source = np.zeros(len(batch), np.int64)
         source[remaps] = batch.hashes[batch.hash_first[:-1][remaps]].astype(np.int64)
-        source, moved = source[row], (batch.op == recorded.MOVE)[row]
+        source, moved = source[row], (batch.op == trace_reader.MOVE)[row]
     placed = copies | remaps  # their word is a place
     grain = batch.hashes[np.repeat(~placed, words)]
     known = np.where(placed, 0, words)[row]

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import OPERATIONS
+from flashfs.replay.request_source import OPERATIONS
 from flashfs.replay.traces._content import HEAD_BYTES, Content
 from flashfs.replay.traces._format import BLANK_LINES, COMMENTS, NO_OP, UNKNOWN_OP, Choice, Format, Lot, Telling
 from flashfs.replay.traces._text import INT, INT64_MAX, TEXT, TextFormat, lines_of, sample_lines, ticks

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from flashfs.replay.source import FLUSH, READ, WRITE
+from flashfs.replay.request_source import FLUSH, READ, WRITE
 from flashfs.replay.traces import _format
 from flashfs.replay.traces._content import Content
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice, Format, Lot, Telling

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import (
+from flashfs.replay.request_source import (
     BATCH,
     FLUSH,
     GRAIN,

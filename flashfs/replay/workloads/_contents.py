@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import GRAIN, REMAP, WRITE, Hashes, Int64s, UInt8s, UInt64s, grains, starts
+from flashfs.replay.request_source import GRAIN, REMAP, WRITE, Hashes, Int64s, UInt8s, UInt64s, grains, starts
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Law
 from flashfs.replay.workloads._random import Stream, mixed_up, zipf

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import FLUSH, GRAIN, READ, TRIM, WRITE
+from flashfs.replay.request_source import FLUSH, GRAIN, READ, TRIM, WRITE
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Parameter, Unreadable, count, flag, number, share, size, word
 from flashfs.replay.workloads._patterns import Span

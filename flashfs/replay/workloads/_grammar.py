@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashfs.errors import UsageError
-from flashfs.plain import meant
+from flashfs.text import meant
 
 SIZE_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}  #: of 1024: bytes come in powers of two
 COUNT_POWERS = {"": 0, "k": 1, "m": 2, "g": 3}  #: of 1000: requests do not

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import FLUSH, GRAIN, READ, REMAP, TRIM, WRITE, Int64s
+from flashfs.replay.request_source import FLUSH, GRAIN, READ, REMAP, TRIM, WRITE, Int64s
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Parameter, Unreadable, count, flag, share, size, word
 from flashfs.replay.workloads._patterns import Span

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import FLUSH, GRAIN, READ, TRIM, WRITE, Int64s
+from flashfs.replay.request_source import FLUSH, GRAIN, READ, TRIM, WRITE, Int64s
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Parameter, Unreadable, count, flag, number, share, size, word
 from flashfs.replay.workloads._patterns import Span

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import Int64s
+from flashfs.replay.request_source import Int64s
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import COMMON, Parameter, count, flag, number, path, share, stride
 from flashfs.replay.workloads._random import Alias, Shuffle, Stream, zipf

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import GRAIN, Int64s, UInt8s
+from flashfs.replay.request_source import GRAIN, Int64s, UInt8s
 from flashfs.replay.workloads._grammar import SHARED
 from flashfs.replay.workloads._patterns import Kind, Span
 from flashfs.replay.workloads._random import Doubles, Stream, ln

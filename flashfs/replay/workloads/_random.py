@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flashfs.replay.source import Int64s, UInt64s
+from flashfs.replay.request_source import Int64s, UInt64s
 
 Doubles = npt.NDArray[np.float64]
 TO_53 = np.uint64(11)  #: a raw number shifted so is a whole number that a double holds exactly

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import GRAIN, REMAP
+from flashfs.replay.request_source import GRAIN, REMAP
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Parameter, flag, size
 from flashfs.replay.workloads._patterns import Span

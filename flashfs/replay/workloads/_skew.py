@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from flashfs.replay.source import Int64s, TraceError
+from flashfs.replay.request_source import Int64s, TraceError
 from flashfs.replay.traces._content import Content, check_file
 
 

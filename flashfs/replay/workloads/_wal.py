@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from flashfs.errors import UsageError
-from flashfs.replay.source import FLUSH, GRAIN, READ, REMAP, WRITE, Int64s
+from flashfs.replay.request_source import FLUSH, GRAIN, READ, REMAP, WRITE, Int64s
 from flashfs.replay.workloads import _random
 from flashfs.replay.workloads._grammar import Parameter, count, flag, size, word
 from flashfs.replay.workloads._lsm import dist

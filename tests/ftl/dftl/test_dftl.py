@@ -198,7 +198,7 @@ def test_what_is_trimmed_in_part_waits_and_is_written_back() -> None:
 
 def test_reading_goes_on_when_nothing_can_be_written() -> None:
     """A dirty entry cannot leave the cache: then a read goes past it, and all that was written reads."""
-    from nandimg._menu import HostErrors
+    from nandimg._fault_filters import HostErrors
 
     held: list[HostErrors] = []
 
@@ -245,7 +245,7 @@ def test_a_read_may_be_the_first_change_after_a_clean_mount() -> None:
 
 
 def test_a_translation_page_that_cannot_be_read_is_made_again() -> None:
-    from nandimg._tears import spoil
+    from nandimg._torn import spoil
 
     device = dftl(cmt_bytes=16 * ENTRY)
     write(device, 0, 1_000)

@@ -278,7 +278,7 @@ def test_a_region_that_proves_nothing_costs_a_scan(disk: Disk) -> None:
 def test_a_page_that_the_host_took_along_is_missed(disk: Disk) -> None:
     """The battery names a page that no sync made durable and that is not there: everything is scanned, and the page
     reads as it did before."""
-    from nandimg._tears import spoil
+    from nandimg._torn import spoil
 
     was = disk.truth.get(5)
     disk.version += 1
@@ -291,7 +291,7 @@ def test_a_page_that_the_host_took_along_is_missed(disk: Disk) -> None:
 
 def test_a_durable_page_that_is_gone_is_told_when_it_is_read(disk: Disk) -> None:
     """Nobody looks at it in the recovery, as at none that a checkpoint covers: its LPA gives EIO, nothing older."""
-    from nandimg._tears import spoil
+    from nandimg._torn import spoil
 
     disk.version += 1
     disk.truth[5] = disk.version

@@ -13,7 +13,7 @@ from flashfs.device import Device
 from flashfs.engine.views import block_map
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from nandimg import Geometry
-from nandimg._tears import spoil
+from nandimg._torn import spoil
 
 PAGE = 512
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=256, channels=2, dies=2, oob_bytes=64, lpas=2_400)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flashfs.ftl.leaftl.fit import fit, predicted, stride
+from flashfs.ftl.leaftl.regression_py import fit, predicted, stride
 
 GROUP = 256
 HOLE = 0xBC00

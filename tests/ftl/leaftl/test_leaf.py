@@ -21,7 +21,7 @@ from flashfs.errors import BindError, UncorrectableError
 from flashfs.ftl import SCHEMES
 from flashfs.ftl.leaftl.recovery import saved_bytes
 from nandimg import PRESETS, Fault, Geometry
-from nandimg._tears import spoil
+from nandimg._torn import spoil
 from nandimg.faults import dress
 
 PAGE = 512

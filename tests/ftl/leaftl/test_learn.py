@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flashfs.ftl.leaftl import fit as fitting
-from flashfs.ftl.leaftl.fit import fit, float_to_half, float_to_half_floor, half_to_float, predicted, stride
+from flashfs.ftl.leaftl import regression_py as fitting
+from flashfs.ftl.leaftl.regression_py import fit, float_to_half, float_to_half_floor, half_to_float, predicted, stride
 
 Points = list[tuple[int, int]]
 

@@ -13,7 +13,7 @@ from flashfs.device import Device
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from flashfs.parts.paged.map_btree import level_widths
 from nandimg import Geometry
-from nandimg._tears import spoil
+from nandimg._torn import spoil
 
 PAGE = 512
 PER_PAGE = PAGE // 4

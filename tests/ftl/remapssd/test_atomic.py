@@ -12,7 +12,7 @@ import pytest
 from flashfs.cli import run
 from flashfs.crash.bench import Bench
 from flashfs.crash.cases import Case
-from flashfs.crash.judge import Judge, page_of
+from flashfs.crash.oracle import Judge, page_of
 from flashfs.crash.run import run_case
 from flashfs.device import Device
 from nandimg import PRESETS, Geometry, image

@@ -17,8 +17,8 @@ from flashfs.cli import app
 from flashfs.device import Device
 from flashfs.errors import BindError
 from flashfs.replay._record import OPERATIONS
-from flashfs.replay.recorded import Header
-from flashfs.replay.recording import Recording
+from flashfs.replay.trace_reader import Header
+from flashfs.replay.trace_writer import Recording
 from nandimg import PRESETS
 
 GEOMETRY = PRESETS["small-64m"].geometry

@@ -16,7 +16,7 @@ from flashfs.engine.views import block_map
 from flashfs.errors import BindError
 from flashfs.parts.paged.tpftl_map import UNIT_TAKES
 from nandimg import Geometry
-from nandimg._tears import spoil
+from nandimg._torn import spoil
 
 PAGE = 512
 PER_PAGE = PAGE // 4

@@ -16,9 +16,9 @@ from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay import phases, play
 from flashfs.replay._player import Player
+from flashfs.replay.open_source import open_source
 from flashfs.replay.precondition import Precondition
-from flashfs.replay.source import Batch, Source
-from flashfs.replay.sources import open_source
+from flashfs.replay.request_source import Batch, Source
 
 CUTS = 8  #: recoveries of a point: a random place has its luck, and eight of them show how much of it
 OPERATIONS = ("spare_reads", "reads", "programs")

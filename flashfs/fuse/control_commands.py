@@ -11,7 +11,7 @@ from flashfs import inspect
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import asking, places
 from flashfs.fuse.places import Progress
-from flashfs.waiting import readable
+from flashfs.poll import readable
 
 GONE_S = 30.0  # a process that was killed is gone long before
 

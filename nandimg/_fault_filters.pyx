@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 
 from nandimg._filter cimport NandFilter
 from nandimg._nand cimport NVRAM_PAGE, PAGE_OK, PAGE_TORN, TEAR_SPOILT, Nand
-from nandimg._tears cimport fail_program, overwrite_page, skip_page, tear_erase
+from nandimg._torn cimport fail_program, overwrite_page, skip_page, tear_erase
 
 import errno
 import os

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse._tape import MARK, TapeWriter
+from flashfs.fuse._write_log import MARK, TapeWriter
 from flashfs.replay._record import OPERATIONS
 
 HEAD = struct.Struct("<QQQII")

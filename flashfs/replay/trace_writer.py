@@ -21,7 +21,7 @@ import zstandard
 
 from flashfs.errors import UsageError
 from flashfs.replay._record import Recorder
-from flashfs.replay.recorded import CHUNK_MAGIC, END, GRAIN_BYTES, PLAIN, VERSION, ZSTD, ChunkHeader, Header
+from flashfs.replay.trace_reader import CHUNK_MAGIC, END, GRAIN_BYTES, PLAIN, VERSION, ZSTD, ChunkHeader, Header
 from nandimg import checksum
 
 if TYPE_CHECKING:

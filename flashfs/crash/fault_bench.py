@@ -15,15 +15,15 @@ from typing import Any, NoReturn, Self
 
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import RACK, Bench, Outcome, Wrong
-from flashfs.crash.judge import Judge
-from flashfs.crash.words import CARRIES, Step
+from flashfs.crash.grammar import CARRIES, Step
+from flashfs.crash.oracle import Judge
 from flashfs.device import build_ssd
 from flashfs.engine.device import byte_requests
 from flashfs.engine.recovery import recovery
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandError, NandFilter, PowerCut, dress
-from nandimg._menu import HostErrors, Misdirection, Silence
-from nandimg._tears import spoil
+from nandimg._fault_filters import HostErrors, Misdirection, Silence
+from nandimg._torn import spoil
 
 CHECKPOINT, TRIM, LAST = 4, 5, 2  #: kinds of metadata pages, and the flag of a descriptor (SPEC.md, section 8)
 

@@ -1,7 +1,7 @@
 """Learning (learn.pyx) for Python: a run as arrays, rules in words, and the numbers of a piece one by one."""
 from libc.stdint cimport uint8_t, uint32_t
 
-from flashfs.ftl.leaftl.learn cimport (
+from flashfs.ftl.leaftl.regression cimport (
     FEWEST, GAMMA_MOST, GROUP_MOST, SMALLEST, Piece, Rules, half_floor, half_nearest, half_value, learn, predict,
     stride_of,
 )

@@ -1,7 +1,7 @@
 # Learning, as Python asks for it; see fit.pyx.
 from libc.stdint cimport uint32_t
 
-from flashfs.ftl.leaftl.learn cimport Rules
+from flashfs.ftl.leaftl.regression cimport Rules
 
 cdef Rules make_rules(gamma, group, pages_per_block, objective)
 cdef int check_run(const uint32_t[::1] lpas, const uint32_t[::1] ppas) except -1

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import flashfs
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.plain import meant
-from flashfs.replay import ground
+from flashfs.replay import equal_settings
 from flashfs.replay.workloads import is_workload
 from flashfs.replay.workloads._grammar import Unreadable, count, size, word
-from flashfs.shape import DEFAULT_FTL
+from flashfs.sizing.defaults import DEFAULT_FTL
+from flashfs.text import meant
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
-    from flashfs.replay.source import Source
+    from flashfs.replay.request_source import Source
     from flashfs.replay.traces import Options
     from nandimg import Geometry
 
@@ -116,11 +116,11 @@ def _text(value: Any) -> str:
 
 
 def _ftl(value: Any) -> str:
-    from flashfs.ftl import given
+    from flashfs.ftl import class_names
 
     if not isinstance(value, type | str) or not value:
         raise Unreadable("the name of an FTL, or a class")
-    return given.name_of(value)
+    return class_names.name_of(value)
 
 
 def _flag(value: Any) -> bool:
@@ -212,7 +212,7 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
         one = dict(zip(names, combination, strict=True))
         for chosen in _option_sets(options, one["ftl"]):
             out.append(_on_ground(_setup(one, chosen, rooms, sources), values["ftl"], options))
-    for line in dict.fromkeys(line for setup in out for line in ground.differences(setup)):
+    for line in dict.fromkeys(line for setup in out for line in equal_settings.differences(setup)):
         tell(line)
     return _without_twins(out)
 
@@ -222,7 +222,7 @@ def _on_ground(setup: Setup, ftls: list[str], options: Mapping[str, Any]) -> Set
     own = options.get(setup.ftl, {})
     shared = {name: value for name, value in setup.options.items() if name not in own}
     all_of_them = [setup if ftl == setup.ftl else replace(setup, ftl=ftl, options=_known(shared, ftl)) for ftl in ftls]
-    return ground.level(all_of_them, shared)[ftls.index(setup.ftl)]
+    return equal_settings.level(all_of_them, shared)[ftls.index(setup.ftl)]
 
 
 def _known(options: Mapping[str, Any], ftl: str) -> dict[str, Any]:
@@ -329,7 +329,7 @@ class Rooms:
     def of(
         self, source: str, options: Options, format: str | None, shape: Mapping[str, Any]
     ) -> tuple[Geometry, Options]:
-        from flashfs.replay.sources import device_for
+        from flashfs.replay.open_source import device_for
 
         asked = (source, options, format)
         if asked not in self._found:
@@ -390,7 +390,7 @@ class Sources:
         self._found: dict[tuple[Any, ...], Source] = {}
 
     def of(self, setup: Setup) -> Source:
-        from flashfs.replay.sources import open_source
+        from flashfs.replay.open_source import open_source
 
         device_bytes, page_bytes = setup.geometry.logical_bytes, setup.geometry.page_bytes
         asked = (setup.source, device_bytes, page_bytes, setup.trace, setup.format)
@@ -416,8 +416,8 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def device(given: Mapping[str, Any]) -> Geometry:
     """The chip that the flags of ``flashfs create`` describe."""
-    from flashfs.chips import sized
-    from flashfs.shape import DEVICE_BYTES
+    from flashfs.fit import sized
+    from flashfs.sizing.defaults import DEVICE_BYTES
     from nandimg.presets import PRESETS
 
     shape = {GEOMETRY_FIELDS.get(name, name): value for name, value in given.items()}
@@ -511,12 +511,12 @@ def code() -> str:
 
 def _ftl_code(name: str) -> str | None:
     """A hash of the file that somebody's own FTL is in: what its author changes between two sweeps."""
-    from flashfs.ftl import SCHEMES, given, installed
+    from flashfs.ftl import SCHEMES, class_names, installed
 
     if name in SCHEMES:
         return None
-    if name in given.CLASSES:
-        return hashlib.sha256(given.code(name)).hexdigest()
+    if name in class_names.CLASSES:
+        return hashlib.sha256(class_names.code(name)).hexdigest()
     module = installed()[name].module if name in installed() else name.partition(":")[0]
     file = sys.modules[module].__file__  # whoever asked for the scheme imported it
     if file is None:

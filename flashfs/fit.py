@@ -10,9 +10,9 @@ from typing import Any
 from flashfs.device import ENGINE_OOB, refusal
 from flashfs.errors import BindError, RoomError, UsageError
 from flashfs.ftl import SCHEMES
-from flashfs.plain import shown, shown_down
-from flashfs.room import OP, OP_MOST, TRIED_PAGES, enough, grown
-from flashfs.shape import side_by_side
+from flashfs.sizing.defaults import side_by_side
+from flashfs.sizing.op import OP, OP_MOST, TRIED_PAGES, enough, grown
+from flashfs.text import shown, shown_down
 from nandimg import Geometry, Header, ImageError
 from nandimg.geometry import BLOCKS_LIMIT, LPA_LIMIT
 

@@ -25,7 +25,7 @@ cdef enum:
 MARK = MARK_OP
 
 
-cdef struct Head:  # flashfs.fuse.tape reads it
+cdef struct Head:  # flashfs.fuse.write_log reads it
     uint64_t offset
     uint64_t length
     uint64_t source

@@ -1,4 +1,4 @@
-# Which page of flash holds what; see prints.pyx.
+# Which page of flash holds what; see fingerprints.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:

@@ -1,4 +1,4 @@
-# Where an LPA is, by LeaFTL's table; see places.pyx.
+# Where an LPA is, by LeaFTL's table; see lookup.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.paged.paged_map cimport PagedMapping

@@ -1,6 +1,6 @@
 """Where requests come from: a trace or a workload, as batches of columns.
 
-``open_source`` in flashfs.replay.sources makes one from what a person typed. Everything here is in bytes and
+``open_source`` in flashfs.replay.open_source makes one from what a person typed. Everything here is in bytes and
 nanoseconds; how bytes become pages is the business of whoever replays.
 """
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashfs.errors import UsageError
-from flashfs.plain import meant, shown
-from flashfs.replay.source import Source
+from flashfs.replay.request_source import Source
 from flashfs.replay.traces import Options, Trace
 from flashfs.replay.workloads import WORKLOADS, Workload, is_workload
+from flashfs.text import meant, shown
 
 LARGEST = 32 << 30  #: bytes of a device that a trace is given without anybody asking for one
 

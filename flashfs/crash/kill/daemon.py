@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from flashfs.errors import FlashfsError
 from flashfs.fuse import daemon
-from flashfs.waiting import readable
+from flashfs.poll import readable
 from nandimg import Cut
 from nandimg._faults import SHAPES
 
