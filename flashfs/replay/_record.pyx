@@ -3,8 +3,8 @@
 
 A request costs one uncontended lock, one reading of the clock, a few stores, and for writes a hash of each 4 KiB. No
 file is touched here and nothing is waited for: full chunks hang in a queue that another thread empties
-(flashfs.replay.trace_writer), and when that queue has grown to its limit, requests are dropped and counted until there is
-room again.
+(flashfs.replay.trace_writer), and when that queue has grown to its limit, requests are dropped and counted until there
+is room again.
 
 A chunk in memory is columns, each with room for RECORDS entries, and for WORDS hashes. Columns and not rows, because
 what a chunk becomes in the file (docs/trace-format.md) is columns too.

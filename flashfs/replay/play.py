@@ -58,9 +58,9 @@ class Setup:
     ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
     FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
     ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.equal_settings); a warning names who has it
-    otherwise. ``before`` are phases that are played first and not counted, behind ``precondition``; ``prepared`` is a folder
-    in which images so made are kept, to be used again. ``warm`` are phases behind the mount that follows, not counted
-    either: what caches hold in DRAM is of them.
+    otherwise. ``before`` are phases that are played first and not counted, after ``precondition``; ``prepared`` is a
+    folder in which images so made are kept, to be used again. ``warm`` are phases after the mount that follows, not
+    counted either: what caches hold in DRAM is of them.
     """
 
     source: str

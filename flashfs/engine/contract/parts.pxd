@@ -113,7 +113,7 @@ cdef class Mapping(Explained):
     cdef readonly bint remaps              # an LPA can be pointed at another's page: ``remap_run``
     cdef readonly bint atomic              # ... and a command of the host is remapped in one piece, or refused
     cdef readonly bint dedups              # a page that the host writes may be there already: ``sift``
-    cdef readonly bint names_sharers       # it knows all who are at a page, each by a number of its own: see resolve.pyx
+    cdef readonly bint names_sharers       # it knows all who are at a page, each by its own number: see resolve.pyx
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
     cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil

@@ -1,4 +1,4 @@
-# What a recovery of LeaFTL has found so far; see found.pyx.
+# What a recovery of LeaFTL has found so far; see recovered_runs.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef struct Found:           # this LPA is there

@@ -1,7 +1,7 @@
 # cold
 # distutils: language = c++
 """LeaFTL's checkpoint, and its recovery: the checkpoint's table stands until every LPA is settled; then what is
-newer is learned again, in the runs in which it was programmed (found.pyx). docs/ftl/leaftl.md, "Recovery"."""
+newer is learned again, in the runs in which it was programmed (recovered_runs.pyx). docs/ftl/leaftl.md, "Recovery"."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.defaults.map_check cimport Agreement

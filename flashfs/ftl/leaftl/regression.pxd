@@ -1,4 +1,4 @@
-# Error-bounded piecewise linear regression on runs of (LPA, PPA); see learn.pyx for what a piece promises.
+# Error-bounded piecewise linear regression on runs of (LPA, PPA); see regression.pyx for what a piece promises.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:

@@ -1,4 +1,4 @@
-"""Learning (learn.pyx) for Python: a run as arrays, rules in words, and the numbers of a piece one by one."""
+"""Learning (regression.pyx) for Python: a run as arrays, rules in words, and the numbers of a piece one by one."""
 from libc.stdint cimport uint8_t, uint32_t
 
 from flashfs.ftl.leaftl.regression cimport (

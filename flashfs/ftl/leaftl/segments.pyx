@@ -83,7 +83,7 @@ cdef class Pager:
 
 
 cdef class SegmentTable(GroupBlocks):
-    """The map of ``lpas`` pages, empty. See learn.pyx for ``gamma``, ``pages_per_block`` and ``objective``. Two
+    """The map of ``lpas`` pages, empty. See regression.pyx for ``gamma``, ``pages_per_block`` and ``objective``. Two
     points more than ``pair_most`` LPAs apart are not made one accurate segment. A group is compacted when what it owes
     (see ``owe``) is more than ``grown`` percent of its segments; 0: never for that."""
 

@@ -6,8 +6,8 @@ back between requests, what a recovery starts from, and what becomes of a page t
 from what the live pages say: validity knows which pages live, their OOBs whose they are. While a recovery is under way
 nobody knows that; a page that cannot be read is an error then, and the recovery starts over without a checkpoint.
 
-A scheme brings the directory (which translation page is where) and five answers about its pages. demand_map.pyx is such a
-scheme for entries of 4 bytes; a scheme whose pages hold something else stands on this one.
+A scheme brings the directory (which translation page is where) and five answers about its pages. demand_map.pyx is
+such a scheme for entries of 4 bytes; a scheme whose pages hold something else is based on this one.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc

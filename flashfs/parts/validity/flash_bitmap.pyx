@@ -13,7 +13,8 @@ What it shares with other stores in flash is in flash_validity.pyx. The bits of 
 A checkpoint takes the directory, the counts and the log; changed frames are written before. Of a recovery's bitmap the
 pages that differ are programmed. A page that cannot be read is made again from the mapping.
 
-With a battery (bitmap_battery.pyx) directory, log and what frames have that flash has not are in NVRAM too, continuously.
+With a battery (bitmap_battery.pyx) directory, log and what frames have that flash has not are in NVRAM too,
+continuously.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
