@@ -1,7 +1,7 @@
 # The door to the engine: what a scheme or a server of somebody else's cimports. What it names may move. A scheme that
 # has translation pages cimports flashfs.parts.paged.paged_map beside it (flashfs.parts.paged.demand_map for pages of
 # 4-byte entries), and is C++ then.
-from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.engine.device.buffer cimport WriteBuffer
 from flashfs.engine.device.cache cimport DataCache
 from flashfs.parts.defaults.defaults cimport Greedy, PageBitmap, PageTable, Streams

@@ -20,7 +20,7 @@ from flashfs.parts.defaults.defaults import Greedy, PageBitmap
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from flashfs.parts.paged.map_btree import fanout_for, plant_tree, tree_kept, tree_sections
 from flashfs.parts.paged.newer_section import newer_bytes
-from flashfs.parts.superblocks.metadata_aside_gc import MetadataAside
+from flashfs.parts.superblocks.metadata_aside_gc import MetadataAsideGc
 
 PREFETCHING = ("both", "request", "selective", "none")  #: what a miss loads beside its entry (tpftl_map.pyx)
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
@@ -52,7 +52,7 @@ def cleaning_for(ssd: Any, options: dict[str, Any], pages: Sequence[int], *store
     if options.get("cleaning", "aside") == "greedy":
         return Greedy(ssd)
     needed = sum(-(-some // ssd.nand.pages_per_block) for some in pages)
-    return MetadataAside(ssd, options.get("held", HELD.default), needed, spares=tuple(one.stream for one in stores))
+    return MetadataAsideGc(ssd, options.get("held", HELD.default), needed, spares=tuple(one.stream for one in stores))
 
 
 def slots_for(lpas: int, options: dict[str, Any]) -> int:

@@ -50,7 +50,7 @@ from flashfs.engine.device.byte_requests cimport (
     trim_bytes,
     write_bytes,
 )
-from flashfs.engine.device.zero_copy cimport Views
+from flashfs.engine.device.zero_copy cimport ZeroCopy
 from flashfs.fuse._late cimport REPLY_DATA, REPLY_DONE, REPLY_WRITTEN, LateReplies, answer
 from flashfs.fuse.includes.libfuse cimport *
 from flashfs.fuse.raised cimport errno_of_raised
@@ -243,7 +243,7 @@ cdef class Session:
     cdef Recorder recorder        # or None
     cdef pthread_mutex_t place     # at the kernel
     cdef pthread_mutex_t device    # and what is counted
-    cdef Views views
+    cdef ZeroCopy views
     cdef int views_held            # by replies under way: no change of flash until there are none
     cdef pthread_cond_t no_views
     cdef struct_stat disk_stat             # but for the times
@@ -273,7 +273,7 @@ cdef class Session:
         pthread_mutex_init(&self.place, NULL)
         init_short_lock(&self.device)
         pthread_cond_init(&self.no_views, NULL)
-        self.views = Views(device.ssd)
+        self.views = ZeroCopy(device.ssd)
         attr = tree.attr(DISK)
         fill_stat(&self.disk_stat, attr)
         self.atime_ns, self.mtime_ns, self.ctime_ns = attr.atime_ns, attr.mtime_ns, attr.ctime_ns

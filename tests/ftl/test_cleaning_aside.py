@@ -13,7 +13,7 @@ from flashfs.crash import run_case, tiers
 from flashfs.device import Device
 from flashfs.engine.blocks.pool import KIND_NAMES
 from flashfs.parts.paged.cmt import ENTRY_BYTES
-from flashfs.parts.superblocks.metadata_aside_gc import MetadataAside
+from flashfs.parts.superblocks.metadata_aside_gc import MetadataAsideGc
 from nandimg import Geometry
 
 PAGE = 512
@@ -38,7 +38,7 @@ def worked(ftl: str, turns: int = 6_000, geometry: Geometry = CHIP, **options: o
 def test_metadata_are_moved_by_the_one_and_not_by_the_other(ftl: str) -> None:
     greedy, aside = worked(ftl), worked(ftl, cleaning="aside")
     assert METADATA & greedy.ssd.mover.moved().keys()
-    assert isinstance(aside.ssd.cleaning, MetadataAside) and not isinstance(greedy.ssd.cleaning, MetadataAside)
+    assert isinstance(aside.ssd.cleaning, MetadataAsideGc) and not isinstance(greedy.ssd.cleaning, MetadataAsideGc)
     assert not METADATA & aside.ssd.mover.moved().keys() and aside.ssd.cleaning.escapes == 0
     assert aside.ssd.mover.moved()[1][1] > 300  # user pages were
     for device in (greedy, aside):

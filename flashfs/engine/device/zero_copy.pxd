@@ -10,7 +10,7 @@ cdef struct Piece:
     uint64_t size
 
 
-cdef class Views:
+cdef class ZeroCopy:
     cdef Ssd ssd
     cdef Chip chip
     cdef uint8_t* zeros                    # a page

@@ -1,4 +1,4 @@
 from flashfs.engine.device.ssd import Ssd
 
-class Views:
+class ZeroCopy:
     def __init__(self, ssd: Ssd) -> None: ...

@@ -24,7 +24,7 @@ cdef extern from *:
 
 
 @cython.final
-cdef class Views:
+cdef class ZeroCopy:
     """Of one device. ``pieces`` are what the last ``find`` found."""
 
     def __cinit__(self, Ssd ssd not None):

@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.recovery.spill_array cimport SpillArray
 
 cdef enum:
     SEQ_BITS = 48
@@ -25,8 +25,8 @@ cdef inline uint8_t entry_group(const Entry* entry) noexcept nogil:
 
 
 @cython.final
-cdef class Entries:
-    cdef Records records
+cdef class FoundPages:
+    cdef SpillArray records
     cdef const uint64_t* orders            # of the blocks
     cdef uint32_t pages_per_block
     cdef Entry* scratch

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 Row = tuple[int, int, int, int]
 
-class Entries:
+class FoundPages:
     def __init__(self, pages_per_block: int, memory_most: int = ...) -> None: ...
     def number(self) -> Any: ...
 

@@ -69,12 +69,12 @@ cdef int insert_each(Entry* first, uint64_t n, const uint64_t* orders, uint32_t 
 
 
 @cython.final
-cdef class Entries:
+cdef class FoundPages:
     """``add`` all, ``sort`` once, then go through them. ``orders`` says when each block was opened."""
 
     def __cinit__(self, uint32_t pages_per_block, uint64_t memory_most=MEMORY_MOST):
         self.pages_per_block = pages_per_block
-        self.records = Records(sizeof(Entry), memory_most)
+        self.records = SpillArray(sizeof(Entry), memory_most)
 
     def __dealloc__(self):
         free(self.scratch)
@@ -238,7 +238,7 @@ def in_order(rows, const uint64_t[::1] orders not None, uint32_t pages_per_block
              uint64_t memory_most=MEMORY_MOST):
     """The same for Python: [(seq, flags, key, PPA)] as they are found, in the order in which a recovery goes through
     them. ``orders`` of the blocks; beyond ``memory_most`` bytes they lie in a file."""
-    cdef Entries entries = Entries(pages_per_block, memory_most)
+    cdef FoundPages entries = FoundPages(pages_per_block, memory_most)
     cdef uint64_t i
     cdef Entry* entry
     for seq, flags, key, ppa in rows:

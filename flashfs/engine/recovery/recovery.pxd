@@ -1,10 +1,10 @@
 # Recovery as a table of named steps; see recovery.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.recovery.resolve cimport Settler
+from flashfs.engine.recovery.resolve cimport Resolver
 
 
-cdef class Worker(Settler):
+cdef class Worker(Resolver):
     cdef readonly bint clean
     cdef object fence                      # what the checkpoint says of where the scan begins, if it is by_steps
     cdef object doubted                    # what a step of a part found that cannot be

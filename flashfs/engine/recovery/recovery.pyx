@@ -18,7 +18,7 @@ grows with them in others like it: no object of Python stands for a page.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from flashfs.engine.recovery.found_pages cimport Entries
+from flashfs.engine.recovery.found_pages cimport FoundPages
 from flashfs.engine.device.mover cimport GROUPS
 from flashfs.engine.blocks.pool cimport (
     CAUSE_RECOVERY,
@@ -37,7 +37,7 @@ from flashfs.engine.blocks.pool cimport (
     Oob,
     runs_out,
 )
-from flashfs.engine.recovery.resolve cimport Settler
+from flashfs.engine.recovery.resolve cimport Resolver
 from flashfs.engine.recovery.scan cimport HEADED, IN_LOG, SCANNED, TORN_IN, Scanner
 from flashfs.engine.device.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
@@ -157,7 +157,7 @@ class Recovery:
         return self.report
 
 
-cdef class Worker(Settler):
+cdef class Worker(Resolver):
     """The steps in their order: what is read, who wins, and what that makes of the device."""
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
@@ -444,7 +444,7 @@ cdef class Worker(Settler):
         self.entries.release()
         for entries in self.owned:
             if entries is not None:
-                (<Entries> entries).release()
+                (<FoundPages> entries).release()
         self.stamps.release()
         self.moves.release()
         self.cut.release()

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.recovery.found_pages cimport Entry
 from flashfs.engine.contract.parts cimport Owner
-from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.recovery.spill_array cimport SpillArray
 from flashfs.engine.recovery.scan cimport Scanner
 
 cdef struct Move:            # a copy, and the page that it was made of
@@ -12,12 +12,12 @@ cdef struct Move:            # a copy, and the page that it was made of
     uint32_t key, old, new, group
 
 
-cdef class Settler(Scanner):
+cdef class Resolver(Scanner):
     cdef uint64_t winners, undone, undone_groups
     cdef Owner owner                       # whose pages are being settled
     cdef bint of_user                      # ... the mapping's, that is
     cdef bint restamps                     # its copies may be stamped otherwise than their originals
-    cdef Records moves                     # of the settling that is under way
+    cdef SpillArray moves                     # of the settling that is under way
     cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
     cdef uint8_t* recent                   # of each block: copies in it are asked what they were made of; or NULL
     cdef bint spared                       # the mapping knows all without a scan: nothing was read

@@ -2,6 +2,6 @@ from typing import Any
 
 from flashfs.engine.recovery.scan import Scanner
 
-class Settler(Scanner):
+class Resolver(Scanner):
     def __init__(self, ssd: Any, repairs: bool = False) -> None: ...
     def claims(self) -> Any: ...

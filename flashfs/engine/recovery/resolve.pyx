@@ -8,7 +8,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
-from flashfs.engine.recovery.found_pages cimport Entries, Entry, entry_flags, entry_group, entry_seq
+from flashfs.engine.recovery.found_pages cimport FoundPages, Entry, entry_flags, entry_group, entry_seq
 from flashfs.engine.contract.parts cimport KINDS, Owner
 from flashfs.engine.blocks.pool cimport (
     FLAG_CLEAN,
@@ -22,7 +22,7 @@ from flashfs.engine.blocks.pool cimport (
     Oob,
     runs_out,
 )
-from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.recovery.spill_array cimport SpillArray
 from flashfs.engine.recovery.scan cimport EXCLUDED, HEADED, ORIGIN, REOPENED, SCANNED, UNFINISHED, Scanner
 from flashfs.engine.device.ssd cimport Ssd
 from nandimg._nand cimport PAGE_OK
@@ -47,11 +47,11 @@ cdef packed struct Claimed:  # a record of a mapping that ``names_sharers``
     uint32_t[4] other        # the mapping's own
 
 
-cdef class Settler(Scanner):
+cdef class Resolver(Scanner):
     """What was read is held against what the checkpoint says."""
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
-        self.moves = Records(sizeof(Move), MOVES_MOST)
+        self.moves = SpillArray(sizeof(Move), MOVES_MOST)
         while 2 << self.shift <= ssd.pages_per_block:
             self.shift += 1
         if 1 << self.shift != ssd.pages_per_block:
@@ -78,7 +78,7 @@ cdef class Settler(Scanner):
     @cython.final
     cdef int settle_kind(self, int kind) except -1:
         """The pages of a kind that is not the user's."""
-        cdef Entries entries = self.owned[kind]
+        cdef FoundPages entries = self.owned[kind]
         if entries is None or entries.count() == 0:
             return 0
         self.owner = <Owner> self.ssd.owner_at[kind]
@@ -288,7 +288,7 @@ cdef class Settler(Scanner):
 
     @cython.final
     cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
-        """The newest trim of that LPA since the checkpoint. ``Trims.newest`` goes through LPAs in ascending order."""
+        """The newest trim of that LPA since the checkpoint. ``TrimIndex.newest`` goes through LPAs in ascending order."""
         self.cut.begin()
         return self.cut.newest(lpa) if self.cut.count() else 0
 

@@ -1,11 +1,11 @@
 # The first half of a recovery; see scan.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.recovery.found_pages cimport Entries
+from flashfs.engine.recovery.found_pages cimport FoundPages
 from flashfs.engine.blocks.pool cimport Oob
-from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.recovery.spill_array cimport SpillArray
 from flashfs.engine.device.ssd cimport Ssd
-from flashfs.engine.recovery.trim_index cimport Trims
+from flashfs.engine.recovery.trim_index cimport TrimIndex
 
 cdef enum:                   # what is known of a block
     HEADED = 1               # a page of it says what it is
@@ -39,11 +39,11 @@ cdef class Scanner:
     cdef uint32_t* next_page               # ... the first page that is not programmed, if it was scanned
     cdef uint32_t* whole                   # ... pages from the first that can be read, likewise
     cdef int64_t* stamp_at                 # ... where in ``stamps`` that of its page 0 is, or would be
-    cdef Entries entries                   # of user pages
+    cdef FoundPages entries                   # of user pages
     cdef list owned                        # ... of the pages of each other kind that has an owner, or None
     cdef void* owned_at[8]                 # the same; NULL
-    cdef Records stamps                    # the scheme's OOB bytes of every page that was scanned
-    cdef Trims cut                         # the trims since the checkpoint
+    cdef SpillArray stamps                    # the scheme's OOB bytes of every page that was scanned
+    cdef TrimIndex cut                         # the trims since the checkpoint
     cdef uint8_t[256] ended                # of each group that cleaning moved: its last copy was found
     cdef uint32_t newest_group
     cdef uint64_t seq, order, newest_id, hint_id

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.recovery.found_pages cimport Entries
+from flashfs.engine.recovery.found_pages cimport FoundPages
 from flashfs.engine.contract.parts cimport KINDS, Owner
 from flashfs.engine.blocks.pool cimport (
     CAUSE_RECOVERY,
@@ -28,9 +28,9 @@ from flashfs.engine.blocks.pool cimport (
     oob_unpack,
     runs_out,
 )
-from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.recovery.spill_array cimport SpillArray
 from flashfs.engine.device.ssd cimport Ssd
-from flashfs.engine.recovery.trim_index cimport Trims
+from flashfs.engine.recovery.trim_index cimport TrimIndex
 from nandimg._nand cimport CAUSES, OP_COUNT, OP_PROGRAM, OP_READ, OP_SPARE, PAGE_ERASED, PAGE_OK, PAGE_TORN
 
 import time
@@ -69,16 +69,16 @@ cdef class Scanner:
         if not (self.marks and self.streams and self.orders and self.next_page and self.whole and self.stamp_at
                 and self.page):
             raise MemoryError
-        self.entries = Entries(ssd.pages_per_block)
+        self.entries = FoundPages(ssd.pages_per_block)
         self.entries.orders = self.orders
         self.owned = [None] * KINDS
         for kind in range(KINDS):
             if kind != KIND_USER and ssd.owner_at[<int> kind] != NULL:
-                self.owned[kind] = Entries(ssd.pages_per_block)
-                (<Entries> self.owned[kind]).orders = self.orders
+                self.owned[kind] = FoundPages(ssd.pages_per_block)
+                (<FoundPages> self.owned[kind]).orders = self.orders
                 self.owned_at[<int> kind] = <void*> self.owned[kind]
-        self.stamps = Records(ssd.mapping.scheme_oob, STAMPS_MOST)
-        self.cut = Trims()
+        self.stamps = SpillArray(ssd.mapping.scheme_oob, STAMPS_MOST)
+        self.cut = TrimIndex()
 
     def __dealloc__(self):
         free(self.marks)
@@ -495,7 +495,7 @@ cdef class Scanner:
                 return False
             if oob.lpa >= (<Owner> self.ssd.owner_at[oob.kind]).ids:
                 return False
-            (<Entries> self.owned_at[oob.kind]).add(word, oob.lpa, ppa)
+            (<FoundPages> self.owned_at[oob.kind]).add(word, oob.lpa, ppa)
         else:
             return False
         self.seq = max(self.seq, oob.seq)
@@ -507,7 +507,7 @@ cdef class Scanner:
             if oob.flags & FLAG_LAST:
                 self.ended[oob.group] = 0
             return self.entries.drop_last()
-        return (<Entries> self.owned_at[oob.kind]).drop_last()
+        return (<FoundPages> self.owned_at[oob.kind]).drop_last()
 
     cdef int forget_scan(self) except -1:
         """Nothing was scanned."""
@@ -515,7 +515,7 @@ cdef class Scanner:
         self.entries.clear()
         for entries in self.owned:
             if entries is not None:
-                (<Entries> entries).clear()
+                (<FoundPages> entries).clear()
         self.stamps.n = 0
         self.scanned = 0
         self.newest_group = 0

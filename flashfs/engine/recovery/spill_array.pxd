@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 
 @cython.final
-cdef class Records:
+cdef class SpillArray:
     cdef uint8_t* at                       # ``n`` records of ``size`` bytes
     cdef readonly uint64_t n
     cdef readonly uint32_t size

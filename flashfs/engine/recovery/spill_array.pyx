@@ -26,7 +26,7 @@ cdef enum:
 
 
 @cython.final
-cdef class Records:
+cdef class SpillArray:
     """Append records of ``size`` bytes with ``add``; they lie at ``at``, end to end, and may move when one is added."""
 
     def __cinit__(self, uint32_t size, uint64_t memory_most):

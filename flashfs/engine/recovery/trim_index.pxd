@@ -3,18 +3,18 @@ cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.device.metalog cimport TrimRecord
-from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.recovery.spill_array cimport SpillArray
 
 cdef struct Begun:                         # a trim of this LPA or one before it
     uint64_t seq, end
 
 
 @cython.final
-cdef class Trims:
-    cdef Records records                   # in the order of sequence numbers, once sorted
-    cdef Records by_lpa
+cdef class TrimIndex:
+    cdef SpillArray records                   # in the order of sequence numbers, once sorted
+    cdef SpillArray by_lpa
     cdef uint64_t at                       # of ``by_lpa``: the next that begins behind the LPA that was asked for
-    cdef Records begun                     # a heap of Begun, the newest on top
+    cdef SpillArray begun                     # a heap of Begun, the newest on top
     cdef uint64_t count(self) noexcept nogil
     cdef TrimRecord* record(self, uint64_t i) noexcept nogil
     cdef int add(self, uint64_t seq, uint32_t lpa, uint32_t n) except -1 nogil

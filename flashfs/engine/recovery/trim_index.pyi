@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 
-class Trims:
+class TrimIndex:
     def __init__(self) -> None: ...
 
 def newest_of(records: Iterable[tuple[int, int, int]], lpas: Iterable[int]) -> list[int]: ...

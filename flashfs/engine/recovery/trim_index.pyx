@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.device.metalog cimport TrimRecord
-from flashfs.engine.recovery.spill_array cimport Records
+from flashfs.engine.recovery.spill_array cimport SpillArray
 
 cdef extern from "<algorithm>" namespace "std" nogil:
     void sort(TrimRecord* first, TrimRecord* last,
@@ -29,13 +29,13 @@ cdef bint is_before(const Begun& a, const Begun& b) noexcept nogil:
 
 
 @cython.final
-cdef class Trims:
+cdef class TrimIndex:
     """``add`` all, ``sort``; then ``begin``, and ask for ``newest`` of LPA after LPA."""
 
     def __cinit__(self):
-        self.records = Records(sizeof(TrimRecord), MEMORY_MOST)
-        self.by_lpa = Records(sizeof(TrimRecord), MEMORY_MOST)
-        self.begun = Records(sizeof(Begun), MEMORY_MOST)
+        self.records = SpillArray(sizeof(TrimRecord), MEMORY_MOST)
+        self.by_lpa = SpillArray(sizeof(TrimRecord), MEMORY_MOST)
+        self.begun = SpillArray(sizeof(Begun), MEMORY_MOST)
 
     cdef uint64_t count(self) noexcept nogil:
         return self.records.n
@@ -93,7 +93,7 @@ cdef class Trims:
 
 def newest_of(records, lpas):
     """The same for Python: of trims [(seq, LPA, pages)], the newest of each of ``lpas``, which ascend."""
-    cdef Trims trims = Trims()
+    cdef TrimIndex trims = TrimIndex()
     for seq, lpa, n in records:
         trims.add(seq, lpa, n)
     trims.sort()

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.engine.contract.parts cimport Engine, Mapping
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.hashing.tables cimport Hasher, PackedTable
@@ -180,7 +180,7 @@ cdef class HpftlMapping(Mapping):
 
     def verify(self, bint whole=True):
         """Each LPA names a live page, no two name one, and nothing else is live."""
-        cdef Agreement agreement = Agreement(self.ssd)
+        cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa, ppa = NONE
         for lpa in range(self.ssd.lpas):
             self.lookup(&lpa, 1, &ppa)

@@ -4,7 +4,7 @@
 newer is learned again, in the runs in which it was programmed (recovered_runs.pyx). docs/ftl/leaftl.md, "Recovery"."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.engine.contract.parts cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.leaftl.recovered_runs cimport FoundPages
@@ -162,7 +162,7 @@ cdef class LearnedRecovery(LearnedPlaces):
         live, but for translation pages. Of a guess only so much is asked: that a live page is in reach. Groups that are
         in flash are read if ``whole``, but not while a recovery may have to find them first; MapLostError if they
         cannot be. So is validity in flash; else its counts alone are compared."""
-        cdef Agreement agreement = Agreement(self.ssd)
+        cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t first = 0, i, n, ppa
         cdef uint64_t others = 0
         cdef bint absent = False, blind

@@ -1,11 +1,11 @@
 # S-FTL's mapping; see mapping.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from flashfs.parts.paged.cache_map cimport CountedMap
+from flashfs.parts.paged.cache_map cimport CacheMap
 from flashfs.ftl.sftl.condensed cimport CondensedPages
 
 
-cdef class SftlMap(CountedMap):
+cdef class SftlMap(CacheMap):
     cdef readonly CondensedPages cmt
     cdef readonly uint64_t buffer_most     # entries of evicted pages that may wait in the dirty buffer
     cdef readonly uint64_t buffered, buffer_writes

@@ -1,8 +1,8 @@
 from typing import Any
 
-from flashfs.parts.paged.cache_map import CountedMap
+from flashfs.parts.paged.cache_map import CacheMap
 
-class SftlMap(CountedMap):
+class SftlMap(CacheMap):
     def __init__(self, ssd: Any, cache_bytes: int, buffer_share: int, fixed: bool = False) -> None: ...
     def resize(self, cache_bytes: Any) -> Any: ...
     @property

@@ -12,7 +12,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.arrays cimport array_u32
-from flashfs.parts.paged.cache_map cimport CountedMap
+from flashfs.parts.paged.cache_map cimport CacheMap
 from flashfs.engine.contract.parts cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.sftl.condensed cimport CondensedPages, Node
@@ -39,7 +39,7 @@ def shares_of(room, per_page, share):
     return max(least_units(per_page), (room - buffer) // unit_size(per_page)), buffer // BUFFERED_BYTES
 
 
-cdef class SftlMap(CountedMap):
+cdef class SftlMap(CacheMap):
     """A cache of ``cache_bytes``, of which ``buffer_share`` per cent are for the dirty buffer; ``fixed``: that is what
     it has, whatever DRAM there is."""
 
@@ -328,13 +328,13 @@ cdef class SftlMap(CountedMap):
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
         self.pending.reserve(n + self.per_page)  # a page that grows may have to leave
-        return CountedMap.prepare_unbind(self, lpa, n)
+        return CacheMap.prepare_unbind(self, lpa, n)
 
     cdef int fetch(self, uint32_t page) except -1 nogil:
         """As of every mapping; a cached page is not read."""
         cdef uint32_t unit = self.cmt.node_of[page]
         if unit == NONE:
-            return CountedMap.fetch(self, page)
+            return CacheMap.fetch(self, page)
         self.cmt.expand(unit, self.image)
         self.image_of = page
         self.image_ppa = self.gtd.where(page)
@@ -344,7 +344,7 @@ cdef class SftlMap(CountedMap):
         """A cached page that cannot be read in flash is written again when it leaves."""
         cdef uint32_t unit = self.cmt.node_of[page]
         if unit == NONE or not self.cmt.mark_all(unit, self.entries_of(page)):
-            return CountedMap.remade(self, page, lpas, ppas, n)
+            return CacheMap.remade(self, page, lpas, ppas, n)
         return self.set_ppa(page, NONE)
 
     cdef bint write_next(self) except -1 nogil:

@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.engine.contract.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping, Validity
 from flashfs.engine.blocks.pool cimport (
     CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
@@ -409,7 +409,7 @@ cdef class SlimMapping(Mapping):
         Where pages were shared, an LPA's place is known only by reading OOBs, which then decide. An entry that names a
         dead page is not left alone: once its virtual block is cleaned, it would name another LPA's page, and the next
         write would kill that."""
-        cdef Agreement agreement = Agreement(self.ssd)
+        cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa, hid, home, block
         cdef uint64_t shared = 0
         self.require_standing()

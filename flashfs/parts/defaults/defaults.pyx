@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.engine.contract.parts cimport (
     FOREIGN,
     LIVE,
@@ -132,7 +132,7 @@ cdef class PageTable(Mapping):
         """Each mapped page is live, no two LPAs share one, and no other page is live. The table is gone through once,
         and so is validity; only if they do not agree, validity is asked about each LPA, and ValueError names the first
         that is not where it could be. Where validity is in flash, only counts are compared unless ``whole``."""
-        cdef Agreement agreement = Agreement(self.ssd)
+        cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa
         if self.ssd.validity.in_flash and not whole:
             wrong = agreement.fault_of_counts(self.table, self.ssd.lpas)

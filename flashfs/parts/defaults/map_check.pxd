@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from flashfs.engine.contract.parts cimport Engine
 
 
-cdef class Agreement:
+cdef class MapCheck:
     cdef Engine ssd
     cdef uint64_t pages                    # of the chip
     cdef uint64_t* seen                    # a bit a page: a mapped one

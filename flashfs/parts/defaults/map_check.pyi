@@ -1,6 +1,6 @@
 from typing import Any
 
-class Agreement:
+class MapCheck:
     def __init__(self, ssd: Any) -> None: ...
     @property
     def mapped(self) -> int: ...

@@ -21,7 +21,7 @@ cdef enum:
     AHEAD = 12               # entries looked ahead: the bits of a large chip miss the cache at every random page
 
 
-cdef class Agreement:
+cdef class MapCheck:
     """Of one device; empty at first. A bit a page of memory, and a block's worth of page numbers."""
 
     def __cinit__(self, Engine ssd not None):

@@ -33,7 +33,7 @@ behind any other each page that is named is asked whose it is.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 
-from flashfs.engine.recovery.found_pages cimport Entries, Entry, entry_flags, entry_seq
+from flashfs.engine.recovery.found_pages cimport FoundPages, Entry, entry_flags, entry_seq
 from flashfs.engine.contract.parts cimport Owner
 from flashfs.engine.blocks.pool cimport (
     FLAG_LAST,
@@ -286,7 +286,7 @@ cdef class Rebuilder(Worker):
         """((numbers, sequence numbers, PPAs), whether each may be the last of something, numbers of those that are not
         durable and do not count): of copies the newest. What is older than the checkpoint is durable, and so is what
         its block's mark says."""
-        cdef Entries entries = self.owned[kind]
+        cdef FoundPages entries = self.owned[kind]
         cdef Entry* at
         cdef uint64_t i, n = entries.count(), k = 0, newest = self.base.seq
         cdef uint32_t per_block = self.ssd.pages_per_block, place = NONE

@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from flashfs.parts.paged.demand_map cimport DemandMapping
 
 
-cdef class CountedMap(DemandMapping):
+cdef class CacheMap(DemandMapping):
     cdef readonly uint64_t lookups, hits, loads, evictions, dirty_evictions, evicted_entries
     cdef readonly bint fixed               # the cache's size was given
     cdef int evict_dirty(self, uint32_t page) except -1 nogil

@@ -10,7 +10,7 @@ from flashfs.parts.paged.demand_map cimport DemandMapping
 from flashfs.errors import BindError
 
 
-cdef class CountedMap(DemandMapping):
+cdef class CacheMap(DemandMapping):
     """``lookups`` are the pages that the host read and wrote; ``hits`` those of which DRAM had the entry when its turn
     came; ``loads`` the translation pages that were read for the others. ``evictions`` are entries that left the cache,
     or whatever its unit is; ``dirty_evictions`` the write-backs that this took, of ``evicted_entries``."""

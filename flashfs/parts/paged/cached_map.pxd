@@ -2,10 +2,10 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.parts.paged.cmt cimport Cmt
-from flashfs.parts.paged.cache_map cimport CountedMap
+from flashfs.parts.paged.cache_map cimport CacheMap
 
 
-cdef class CachedMap(CountedMap):
+cdef class CachedMap(CacheMap):
     cdef readonly Cmt cmt
     cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
     cdef readonly uint32_t protected_share

@@ -13,7 +13,7 @@ instead; so is what a recovery found: it is cached as it is, clean, and goes to 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.parts.paged.cmt cimport ENTRY_BYTES, Cmt
-from flashfs.parts.paged.cache_map cimport CountedMap
+from flashfs.parts.paged.cache_map cimport CacheMap
 from flashfs.parts.battery.map_battery cimport named_by
 from flashfs.engine.contract.parts cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
@@ -28,7 +28,7 @@ SLOTS_LEAST = 8  #: entries: fewer leave no room for two segments
 BATCH_MOST = 256
 
 
-cdef class CachedMap(CountedMap):
+cdef class CachedMap(CacheMap):
     """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit; ``fixed``: that is
     how many it has, whatever DRAM there is. ``dirty_share`` per cent of them may be dirty, one at least."""
 

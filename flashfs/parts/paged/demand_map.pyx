@@ -13,7 +13,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from flashfs.engine.arrays cimport array_u32
-from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.battery.map_battery cimport WAITING, named_by
 from flashfs.engine.contract.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
@@ -349,7 +349,7 @@ cdef class DemandMapping(EntryPages):
     def verify(self, bint whole=True):
         """Each translation page that the directory names is live. ``whole``: the pages are read, and name each live
         page once. A clean mount reads none: a page is verified when it is read."""
-        cdef Agreement agreement = Agreement(self.ssd)
+        cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa, ppa = NONE
         wrong = self.misplaced(whole)
         self.scanned = whole

@@ -8,7 +8,7 @@ cdef enum:
     LEVELS = 32
 
 
-cdef class NodeTree(Gtd):
+cdef class MapBtree(Gtd):
     cdef readonly uint32_t fanout, levels  # pointers of a node; levels of nodes in flash, between root and leaves
     cdef uint32_t[LEVELS] first            # number of the first page of each level: 0, the leaves, have the highest
     cdef uint32_t[LEVELS] width            # pages of each level

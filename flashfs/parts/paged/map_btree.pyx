@@ -64,7 +64,7 @@ def tree_sections(leaves, fanout):
     return {"root": 4 + 4 * widths[-1], "pointers": 8 * sum(widths)}
 
 
-cdef class NodeTree(Gtd):
+cdef class MapBtree(Gtd):
     """The directory of ``mapping``, whose ``n`` translation pages are the leaves; ``frames`` nodes are cached."""
 
     def __cinit__(self, EntryPages mapping not None, uint32_t n, uint32_t fanout, uint32_t frames):
@@ -575,5 +575,5 @@ def plant_tree(EntryPages mapping not None, uint32_t fanout, uint32_t frames):
     """The mapping finds its translation pages through such a tree from now on, before anything is mapped; how many
     pages it may have in flash."""
     pages = tree_pages(mapping.gtd.n, fanout)
-    mapping.find_pages_by(NodeTree(mapping, mapping.gtd.n, fanout, frames), pages)
+    mapping.find_pages_by(MapBtree(mapping, mapping.gtd.n, fanout, frames), pages)
     return pages

@@ -1,12 +1,12 @@
 # TPFTL's mapping; see tpftl_map.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from flashfs.parts.paged.cache_map cimport CountedMap
-from flashfs.parts.paged.two_level_cache cimport TpNodes
+from flashfs.parts.paged.cache_map cimport CacheMap
+from flashfs.parts.paged.two_level_cache cimport TwoLevelCache
 
 
-cdef class TpMap(CountedMap):
-    cdef readonly TpNodes cmt
+cdef class TpMap(CacheMap):
+    cdef readonly TwoLevelCache cmt
     cdef readonly uint64_t prefetched      # entries that came before anybody asked for them
     cdef bint request_level, selective_level
     cdef uint64_t* marked                  # a bit for each entry of a page that is cached

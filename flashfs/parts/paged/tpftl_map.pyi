@@ -1,8 +1,8 @@
 from typing import Any
 
-from flashfs.parts.paged.cache_map import CountedMap
+from flashfs.parts.paged.cache_map import CacheMap
 
-class TpMap(CountedMap):
+class TpMap(CacheMap):
     def __init__(
         self,
         ssd: Any,

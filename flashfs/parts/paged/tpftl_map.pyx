@@ -8,10 +8,10 @@ The pages, their directory, cleaning's updates, trims and recovery are those of 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.parts.paged.cache_map cimport CountedMap
+from flashfs.parts.paged.cache_map cimport CacheMap
 from flashfs.engine.contract.parts cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
-from flashfs.parts.paged.two_level_cache cimport UNIT_BYTES, Spot, TpNodes
+from flashfs.parts.paged.two_level_cache cimport UNIT_BYTES, Spot, TwoLevelCache
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ def units_in(room):
     return max(UNITS_LEAST, room // UNIT_TAKES)
 
 
-cdef class TpMap(CountedMap):
+cdef class TpMap(CacheMap):
     """A cache of ``cache_bytes``; ``fixed``: that is what it has, whatever DRAM there is. ``request_level`` and
     ``selective_level`` say which prefetching it does."""
 
@@ -46,7 +46,7 @@ cdef class TpMap(CountedMap):
     def resize(self, units):
         """A new, empty cache, of no more units than an entry for each LPA can take."""
         most = UNITS_LEAST + 4 * self.gtd.n + self.ssd.lpas // 4
-        self.cmt = TpNodes(min(units, most), self.gtd.n, self.per_page)
+        self.cmt = TwoLevelCache(min(units, most), self.gtd.n, self.per_page)
 
     # --- what the host asks: everything that reads, writes and cleans happens here
 

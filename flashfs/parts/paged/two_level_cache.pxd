@@ -30,7 +30,7 @@ cdef struct Spot:                          # where an entry is
     uint32_t index                         # in the order of its node, the one used last is 0
 
 
-cdef class TpNodes:
+cdef class TwoLevelCache:
     cdef readonly uint32_t units, free_n, nodes_n, used, dirty_n
     cdef readonly uint32_t pages, per_page
     cdef readonly uint64_t births, deaths  # of nodes

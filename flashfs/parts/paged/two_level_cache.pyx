@@ -84,7 +84,7 @@ cdef inline int shift_up(Chunk* chunk, uint32_t place, uint32_t high) noexcept n
 
 
 @cython.final
-cdef class TpNodes:
+cdef class TwoLevelCache:
     """``units`` of 64 bytes, for entries of ``pages`` translation pages of ``per_page`` entries each.
 
     What a *batch* has used stays: those entries are the first of their nodes."""

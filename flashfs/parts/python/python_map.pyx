@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.parts.defaults.map_check cimport Agreement
+from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.parts.python.python_ftl cimport Plugin
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.engine.contract.parts cimport Extent, Mapping
@@ -459,7 +459,7 @@ cdef class PyMapping(Mapping):
         """Every LPA: bound or not as the bridge knows, at a live page, no two at one, and every live page named.
         Raises FtlError. Returns the map, 4 bytes an LPA."""
         cdef uint32_t lpa, ppa
-        cdef Agreement agreement = Agreement(self.ssd)
+        cdef MapCheck agreement = MapCheck(self.ssd)
         table = bytearray(4 * self.ssd.lpas)
         cdef uint8_t[::1] out = table
         for lpa in range(self.ssd.lpas):

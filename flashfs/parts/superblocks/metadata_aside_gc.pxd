@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from flashfs.parts.defaults.defaults cimport Greedy
 
 
-cdef class MetadataAside(Greedy):
+cdef class MetadataAsideGc(Greedy):
     cdef readonly uint32_t held_most       # blocks
     cdef readonly uint64_t escapes, escaped_pages
     cdef bint holds_too_much(self) noexcept nogil

@@ -2,7 +2,7 @@ from typing import Any
 
 from flashfs.parts.defaults.defaults import Greedy
 
-class MetadataAside(Greedy):
+class MetadataAsideGc(Greedy):
     def __init__(self, ssd: Any, share: int, needed: int, *, spares: Any = ...) -> None: ...
     @property
     def held_most(self) -> int: ...

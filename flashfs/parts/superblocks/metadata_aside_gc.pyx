@@ -13,7 +13,7 @@ from flashfs.engine.contract.parts cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE, STREAM_GC
 
 
-cdef class MetadataAside(Greedy):
+cdef class MetadataAsideGc(Greedy):
     """As Greedy; blocks of the streams ``spares`` wait, up to ``share`` per cent of the over-provisioned blocks and
     those that their pages need, ``needed``."""
 

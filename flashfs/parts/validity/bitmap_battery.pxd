@@ -5,7 +5,7 @@ from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.battery.map_battery cimport KeptValidity, Places
 
 
-cdef class KeptFrames(KeptValidity):
+cdef class BitmapBattery(KeptValidity):
     cdef EntryPages mapping
     cdef object store                      # the bitmap
     cdef uint32_t pages, frames, frame_words

@@ -31,7 +31,7 @@ def frames_words(pages, page_bytes, log_room):
     return pages + FRAMES * (1 + page_bytes // 8) + log_room
 
 
-cdef class KeptFrames(KeptValidity):
+cdef class BitmapBattery(KeptValidity):
     """The words of ``store``, whose ``frames`` are no more than FRAMES, in ``battery``."""
 
     def __cinit__(self, EntryPages mapping not None, store, MapBattery battery not None):

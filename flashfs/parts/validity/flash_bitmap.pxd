@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.validity.flash_validity cimport FlashValidity
-from flashfs.parts.validity.bitmap_battery cimport KeptFrames
+from flashfs.parts.validity.bitmap_battery cimport BitmapBattery
 
 
 cdef struct Frame:                         # of the cache
@@ -20,7 +20,7 @@ cdef class FlashBitmap(FlashValidity):
     cdef readonly uint32_t waiting         # reports that may wait between requests
     cdef uint64_t clock
     cdef dict making                       # page that is being made again -> PPAs known to count
-    cdef KeptFrames kept                   # that has in a battery what is in DRAM; None: there is none
+    cdef BitmapBattery kept                   # that has in a battery what is in DRAM; None: there is none
     cdef uint32_t* log_place               # ... of each report its place there
     cdef uint8_t* image(self, uint32_t frame) noexcept nogil
     cdef uint32_t frame_of(self, uint32_t id) noexcept nogil

@@ -23,7 +23,7 @@ from libc.string cimport memcpy, memmove, memset
 from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.validity.flash_validity cimport FlashValidity
-from flashfs.parts.validity.bitmap_battery cimport KeptFrames
+from flashfs.parts.validity.bitmap_battery cimport BitmapBattery
 from flashfs.parts.battery.map_battery cimport MapBattery, named_by
 from flashfs.engine.contract.parts cimport Engine
 from flashfs.engine.blocks.pool cimport KIND_VALIDITY, NONE, STREAM_META
@@ -456,7 +456,7 @@ cdef class FlashBitmap(FlashValidity):
 
     def keep_in(self, EntryPages mapping not None, MapBattery battery not None):
         """From the first change on the battery has what is here: before anything lives."""
-        self.kept = KeptFrames(mapping, self, battery)
+        self.kept = BitmapBattery(mapping, self, battery)
         self.log_place = <uint32_t*> malloc(<uint64_t> self.log_room * 4)
         if self.log_place == NULL:
             raise MemoryError
