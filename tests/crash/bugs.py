@@ -292,7 +292,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that believes translation pages newer than the checkpoint": Bug(
         "leaftl",
-        Patch("engine/recovery/scan", "if (not self.based or oob.seq > self.floor) and", "if not self.based and"),
+        Patch("engine/recovery/scan", "if (not self.based or oob.seq > self.checkpoint_seq) and",
+              "if not self.based and"),
         ("leaftl", "dftl"),
     ),
     "an eviction that writes back half of the dirty entries and calls all clean": Bug(

@@ -6,7 +6,7 @@ from flashfs.engine.recovery.resolve cimport Resolver
 
 cdef class Worker(Resolver):
     cdef readonly bint clean
-    cdef object fence                      # what the checkpoint says of where the scan begins, if it is by_steps
+    cdef object fence                      # what the checkpoint says of where the scan begins, if it is from_pages
     cdef object doubted                    # what a step of a part found that cannot be
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
     cdef object slots                      # (LPA, seq, page) of the NVRAM's slots, once they are read

@@ -296,14 +296,14 @@ cdef class Worker(Resolver):
     cdef bint doubts_slots(self, uint64_t trimmed) except -1:
         """Whether a page in the NVRAM may be older than a trim of which no record was written: the mapping has no page
         of that LPA, and cannot say whether it had one when it was trimmed."""
-        cdef uint64_t logged = self.floor
+        cdef uint64_t logged = self.checkpoint_seq
         self.slots = self.ssd.buffer.survivors(CAUSE_RECOVERY)
-        if self.cut.count():
-            logged = max(logged, self.cut.record(self.cut.count() - 1).seq)
+        if self.trim_index.count():
+            logged = max(logged, self.trim_index.record(self.trim_index.count() - 1).seq)
         if trimmed <= logged:
             return False
         for lpa, seq, _ in self.slots:
-            if lpa < self.ssd.lpas and self.floor < seq < trimmed and self.ssd.mapping.locate(lpa) == NONE:
+            if lpa < self.ssd.lpas and self.checkpoint_seq < seq < trimmed and self.ssd.mapping.locate(lpa) == NONE:
                 return True
         return False
 
@@ -329,9 +329,9 @@ cdef class Worker(Resolver):
         cdef uint64_t newest
         back = {}
         saved = self.ssd.buffer.survivors(CAUSE_RECOVERY) if self.slots is None else self.slots
-        self.cut.begin()
+        self.trim_index.begin()
         for lpa, seq, page in sorted(saved, key=lambda slot: slot[0]):
-            newest = max(self.floor, self.found_seq(lpa), self.cut.newest(lpa))
+            newest = max(self.checkpoint_seq, self.found_seq(lpa), self.trim_index.newest(lpa))
             if runs_out(seq):
                 raise CorruptError(f"NVRAM: a page of LPA {lpa} with sequence number {seq}")
             if lpa < self.ssd.lpas and seq > newest and seq > back.get(lpa, (0,))[0]:
@@ -353,7 +353,7 @@ cdef class Worker(Resolver):
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
         # A fence takes a block or two, and cleaning may go on before it.
-        if ssd.validity.late and ssd.pool.free_n <= ssd.gc_reserve + (0 if self.by_steps else ssd.meta_floor):
+        if ssd.validity.late and ssd.pool.free_n <= ssd.gc_reserve + (0 if self.from_pages else ssd.meta_floor):
             self.free_more()
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
 
@@ -378,7 +378,7 @@ cdef class Worker(Resolver):
         for block in self.base.blocks(self.ssd.pages_per_block) if self.base is not None else ():
             self.mark_in_log(block)
         for seq, ppa in self.trim_pages:
-            if not self.based or seq > self.floor:
+            if not self.based or seq > self.checkpoint_seq:
                 self.mark_in_log(ppa // self.ssd.pages_per_block)
 
     cdef mark_in_log(self, uint32_t block):
@@ -424,7 +424,7 @@ cdef class Worker(Resolver):
         cdef Ssd ssd = self.ssd
         # To read every translation page is what the steps spare, unless pages are missing: one may name those.
         hurt = self.torn_inside or len(self.alarms) > 0
-        doubt = self.misfit(hurt or not self.by_steps)
+        doubt = self.misfit(hurt or not self.from_pages)
         if hurt:
             ssd.mapping.distrust()
         if doubt:
@@ -435,7 +435,7 @@ cdef class Worker(Resolver):
         ssd.meta.block = NONE
         ssd.mover.resume(GROUPS if self.spared else self.newest_group)  # without a scan nobody knows which are taken
         ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False)
-        ssd.fence_at = self.fence if self.by_steps else None
+        ssd.fence_at = self.fence if self.from_pages else None
         self.let_go()
         return "mended" if doubt else ""
 
@@ -447,7 +447,7 @@ cdef class Worker(Resolver):
                 (<FoundPages> entries).release()
         self.stamps.release()
         self.moves.release()
-        self.cut.release()
+        self.trim_index.release()
         if self.base is not None:
             self.base.sections = {}
 

@@ -129,7 +129,7 @@ cdef class Resolver(Scanner):
         """``n`` entries of pages of one owner, an LPA or id at a time, in ascending order."""
         cdef uint64_t i = 0, same
         self.moves.n = 0
-        self.cut.begin()
+        self.trim_index.begin()
         while i < n:
             same = 1
             while i + same < n and at[i + same].key == at[i].key:
@@ -152,15 +152,15 @@ cdef class Resolver(Scanner):
         cdef uint32_t lpa, n, part, i
         cdef uint64_t k
         cdef uint32_t* olds = self.ssd.olds
-        for k in range(self.cut.count()):
-            lpa = self.cut.record(k).lpa
-            n = self.cut.record(k).n
+        for k in range(self.trim_index.count()):
+            lpa = self.trim_index.record(k).lpa
+            n = self.trim_index.record(k).n
             while n:
                 part = min(n, <uint32_t> TRIM_PART)
                 self.ssd.mapping.unbind(lpa, part, olds)
                 for i in range(part):
                     if olds[i] != NONE and (self.is_marked(olds[i], REOPENED)
-                                            or self.by_steps and not self.is_of(olds[i], lpa + i, 0)):
+                                            or self.from_pages and not self.is_of(olds[i], lpa + i, 0)):
                         olds[i] = NONE
                 self.kill_olds(part)
                 lpa += part
@@ -194,9 +194,9 @@ cdef class Resolver(Scanner):
         if self.of_user and self.ssd.mapping.shares_pages:
             return self.settle_shared(of, n)
         best = of + n - 1
-        if self.of_user and self.cut.count() and self.cut.newest(best.key) > entry_seq(best):
+        if self.of_user and self.trim_index.count() and self.trim_index.newest(best.key) > entry_seq(best):
             return 0
-        if self.by_steps and self.of_user:
+        if self.from_pages and self.of_user:
             old = self.original_of(best)
         else:
             old = self.owner.locate(best.key)
@@ -209,7 +209,7 @@ cdef class Resolver(Scanner):
             self.ssd.olds[0] = old
             self.kill_olds(1)
             before = self.ssd.olds[0]
-            if entry_seq(best) > self.floor:
+            if entry_seq(best) > self.checkpoint_seq:
                 before = NONE  # an older version: the original of a copy this new was not in the checkpoint
         if n > 1 and entry_seq(of + n - 2) == entry_seq(best):
             before = of[n - 2].ppa
@@ -262,7 +262,7 @@ cdef class Resolver(Scanner):
                 seq = oob.seq
             else:
                 lpa = self.ssd.mapping.owner_of(ppa)
-                seq = self.floor
+                seq = self.checkpoint_seq
             if lpa >= self.ssd.lpas or not self.counts(lpa, seq, ppa):
                 self.ssd.validity.dead(&ppa, 1)
         return 0
@@ -288,9 +288,9 @@ cdef class Resolver(Scanner):
 
     @cython.final
     cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
-        """The newest trim of that LPA since the checkpoint. ``TrimIndex.newest`` goes through LPAs in ascending order."""
-        self.cut.begin()
-        return self.cut.newest(lpa) if self.cut.count() else 0
+        """The newest trim of that LPA since the checkpoint. ``TrimIndex.newest`` goes through LPAs in rising order."""
+        self.trim_index.begin()
+        return self.trim_index.newest(lpa) if self.trim_index.count() else 0
 
     # A mapping that ``names_sharers`` has a record, with a sequence number of its own, of each LPA that was pointed at
     # another's page, and makes a new record of the same number when that page is moved. Such a record is settled as if
@@ -310,7 +310,7 @@ cdef class Resolver(Scanner):
             raise ValueError(f"records of {found.dtype.itemsize} bytes: {sizeof(Claimed)} are meant")
         with nogil:
             counted = self.take_claims(&raw[0], n)
-        self.cut.sort()
+        self.trim_index.sort()
         n = numpy.count_nonzero(found["lpa"] != NONE)
         return f"{n} entries, {counted} newer than the checkpoint"
 
@@ -338,7 +338,7 @@ cdef class Resolver(Scanner):
                 continue
             block = one.ppa // self.ssd.pages_per_block
             page = one.ppa % self.ssd.pages_per_block
-            if one.seq <= self.floor and not self.is_since(one.ppa):
+            if one.seq <= self.checkpoint_seq and not self.is_since(one.ppa):
                 continue                   # the checkpoint says it, or what came of it
             if not self.marks[block] & HEADED or self.ssd.nand.health(block):
                 continue
@@ -357,8 +357,8 @@ cdef class Resolver(Scanner):
                 continue
             self.entries.add(one.seq | (<uint64_t> oob.group << 48) | (<uint64_t> (oob.flags | CLAIMED) << 56), one.lpa,
                              one.ppa)
-            if one.source != NONE and one.seq > self.floor:
-                self.cut.add(one.seq, one.source, 1)
+            if one.source != NONE and one.seq > self.checkpoint_seq:
+                self.trim_index.add(one.seq, one.source, 1)
             counted += 1
         return counted
 
@@ -405,12 +405,13 @@ cdef class Resolver(Scanner):
         """As ``settle``, for such a mapping."""
         cdef const Entry* best = of + n - 1
         cdef uint32_t before
-        if self.cut.count() and self.cut.newest(best.key) > entry_seq(best):
+        if self.trim_index.count() and self.trim_index.newest(best.key) > entry_seq(best):
             return 0
         before = self.owner.locate(best.key)
-        if entry_seq(best) <= self.floor and not entry_flags(best) & CLAIMED and not self.was_there(best, before):
+        if (entry_seq(best) <= self.checkpoint_seq and not entry_flags(best) & CLAIMED
+                and not self.was_there(best, before)):
             return 0
-        if before != NONE and (self.is_gone(before) or entry_seq(best) > self.floor):
+        if before != NONE and (self.is_gone(before) or entry_seq(best) > self.checkpoint_seq):
             before = NONE
         if n > 1 and entry_seq(of + n - 2) == entry_seq(best):
             before = of[n - 2].ppa
@@ -455,8 +456,8 @@ cdef class Resolver(Scanner):
         cdef uint32_t before
         cdef bint own
         cdef const Entry* best = NULL
-        if self.cut.count():
-            newest = self.cut.newest(of.key)
+        if self.trim_index.count():
+            newest = self.trim_index.newest(of.key)
         while i < n:
             k = i + 1                      # entries i to k - 1 are one page; the last of them is where it counts
             while k < n and entry_seq(of + k) == entry_seq(of + i):
@@ -502,7 +503,7 @@ cdef class Resolver(Scanner):
         # another LPA's page lies there, it has been found to be that LPA's, or will be.
         self.ssd.olds[0] = old
         self.kill_olds(1)
-        if before == NONE and entry_seq(best) <= self.floor and not self.is_marked(old, REOPENED):
+        if before == NONE and entry_seq(best) <= self.checkpoint_seq and not self.is_marked(old, REOPENED):
             before = self.ssd.olds[0]
         return before
 
@@ -530,7 +531,7 @@ cdef class Resolver(Scanner):
         for block in range(self.ssd.nand.blocks if self.moves.n else 0):
             if self.marks[block] & ORIGIN:
                 self.marks[block] &= ~(ORIGIN | UNFINISHED)
-                if self.ssd.validity.late or self.by_steps:
+                if self.ssd.validity.late or self.from_pages:
                     self.drop_superseded(block)
                 if self.ssd.validity.count(block):
                     self.marks[block] |= UNFINISHED

@@ -24,12 +24,12 @@ cdef class Scanner:
     cdef readonly list alarms
     cdef object base                       # LoadedCheckpoint or None
     cdef bint based                        # there is one
-    cdef bint by_steps                     # it is a fence: mapping and validity come from their pages
+    cdef bint from_pages                   # it is a fence: mapping and validity come from their pages
     cdef bint collecting                   # ... which are being read: they all count
     cdef bint unknown                      # ... and one of them cannot be read, and does not say which it is
     cdef list broken                       # (kind, number, sequence number) of those that say it, and were durable
     cdef uint64_t base_order               # blocks opened later are newer than what it says
-    cdef uint64_t floor                    # its sequence number, 0 if there is none
+    cdef uint64_t checkpoint_seq           # its sequence number, 0 if there is none
     cdef readonly bint repairs             # a whole checkpoint that does not fit is passed over
     cdef list descriptors, trim_pages, meta_blocks
     cdef list gaps                         # (block, page) of the metadata log: whole at a sync, and not any more
@@ -43,7 +43,7 @@ cdef class Scanner:
     cdef list owned                        # ... of the pages of each other kind that has an owner, or None
     cdef void* owned_at[8]                 # the same; NULL
     cdef SpillArray stamps                    # the scheme's OOB bytes of every page that was scanned
-    cdef TrimIndex cut                         # the trims since the checkpoint
+    cdef TrimIndex trim_index              # the trims since the checkpoint
     cdef uint8_t[256] ended                # of each group that cleaning moved: its last copy was found
     cdef uint32_t newest_group
     cdef uint64_t seq, order, newest_id, hint_id

@@ -78,7 +78,7 @@ cdef class Scanner:
                 (<FoundPages> self.owned[kind]).orders = self.orders
                 self.owned_at[<int> kind] = <void*> self.owned[kind]
         self.stamps = SpillArray(ssd.mapping.scheme_oob, STAMPS_MOST)
-        self.cut = TrimIndex()
+        self.trim_index = TrimIndex()
 
     def __dealloc__(self):
         free(self.marks)
@@ -93,9 +93,9 @@ cdef class Scanner:
         """The checkpoint that counts, or None."""
         self.base = base
         self.based = base is not None
-        self.floor = base.seq if base is not None else 0
+        self.checkpoint_seq = base.seq if base is not None else 0
         self.base_order = base.order if base is not None else 0
-        self.by_steps = self.unknown = False
+        self.from_pages = self.unknown = False
         return 0
 
     def alarm(self, text):
@@ -203,7 +203,7 @@ cdef class Scanner:
             self.ssd.placement.load(self.base.sections)
             self.ssd.pool.load(self.base.sections["pool"])
             admit(self.ssd, self.base.blocks(self.ssd.pages_per_block),
-                  not (self.by_steps and self.ssd.validity.by_map))
+                  not (self.from_pages and self.ssd.validity.by_map))
         except (KeyError, ValueError, IndexError) as error:
             raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}; "
                                "`flashfs fsck --repair` goes on without it") from None
@@ -216,7 +216,7 @@ cdef class Scanner:
     def trust_base(self, uint32_t block):
         """A block that was in use at the checkpoint, and says that it was opened at another time before that: its first
         page was meant for elsewhere. It is what the checkpoint says."""
-        if (self.by_steps or self.orders[block] > self.base_order
+        if (self.from_pages or self.orders[block] > self.base_order
                 or self.ssd.pool.order[block] == self.orders[block]
                 or self.ssd.pool.state[block] != STATE_OPEN and self.ssd.pool.state[block] != STATE_CLOSED):
             return
@@ -329,7 +329,7 @@ cdef class Scanner:
                 self.stand_on(LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most(),
                                                self.read_meta_run))
                 self.take_fence()
-                if self.repairs and not self.by_steps:
+                if self.repairs and not self.from_pages:
                     self.load_base()
                 break
             except CorruptError as error:
@@ -349,7 +349,7 @@ cdef class Scanner:
             self.alarm(f"checkpoint {self.hint_id} was complete and is of no use now: {self.base.identity} stands in "
                        "for it, so pages trimmed since may be back")
         self.missing_metadata()
-        if self.by_steps:
+        if self.from_pages:
             return f"fence {self.base.identity}"
         self.load_base()  # one that is whole and does not fit is no damage: whoever wrote it meant something else
         return f"checkpoint {self.base.identity}"
@@ -373,7 +373,7 @@ cdef class Scanner:
         for block in self.base.blocks(self.ssd.pages_per_block):
             if self.marks[block] & HEADED:
                 since = min(since, self.orders[block])
-        if self.by_steps:                   # trims of the time before the fence count too
+        if self.from_pages:                   # trims of the time before the fence count too
             since = min(since, self.base_order + 1)
         for block, page in self.gaps:
             if self.orders[block] >= since:
@@ -385,7 +385,7 @@ cdef class Scanner:
         cdef Oob oob
         cdef uint32_t lpas = self.ssd.lpas
         for seq, ppa in sorted(self.trim_pages):
-            if seq <= self.floor:
+            if seq <= self.checkpoint_seq:
                 continue
             if self.full_read(ppa, &oob) != PAGE_OK or oob.kind != KIND_TRIM:
                 self.torn += 1
@@ -395,11 +395,11 @@ cdef class Scanner:
             for lpa, n, at in trim_records(<bytes> self.page[:self.ssd.page_bytes]):
                 if runs_out(at):
                     raise CorruptError(f"PPA {ppa}: a trim with sequence number {at}")
-                if at > self.floor and lpa < lpas:
-                    self.cut.add(at, lpa, min(n, lpas - lpa))
+                if at > self.checkpoint_seq and lpa < lpas:
+                    self.trim_index.add(at, lpa, min(n, lpas - lpa))
                     self.seq = max(self.seq, at)
-        self.cut.sort()
-        return f"{self.cut.count()} records"
+        self.trim_index.sort()
+        return f"{self.trim_index.count()} records"
 
     def scan(self):
         """Blocks opened after the checkpoint from their first page, blocks open at it from where they stood."""
@@ -490,7 +490,7 @@ cdef class Scanner:
             self.ended[oob.group] |= (oob.flags & FLAG_LAST) != 0
         elif oob.kind < KINDS and self.ssd.owner_at[oob.kind] != NULL:
             self.seq = max(self.seq, oob.seq)
-            if (not self.based or oob.seq > self.floor) and not self.collecting:
+            if (not self.based or oob.seq > self.checkpoint_seq) and not self.collecting:
                 (<Owner> self.ssd.owner_at[oob.kind]).found(oob, ppa)
                 return False
             if oob.lpa >= (<Owner> self.ssd.owner_at[oob.kind]).ids:

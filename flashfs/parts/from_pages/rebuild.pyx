@@ -69,9 +69,9 @@ cdef class Rebuilder(Worker):
                                       bytes(self.base.sections.get("tblocks", b"")))
         except (ValueError, struct.error) as error:
             raise CorruptError(f"checkpoint {self.base.identity}: {error}") from None
-        self.floor = self.fence.seq
+        self.checkpoint_seq = self.fence.seq
         self.base_order = self.fence.order
-        self.by_steps = True
+        self.from_pages = True
         return 0
 
     def steps_by_pages(self):
@@ -92,7 +92,7 @@ cdef class Rebuilder(Worker):
 
     def read_translation(self):
         """The newest version of each translation page (GeckoRec, step 2)."""
-        if not self.by_steps:
+        if not self.from_pages:
             return "not needed"
         self.check_heads()
         self.unknown = False
@@ -106,7 +106,7 @@ cdef class Rebuilder(Worker):
 
     def read_validity(self):
         """What of validity is in flash (steps 3): up to when reports were programmed."""
-        if not self.by_steps:
+        if not self.from_pages:
             return "not needed"
         if self.ssd.owner_at[KIND_VALIDITY] == NULL:
             return "it is in DRAM"
@@ -127,7 +127,7 @@ cdef class Rebuilder(Worker):
 
     def count_live(self):
         """The counts of live pages (step 5); then all that a checkpoint would have said is there, and loaded."""
-        if not self.by_steps:
+        if not self.from_pages:
             return "not needed"
         base = self.base.sections
         ends = self.ends()
@@ -146,13 +146,13 @@ cdef class Rebuilder(Worker):
 
     def reports(self):
         """What validity was told and had not programmed (step 4), now that all entries are known."""
-        if not self.by_steps:
+        if not self.from_pages:
             return "not needed"
         return self.ssd.mapping.find_reports(self.versions, self.since, self.is_reopened)
 
     def name_all(self):
         """What lives is what the mapping names, now that all entries are known."""
-        if not self.by_steps:
+        if not self.from_pages:
             return "not needed"
         try:
             return self.take_names()
@@ -204,7 +204,7 @@ cdef class Rebuilder(Worker):
         return status == PAGE_ERASED or status == PAGE_OK and (oob.kind != KIND_USER or oob.lpa != lpa)
 
     cdef bint is_collected(self, uint32_t block) noexcept nogil:
-        return self.by_steps and self.marks[block] & HEADED and (
+        return self.from_pages and self.marks[block] & HEADED and (
             self.streams[block] == (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
             or self.ssd.owner_at[KIND_VALIDITY] != NULL
             and self.streams[block] == (<Owner> self.ssd.owner_at[KIND_VALIDITY]).stream)
