@@ -117,7 +117,7 @@ def test_a_loss_is_found_told_and_cleaned_up(
     assert cli.run(command) == 1
     out = capsys.readouterr().out
     where = "" if writer == "sqlite-remap" else " --fs ext4"
-    assert f"flashfs crash --kill{where} --writer {writer} --ftl pagemap --seed 4 --rounds 2" in out
+    assert f"flashfs crash kill{where} --writer {writer} --ftl pagemap --seed 4 --rounds 2" in out
     assert "round 1: " in out or "round 2: " in out  # a first life may end before anything was acknowledged
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     (kept,) = tmp_path.iterdir()
@@ -129,9 +129,9 @@ def test_options_are_the_same_in_all_lives(need_kill: Need, monkeypatch: pytest.
     """Those that chance would choose from life to life too; a failure's line has them."""
     need_kill("ext4", "files")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    heard, mount = [], kill.lives.mount
+    heard, mount = [], kill.daemon_lives.mount
 
-    def listening(request: daemon.Request, cut: Cut | None) -> kill.lives.Life | None:
+    def listening(request: daemon.Request, cut: Cut | None) -> kill.daemon_lives.Life | None:
         heard.append(request.options)
         return mount(request, cut)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flashfs.crash.kill import fio
-from flashfs.crash.kill.daemon import Lost
+from flashfs.crash.kill.daemon_lives import Lost
 from flashfs.crash.kill.sqlite import Sqlite, SqliteWal
 from flashfs.crash.kill.workload import Workload
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashfs.crash.kill.daemon import Lost
+from flashfs.crash.kill.daemon_lives import Lost
 from flashfs.crash.kill.files import Files
 from flashfs.crash.kill.writers import files as writer
 

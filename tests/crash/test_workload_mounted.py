@@ -94,7 +94,7 @@ def test_a_missing_fsync_is_found_and_found_again(
 ) -> None:
     forgetful = example("spool.py", "deliver", "{}", "--messages", "4", "--forget")
     check = example("spool.py", "check", "{}")
-    code, result = crash(capsys, "--workload", forgetful, "--check", check, "--cuts", "3", "--seed", "1",
+    code, result = crash(capsys, "workload", forgetful, "--check", check, "--cuts", "3", "--seed", "1",
                          "--at", "flushes,marks,operations")  # fmt: skip
     assert (code, result["fs"], result["cuts"], result["marks"], result["seed"]) == (1, "ext4", 3, 4, 1)
     failure = result["failures"][-1]
@@ -112,7 +112,7 @@ def test_a_missing_fsync_is_found_and_found_again(
 @pytest.mark.mount
 def test_one_that_does_not_forget_survives(need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work, check = example("spool.py", "deliver", "{}", "--messages", "1"), example("spool.py", "check", "{}")
-    code, result = crash(capsys, "--workload", work, "--check", check, "--ftl", "slimftl")
+    code, result = crash(capsys, "workload", work, "--check", check, "--ftl", "slimftl")
     assert (code, result["failures"], result["ftl"], result["marks"]) == (0, [], "slimftl", 1)
     assert result["cuts"] == result["flushes"] + result["marks"] + 1
     assert list(tmp_path.iterdir()) == []
@@ -122,7 +122,7 @@ def test_one_that_does_not_forget_survives(need_ext4: None, tmp_path: Path, caps
 def test_sqlite_keeps_what_it_acknowledged(need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     setup, check = (example("sqlite_commits.py", what, "{}") for what in ("create", "check"))
     work = example("sqlite_commits.py", "insert", "{}", "--commits", "4")
-    code, result = crash(capsys, "--setup", setup, "--workload", work, "--check", check, "--cuts", "4", "--seed", "1")
+    code, result = crash(capsys, "workload", work, "--setup", setup, "--check", check, "--cuts", "4", "--seed", "1")
     assert (code, result["failures"], result["cuts"], result["marks"]) == (0, [], 4, 4)
     assert list(tmp_path.iterdir()) == []
 
@@ -133,7 +133,7 @@ def test_sqlite_loses_what_it_did_not_promise(
 ) -> None:
     setup, check = example("sqlite_commits.py", "create", "{}"), example("sqlite_commits.py", "check", "{}")
     work = example("sqlite_commits.py", "insert", "{}", "--commits", "2", "--synchronous", "NORMAL")
-    code, result = crash(capsys, "--setup", setup, "--workload", work, "--check", check, "--at", "mark:2")
+    code, result = crash(capsys, "workload", work, "--setup", setup, "--check", check, "--at", "mark:2")
     assert code == 1
     assert result["failures"][0]["output"] == ["commit 2 was acknowledged, and 0 is the last one that is there"]
 
@@ -158,7 +158,7 @@ def test_an_order_that_nobody_promised(need_ext4: None, tmp_path: Path, capsys: 
     script.write_text(ORDER)
     write, check = (shlex.join([sys.executable, str(script), what]) + " {}/file" for what in ("write", "check"))
     words = ["--check", check, "--recording", str(tmp_path / "kept"), "--seed", "1"]
-    code, result = crash(capsys, "--setup", write, "--workload", write, *words, "--at", "flushes", "--cuts", "2")
+    code, result = crash(capsys, "workload", write, "--setup", write, *words, "--at", "flushes", "--cuts", "2")
     assert (code, result["failures"]) == (0, [])
     # This seed loses the first page of a flush and keeps the second; some flushes are the journal's.
     code, result = crash(capsys, *words, "--at", "subset:2.8,subset:3.8,subset:4.8")
@@ -170,9 +170,9 @@ def test_an_order_that_nobody_promised(need_ext4: None, tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("work", "check", "said"),
     [
-        ("echo of what it did; exit 3", "true", "--workload ended with 3: of what it did"),
+        ("echo of what it did; exit 3", "true", "the workload ended with 3: of what it did"),
         ("true", "echo no; exit 1", "--check, before any cut, ended with 1: no"),
-        ("kill -9 $$", "true", "--workload ended by signal 9"),
+        ("kill -9 $$", "true", "the workload ended by signal 9"),
         ("true", "true", "none of these, so there is nothing to cut"),
         ("sleep 1000 > {}/kept & true", 'test "$FLASHFS_CUT" = none', ""),  # and is not left running
     ],
@@ -193,8 +193,8 @@ def test_failures_without_a_cut_leave_nothing(
 @pytest.mark.parametrize(
     ("work", "check", "code", "said"),
     [
-        ("true", "true", 1, "--workload did nothing to the device before it ended, so there is nothing to cut: let it"),
-        ("echo 1 > {}/one", "true", 1, "--workload wrote, but flushed nothing and set no mark before it ended"),
+        ("true", "true", 1, "the workload did nothing to the device before it ended, so there is nothing to cut"),
+        ("echo 1 > {}/one", "true", 1, "the workload wrote, but flushed nothing and set no mark before it ended"),
         ("echo 1 > {}/one; sync", "nosuchcommand {}", 2, "--check, before any cut, ended with 127"),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_file_system_of_ones_own_is_made_and_checked(
     """ext4 without a journal: each file is there, and the tables are not in order."""
     made = 'mkfs.ext4 -q -F -O ^has_journal "$FLASHFS_DEVICE"'
     work = "for i in 1 2 3 4; do mkdir {}/$i; sync; done"
-    words = ["--workload", work, "--mkfs", made, "--fs", "ext4", "--at", "flushes,operations", "--cuts", "6"]
+    words = ["workload", work, "--mkfs", made, "--fs", "ext4", "--at", "flushes,operations", "--cuts", "6"]
     code, result = crash(capsys, *words, "--seed", "1", "--fsck", "fsck.ext4 -fn {}")
     assert code == 1
     assert {failure["why"][:18] for failure in result["failures"]} == {"--fsck ended with "}
@@ -280,9 +280,9 @@ def test_a_folder_is_kept_if_it_is_named_and_holds_nothing_that_is_not_whole(
 ) -> None:
     words = ["--check", "true", "--at", "end", "--recording", str(tmp_path / "kept")]
     assert cli.run(["crash", "workload", "exit 3", *words]) == 1
-    assert capsys.readouterr().err == "flashfs: --workload ended with 3\n"
+    assert capsys.readouterr().err == "flashfs: the workload ended with 3\n"
     assert list((tmp_path / "kept").iterdir()) == []
-    assert crash(capsys, "--workload", "echo 1 > {}/one", *words)[0] == 0
+    assert crash(capsys, "workload", "echo 1 > {}/one", *words)[0] == 0
     words[1] = 'test "$FLASHFS_CUT" = none || ! test -e {}/one'  # it was not synced
     assert crash(capsys, *words)[0] == 0
 

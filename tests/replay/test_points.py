@@ -234,7 +234,7 @@ def test_a_changed_ftl_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what replays, not of what prints it."""
-    for folder in ("flashfs/engine", "flashfs/ftl", "flashfs/cli", "flashfs/replay/plots", "nandimg"):
+    for folder in ("flashfs/engine/device", "flashfs/ftl", "flashfs/cli", "flashfs/replay/plots", "nandimg"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "flashfs/__init__.py").touch()
     (tmp_path / "nandimg/_chip.pyx").touch()

@@ -50,7 +50,7 @@ def opened(path: Path, **keywords: Any) -> Iterator[Recording]:
     try:
         yield recording
     finally:
-        trace_writer.close()
+        recording.close()
 
 
 def requests(path: Path) -> list[Request]:

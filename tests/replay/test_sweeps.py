@@ -259,8 +259,8 @@ def test_killed_in_the_middle_and_gone_on_with(tmp_path: Path, how: signal.Signa
 def test_a_worker_does_not_outlive_a_sweep_in_the_middle_of_a_point(tmp_path: Path, calls: Path) -> None:
     """Its point may have hours to go."""
     script = (
-        "import sys; from pathlib import Path; from flashfs.replay import points, sweep, workers\n"
-        "setups = points.expand({'source': 'uniform:ops=10', 'size': '64M'})\n"
+        "import sys; from pathlib import Path; from flashfs.replay import grid, sweep, workers\n"
+        "setups = grid.expand({'source': 'uniform:ops=10', 'size': '64M'})\n"
         "sweep.run(setups, Path(sys.argv[1]), workers.Processes(1, 'made_up:play_for_ever'))\n"
     )
     roots = [str(Path(flashfs.__file__).parents[1]), str(Path(__file__).parent)]

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from flashfs.crash.campaign import Result
 from flashfs.crash.kill.bench import Bench
-from flashfs.crash.kill.daemon import Lost, Moments, adopting
+from flashfs.crash.kill.daemon_lives import Lost, Moments, adopting
 from flashfs.crash.kill.files import Files
 from flashfs.crash.kill.filesystems import FILE_SYSTEMS, NONE, FileSystem
 from flashfs.crash.kill.fio import Fio

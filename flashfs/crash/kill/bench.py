@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from flashfs.crash.kill.daemon import PATIENCE_S, Life, Lost, Moments, mount
+from flashfs.crash.kill.daemon_lives import PATIENCE_S, Life, Lost, Moments, mount
 from flashfs.crash.kill.filesystems import MIB, FileSystem
 from flashfs.crash.kill.workload import Workload
 from flashfs.errors import FlashfsError

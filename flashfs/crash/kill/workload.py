@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
-from flashfs.crash.kill.daemon import Lost
+from flashfs.crash.kill.daemon_lives import Lost
 
 PYTHON = (sys.executable, "-I", "-S")  #: a writer needs nothing but the standard library, and starts sooner so
 

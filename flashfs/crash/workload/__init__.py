@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from flashfs.crash.campaign import KEPT, Result
 from flashfs.crash.kill import warm_up
-from flashfs.crash.kill.daemon import adopting
+from flashfs.crash.kill.daemon_lives import adopting
 from flashfs.crash.workload import commands, interrupts, mounted_image
 from flashfs.crash.workload.commands import must_do
 from flashfs.crash.workload.record import UNCUT, places, record, variables

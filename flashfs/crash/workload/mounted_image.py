@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from flashfs.crash.kill.daemon import Life, mount
+from flashfs.crash.kill.daemon_lives import Life, mount
 from flashfs.crash.workload import commands, interrupts
 from flashfs.crash.workload.settings import FILE_SYSTEMS, Folder, Settings
 from flashfs.errors import FlashfsError
