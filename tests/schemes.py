@@ -5,12 +5,13 @@
 - ``rotated(i, n)``: ``n`` schemes from the i-th on. For what no scheme can change (the write buffer, a mount's SEEK):
   tests with different ``i`` meet different schemes, so each scheme is met somewhere.
 - ``with_one_more(i)``: the page map, and one scheme by rotation.
+- ``thinned(cases, n)``: each n-th of a product of cases, so that every value of each is met.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,6 +38,14 @@ def limited(fast: Iterable[str], names: Iterable[str] = NAMES) -> list[Parameter
     """All ``names``; those that are not ``fast`` are slow."""
     chosen = set(fast)
     return [pytest.param(name, marks=() if name in chosen else pytest.mark.slow) for name in names]
+
+
+def thinned(cases: Iterable[Any], n: int, first: int = 0) -> list[ParameterSet]:
+    """All ``cases``, values or tuples of them; each n-th runs in ``make test``, the others are slow."""
+    return [
+        pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=() if i % n == first else pytest.mark.slow)
+        for i, one in enumerate(cases)
+    ]
 
 
 KINDS = limited(STANDS_FOR)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from schemes import thinned
 
 from flashfs import cli
 from flashfs.crash import kill
@@ -91,7 +92,7 @@ def test_rounds(
 
 
 @pytest.mark.mount
-@pytest.mark.parametrize("writer", ["files", "sqlite-delete", "sqlite-wal", "sqlite-remap", "fio"])
+@pytest.mark.parametrize("writer", thinned(["files", "sqlite-delete", "sqlite-wal", "sqlite-remap", "fio"], 3))
 def test_a_loss_is_found_told_and_cleaned_up(
     need_kill: Need, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], writer: str
 ) -> None:

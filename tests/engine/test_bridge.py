@@ -13,7 +13,7 @@ import planted
 import pytest
 import test_golden
 from planted import GOOD, NAME, Cleaning, Good, Guessing, Late, Placing, Saving, Stamping, Validating, use
-from schemes import bounded
+from schemes import thinned
 
 import nandimg
 from flashfs.crash import campaign
@@ -93,8 +93,11 @@ def test_a_good_one_is_a_device_like_any_other(cls: type, verify: str, path: Pat
         assert device.stats()["ftl"] == NAME
 
 
-@pytest.mark.parametrize(("tier", "cuts"), bounded(dict.fromkeys(TIERS, 40), dict.fromkeys(TIERS, 200)))
-@pytest.mark.parametrize("cls", GOOD)
+TURNS = thinned([(cls, tier, 40) for cls in GOOD for tier in TIERS], 2)
+LONG = [pytest.param(cls, tier, 200, marks=pytest.mark.slow) for cls in GOOD for tier in TIERS]
+
+
+@pytest.mark.parametrize(("cls", "tier", "cuts"), [*TURNS, *LONG])
 def test_power_cuts(cls: type, tier: str, cuts: int) -> None:
     result = campaign.run(use(cls, f"cut_{cls.__name__.lower()}:Ftl"), tier, 7, cuts)
     assert [str(failure) for failure in result.failures] == []

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from schemes import KINDS, STANDS_FOR, limited
+from schemes import KINDS, STANDS_FOR
 
 import nandimg
 from flashfs.device import Device
@@ -296,8 +296,22 @@ def run_all(variant: str, request_kind: Callable[[Rig], None], stride: int) -> C
     return told
 
 
-@pytest.mark.parametrize("request_kind", REQUESTS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("variant", limited([*STANDS_FOR, "pagemap-plp", "leaftl-in-flash"], VARIANTS))
+FAST = [*STANDS_FOR, "pagemap-plp", "leaftl-in-flash"]
+ALL = [(one, asked) for one in (*FAST, *(name for name in VARIANTS if name not in FAST)) for asked in REQUESTS]
+
+
+def is_fast(i: int) -> bool:
+    """Of two requests one, of each variant others."""
+    return ALL[i][0] in FAST and i % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("variant", "request_kind"),
+    [
+        pytest.param(one, asked, id=f"{one}-{asked.__name__}", marks=() if is_fast(i) else pytest.mark.slow)
+        for i, (one, asked) in enumerate(ALL)
+    ],
+)
 def test_calls_of_every_request_fail(variant: str, request_kind: Callable[[Rig], None]) -> None:
     """A program that fails is the request's error alone. A sync that fails stops the device: the mount recovers."""
     run_all(variant, request_kind, 2)

@@ -13,7 +13,7 @@ import flash_pvb
 import pytest
 import test_host_errors
 from rig import Rig
-from schemes import bounded
+from schemes import bounded, thinned
 from test_flash_bitmap import PAGE, VALIDITY, Load
 from test_late_validity import store
 
@@ -241,7 +241,7 @@ def test_leaftl_refuses_them(kind: str, store: Any) -> None:
         Device.memory(CHIP, kind)
 
 
-@pytest.mark.parametrize("request_kind", test_host_errors.REQUESTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("request_kind", thinned(test_host_errors.REQUESTS, 2), ids=lambda one: one.__name__)
 def test_the_disk_fails_at_any_call(ftl: str, request_kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**options_of(ftl), "buffer": "8"}
     monkeypatch.setitem(test_host_errors.VARIANTS, ftl, lambda: test_host_errors.Rig(ftl, options))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import refused
-from schemes import FEW
+from schemes import FEW, thinned
 from stand import PAGE, ZERO, Stand, extents, fallocate, punch, same
 
 from flashfs import cli, inspect
@@ -80,8 +80,8 @@ def test_cp_keeps_holes(one: Stand, fd: int, tmp_path: os.PathLike[str]) -> None
 
 @pytest.mark.parametrize(
     ("source", "target", "length"),
-    [(0, 8 * MIB, 8 * MIB), (PAGE, 9 * MIB, 3 * PAGE), (8 * MIB + 5, 100, 50_000), (MIB + 1, 8 * MIB + 1, 5 * PAGE),
-     (0, 8 * MIB, 1), (12 * MIB, 0, 4 * MIB)],
+    thinned([(0, 8 * MIB, 8 * MIB), (PAGE, 9 * MIB, 3 * PAGE), (8 * MIB + 5, 100, 50_000),
+             (MIB + 1, 8 * MIB + 1, 5 * PAGE), (12 * MIB, 0, 4 * MIB), (0, 8 * MIB, 1)], 2),
 )  # fmt: skip
 def test_copies(one: Stand, fd: int, source: int, target: int, length: int) -> None:
     """Aligned, ragged, large. (That copies outlive a kill: test_the_command_copy, and fsx.)"""

@@ -148,7 +148,7 @@ def test_mkfs_discards(files: Stands, fs: str, ftl: str) -> None:
     one.unmount()
 
 
-@pytest.mark.parametrize("ftl", rotated(4, 2))
+@pytest.mark.parametrize("ftl", rotated(4))
 def test_trimming_lowers_write_amplification(files: Stands, ftl: str) -> None:
     """A database's random writes beside deleted files, on a disk that was full once: with fstrim and without."""
     waf = {}

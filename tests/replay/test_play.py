@@ -171,7 +171,7 @@ def everything(device: Device) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dram", [None, 12 << 20])
 @pytest.mark.parametrize("backend", ["meta", "file"])
-@pytest.mark.parametrize("ftl", rotated(1, 2))
+@pytest.mark.parametrize("ftl", rotated(1))
 def test_prepared_or_not_the_results_are_the_same(ftl: str, backend: str, dram: int | None, tmp_path: Path) -> None:
     """To the bit: the device before anything is measured, all that the measurement finds, and the device after it."""
     bare = setup(

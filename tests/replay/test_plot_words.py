@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from made_up import result
 from matplotlib.text import Text
+from schemes import thinned
 from test_plot_axes import chip, over_op, table
 
 from flashfs.errors import UsageError
@@ -110,8 +111,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("width", [COLUMN, PAGE])
-@pytest.mark.parametrize(("case", "what"), [(case, what) for case, (_, kinds) in CASES.items() for what in kinds])
+PICTURES = [(case, what, width) for case, (_, kinds) in CASES.items() for what in kinds for width in (COLUMN, PAGE)]
+
+
+@pytest.mark.parametrize(("case", "what", "width"), thinned(PICTURES, 3))
 def test_no_word_runs_into_another(case: str, what: str, width: float) -> None:
     check(drawn(figure(table(*CASES[case][0]()), what), width))
 

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import polars
 import pytest
 from made_up import GEOMETRY, result
+from schemes import thinned
 
 from flashfs import cli
 from flashfs.errors import FlashfsError, UsageError
@@ -422,7 +423,7 @@ def many() -> polars.DataFrame:
                    for dram in (1, 2, 4) for seed in (1, 2) for blocks in (300, 320)))  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", thinned(KINDS, 2))
 def test_svg(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "p.svg"
     draw(figure(many(), kind), path)

@@ -342,9 +342,9 @@ OURS = files.find([files.OURS])
 
 
 @pytest.mark.parametrize(
-    ("name", "scale"),  # `make test` runs a third of the figures, small
+    ("name", "scale"),  # `make test` runs a fifth of the figures, small
     [
-        pytest.param(name, scale, marks=() if i % 3 == 0 and scale == "small" else pytest.mark.slow)
+        pytest.param(name, scale, marks=() if i % 5 == 0 and scale == "small" else pytest.mark.slow)
         for i, name in enumerate(OURS)
         for scale in files.SCALES
     ],

@@ -451,7 +451,7 @@ def scheme_views(image: Path, spec: reader.Image) -> None:
 @pytest.mark.parametrize(
     ("ftl", "chip", "name"),
     [
-        pytest.param(*one, marks=pytest.mark.slow if i % 2 else ())  # each state and each chip of each scheme
+        pytest.param(*one, marks=pytest.mark.slow if i % 3 else ())  # each state and each chip of each scheme
         for i, one in enumerate((ftl, chip, name) for ftl in FTLS for name in NAMES for chip in turned(name))
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schemes import thinned
 
 import nandimg
 from flashfs.crash.cases import Case
@@ -89,8 +90,7 @@ def one_more_read_is_enough(device: Device) -> int:
     return off
 
 
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("buffer", [0, 7, 64])
+@pytest.mark.parametrize(("gamma", "buffer"), thinned([(gamma, n) for gamma in GAMMAS for n in (0, 7, 64)], 2))
 def test_one_more_read_is_always_enough(gamma: int, buffer: int) -> None:
     """In open and closed blocks, of pages that the host wrote and that cleaning moved."""
     device = Device.memory(GEOMETRY, "leaftl", {"gamma": gamma, "buffer": buffer})

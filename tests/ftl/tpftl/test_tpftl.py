@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schemes import thinned
 from two_levels import TwoLevels
 
 import nandimg
@@ -51,8 +52,10 @@ def read(device: Device, first: int, n: int = 1, t_ns: int = 0) -> tuple[bytes, 
     return bytes(into), end
 
 
-@pytest.mark.parametrize("units", [8, 24, 100, 400])
-@pytest.mark.parametrize("prefetch", ["both", "request", "selective", "none"])
+KINDS_OF_CACHE = [(units, how) for how in ("both", "request", "selective", "none") for units in (8, 24, 100, 400)]
+
+
+@pytest.mark.parametrize(("units", "prefetch"), [*thinned(KINDS_OF_CACHE[:8], 2), *thinned(KINDS_OF_CACHE[8:], 2, 1)])
 def test_the_cache_is_the_models(units: int, prefetch: str) -> None:
     """Look-ups, hits, loads, what is prefetched and what leaves are those of the model, exactly: single pages, runs
     longer than the cache, hot ones and cold, forwards."""
