@@ -156,12 +156,12 @@ cdef class PagedMapping(Mapping):
         return 0
 
     cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """Whether the page is dead, or says that it is another LPA's."""
+        """Whether the page is dead, or no user page, or says that it is another LPA's."""
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
         cdef Oob oob
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
-        if not self.ssd.validity.is_live(ppa):
+        if not self.ssd.validity.is_live(ppa) or self.ssd.kind_of(block) != KIND_USER:
             return True
         self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw, &status,
                                                    CAUSE_MAP, self.ssd.map_ns)
