@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: its idle threads spin, in each process of a test
 
 import costs
 import hypothesis

@@ -17,6 +17,7 @@ from typing import Any
 def main() -> None:
     """What the console script calls."""
     with _nothing_to_undo():
+        _import_numpy()
         commands = import_module("flashfs.cli.commands")
     commands.main()
 
@@ -54,6 +55,17 @@ def _nothing_to_undo() -> Iterator[None]:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def _import_numpy() -> None:
+    """Without the threads of its BLAS, which spin while a command starts: none multiplies a matrix. What the command
+    starts is told nothing of it."""
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        return
+    os.environ[name] = "1"
+    import_module("numpy")
+    del os.environ[name]
 
 
 def __getattr__(name: str) -> Any:

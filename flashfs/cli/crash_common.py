@@ -35,9 +35,9 @@ Found = Annotated[
 
 def named(ftl: str | None) -> list[str]:
     """The FTLs of a comma-separated list, or all; UsageError for one that is not there."""
-    from flashfs.ftl import SCHEMES, scheme
+    from flashfs.ftl import listed, scheme
 
-    names = ftl.split(",") if ftl else list(SCHEMES)
+    names = listed(ftl or "all")
     for name in names:
         scheme(name)
     return names

@@ -91,12 +91,13 @@ def command(
 def serve(request: Request, run: str | None, *, verbose: bool, as_json: bool) -> int:
     """Start nbdkit, and in the foreground wait for its end: the exit code."""
     running = server.start(request, lambda: show.working(f"opening {request.image}"))
-    if run is None:
-        report(request, running.served, verbose=verbose, as_json=as_json)
     if not request.foreground:
+        report(request, running.served, verbose=verbose, as_json=as_json)
         running.let_go()
         return 0
-    with server.signals_passed_on(running):
+    with server.signals_passed_on(running):  # before it is told where the device is: what hears of it may end it
+        if run is None:
+            report(request, running.served, verbose=verbose, as_json=as_json)
         code = 0 if run is None else captive(run, request)
         if run is not None:
             running.stop()

@@ -26,7 +26,7 @@ Sources = Annotated[
 Ftls = Annotated[
     str,
     typer.Option(
-        metavar="NAME,...", help="These FTLs, with commas between them (see flashfs ftls).",
+        metavar="NAME,...", help="These FTLs, with commas between them, or all (see flashfs ftls).",
         autocompletion=complete.ftl_list,
     ),
 ]  # fmt: skip

@@ -243,6 +243,16 @@ def is_registered(name: str) -> bool:
     return name in SCHEMES or name in BROKEN or name in installed()
 
 
+def listed(text: str) -> list[str]:
+    """The names of a list with commas between them, ``all`` for each that flashfs has; UsageError for none, and for one
+    that is there twice."""
+    some = (SCHEMES if name.lower() == "all" else (name,) for name in text.split(",") if name)
+    names = [name for part in some for name in part]
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"--ftl {text}: use names with commas between them, each once, or all")
+    return names
+
+
 def scheme(name: str) -> Scheme:
     """The scheme of that name: one of ours, an installed one, or the class that ``package.module:Class`` names.
     UsageError says what is wrong with the name, or with what it names. Imports it: a name that is not registered and

@@ -25,7 +25,7 @@ import nandimg
 from flashfs.device import Device
 from flashfs.engine.views import block_map
 from flashfs.errors import UsageError
-from flashfs.ftl import class_names, scheme
+from flashfs.ftl import class_names, listed, scheme
 from flashfs.replay import equal_settings, phases
 from flashfs.replay._player import Histogram, Player
 from flashfs.replay.open_source import open_source
@@ -471,9 +471,7 @@ def config_of(setup: Setup, device: Device, source: Source, depth: int, wanted: 
 def named(setup: Setup, ftls: str) -> list[Setup]:
     """The same work on each of ``ftls``, with commas between them; an option must be known to one of them at least,
     and goes to those that know it; ``ftl.option`` is for that FTL alone. They stand on equal ground."""
-    names = [name for name in ftls.split(",") if name]
-    if not names or len(set(names)) < len(names):
-        raise UsageError(f"--ftl {ftls}: use names with commas between them, each once")
+    names = listed(ftls)
     if setup.image is not None:
         return [setup]
     known = {name: {option.name for option in scheme(name).all_options()} for name in names}

@@ -375,6 +375,8 @@ def test_the_command_begins_with_a_unit(capsys: pytest.CaptureFixture[str]) -> N
         (["--tier", "nonesuch"], "--tier nonesuch: use sweep, wide, every, random, host, faults"),
         (["--tier", "kill"], "--tier kill: use `flashfs crash kill`"),
         (["--ftl", "nonesuch"], "nonesuch"),
+        (["--ftl", "pagemap,all"], "--ftl pagemap,all: use names with commas between them, each once, or all"),
+        (["--ftl", ","], "--ftl ,: use names"),
         (["--from", "3", "--state", "x"], "--state and --from"),
         (["--survived", "/nonesuch/file"], "--survived /nonesuch/file: No such file"),
     ],

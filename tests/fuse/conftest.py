@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
+from mounting import ROOM, Served, flashfs, take_away
 from stand import Stand
 
-from flashfs import cli
-from flashfs.fuse import SERVERS, mounts, up_registry
-from flashfs.poll import readable
+from flashfs.fuse import SERVERS, up_registry
 from nandimg import image
 
 HERE = Path(__file__).parent
-ROOM = 16 << 20  # bytes of a device in memory
-TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -45,20 +38,6 @@ def need_loop(need_fuse: None) -> None:
     free = subprocess.run(["losetup", "-f"], capture_output=True, text=True)
     if free.returncode != 0 or not Path(free.stdout.strip()).exists():
         pytest.skip("needs a free loop device, and there is none")
-
-
-class Served:
-    """A process that serves a device in memory at ``path``."""
-
-    def __init__(self, process: subprocess.Popen[str], path: Path) -> None:
-        self.process = process
-        self.path = path
-        self.disk = path / "disk"
-
-    def unmount(self) -> tuple[str, str]:
-        """Unmount from outside and return what the process printed: (stdout, stderr)."""
-        subprocess.run(["fusermount3", "-u", str(self.path)], check=True)
-        return self.process.communicate(timeout=TIMEOUT_S)
 
 
 @pytest.fixture(params=list(SERVERS))
@@ -118,57 +97,3 @@ def stand(need_fuse: None, tmp_path: Path) -> Iterator[Callable[..., Stand]]:
     yield start
     for one in made:
         one.clean_up()
-
-
-def flashfs(*arguments: object, code: int = 0, **keywords: object) -> subprocess.CompletedProcess[str]:
-    """Run the command; it must end with ``code``, and an error must be one line that is no traceback. In this process,
-    which has imported everything, unless a keyword of subprocess.run or a log (pytest has its own) asks for another."""
-    command = [sys.executable, "-m", "flashfs.cli", *map(str, arguments)]
-    if keywords or "--log" in arguments:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, **keywords)  # type: ignore[call-overload]
-    else:
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            ended = cli.run(list(map(str, arguments)))
-        done = subprocess.CompletedProcess(command, ended, out.getvalue(), err.getvalue())
-    assert done.returncode == code, f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}"
-    if code:
-        assert done.stderr.startswith("flashfs: "), done.stderr
-        assert done.stderr.count("\n") == 1, done.stderr
-        assert "internal error" not in done.stderr, done.stderr
-    return done  # type: ignore[no-any-return]
-
-
-def refused(call: Callable[[], object]) -> int:
-    """The errno that ``call`` fails with."""
-    with pytest.raises(OSError) as caught:
-        call()
-    assert caught.value.errno is not None
-    return caught.value.errno
-
-
-def pid_of(path: Path) -> int:
-    """The daemon that serves a mount."""
-    return int(json.loads((path / "config.json").read_text())["pid"])
-
-
-def kill(path: Path) -> None:
-    """SIGKILL the daemon of a mount, and wait until it is gone."""
-    pid = pid_of(path)
-    descriptor = os.pidfd_open(pid)
-    os.kill(pid, signal.SIGKILL)
-    readable(descriptor, timeout_s=TIMEOUT_S)
-    os.close(descriptor)
-
-
-def take_away(path: Path) -> None:
-    """Whatever is mounted at ``path`` or hangs on its `disk`: gone, without asking anybody nicely."""
-    for device in mounts.loops_of(path / "disk"):
-        for upper in mounts.mounts_of(device):
-            subprocess.run(["umount", "-l", str(upper)], check=False, capture_output=True)
-        subprocess.run(["losetup", "-d", str(device)], check=False, capture_output=True)
-    if mounts.at(path) is None:
-        return
-    with suppress(OSError, ValueError, ProcessLookupError):
-        kill(path)
-    subprocess.run(["fusermount3", "-u", "-z", str(path)], check=False, capture_output=True)

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import flashfs, kill, pid_of
+from mounting import flashfs, kill, pid_of
 
 from flashfs import inspect
 from flashfs.device import Device

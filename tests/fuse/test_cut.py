@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOM, Served, refused
+from mounting import ROOM, Served, refused
 from stand import Stand, extents
 
 from flashfs.fuse import SERVERS

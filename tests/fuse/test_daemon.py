@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import TIMEOUT_S, flashfs, kill, pid_of, take_away
+from mounting import TIMEOUT_S, flashfs, kill, pid_of, take_away
 from ram_device import RamDevice
 
 from flashfs.errors import FlashfsError

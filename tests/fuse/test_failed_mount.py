@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import flashfs
+from mounting import flashfs
 from namespaces import apart
 
 from flashfs.device import Device

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 import typer
-from conftest import flashfs
+from mounting import flashfs
 
 from flashfs.cli import complete
 from flashfs.cli.examples import EXAMPLES

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import flashfs, kill, refused, take_away
+from mounting import flashfs, kill, refused, take_away
 
 from flashfs import cli
 from flashfs.crash.kill.filesystems import chip as geometry

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import TIMEOUT_S, flashfs, take_away
+from mounting import TIMEOUT_S, flashfs, take_away
 
 from flashfs.errors import UsageError
 from flashfs.fuse import daemon, loop, mounts, up_registry

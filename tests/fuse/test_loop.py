@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import flashfs, kill, pid_of, take_away
+from mounting import flashfs, kill, pid_of, take_away
 from schemes import rotated
 
 from flashfs.errors import FlashfsError

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from conftest import Served
+from mounting import Served
 
 pytestmark = pytest.mark.mount
 SLOW_S = 0.03

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import TIMEOUT_S, flashfs, kill
+from mounting import TIMEOUT_S, flashfs, kill
 
 from flashfs.fuse import SERVERS, commands, mounts
 from flashfs.replay._record import OPERATIONS, xxh3_64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import flashfs
+from mounting import flashfs
 
 from flashfs import cli
 from flashfs.cli import mount_helper

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import flashfs
+from mounting import flashfs
 from stand import PAGE, Stand, same
 
 from flashfs.fuse import SERVERS, mounts, up_registry

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
-from conftest import refused
+from mounting import refused
 from schemes import FEW, thinned
 from stand import PAGE, ZERO, Stand, extents, fallocate, punch, same
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOM, Served, refused
+from mounting import ROOM, Served, refused
 
 from flashfs.fuse import asking
 

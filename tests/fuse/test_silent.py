@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import flashfs, kill, pid_of
+from mounting import flashfs, kill, pid_of
 
 from flashfs.errors import FlashfsError
 from flashfs.fuse import asking, mounts

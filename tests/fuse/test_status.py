@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import flashfs, kill, pid_of
+from mounting import flashfs, kill, pid_of
 
 from flashfs.fuse import loop, mounts, nbd_servers, status, up_registry, users
 from nandimg import image

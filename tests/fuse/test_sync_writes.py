@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Served, flashfs, refused
+from mounting import Served, flashfs, refused
 from stand import KEEP, PUNCH, Stand, fallocate
 
 from flashfs.fuse import SERVERS

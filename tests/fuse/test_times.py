@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import refused
+from mounting import refused
 from stand import Stand
 
 from flashfs.fuse import SERVERS, commands

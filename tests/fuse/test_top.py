@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import TIMEOUT_S, flashfs, kill
+from mounting import TIMEOUT_S, flashfs, kill
 from schemes import rotated
 
 from flashfs.fuse import SERVERS, mounts

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import refused
+from mounting import refused
 from schemes import rotated
 from stand import KEEP, PAGE, ZERO, Stand, extents, fallocate, lacks, punch, run, same
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import flashfs, refused
+from mounting import flashfs, refused
 
 from flashfs.device import Device
 from flashfs.fuse import SERVERS, daemon, mounts

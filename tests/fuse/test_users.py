@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import TIMEOUT_S, flashfs, pid_of
+from mounting import TIMEOUT_S, flashfs, pid_of
 from namespaces import apart
 
 from flashfs.errors import FlashfsError

@@ -17,11 +17,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from export import FLUSH, FUA, READ, TIMEOUT_S, ZEROES, Client, Export, run
 
 from flashfs import cli
+from flashfs.cli import nbd
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
 from flashfs.fuse import nbd_servers, places
@@ -564,6 +567,17 @@ def test_foreground_ends_by_sigterm(need_nbd: None, chip: Path) -> None:
     assert process.returncode == 0 and "checkpoint written" in err, (out, err)
     with Device.open(chip, readonly=True) as device:
         assert device.recovery.clean and device.read(0, 4096) == b"\1" * 4096
+
+
+def test_its_line_is_printed_once_signals_end_it(monkeypatch: pytest.MonkeyPatch, chip: Path) -> None:
+    """A program that waits for the line may send one at once."""
+    running = SimpleNamespace(served=None, wait=lambda: None)
+    handlers: list[Any] = []
+    monkeypatch.setattr(server, "start", lambda *_: running)
+    monkeypatch.setattr(nbd, "report", lambda *_, **__: handlers.append(signal.getsignal(signal.SIGTERM)))
+    before = signal.getsignal(signal.SIGTERM)
+    assert nbd.serve(Request(chip, foreground=True), None, verbose=False, as_json=False) == 0
+    assert len(handlers) == 1 and handlers[0] != before == signal.getsignal(signal.SIGTERM)
 
 
 @pytest.mark.parametrize(

@@ -320,7 +320,8 @@ def test_an_option_goes_to_those_that_know_it() -> None:
     assert own == [{"stripe": "2"}, {"gamma": "4"}]
     with pytest.raises(UsageError, match="option nonesuch"):
         named(setup(options={"nonesuch": "1"}), "pagemap,leaftl")
-    for bad in ("", "pagemap,pagemap", ","):
+    assert [one.ftl for one in named(setup(), "ALL")] == list(SCHEMES)
+    for bad in ("", "pagemap,pagemap", ",", "all,dftl"):
         with pytest.raises(UsageError, match="each once"):
             named(setup(), bad)
     with pytest.raises(UsageError, match="no FTL is called"):
