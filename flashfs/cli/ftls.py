@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flashfs.cli import complete, options, show
 from flashfs.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]  #: of the sources, if that is where this file is
 
 if TYPE_CHECKING:
     from flashfs.ftl import Scheme
@@ -31,7 +34,8 @@ def command(
     from flashfs import ftl
 
     if name is not None:
-        show.result(row(ftl.scheme(name)), as_json=as_json, title=name)
+        one = row(ftl.scheme(name))
+        show.result(one if as_json else {**one, "manual": place_of(one["manual"])}, as_json=as_json, title=name)
         return
     found, broken = [row(scheme) for scheme in ftl.SCHEMES.values()], list(ftl.BROKEN.values())
     for other in ftl.installed():
@@ -47,6 +51,11 @@ def command(
         show.rows([{name: line[name] for name in names} for line in found])
     for line in broken:
         show.warn(line)
+
+
+def place_of(manual: str) -> str:
+    """Where a person finds that page: a wheel comes without."""
+    return manual if not manual or (ROOT / manual).exists() else f"{manual}, in the source archive of flashfs"
 
 
 def row(scheme: Scheme) -> dict[str, Any]:

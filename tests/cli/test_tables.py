@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashfs import cli
-from flashfs.cli import show
+from flashfs.cli import ftls, show
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from nandimg.presets import PRESETS
@@ -72,6 +72,17 @@ def test_one_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["geometry"] == PRESETS["tiny-8"].geometry.as_dict()
     assert cli.run(["presets", "leaftl2t"]) == 2
     assert "no preset is called 'leaftl2t' (did you mean leaftl-2t?)" in capsys.readouterr().err
+
+
+def test_where_the_page_of_an_ftl_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel has no docs."""
+    assert cli.run(["ftls", "dftl"]) == 0
+    assert "docs/ftl/dftl.md\n" in capsys.readouterr().out
+    monkeypatch.setattr(ftls, "ROOT", Path("/nonesuch"))
+    assert cli.run(["ftls", "dftl"]) == 0
+    assert "docs/ftl/dftl.md, in the source archive of flashfs" in capsys.readouterr().out
+    assert cli.run(["ftls", "dftl", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["manual"] == "docs/ftl/dftl.md"
 
 
 def test_a_table_as_wide_as_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
