@@ -7,18 +7,13 @@ from flashfs.engine.device.cache cimport DataCache
 from flashfs.parts.defaults.defaults cimport Greedy, PageBitmap, PageTable, Streams
 from flashfs.engine.device.metalog cimport MetaLog
 from flashfs.engine.device.mover cimport Mover
-from flashfs.engine.contract.parts cimport (
-    FOREIGN,
-    LIVE,
-    SUPERSEDED,
-    Cleaning,
-    Engine,
-    Extent,
-    Mapping,
-    Owner,
-    Placement,
-    Validity,
-)
+from flashfs.engine.contract.cleaning cimport Cleaning
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.mapping cimport Mapping
+from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED, Owner
+from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.contract.placement cimport Placement
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,

@@ -2,7 +2,12 @@
 flashfs.engine has the rooms behind it."""
 
 from flashfs.engine.blocks.pool import BlockPool
-from flashfs.engine.contract.parts import Cleaning, Engine, Mapping, Owner, Placement, Validity
+from flashfs.engine.contract.cleaning import Cleaning
+from flashfs.engine.contract.engine import Engine
+from flashfs.engine.contract.mapping import Mapping
+from flashfs.engine.contract.owner import Owner
+from flashfs.engine.contract.placement import Placement
+from flashfs.engine.contract.validity import Validity
 from flashfs.engine.device.buffer import WriteBuffer
 from flashfs.engine.device.cache import DataCache
 from flashfs.engine.device.metalog import MetaLog

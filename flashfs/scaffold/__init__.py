@@ -26,7 +26,7 @@ COMPILED = {
     "bugs.toml.in": "tests/ftl/{name}/bugs.toml",
 }
 NAME_MOST = 32  #: letters of a name
-OF_A_CHECKOUT = ("setup.py", "flashfs/ftl/__init__.py", "flashfs/engine/contract/parts.pxd")
+OF_A_CHECKOUT = ("setup.py", "flashfs/ftl/__init__.py", "flashfs/engine/contract/engine.pxd")
 
 
 def compiled(name: str, root: Path) -> list[Path]:

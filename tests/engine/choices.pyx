@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from flashfs.parts.defaults.defaults cimport PageTable, Streams
-from flashfs.engine.contract.parts cimport Extent
+from flashfs.engine.contract.extent cimport Extent
 
 
 cdef uint32_t chosen(uint32_t lpa) noexcept nogil:

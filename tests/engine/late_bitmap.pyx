@@ -3,7 +3,7 @@ forgotten in a crash, so pages stay live that are superseded, until cleaning mee
 from libc.stdint cimport uint32_t
 
 from flashfs.parts.defaults.defaults cimport PageBitmap
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 
 cdef enum:

@@ -4,7 +4,7 @@ from typing import Any
 
 from _typeshed import ReadableBuffer
 
-from flashfs.engine.contract.parts import Engine
+from flashfs.engine.contract.engine import Engine
 
 DESCRIPTOR: Struct
 SECTION: Struct

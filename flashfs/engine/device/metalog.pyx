@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport (
     CAUSE_CHECKPOINT,
     CAUSE_MOUNT,

@@ -1,7 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Engine, Extent
+from flashfs.engine.contract.engine cimport Engine
+
+from flashfs.engine.contract.extent cimport Extent
 
 
 cdef enum:

@@ -1,6 +1,6 @@
 from typing import Any, final
 
-from flashfs.engine.contract.parts import Engine
+from flashfs.engine.contract.engine import Engine
 
 @final
 class Mover:

@@ -17,7 +17,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.contract.parts cimport FOREIGN, IN_MOVE, LIVE, SUPERSEDED, Engine, Extent, Owner
+from flashfs.engine.contract.engine cimport IN_MOVE, Engine
+
+from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED, Owner
+
+from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.device.wall_clock cimport wall_ns
 from flashfs.engine.blocks.pool cimport (
     FLAG_LOST,

@@ -6,7 +6,12 @@ from flashfs.engine.device.buffer cimport WriteBuffer
 from flashfs.engine.device.cache cimport DataCache
 from flashfs.engine.device.metalog cimport MetaLog
 from flashfs.engine.device.mover cimport Mover
-from flashfs.engine.contract.parts cimport Cleaning, Engine, Extent, Mapping, Placement, Validity
+from flashfs.engine.contract.cleaning cimport Cleaning
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.mapping cimport Mapping
+from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.contract.placement cimport Placement
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport BlockPool
 from flashfs.engine.device.reader cimport Reader
 from flashfs.engine.device.wear cimport WearLevel

@@ -14,21 +14,13 @@ from flashfs.engine.device.buffer cimport WriteBuffer
 from flashfs.engine.device.cache cimport DataCache
 from flashfs.engine.device.metalog cimport MetaLog
 from flashfs.engine.device.mover cimport Mover
-from flashfs.engine.contract.parts cimport (
-    GOING,
-    IN_BIND,
-    IN_CHECKPOINT,
-    IN_REMAP,
-    IN_SYNC,
-    IN_TRIM,
-    Cleaning,
-    Engine,
-    Extent,
-    Mapping,
-    Owner,
-    Placement,
-    Validity,
-)
+from flashfs.engine.contract.cleaning cimport Cleaning
+from flashfs.engine.contract.engine cimport GOING, IN_BIND, IN_CHECKPOINT, IN_REMAP, IN_SYNC, IN_TRIM, Engine
+from flashfs.engine.contract.mapping cimport Mapping
+from flashfs.engine.contract.owner cimport Owner
+from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.contract.placement cimport Placement
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,

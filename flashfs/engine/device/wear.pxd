@@ -1,6 +1,6 @@
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 
 
 cdef enum:

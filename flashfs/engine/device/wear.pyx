@@ -9,7 +9,7 @@ What is here looks at the erase count and the age of every block, which a contro
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_WEAR, NONE, STATE_BAD, STATE_CLOSED, STATE_META, STATE_OPEN, STREAMS
 
 cdef enum:

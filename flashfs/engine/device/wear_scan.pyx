@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_WEAR, CAUSE_WEAR_SCAN, NONE, STATE_BAD, STATE_META, oob_order
 from flashfs.engine.device.wear cimport PATIENCE, WearLevel
 from nandimg._nand cimport PAGE_OK, PAGE_TORN

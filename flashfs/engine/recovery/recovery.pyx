@@ -90,7 +90,7 @@ class Report:
 
 class Recovery:
     """One recovery of one device; ``run`` performs STEPS in order, and after each those that the parts of the FTL want
-    done then (``recovery_steps`` in flashfs.engine.contract.parts). ``readonly`` leaves the last one out. ``repairs``
+    done then (``recovery_steps`` in flashfs.engine.contract.recovered). ``readonly`` leaves the last one out. ``repairs``
     passes over a checkpoint that is whole and does not fit the device, which is refused otherwise."""
 
     STEPS = (

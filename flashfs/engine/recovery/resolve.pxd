@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.recovery.found_pages cimport Entry
-from flashfs.engine.contract.parts cimport Owner
+from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.recovery.spill_array cimport SpillArray
 from flashfs.engine.recovery.scan cimport Scanner
 

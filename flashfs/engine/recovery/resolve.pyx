@@ -9,7 +9,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
 from flashfs.engine.recovery.found_pages cimport FoundPages, Entry, entry_flags, entry_group, entry_seq
-from flashfs.engine.contract.parts cimport KINDS, Owner
+from flashfs.engine.contract.engine cimport KINDS
+from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.blocks.pool cimport (
     FLAG_CLEAN,
     FLAG_MOVED,

@@ -11,7 +11,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.recovery.found_pages cimport FoundPages
-from flashfs.engine.contract.parts cimport KINDS, Owner
+from flashfs.engine.contract.engine cimport KINDS
+from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.blocks.pool cimport (
     CAUSE_RECOVERY,
     FLAG_LAST,
@@ -37,7 +38,7 @@ import time
 
 from flashfs.engine.recovery.admit import admit
 from flashfs.engine.device.metalog import LoadedCheckpoint, trim_records
-from flashfs.engine.contract.parts import ALARMS_MOST
+from flashfs.engine.contract.engine import ALARMS_MOST
 from flashfs.errors import CorruptError
 
 cdef enum:

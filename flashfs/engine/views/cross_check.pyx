@@ -5,7 +5,8 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
 from flashfs.engine.blocks.pool cimport CAUSE_RECOVERY, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack
-from flashfs.engine.contract.parts cimport KINDS, LIVE, Owner
+from flashfs.engine.contract.engine cimport KINDS
+from flashfs.engine.contract.owner cimport LIVE, Owner
 from flashfs.engine.device.ssd cimport Ssd
 from nandimg._nand cimport PAGE_OK
 

@@ -20,7 +20,8 @@ from libc.stdlib cimport free, malloc
 
 from flashfs.parts.paged.cmt cimport AGED, ENTRY_BYTES
 from flashfs.parts.from_pages.fenced_map cimport FencedMap
-from flashfs.engine.contract.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
 

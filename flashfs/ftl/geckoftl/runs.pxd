@@ -1,7 +1,7 @@
 # The runs of Logarithmic Gecko; see runs.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 from flashfs.ftl.geckoftl.entries cimport EntryList, Layout
 

@@ -30,7 +30,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
-from flashfs.engine.contract.parts cimport IN_TABLE, Engine
+from flashfs.engine.contract.engine cimport IN_TABLE, Engine
 from flashfs.engine.blocks.pool cimport CAUSE_VALIDITY, FLAG_LAST, KIND_VALIDITY, NONE, STATE_CLOSED
 from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 from flashfs.ftl.geckoftl.entries cimport (

@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libcpp.unordered_map cimport unordered_map
 
-from flashfs.engine.contract.parts cimport Validity
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.ftl.geckoftl.gecko cimport Gecko
 
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.contract.parts import Validity
+from flashfs.engine.contract.validity import Validity
 
 class GeckoStore(Validity):
     def __init__(

@@ -17,7 +17,8 @@ from libc.string cimport memcpy, memset
 from libcpp.unordered_map cimport unordered_map
 
 from flashfs.parts.paged.cpp_map cimport assign
-from flashfs.engine.contract.parts cimport Engine, Validity
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport NONE, STATE_CLOSED, STATE_OPEN, STREAM_MAP, STREAM_META
 from flashfs.engine.blocks.victims cimport gained, lost_one
 from flashfs.ftl.geckoftl.entries cimport KEY_BYTES, EntryList

@@ -1,7 +1,7 @@
 # HPFTL's two tables; see mapping.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Mapping
+from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.ftl.hashing.tables cimport Hasher, PackedTable
 from flashfs.ftl.hpftl.secondary cimport SecondaryTable
 

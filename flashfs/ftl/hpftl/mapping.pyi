@@ -1,4 +1,5 @@
-from flashfs.engine.contract.parts import Engine, Mapping
+from flashfs.engine.contract.engine import Engine
+from flashfs.engine.contract.mapping import Mapping
 from flashfs.ftl.hashing.tables import Hasher, PackedTable
 from flashfs.ftl.hpftl.secondary import SecondaryTable
 

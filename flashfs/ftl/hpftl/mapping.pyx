@@ -14,7 +14,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from flashfs.parts.defaults.map_check cimport MapCheck
-from flashfs.engine.contract.parts cimport Engine, Mapping
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.hashing.tables cimport Hasher, PackedTable
 from flashfs.ftl.hpftl.secondary cimport SecondaryTable

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from flashfs.parts.paged.paged_map cimport PagedMapping
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
 from flashfs.parts.paged.part_pages cimport TranslationPages
 from flashfs.ftl.leaftl.gmd cimport Gmd

@@ -9,7 +9,15 @@ was learned from. docs/ftl/leaftl.md says why, and what recovery (recovery.pyx) 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.contract.parts cimport FOREIGN, Engine, Extent, Mapping, Validity
+from flashfs.engine.contract.engine cimport Engine
+
+from flashfs.engine.contract.mapping cimport Mapping
+
+from flashfs.engine.contract.owner cimport FOREIGN
+
+from flashfs.engine.contract.extent cimport Extent
+
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.ftl.leaftl.gmd cimport REGION

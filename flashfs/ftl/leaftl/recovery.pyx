@@ -5,7 +5,7 @@ newer is learned again, in the runs in which it was programmed (recovered_runs.p
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.defaults.map_check cimport MapCheck
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.leaftl.recovered_runs cimport FoundPages
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP

@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.paged.paged_map cimport PagedMapping
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.ftl.leaftl.gmd cimport Gmd
 from flashfs.ftl.leaftl.segments cimport Pager, SegmentTable
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.contract.parts import Engine
+from flashfs.engine.contract.engine import Engine
 from flashfs.ftl.leaftl.segments import SegmentTable
 
 MAGIC: bytes

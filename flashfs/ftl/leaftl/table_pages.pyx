@@ -14,7 +14,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from flashfs.parts.paged.paged_map cimport PagedMapping
-from flashfs.engine.contract.parts cimport IN_TABLE
+from flashfs.engine.contract.engine cimport IN_TABLE
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.leaftl.gmd cimport REGION, Gmd, Region, TransPage
 from flashfs.ftl.leaftl.group cimport BLOCK_MOST, GROUP, HOLE, View, fault_of, intercept_at, predict, slope_at, view

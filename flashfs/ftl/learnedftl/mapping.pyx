@@ -22,7 +22,7 @@ from libcpp.algorithm cimport sort
 
 from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.paged.demand_map cimport DemandMapping
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE
 from flashfs.engine.device.wall_clock cimport wall_ns
 from flashfs.parts.paged.tpftl_map cimport TpMap

@@ -15,7 +15,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.contract.parts cimport Extent
+from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport CAUSE_GC, CAUSE_HOST, NONE, STATE_FREE, STREAM_GC, STREAM_HOST, STREAM_MAP
 from flashfs.parts.superblocks.superblocks cimport SuperblockGreedy, Superblocks
 from flashfs.engine.blocks.victims cimport EMPTIED

@@ -1,7 +1,7 @@
 # Reference counts as a validity store; see counts.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Validity
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.ftl.remapssd.fingerprints cimport Prints
 
 cdef enum:

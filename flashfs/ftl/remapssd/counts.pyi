@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.contract.parts import Validity
+from flashfs.engine.contract.validity import Validity
 
 class ReferenceCounts(Validity):
     def __init__(self, ssd: Any, *_, **__) -> None: ...

@@ -9,7 +9,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from flashfs.engine.contract.parts cimport Engine, Validity
+from flashfs.engine.contract.engine cimport Engine
+
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.engine.blocks.victims cimport gained, lost_one
 

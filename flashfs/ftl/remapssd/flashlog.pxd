@@ -1,7 +1,7 @@
 # The flash log of a rival of Remap-SSD; see flashlog.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 
 cdef struct Logged:          # an entry as it is in a page

@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 from nandimg._nand cimport PAGE_OK

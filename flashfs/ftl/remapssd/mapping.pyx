@@ -10,7 +10,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
 from flashfs.parts.defaults.defaults cimport PageTable
-from flashfs.engine.contract.parts cimport FOREIGN, IN_REMAP, LIVE, Engine
+from flashfs.engine.contract.engine cimport IN_REMAP, Engine
+from flashfs.engine.contract.owner cimport FOREIGN, LIVE
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from flashfs.parts.defaults.defaults cimport Greedy
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_GC, KIND_USER, NONE, STREAM_GC
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.parts.superblocks.superblocks cimport SuperblockGreedy

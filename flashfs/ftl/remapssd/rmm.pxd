@@ -1,7 +1,7 @@
 # The remapping metadata in NVRAM; see rmm.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 
 cdef struct Claim:           # an entry: an LPA, and the page that it was pointed at
     uint64_t seq

@@ -46,7 +46,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, CAUSE_RECOVERY, NONE
 from flashfs.engine.device.ssd cimport Ssd
 

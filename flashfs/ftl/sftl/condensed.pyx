@@ -13,7 +13,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.contract.parts cimport list_bits
+from flashfs.engine.contract.validity cimport list_bits
 from flashfs.engine.blocks.pool cimport NONE
 
 import numpy

@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 
 from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.paged.cache_map cimport CacheMap
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.sftl.condensed cimport CondensedPages, Node
 

@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Mapping
+from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.ftl.hashing.tables cimport Hasher, PackedTable
 
 cdef enum:

@@ -1,6 +1,8 @@
 from typing import Any
 
-from flashfs.engine.contract.parts import Engine, Mapping
+from flashfs.engine.contract.engine import Engine
+
+from flashfs.engine.contract.mapping import Mapping
 from flashfs.ftl.hashing.tables import Hasher, PackedTable
 
 OOB_BYTES: int

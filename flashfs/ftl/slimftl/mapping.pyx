@@ -15,7 +15,11 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.parts.defaults.map_check cimport MapCheck
-from flashfs.engine.contract.parts cimport FOREIGN, LIVE, Engine, Extent, Mapping, Validity
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.mapping cimport Mapping
+from flashfs.engine.contract.owner cimport FOREIGN, LIVE
+from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport (
     CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
 )

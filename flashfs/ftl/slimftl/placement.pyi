@@ -1,7 +1,8 @@
 from typing import Any
 
 from flashfs._core import Ssd
-from flashfs.engine.contract.parts import Cleaning, Placement
+from flashfs.engine.contract.cleaning import Cleaning
+from flashfs.engine.contract.placement import Placement
 from flashfs.ftl.slimftl.mapping import SlimMapping
 
 class SlimPlacement(Placement):

@@ -7,7 +7,10 @@ little: one of them makes way. Its pages go to other candidates of theirs, and i
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Cleaning, Extent, Placement
+from flashfs.engine.contract.cleaning cimport Cleaning
+
+from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.contract.placement cimport Placement
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, KIND_USER, NONE, STATE_OPEN, STREAM_GC, STREAM_HOST, STREAM_WEAR, Oob, oob_unpack,
 )

@@ -5,18 +5,13 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from flashfs.parts.defaults.map_check cimport MapCheck
-from flashfs.engine.contract.parts cimport (
-    FOREIGN,
-    LIVE,
-    SUPERSEDED,
-    Cleaning,
-    Engine,
-    Extent,
-    Mapping,
-    Placement,
-    Validity,
-    list_bits,
-)
+from flashfs.engine.contract.cleaning cimport Cleaning
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.mapping cimport Mapping
+from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED
+from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.contract.placement cimport Placement
+from flashfs.engine.contract.validity cimport Validity, list_bits
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
     CAUSE_WEAR,

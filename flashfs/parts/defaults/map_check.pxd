@@ -1,7 +1,7 @@
 # Whether mapping and validity agree; see map_check.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 
 
 cdef class MapCheck:

@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy
 from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.paged.cached_map cimport CachedMap
 from flashfs.parts.paged.cmt cimport AGED
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 
 import struct

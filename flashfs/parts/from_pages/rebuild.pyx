@@ -34,7 +34,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 
 from flashfs.engine.recovery.found_pages cimport FoundPages, Entry, entry_flags, entry_seq
-from flashfs.engine.contract.parts cimport Owner
+from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.blocks.pool cimport (
     FLAG_LAST,
     FLAG_MOVED,

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from flashfs.parts.paged.cmt cimport ENTRY_BYTES, Cmt
 from flashfs.parts.paged.cache_map cimport CacheMap
 from flashfs.parts.battery.map_battery cimport named_by
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 
 from collections import Counter

@@ -16,7 +16,8 @@ from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.battery.map_battery cimport WAITING, named_by
-from flashfs.engine.contract.parts cimport FOREIGN, LIVE, SUPERSEDED, Engine
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED
 from flashfs.parts.paged.pending_entries cimport Found
 from flashfs.engine.blocks.pool cimport NONE
 

@@ -19,7 +19,7 @@ from libc.string cimport memset
 from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.battery.map_battery cimport KEPT, READY, REFUSED, MapBattery
 from flashfs.parts.paged.paged_map cimport PageDirectory, PagedMapping
-from flashfs.engine.contract.parts cimport IN_TABLE, Engine
+from flashfs.engine.contract.engine cimport IN_TABLE, Engine
 from flashfs.parts.paged.pending_entries cimport PendingEntries
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
 from flashfs.parts.paged.part_pages cimport TranslationPages

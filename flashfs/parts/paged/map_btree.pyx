@@ -24,7 +24,7 @@ from libcpp.map cimport map as cppmap
 from flashfs.parts.paged.entry_pages cimport EntryPages, Gtd
 from flashfs.parts.battery.map_battery cimport MapBattery
 from flashfs.parts.paged.cpp_map cimport assign
-from flashfs.engine.contract.parts cimport IN_TABLE
+from flashfs.engine.contract.engine cimport IN_TABLE
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_TRANSLATION, NONE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_OK
 

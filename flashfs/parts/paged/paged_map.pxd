@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libcpp.vector cimport vector
 
-from flashfs.engine.contract.parts cimport Mapping
+from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.parts.paged.part_pages cimport Directory, TranslationPages
 
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.contract.parts import Mapping
+from flashfs.engine.contract.mapping import Mapping
 from flashfs.parts.paged.part_pages import Directory
 
 class PagedMapping(Mapping):

@@ -2,7 +2,9 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libcpp.unordered_set cimport unordered_set
 
-from flashfs.engine.contract.parts cimport Engine, Owner
+from flashfs.engine.contract.engine cimport Engine
+
+from flashfs.engine.contract.owner cimport Owner
 
 
 cdef struct Witness:                       # of an LPA
@@ -26,6 +28,7 @@ cdef class DramDirectory(Directory):
 
 
 cdef class TranslationPages(Owner):
+    cdef readonly Engine ssd
     cdef readonly Directory directory
     cdef readonly int kind, cause
     cdef readonly uint64_t programs, reads, unreadable

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.contract.parts import Engine
+from flashfs.engine.contract.engine import Engine
 
 class TranslationPages:
     def __init__(self, ssd: Engine) -> None: ...

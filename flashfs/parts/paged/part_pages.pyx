@@ -18,7 +18,11 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 from libcpp.unordered_set cimport unordered_set
 
-from flashfs.engine.contract.parts cimport FOREIGN, IN_TABLE, LIVE, Engine, Extent, Owner
+from flashfs.engine.contract.engine cimport IN_TABLE, Engine
+
+from flashfs.engine.contract.owner cimport FOREIGN, LIVE, Owner
+
+from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport (
     CAUSE_MAP,
     KIND_TRANSLATION,

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from flashfs.parts.paged.cache_map cimport CacheMap
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.parts.paged.two_level_cache cimport UNIT_BYTES, Spot, TwoLevelCache
 

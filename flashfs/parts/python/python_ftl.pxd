@@ -1,9 +1,9 @@
-# FTLs written in Python behind the interfaces of flashfs.engine.contract.parts.
+# FTLs written in Python behind the interfaces of flashfs.engine.contract.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.parts.defaults.defaults cimport Greedy, PageBitmap, Streams
-from flashfs.engine.contract.parts cimport Extent
+from flashfs.engine.contract.extent cimport Extent
 
 
 cdef class Plugin:

@@ -13,7 +13,7 @@ from libc.string cimport memset
 
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.parts.defaults.defaults cimport Greedy, PageBitmap, Streams
-from flashfs.engine.contract.parts cimport Extent
+from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
     CAUSE_HOST,

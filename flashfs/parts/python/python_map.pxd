@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.python.python_ftl cimport Plugin
-from flashfs.engine.contract.parts cimport Mapping
+from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.blocks.pool cimport Oob
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 from _typeshed import ReadableBuffer
 
-from flashfs.engine.contract.parts import Mapping
+from flashfs.engine.contract.mapping import Mapping
 from flashfs.engine.device.ssd import Ssd
 from flashfs.parts.python.python_ftl import Plugin
 

@@ -8,7 +8,8 @@ from libc.string cimport memcpy, memset
 from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.parts.python.python_ftl cimport Plugin
 from flashfs.engine.device.ssd cimport Ssd
-from flashfs.engine.contract.parts cimport Extent, Mapping
+from flashfs.engine.contract.mapping cimport Mapping
+from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, CAUSE_RECOVERY, KIND_USER, NONE, OOB_ENGINE, Oob, oob_unpack
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 

@@ -9,7 +9,7 @@ Retirement and wear levelling move metadata always.
 from libc.stdint cimport uint32_t
 
 from flashfs.parts.defaults.defaults cimport Greedy
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE, STREAM_GC
 
 

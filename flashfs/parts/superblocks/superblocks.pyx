@@ -13,7 +13,8 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from flashfs.parts.defaults.defaults cimport Greedy, Streams
-from flashfs.engine.contract.parts cimport Engine, Extent
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
     NONE,

@@ -25,7 +25,7 @@ from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.validity.flash_validity cimport FlashValidity
 from flashfs.parts.validity.bitmap_battery cimport BitmapBattery
 from flashfs.parts.battery.map_battery cimport MapBattery, named_by
-from flashfs.engine.contract.parts cimport Engine
+from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport KIND_VALIDITY, NONE, STREAM_META
 from flashfs.engine.blocks.victims cimport gained
 

@@ -1,7 +1,7 @@
 # A validity store in flash pages; see flash_validity.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.engine.contract.parts cimport Validity
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 
 

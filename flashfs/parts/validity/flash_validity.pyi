@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.engine.contract.parts import Validity
+from flashfs.engine.contract.validity import Validity
 from flashfs.parts.paged.part_pages import Directory, TranslationPages
 
 class FlashValidity(Validity):

@@ -16,7 +16,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memmove, memset
 
-from flashfs.engine.contract.parts cimport IN_TABLE, Engine, Validity
+from flashfs.engine.contract.engine cimport IN_TABLE, Engine
+
+from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport CAUSE_VALIDITY, KIND_VALIDITY, NONE
 from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 from flashfs.engine.blocks.victims cimport gained, lost_one

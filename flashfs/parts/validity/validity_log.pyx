@@ -32,7 +32,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from flashfs.engine.arrays cimport array_u16, array_u32
 from flashfs.parts.validity.flash_validity cimport FlashValidity
-from flashfs.engine.contract.parts cimport IN_TABLE, Engine
+from flashfs.engine.contract.engine cimport IN_TABLE, Engine
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.engine.blocks.victims cimport gained
 

@@ -1,0 +1,40 @@
+"""What tools, checks and reports ask of a map."""
+from flashfs.engine.contract.recovered cimport Recovered
+
+
+cdef class Explained(Recovered):
+    """A map that says what it is made of, to whoever looks at it: tools, checks, reports. The host waits for none of
+    this."""
+
+    def translation_pages(self):
+        """The PPAs of the translation pages that are live."""
+        return []
+
+    def tables(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
+        raise NotImplementedError
+
+    def from_kernel(self):
+        """Bytes of its tables that did not come from malloc."""
+        return 0
+
+    def figures(self):
+        """The scheme's own statistics."""
+        return {}
+
+    def forget_counts(self):
+        """What ``figures`` counts is counted from now on."""
+
+    def problems_in_flash(self):
+        """Lines about parts of the mapping in flash that cannot be read, or are not what they should be. Reads them
+        all: `flashfs fsck` asks."""
+        return []
+
+    def pages_of_lost(self):
+        """PPAs: where validity is lost too, the pages that count for parts of the mapping in flash that cannot be read.
+        Which live is not known then, so it is the newest of each LPA, and what was trimmed may be back."""
+        return []
+
+    def check(self):
+        """Invariants of the mapping's own structures, each a line when broken."""
+        return []
